@@ -1,0 +1,367 @@
+//! The acceptor: a round-based register for each cell, in memory only.
+//!
+//! A register that is absent is not an empty one: it answers as if it had promised the *floor*, which is at least
+//! every ballot of every register that was dropped, and after a restart everything that may have been promised
+//! before. So a forgotten promise cannot be broken.
+
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+
+use base::{ObjectId, Process, Span, View, WallTime};
+
+use crate::cells::{Cells, Entry};
+use crate::node::Common;
+use crate::trail::{TrailEntry, TrailKind};
+use crate::views::{ViewHandle, ViewSource};
+use crate::{Algorithm, Ballot, Body, Bug, Ended, Given, Lease, LeaseId, Message, Reject, Written};
+
+/// A sweep visits every register once in `t_max`, in this many steps.
+const SWEEP_STEPS: u32 = 8;
+
+/// One cell's register: 80 bytes. What few registers have (a given-up lease) lives beside it.
+#[derive(Clone, Hash, Debug)]
+pub(crate) struct Register {
+    cell: ObjectId,
+    read: Ballot,
+    write: Ballot,
+    /// Until when this node respects the lease.
+    expires: WallTime,
+    id: LeaseId,
+    previous: LeaseId,
+    view: ViewHandle,
+    /// The sweep tick of the last message, to tell idleness.
+    touched: u16,
+    ended: Ended,
+    given: bool,
+}
+
+const _: () = assert!(size_of::<Option<Register>>() <= 80, "the budget is 100 bytes, index included");
+
+impl Entry for Register {
+    fn cell(&self) -> ObjectId {
+        self.cell
+    }
+}
+
+/// The registers of one node.
+#[derive(Clone, Debug)]
+pub(crate) struct Acceptor {
+    registers: Cells<Register>,
+    given: BTreeMap<ObjectId, Given>,
+    floor: Ballot,
+    /// Cells whose view this node joined too recently to vote.
+    newcomers: BTreeMap<ObjectId, WallTime>,
+    sweep_period: Span,
+    sweep_cursor: u32,
+    swept_at: WallTime,
+}
+
+impl Acceptor {
+    pub(crate) fn new(t_max: Span, floor: Ballot, now: WallTime, seed: u64) -> Self {
+        Self {
+            registers: Cells::new(seed),
+            given: BTreeMap::new(),
+            floor,
+            newcomers: BTreeMap::new(),
+            sweep_period: (t_max / u64::from(SWEEP_STEPS)).max(Span::from_micros(1)),
+            sweep_cursor: 0,
+            swept_at: now,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.registers.len()
+    }
+
+    /// What this node promised for a cell, or for all cells that it has no register for.
+    pub(crate) fn promised(&self, cell: ObjectId) -> Ballot {
+        let register = self.registers.find(cell).and_then(|slot| self.registers.at(slot));
+        register.map_or(self.floor, |register| register.read.max(register.write))
+    }
+
+    /// The value of a cell's register, whoever may have decided it.
+    pub(crate) fn written<A: Algorithm>(
+        &self,
+        common: &Common<A>,
+        now: WallTime,
+        cell: ObjectId,
+    ) -> Option<Written> {
+        self.value(common, now, self.registers.at(self.registers.find(cell)?)?)
+    }
+
+    /// The view of a cell's register, shared with the caller.
+    pub(crate) fn share_view<A: Algorithm>(
+        &self,
+        common: &mut Common<A>,
+        cell: ObjectId,
+    ) -> Option<ViewHandle> {
+        let view = self.registers.at(self.registers.find(cell)?)?.view;
+        Some(common.views.share(view))
+    }
+
+    /// Answers a request, or says why it changed nothing.
+    pub(crate) fn handle_request<A: Algorithm>(
+        &mut self,
+        common: &mut Common<A>,
+        now: WallTime,
+        message: &Message,
+        source: &dyn ViewSource,
+    ) -> Result<Body, Reject> {
+        let slot = self.registers.find(message.cell);
+        let view = match slot.and_then(|slot| self.registers.at(slot)) {
+            Some(register) => common.views.get(register.view),
+            None => source.view(message.cell).ok_or(Reject::UnknownCell)?,
+        };
+        if let Some(answer) = check_view(common, view, message)? {
+            return Ok(answer);
+        }
+        let expires = self.check_request(common, now, message)?;
+        let slot = match slot {
+            Some(slot) => slot,
+            None => match self.refuse_by_floor(message) {
+                Some(nack) => return Ok(nack),
+                None => self.create(common, message.cell, source)?,
+            },
+        };
+        let answer = match &message.body {
+            Body::Write(lease) => self.write(common, now, (slot, message.ballot), (lease, expires))?,
+            _ => self.read(common, now, slot, message.ballot)?,
+        };
+        let tick = self.tick(now);
+        if let Some(register) = self.registers.at_mut(slot) {
+            register.touched = tick;
+        }
+        Ok(answer)
+    }
+
+    /// Puts a view in force for a cell. `joined` says that this node was no member of the view before.
+    pub(crate) fn change_view<A: Algorithm>(
+        &mut self,
+        common: &mut Common<A>,
+        now: WallTime,
+        (cell, view): (ObjectId, &View),
+        joined: bool,
+    ) {
+        if joined && !common.config.breaks(Bug::NewcomerVotes) {
+            self.newcomers.insert(cell, now + common.rules.newcomer_silence());
+        }
+        if let Some(register) = self.registers.find(cell).and_then(|slot| self.registers.at_mut(slot)) {
+            let old = std::mem::replace(&mut register.view, common.views.intern(view));
+            common.views.release(old);
+        }
+    }
+
+    /// When [`sweep`](Self::sweep) wants to be called again.
+    pub(crate) fn next_sweep(&self) -> Option<WallTime> {
+        (self.registers.len() > 0 || !self.newcomers.is_empty()).then_some(self.swept_at + self.sweep_period)
+    }
+
+    /// Drops registers that are idle and whose lease is over, a part of them in each call.
+    pub(crate) fn sweep<A: Algorithm>(&mut self, common: &mut Common<A>, now: WallTime) {
+        if now < self.swept_at + self.sweep_period {
+            return;
+        }
+        self.swept_at = now;
+        self.newcomers.retain(|_, silent_until| now < *silent_until);
+        let steps = self.registers.slots().div_ceil(SWEEP_STEPS);
+        for _ in 0..steps {
+            let slots = self.registers.slots();
+            if slots == 0 {
+                return;
+            }
+            self.sweep_cursor = (self.sweep_cursor + 1) % slots;
+            self.drop_if_idle(common, now, self.sweep_cursor);
+        }
+    }
+
+    fn drop_if_idle<A: Algorithm>(&mut self, common: &mut Common<A>, now: WallTime, slot: u32) {
+        let Some(register) = self.registers.at(slot) else { return };
+        let over = register.id == LeaseId::NONE || common.rules.is_over(now, register.expires);
+        let ticks_idle = self.tick(now).wrapping_sub(register.touched).cast_signed();
+        let ticks_needed = common.config.t_max.as_micros().div_ceil(self.sweep_period.as_micros());
+        let idle = ticks_idle > 0 && ticks_idle.cast_unsigned() as u64 > ticks_needed;
+        let early = common.config.breaks(Bug::DropBeforeExpiry) && ticks_idle > 0;
+        if !(over && idle || early) {
+            return;
+        }
+        let highest = register.read.max(register.write);
+        if !common.config.breaks(Bug::DropWithoutFloor) {
+            self.floor = self.floor.max(highest);
+        }
+        if let Some(register) = self.registers.remove(slot) {
+            self.given.remove(&register.cell);
+            common.views.release(register.view);
+            common.counters.dropped += 1;
+        }
+    }
+
+    /// Everything that can be wrong with a request by itself; for a write, until when it is to be respected.
+    fn check_request<A: Algorithm>(
+        &self,
+        common: &Common<A>,
+        now: WallTime,
+        message: &Message,
+    ) -> Result<WallTime, Reject> {
+        let silent_until = if self.newcomers.is_empty() { None } else { self.newcomers.get(&message.cell) };
+        if silent_until.is_some_and(|&until| now < until) {
+            return Err(Reject::Newcomer);
+        }
+        if message.ballot.stamp > common.rules.horizon(now) {
+            return Err(Reject::FutureBallot);
+        }
+        match &message.body {
+            Body::Read => Ok(WallTime::ZERO),
+            Body::Write(lease) if lease.id != LeaseId::NONE => common.rules.respect_until(now, lease.expiry),
+            _ => Err(Reject::Malformed),
+        }
+    }
+
+    fn refuse_by_floor(&self, message: &Message) -> Option<Body> {
+        let refused = match message.body {
+            Body::Read => message.ballot <= self.floor,
+            _ => message.ballot < self.floor,
+        };
+        refused.then_some(Body::Nack { highest: self.floor })
+    }
+
+    fn create<A: Algorithm>(
+        &mut self,
+        common: &mut Common<A>,
+        cell: ObjectId,
+        source: &dyn ViewSource,
+    ) -> Result<u32, Reject> {
+        if self.registers.len() >= common.config.registers_max as usize {
+            return Err(Reject::Full);
+        }
+        let view = common.views.intern(source.view(cell).ok_or(Reject::UnknownCell)?);
+        Ok(self.registers.insert(Register {
+            cell,
+            read: Ballot::ZERO,
+            write: Ballot::ZERO,
+            expires: WallTime::ZERO,
+            id: LeaseId::NONE,
+            previous: LeaseId::NONE,
+            view,
+            touched: 0,
+            ended: Ended::Unknown,
+            given: false,
+        }))
+    }
+
+    fn read<A: Algorithm>(
+        &mut self,
+        common: &Common<A>,
+        now: WallTime,
+        slot: u32,
+        ballot: Ballot,
+    ) -> Result<Body, Reject> {
+        let register = self.registers.at_mut(slot).ok_or(Reject::UnknownCell)?;
+        if ballot < register.read || ballot < register.write {
+            return Ok(Body::Nack { highest: register.read.max(register.write) });
+        }
+        if ballot == register.write {
+            // A late copy of a read whose write has arrived; its proposer has long had the answer.
+            return Err(Reject::Stale);
+        }
+        // A repeated read is answered as before: nothing can have been written below its own promise since.
+        register.read = ballot;
+        let register = self.registers.at(slot).ok_or(Reject::UnknownCell)?;
+        Ok(Body::ReadAck(self.value(common, now, register).map(Box::new)))
+    }
+
+    fn write<A: Algorithm>(
+        &mut self,
+        common: &mut Common<A>,
+        now: WallTime,
+        (slot, ballot): (u32, Ballot),
+        (lease, expires): (&Lease, WallTime),
+    ) -> Result<Body, Reject> {
+        let register = self.registers.at_mut(slot).ok_or(Reject::UnknownCell)?;
+        if ballot < register.read || ballot < register.write {
+            return Ok(Body::Nack { highest: register.read.max(register.write) });
+        }
+        let two_values = common.config.breaks(Bug::RenewalUnderOldBallot);
+        if ballot == register.write && !two_values {
+            let same = register.id == lease.id && register.given == lease.given.is_some();
+            return if same { Ok(Body::WriteAck) } else { Err(Reject::TwoValues) };
+        }
+        let is_new = register.id != lease.id;
+        (register.read, register.write) = (ballot, ballot);
+        (register.expires, register.id) = (expires, lease.id);
+        (register.previous, register.ended) = (lease.previous, lease.ended);
+        let was_given = std::mem::replace(&mut register.given, lease.given.is_some());
+        let cell = register.cell;
+        match &lease.given {
+            Some(given) => drop(self.given.insert(cell, **given)),
+            None if was_given => drop(self.given.remove(&cell)),
+            None => {}
+        }
+        if is_new || lease.given.is_some() {
+            common.trail.record(trail_entry((cell, now, ballot.process), lease, expires));
+        }
+        Ok(Body::WriteAck)
+    }
+
+    fn value<A: Algorithm>(&self, common: &Common<A>, now: WallTime, register: &Register) -> Option<Written> {
+        if register.id == LeaseId::NONE {
+            return None;
+        }
+        let given = if register.given { self.given.get(&register.cell).copied().map(Box::new) } else { None };
+        let lease = Lease {
+            id: register.id,
+            expiry: common.rules.report(now, register.expires),
+            previous: register.previous,
+            ended: register.ended,
+            given,
+        };
+        Some(Written { ballot: register.write, lease })
+    }
+
+    /// The sweep period that `now` lies in; wraps, which is harmless because sweeps look far more often.
+    #[expect(clippy::cast_possible_truncation, reason = "it is meant to wrap")]
+    fn tick(&self, now: WallTime) -> u16 {
+        (now.as_micros() / self.sweep_period.as_micros()) as u16
+    }
+}
+
+/// Two acceptors with the same promises and values are the same, wherever they keep them.
+impl Hash for Acceptor {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let mut registers: Vec<&Register> = self.registers.iter().collect();
+        registers.sort_unstable_by_key(|register| register.cell);
+        (registers, &self.given, self.floor, &self.newcomers, self.swept_at).hash(state);
+    }
+}
+
+/// The sender and this node must both be members of the view that both believe in.
+fn check_view<A: Algorithm>(
+    common: &Common<A>,
+    view: &View,
+    message: &Message,
+) -> Result<Option<Body>, Reject> {
+    if message.view < view.id {
+        return Ok(Some(Body::WrongView(Box::new(view.clone()))));
+    }
+    if message.view > view.id {
+        return Err(Reject::ViewBehind);
+    }
+    if !view.members.contains(message.ballot.process.node) {
+        return Err(Reject::SenderNotMember);
+    }
+    if !view.members.contains(common.me.node) {
+        return Err(Reject::NotMember);
+    }
+    Ok(None)
+}
+
+fn trail_entry(
+    (cell, at, owner): (ObjectId, WallTime, Process),
+    lease: &Lease,
+    until: WallTime,
+) -> TrailEntry {
+    let kind = match &lease.given {
+        Some(given) => TrailKind::GivenUp { successor: given.successor },
+        None => TrailKind::VotedFor { until, previous: lease.previous, ended: lease.ended },
+    };
+    TrailEntry { cell, at, lease: lease.id, owner, kind }
+}

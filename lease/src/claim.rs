@@ -1,0 +1,154 @@
+//! Claims: what this node wants or holds, a cell each.
+//!
+//! A claim has a goal (get it, keep it, give it up, rest), the tenure if there is one, and the attempt that is
+//! under way, if any. With no attempt under way it sleeps until `wake_at`.
+
+use std::hash::{Hash, Hasher};
+
+use base::{ObjectId, ViewId, WallTime};
+
+use crate::cells::Entry;
+use crate::views::ViewHandle;
+use crate::{Ballot, Ended, Given, Lease, LeaseId, Watermark, Written};
+
+/// One cell that this node wants or holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) cell: ObjectId,
+    pub(crate) view: ViewHandle,
+    pub(crate) goal: Goal,
+    pub(crate) tenure: Option<Tenure>,
+    pub(crate) attempt: Option<Box<Attempt>>,
+    pub(crate) wake_at: WallTime,
+    /// Failed attempts since the goal was set.
+    pub(crate) failures: u8,
+    /// Whether this node gave this cell's lease up a moment ago, and so should stand back.
+    pub(crate) stands_back: bool,
+}
+
+/// What a claim is for.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Goal {
+    Acquire,
+    Keep,
+    GiveUp(Given),
+    /// Nothing: it only remembers for a while that the lease was given up here.
+    Rest,
+}
+
+/// A lease that this node owns, or owned and is giving up.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Tenure {
+    pub(crate) lease: LeaseId,
+    pub(crate) previous: LeaseId,
+    pub(crate) ended: Ended,
+    /// The ballot of the last decided write.
+    pub(crate) ballot: Ballot,
+    pub(crate) until: WallTime,
+    /// The view whose majority decided it last.
+    pub(crate) view: ViewId,
+}
+
+/// A read and a write under one ballot.
+#[derive(Clone, Hash, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) ballot: Ballot,
+    pub(crate) asked: WallTime,
+    pub(crate) votes: Votes,
+    pub(crate) refusals: Votes,
+    /// The value with the highest ballot among the votes for the read.
+    pub(crate) seen: Option<Written>,
+    /// A value that kept an acceptor from voting (PaxosLease).
+    pub(crate) blocker: Option<Written>,
+    /// The value being written, once the read is decided.
+    pub(crate) writing: Option<Lease>,
+    /// What the last owner left.
+    pub(crate) watermark: Option<Watermark>,
+}
+
+/// Distinct members of a view, counted as bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Votes {
+    mask: u16,
+    /// Only for the planted bug that counts these instead.
+    messages: u8,
+}
+
+impl Entry for Claim {
+    fn cell(&self) -> ObjectId {
+        self.cell
+    }
+}
+
+impl Claim {
+    pub(crate) const fn new(cell: ObjectId, view: ViewHandle) -> Self {
+        Self {
+            cell,
+            view,
+            goal: Goal::Acquire,
+            tenure: None,
+            attempt: None,
+            wake_at: WallTime::ZERO,
+            failures: 0,
+            stands_back: false,
+        }
+    }
+
+    /// Whether the tenure is one to act on.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.goal == Goal::Keep
+    }
+}
+
+impl Hash for Claim {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.cell, self.view, &self.goal, &self.tenure, &self.attempt).hash(state);
+        (self.wake_at, self.failures, self.stands_back).hash(state);
+    }
+}
+
+impl Attempt {
+    pub(crate) fn new(ballot: Ballot, asked: WallTime) -> Self {
+        Self {
+            ballot,
+            asked,
+            votes: Votes::default(),
+            refusals: Votes::default(),
+            seen: None,
+            blocker: None,
+            writing: None,
+            watermark: None,
+        }
+    }
+
+    /// Keeps the value with the highest ballot.
+    pub(crate) fn see(&mut self, written: Option<Written>) {
+        if written.as_ref().map(|w| w.ballot) > self.seen.as_ref().map(|w| w.ballot) {
+            self.seen = written;
+        }
+    }
+}
+
+impl Votes {
+    /// Adds the member at `position`; a repeated answer is one.
+    pub(crate) fn add(&mut self, position: usize) {
+        self.mask |= 1 << position;
+        self.messages = self.messages.saturating_add(1);
+    }
+
+    pub(crate) const fn has(self, position: usize) -> bool {
+        self.mask & 1 << position != 0
+    }
+
+    pub(crate) const fn mask(self) -> u16 {
+        self.mask
+    }
+
+    pub(crate) const fn count(self) -> usize {
+        self.mask.count_ones() as usize
+    }
+
+    pub(crate) const fn messages(self) -> usize {
+        self.messages as usize
+    }
+}

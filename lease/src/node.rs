@@ -1,0 +1,460 @@
+//! One shard's lease node: its acceptor, its claims, and what goes in and out.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use base::{Incarnation, NodeId, ObjectId, Process, View, ViewId, WallTime, mix};
+
+use crate::acceptor::Acceptor;
+use crate::cells::Cells;
+use crate::claim::{Claim, Goal};
+use crate::counters::Counters;
+use crate::timers::Timers;
+use crate::trail::{Trail, TrailEntry};
+use crate::views::{ViewHandle, ViewSource, ViewTable};
+use crate::{
+    Algorithm, Ballot, Batch, Body, Bug, Config, ConfigError, Denial, Event, Given, Loss, Message, Refusal,
+    Reject, Stamp, Watermark,
+};
+
+/// Timers are exact to this part of `t_max`.
+const TICKS_PER_LEASE: u64 = 2048;
+
+/// Whether a node may have voted before it started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// The very first start of a freshly formatted store.
+    Fresh,
+    /// Any other: silent until nothing it may have voted for can be valid.
+    Again,
+}
+
+/// Who seems to own a cell, for redirects. Never proof.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hint {
+    /// The process whose value the local register holds.
+    pub owner: Process,
+    /// Until when it is respected here.
+    pub until: WallTime,
+}
+
+/// What acceptor and claims both need.
+#[derive(Clone, Debug)]
+pub(crate) struct Common<A> {
+    pub(crate) config: Arc<Config>,
+    pub(crate) rules: A,
+    pub(crate) me: Process,
+    pub(crate) views: ViewTable,
+    pub(crate) trail: Trail,
+    pub(crate) counters: Counters,
+}
+
+/// Proposer and acceptor of one shard, for any number of cells.
+#[derive(Clone, Debug)]
+pub struct LeaseNode<A> {
+    pub(crate) common: Common<A>,
+    pub(crate) acceptor: Acceptor,
+    pub(crate) claims: Cells<Claim>,
+    pub(crate) timers: Timers,
+    /// The last stamp used, so that no ballot is used twice.
+    pub(crate) stamp: Stamp,
+    pub(crate) silent_until: WallTime,
+    pub(crate) stood_down: bool,
+    /// Incarnations up to these are dead.
+    pub(crate) dead: BTreeMap<NodeId, Incarnation>,
+    pub(crate) settings: u32,
+    pub(crate) seed: u64,
+    pub(crate) outbox: BTreeMap<NodeId, VecDeque<Message>>,
+    pub(crate) events: VecDeque<Event>,
+}
+
+impl<A: Algorithm> LeaseNode<A> {
+    /// A node that starts at `now`. `seed` decides lease ids and jitter.
+    pub fn new(
+        config: Arc<Config>,
+        me: Process,
+        start: Start,
+        now: WallTime,
+        seed: u64,
+    ) -> Result<Self, ConfigError> {
+        config.check()?;
+        let rules = A::new(&config);
+        let silent = start == Start::Again && !config.breaks(Bug::NoQuarantine);
+        let floor = match start {
+            Start::Fresh => Ballot::ZERO,
+            Start::Again => Ballot::ceiling_of(rules.floor_after(now)),
+        };
+        Ok(Self {
+            acceptor: Acceptor::new(config.t_max, floor, now, seed),
+            claims: Cells::new(seed),
+            timers: Timers::new((config.t_max / TICKS_PER_LEASE).max(base::Span::from_micros(1))),
+            stamp: Stamp::ZERO,
+            silent_until: if silent { now + rules.quarantine() } else { now },
+            stood_down: false,
+            dead: BTreeMap::new(),
+            settings: settings_digest::<A>(&config),
+            seed: mix(seed ^ u64::from(me.node.0) << 32 ^ u64::from(me.incarnation.0)),
+            outbox: BTreeMap::new(),
+            events: VecDeque::new(),
+            common: Common {
+                trail: Trail::new(config.trail_len),
+                config,
+                rules,
+                me,
+                views: ViewTable::default(),
+                counters: Counters::default(),
+            },
+        })
+    }
+
+    /// This process.
+    pub const fn me(&self) -> Process {
+        self.common.me
+    }
+
+    /// Whether this node owns the cell, judged by a clock reading taken for the operation in question.
+    pub fn holds(&self, now: WallTime, cell: ObjectId) -> bool {
+        let Some(claim) = self.claim(cell) else { return false };
+        let Some(tenure) = &claim.tenure else { return false };
+        let in_time = now < tenure.until || self.breaks(Bug::ClockAskedAtAcquireOnly);
+        let kept = claim.is_kept() || self.breaks(Bug::HoldsWhileReleasing);
+        in_time && kept && !self.stood_down
+    }
+
+    /// Until when this node owns the cell unless it renews, if it does.
+    pub fn valid_until(&self, now: WallTime, cell: ObjectId) -> Option<WallTime> {
+        if !self.holds(now, cell) {
+            return None;
+        }
+        Some(self.claim(cell)?.tenure.as_ref()?.until)
+    }
+
+    /// The view whose majority last decided this node's lease: the next change of view waits for it.
+    pub fn decided_in(&self, cell: ObjectId) -> Option<ViewId> {
+        Some(self.claim(cell)?.tenure.as_ref()?.view)
+    }
+
+    /// Who seems to own the cell.
+    pub fn hint(&self, now: WallTime, cell: ObjectId) -> Option<Hint> {
+        let written = self.acceptor.written(&self.common, now, cell)?;
+        match self.common.rules.standing(now, written.lease.expiry) {
+            crate::Standing::Valid(until) if written.lease.is_kept() => {
+                Some(Hint { owner: written.ballot.process, until })
+            }
+            _ => None,
+        }
+    }
+
+    /// What this node remembers about the cell's owners, oldest first.
+    pub fn trail(&self, cell: ObjectId) -> impl Iterator<Item = &TrailEntry> {
+        self.common.trail.of(cell)
+    }
+
+    /// Counts of what happened.
+    pub const fn counters(&self) -> &Counters {
+        &self.common.counters
+    }
+
+    /// How many registers there are.
+    pub fn registers(&self) -> usize {
+        self.acceptor.len()
+    }
+
+    /// How many cells this node wants or holds.
+    pub fn claims(&self) -> usize {
+        self.claims.len()
+    }
+
+    /// Until when this node is silent after its start.
+    pub const fn silent_until(&self) -> WallTime {
+        self.silent_until
+    }
+
+    /// Wants the cell, and keeps it once it has it. The outcome is an event; asking again changes nothing.
+    pub fn acquire(&mut self, now: WallTime, cell: ObjectId, source: &dyn ViewSource) -> Result<(), Refusal> {
+        self.check_may_propose(now)?;
+        if let Some(slot) = self.claims.find(cell) {
+            return self.acquire_again(now, slot);
+        }
+        if self.claims.len() >= self.common.config.claims_max as usize {
+            return Err(Refusal::Full);
+        }
+        self.check_not_taken(now, cell)?;
+        let view = match self.acceptor.share_view(&mut self.common, cell) {
+            Some(view) => view,
+            None => self.common.views.intern(source.view(cell).ok_or(Refusal::UnknownCell)?),
+        };
+        if !self.common.views.get(view).members.contains(self.common.me.node) {
+            self.common.views.release(view);
+            return Err(Refusal::NotMember);
+        }
+        let slot = self.claims.insert(Claim::new(cell, view));
+        self.start_round(now, slot);
+        Ok(())
+    }
+
+    /// Gives the lease up for anybody to take. From now on `holds` is false, whatever becomes of it.
+    pub fn release(&mut self, now: WallTime, cell: ObjectId, watermark: Watermark) -> Result<(), Refusal> {
+        self.give_up(now, cell, Given { successor: None, watermark })
+    }
+
+    /// Gives the lease to `successor`, who may take it at once. From now on `holds` is false, whatever becomes of it.
+    pub fn hand_over(
+        &mut self,
+        now: WallTime,
+        cell: ObjectId,
+        successor: NodeId,
+        watermark: Watermark,
+    ) -> Result<(), Refusal> {
+        self.give_up(now, cell, Given { successor: Some(successor), watermark })
+    }
+
+    /// Puts a later view in force. `old` is the view before; without one the object is new and nobody is a newcomer.
+    ///
+    /// An owner reads and writes again at once; see [`decided_in`](Self::decided_in).
+    pub fn change_view(&mut self, now: WallTime, cell: ObjectId, old: Option<&View>, new: &View) {
+        let me = self.common.me.node;
+        let joined = old.is_some_and(|old| !old.members.contains(me)) && new.members.contains(me);
+        self.acceptor.change_view(&mut self.common, now, (cell, new), joined);
+        let Some(slot) = self.claims.find(cell) else { return };
+        let view = self.common.views.intern(new);
+        self.move_claim(now, slot, view);
+    }
+
+    /// Stops acting as owner of anything at once and gives every lease up, because this clock cannot be trusted.
+    /// `watermark` tells the end of each object's log.
+    pub fn stand_down(&mut self, now: WallTime, watermark: &dyn Fn(ObjectId) -> Watermark) {
+        self.stood_down = true;
+        for slot in 0..self.claims.slots() {
+            match self.claims.at(slot) {
+                Some(Claim { goal: Goal::Keep, cell, .. }) => {
+                    let given = Given { successor: None, watermark: watermark(*cell) };
+                    self.start_giving_up(now, slot, given);
+                }
+                // Votes that are still under way must not make an owner of this node.
+                Some(Claim { goal: Goal::Acquire, .. }) => self.deny(slot, Denial::StoodDown),
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes part again after [`stand_down`](Self::stand_down).
+    pub const fn resume(&mut self) {
+        self.stood_down = false;
+    }
+
+    /// A witness reports that every incarnation of `node` up to `incarnation` is dead: its leases are over.
+    pub fn handle_death_notice(&mut self, node: NodeId, incarnation: Incarnation) {
+        let dead = self.dead.entry(node).or_insert(incarnation);
+        *dead = (*dead).max(incarnation);
+    }
+
+    /// Takes in what a peer sent. Every message that is refused is counted by its reason.
+    pub fn handle_batch(&mut self, now: WallTime, batch: &Batch, source: &dyn ViewSource) {
+        self.common.counters.received += batch.messages.len() as u64;
+        if let Err(why) = self.check_batch(now, batch) {
+            if why == Reject::SettingsDiffer {
+                self.events.push_back(Event::SettingsDiffer { peer: batch.sender.node });
+            }
+            batch.messages.iter().for_each(|_| self.common.counters.reject(why));
+            return;
+        }
+        for message in &batch.messages {
+            if let Err(why) = self.handle_message(now, batch.sender, message, source) {
+                self.common.counters.reject(why);
+            }
+        }
+    }
+
+    /// Lets time pass. Calling it early or often changes nothing.
+    pub fn handle_timeout(&mut self, now: WallTime) {
+        while let Some(due) = self.timers.pop_due(now) {
+            due.into_iter().for_each(|slot| self.wake(now, slot));
+        }
+        if !self.stood_down {
+            // A clock that cannot be trusted must not decide that a lease is over.
+            self.acceptor.sweep(&mut self.common, now);
+        }
+    }
+
+    /// The next batch to send, if any.
+    pub fn poll_transmit(&mut self, now: WallTime) -> Option<(NodeId, Batch)> {
+        let batch_max = self.common.config.batch_max;
+        let mut first = self.outbox.first_entry()?;
+        let to = *first.key();
+        let messages = if first.get().len() > batch_max {
+            first.get_mut().drain(..batch_max).collect()
+        } else {
+            first.remove().into()
+        };
+        Some((to, Batch { sender: self.common.me, settings: self.settings, sent: now, messages }))
+    }
+
+    /// The next event, if any.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called next.
+    pub fn poll_timeout(&self) -> Option<WallTime> {
+        let sweep = if self.stood_down { None } else { self.acceptor.next_sweep() };
+        self.timers.next().into_iter().chain(sweep).min()
+    }
+
+    pub(crate) fn breaks(&self, bug: Bug) -> bool {
+        self.common.config.breaks(bug)
+    }
+
+    pub(crate) fn is_dead(&self, process: Process) -> bool {
+        let Some(&dead) = self.dead.get(&process.node) else { return false };
+        process.incarnation <= dead || self.breaks(Bug::NoticeKillsEveryIncarnation)
+    }
+
+    fn claim(&self, cell: ObjectId) -> Option<&Claim> {
+        self.claims.at(self.claims.find(cell)?)
+    }
+
+    fn check_may_propose(&self, now: WallTime) -> Result<(), Refusal> {
+        if now < self.silent_until && !self.breaks(Bug::OwnVoteInQuarantine) {
+            return Err(Refusal::Quarantined { until: self.silent_until });
+        }
+        if self.stood_down { Err(Refusal::StoodDown) } else { Ok(()) }
+    }
+
+    /// L8: nobody but its owner or named successor reads under a lease known to be valid.
+    fn check_not_taken(&self, now: WallTime, cell: ObjectId) -> Result<(), Refusal> {
+        match self.known_owner(now, cell) {
+            Some((by, until)) => Err(Refusal::Held { by, until }),
+            None => Ok(()),
+        }
+    }
+
+    fn acquire_again(&mut self, now: WallTime, slot: u32) -> Result<(), Refusal> {
+        let Some(claim) = self.claims.at_mut(slot) else { return Err(Refusal::UnknownCell) };
+        match claim.goal {
+            Goal::Acquire | Goal::Keep => Ok(()),
+            Goal::GiveUp(_) => Err(Refusal::GivingUp),
+            Goal::Rest => {
+                let cell = claim.cell;
+                self.check_not_taken(now, cell)?;
+                if let Some(claim) = self.claims.at_mut(slot) {
+                    (claim.goal, claim.failures) = (Goal::Acquire, 0);
+                }
+                self.start_round(now, slot);
+                Ok(())
+            }
+        }
+    }
+
+    fn move_claim(&mut self, now: WallTime, slot: u32, view: ViewHandle) {
+        let is_member = self.common.views.get(view).members.contains(self.common.me.node);
+        let Some(claim) = self.claims.at_mut(slot) else { return };
+        let old = std::mem::replace(&mut claim.view, view);
+        // Votes of the old view say nothing about the new one.
+        claim.attempt = None;
+        self.common.views.release(old);
+        if is_member {
+            self.start_round(now, slot);
+        } else {
+            self.abandon(now, slot, Loss::NotMember);
+        }
+    }
+
+    fn check_batch(&self, now: WallTime, batch: &Batch) -> Result<(), Reject> {
+        if batch.settings != self.settings {
+            return Err(Reject::SettingsDiffer);
+        }
+        if self.dead.get(&batch.sender.node).is_some_and(|&dead| batch.sender.incarnation <= dead) {
+            return Err(Reject::DeadSender);
+        }
+        if self.common.rules.is_too_old(now, batch.sent) {
+            return Err(Reject::TooOld);
+        }
+        if now < self.silent_until && !self.breaks(Bug::OwnVoteInQuarantine) {
+            return Err(Reject::Quarantined);
+        }
+        Ok(())
+    }
+
+    fn handle_message(
+        &mut self,
+        now: WallTime,
+        sender: Process,
+        message: &Message,
+        source: &dyn ViewSource,
+    ) -> Result<(), Reject> {
+        match message.body {
+            Body::Read | Body::Write(_) => self.answer(now, sender, message, source),
+            Body::Offer => {
+                self.events.push_back(Event::Offered { cell: message.cell, by: sender });
+                Ok(())
+            }
+            Body::ReadAck(_) | Body::WriteAck | Body::Nack { .. } | Body::WrongView(_) => {
+                self.handle_answer(now, sender.node, message)
+            }
+        }
+    }
+
+    fn answer(
+        &mut self,
+        now: WallTime,
+        sender: Process,
+        message: &Message,
+        source: &dyn ViewSource,
+    ) -> Result<(), Reject> {
+        if message.ballot.process != sender {
+            return Err(Reject::ForeignBallot);
+        }
+        if now < self.silent_until {
+            return Err(Reject::Quarantined);
+        }
+        let answer = self.acceptor.handle_request(&mut self.common, now, message, source);
+        if answer == Err(Reject::ViewBehind) {
+            let (cell, seen, peer) = (message.cell, message.view, sender.node);
+            self.events.push_back(Event::ViewBehind { cell, seen, peer });
+        }
+        let (body, result) = match answer {
+            Ok(body) => (body, Ok(())),
+            // The proposer hears of it, but there is nothing for it to go above.
+            Err(why @ (Reject::FutureBallot | Reject::LeaseTooLong)) => {
+                (Body::Nack { highest: Ballot::ZERO }, Err(why))
+            }
+            Err(why) => return Err(why),
+        };
+        let view = match &body {
+            Body::WrongView(current) => current.id,
+            _ => message.view,
+        };
+        self.send(sender.node, Message { cell: message.cell, view, ballot: message.ballot, body });
+        result
+    }
+
+    pub(crate) fn send(&mut self, to: NodeId, message: Message) {
+        self.outbox.entry(to).or_default().push_back(message);
+    }
+}
+
+/// The state of the protocol: two nodes with the same hash behave the same from here on. Statistics, the trail and
+/// timers (which follow from the claims) are left out.
+impl<A> Hash for LeaseNode<A> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let mut claims: Vec<&Claim> = self.claims.iter().collect();
+        claims.sort_unstable_by_key(|claim| claim.cell);
+        (self.common.me, &self.acceptor, claims, self.common.views.in_use()).hash(state);
+        (self.stamp, self.silent_until, self.stood_down, &self.dead).hash(state);
+    }
+}
+
+/// Nodes that count time differently must not vote for each other.
+fn settings_digest<A: Algorithm>(config: &Config) -> u32 {
+    let words = [
+        config.t_max.as_micros(),
+        config.epsilon.as_micros(),
+        config.session.as_micros(),
+        u64::from(config.rate_error_ppm),
+    ];
+    let name = A::NAME.bytes().fold(0, |digest, byte| mix(digest ^ u64::from(byte)));
+    let digest = words.into_iter().fold(name, |digest, word| mix(digest ^ word));
+    (digest >> 32) as u32
+}
