@@ -47,6 +47,7 @@ mod views;
 pub use algorithm::{Algorithm, Standing};
 pub use ballot::{Ballot, INTERVAL_MAX, ROUND_MAX, Stamp};
 pub use bugs::Bug;
+pub use clock_guard::{ClockGuard, ClockState, Exchange, GuardConfig, GuardConfigError};
 pub use config::{Config, ConfigError};
 pub use counters::Counters;
 pub use event::{Denial, Event, Loss, Refusal};
