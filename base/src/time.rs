@@ -60,6 +60,7 @@ impl Span {
     pub const fn stretched(self, ppm: u32) -> Self {
         let wide = self.0 as u128 * (PPM + ppm as u128);
         let micros = wide.div_ceil(PPM);
+        #[expect(clippy::cast_possible_truncation, reason = "compared with the maximum just before")]
         if micros > u64::MAX as u128 { Self::MAX } else { Self(micros as u64) }
     }
 
