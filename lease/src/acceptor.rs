@@ -29,7 +29,7 @@ pub(crate) struct Register {
     id: LeaseId,
     previous: LeaseId,
     view: ViewHandle,
-    /// The sweep tick of the last message, to tell idleness.
+    /// The sweep tick of the last change, to tell idleness. What is repeated or refused is no use of a register.
     touched: u16,
     ended: Ended,
     given: bool,
@@ -123,15 +123,10 @@ impl Acceptor {
                 None => self.create(common, message.cell, source)?,
             },
         };
-        let answer = match &message.body {
-            Body::Write(lease) => self.write(common, now, (slot, message.ballot), (lease, expires))?,
-            _ => self.read(common, now, slot, message.ballot)?,
-        };
-        let tick = self.tick(now);
-        if let Some(register) = self.registers.at_mut(slot) {
-            register.touched = tick;
+        match &message.body {
+            Body::Write(lease) => self.write(common, now, (slot, message.ballot), (lease, expires)),
+            _ => self.read(common, now, slot, message.ballot),
         }
-        Ok(answer)
     }
 
     /// Puts a view in force for a cell. `joined` says that this node was no member of the view before.
@@ -255,6 +250,7 @@ impl Acceptor {
         slot: u32,
         ballot: Ballot,
     ) -> Result<Body, Reject> {
+        let tick = self.tick(now);
         let register = self.registers.at_mut(slot).ok_or(Reject::UnknownCell)?;
         if ballot < register.read || ballot < register.write {
             return Ok(Body::Nack { highest: register.read.max(register.write) });
@@ -264,7 +260,9 @@ impl Acceptor {
             return Err(Reject::Stale);
         }
         // A repeated read is answered as before: nothing can have been written below its own promise since.
-        register.read = ballot;
+        if ballot > register.read {
+            (register.read, register.touched) = (ballot, tick);
+        }
         let register = self.registers.at(slot).ok_or(Reject::UnknownCell)?;
         Ok(Body::ReadAck(self.value(common, now, register).map(Box::new)))
     }
@@ -276,6 +274,7 @@ impl Acceptor {
         (slot, ballot): (u32, Ballot),
         (lease, expires): (&Lease, WallTime),
     ) -> Result<Body, Reject> {
+        let tick = self.tick(now);
         let register = self.registers.at_mut(slot).ok_or(Reject::UnknownCell)?;
         if ballot < register.read || ballot < register.write {
             return Ok(Body::Nack { highest: register.read.max(register.write) });
@@ -286,7 +285,7 @@ impl Acceptor {
             return if same { Ok(Body::WriteAck) } else { Err(Reject::TwoValues) };
         }
         let is_new = register.id != lease.id;
-        (register.read, register.write) = (ballot, ballot);
+        (register.read, register.write, register.touched) = (ballot, ballot, tick);
         (register.expires, register.id) = (expires, lease.id);
         (register.previous, register.ended) = (lease.previous, lease.ended);
         let was_given = std::mem::replace(&mut register.given, lease.given.is_some());
