@@ -15,7 +15,7 @@ use crate::trail::{TrailEntry, TrailKind};
 use crate::views::{ViewHandle, ViewSource};
 use crate::{Algorithm, Ballot, Body, Bug, Ended, Given, Lease, LeaseId, Message, Reject, Written};
 
-/// A sweep visits every register once in `t_max`, in this many steps.
+/// A sweep visits every register once in the time that an idle one is kept, in this many steps.
 const SWEEP_STEPS: u32 = 8;
 
 /// One cell's register: 80 bytes. What few registers have (a given-up lease) lives beside it.
@@ -57,13 +57,14 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    pub(crate) fn new(t_max: Span, floor: Ballot, now: WallTime, seed: u64) -> Self {
+    /// Registers are kept for `idle` after their last change.
+    pub(crate) fn new(idle: Span, floor: Ballot, now: WallTime, seed: u64) -> Self {
         Self {
             registers: Cells::new(seed),
             given: BTreeMap::new(),
             floor,
             newcomers: BTreeMap::new(),
-            sweep_period: (t_max / u64::from(SWEEP_STEPS)).max(Span::from_micros(1)),
+            sweep_period: (idle / u64::from(SWEEP_STEPS)).max(Span::from_micros(1)),
             sweep_cursor: 0,
             swept_at: now,
         }
@@ -173,7 +174,7 @@ impl Acceptor {
         let Some(register) = self.registers.at(slot) else { return };
         let over = register.id == LeaseId::NONE || common.rules.is_over(now, register.expires);
         let ticks_idle = self.tick(now).wrapping_sub(register.touched).cast_signed();
-        let ticks_needed = common.config.t_max.as_micros().div_ceil(self.sweep_period.as_micros());
+        let ticks_needed = common.config.idle_time().as_micros().div_ceil(self.sweep_period.as_micros());
         let idle = ticks_idle > 0 && ticks_idle.cast_unsigned() as u64 > ticks_needed;
         let early = common.config.breaks(Bug::DropBeforeExpiry) && ticks_idle > 0;
         if !(over && idle || early) {

@@ -31,6 +31,8 @@ pub struct Config {
     pub attempts_max: u8,
     /// Whether this node's time may step (within ε) while it runs; lengthens the quarantine. Default false.
     pub clock_may_step: bool,
+    /// How much longer than `t_max` an unused register is kept; more memory for a longer trail. Default zero.
+    pub linger: Span,
     /// How many registers are kept at most; more cells are refused. Default 16 Mi.
     pub registers_max: u32,
     /// How many cells this node may want or hold at a time. Default 4 Mi.
@@ -119,6 +121,7 @@ impl Default for Config {
             backoff_max: Span::from_millis(200),
             attempts_max: 16,
             clock_may_step: false,
+            linger: Span::ZERO,
             registers_max: 16 << 20,
             claims_max: 4 << 20,
             batch_max: 4096,
@@ -165,6 +168,11 @@ impl Config {
             Some((name, _)) => Err(ConfigError::ZeroLimit { name }),
             None => Ok(()),
         }
+    }
+
+    /// How long an unused register is kept.
+    pub(crate) fn idle_time(&self) -> Span {
+        self.t_max + self.linger
     }
 
     /// How long one attempt waits for answers before it counts as failed.

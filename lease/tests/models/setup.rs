@@ -1,0 +1,125 @@
+//! What a model consists of: its nodes, their clocks, what they may be told, and the bounds.
+
+use base::{Epoch, Members, NodeId, Seq, Span, View, ViewId};
+use lease::Config;
+
+use crate::milestone::Milestone;
+
+/// The reading that clocks start from, in ticks: above zero, so that ages and ballots have room below.
+pub const START: u8 = 8;
+
+/// Something that a node is told to do or that befalls it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Move {
+    Acquire(u8),
+    Release(u8),
+    HandOver { from: u8, to: u8 },
+    /// Dies and starts again at once, as a new incarnation. Happens once.
+    Restart(u8),
+    /// `to` hears that the earlier incarnations of `dead` are dead.
+    Notice { dead: u8, to: u8 },
+    /// Happens once.
+    StandDown(u8),
+    /// Happens once.
+    Resume(u8),
+    /// The owner puts the next view in force for itself.
+    Propose(u8),
+    /// Follows to the next view that somebody proposed.
+    Adopt(u8),
+}
+
+/// How clocks move.
+#[derive(Clone, Debug)]
+pub enum Clocks {
+    /// Any way they like, while no two differ by more than this many ticks.
+    Within(u8),
+    /// From these readings, all together, except that each may lose one tick on the way.
+    Together { offsets: Vec<u8>, may_lose_a_tick: bool },
+}
+
+/// What a primary waits for between two changes of view.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gate {
+    /// Its lease is decided by a majority of the view in force (L9).
+    Decided,
+    /// A majority of the view in force has adopted it, as every commit needs.
+    Adopted,
+}
+
+/// One model.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub name: &'static str,
+    pub config: Config,
+    pub nodes: u8,
+    /// The views in the order in which they come into force.
+    pub views: Vec<View>,
+    pub gate: Gate,
+    pub clocks: Clocks,
+    /// How many ticks a clock makes at most.
+    pub horizon: u8,
+    /// How many rounds reach other nodes; the messages of later rounds are lost.
+    pub rounds_max: u8,
+    pub moves: Vec<Move>,
+    /// Whether messages may overtake timers that are due.
+    pub late_timers: bool,
+    pub milestones: Vec<Milestone>,
+}
+
+impl Setup {
+    /// Three nodes on Flease with a lease of three ticks, and nothing that may happen.
+    pub fn flease(name: &'static str) -> Self {
+        Self {
+            name,
+            config: config(3, 1),
+            nodes: 3,
+            views: vec![view(0, &[0, 1, 2])],
+            gate: Gate::Decided,
+            clocks: Clocks::Within(1),
+            horizon: 8,
+            rounds_max: 3,
+            moves: Vec::new(),
+            late_timers: false,
+            milestones: Vec::new(),
+        }
+    }
+
+    /// Three nodes on PaxosLease, their clocks far apart.
+    pub fn paxos(name: &'static str) -> Self {
+        let clocks = Clocks::Together { offsets: vec![0, 40, 20, 60], may_lose_a_tick: false };
+        Self { clocks, config: config(3, 0), ..Self::flease(name) }
+    }
+
+    /// Whether `node` is one that may try to get the lease.
+    pub fn proposes(&self, node: u8) -> bool {
+        self.moves.contains(&Move::Acquire(node))
+    }
+}
+
+/// A lease of `t_max` ticks on clocks that differ by `epsilon` ticks. A tick is a microsecond.
+pub fn config(t_max: u64, epsilon: u64) -> Config {
+    Config {
+        t_max: Span::from_micros(t_max),
+        epsilon: Span::from_micros(epsilon),
+        session: Span::ZERO,
+        rate_error_ppm: 0,
+        round_trip_max: Span::ZERO,
+        renew_after: Span::from_micros(1),
+        jitter_max: Span::ZERO,
+        // One attempt for each command, and for each renewal: retries are other rounds of the same kind.
+        attempts_max: 1,
+        backoff_min: Span::from_micros(64),
+        backoff_max: Span::from_micros(64),
+        trail_len: 0,
+        // Registers are dropped only in the model of that; elsewhere the time of their last use is of no account.
+        linger: Span::from_secs(1),
+        ..Config::default()
+    }
+}
+
+/// The `number`th view of the cell.
+pub fn view(number: u64, members: &[u32]) -> View {
+    let id = ViewId { epoch: Epoch::default(), seq: Seq(number) };
+    let members = members.iter().copied().map(NodeId);
+    View { id, members: Members::new(members).expect("models name each member once") }
+}
