@@ -23,6 +23,14 @@ pub struct FleaseRules {
     far_future: bool,
 }
 
+impl FleaseRules {
+    /// How long a vote can bind that a node gave before it lost its memory of it. The owner's clock may have been
+    /// ε ahead when it asked, so that its lease ends at `t_max + ε` on this one; by then it may be ε behind.
+    fn silence(&self) -> Span {
+        self.t_max + self.epsilon * 2
+    }
+}
+
 impl Algorithm for FleaseRules {
     const NAME: &'static str = "flease";
     const EVERY_VOTE_IS_OPEN: bool = false;
@@ -42,11 +50,11 @@ impl Algorithm for FleaseRules {
     }
 
     fn quarantine(&self) -> Span {
-        self.t_max + self.epsilon + self.step_allowance
+        self.silence() + self.step_allowance
     }
 
     fn newcomer_silence(&self) -> Span {
-        self.t_max + self.epsilon * 2
+        self.silence()
     }
 
     fn floor_after(&self, start: WallTime) -> Stamp {
