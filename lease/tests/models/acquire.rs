@@ -3,13 +3,15 @@
 use lease::FleaseRules;
 
 use crate::milestone::Milestone;
-use crate::report;
+use crate::report::{self, bound};
 use crate::setup::{Move, Setup};
 
 /// Two proposers, three acceptors.
 pub fn setup() -> Setup {
     Setup {
-        horizon: std::env::var("H").map_or(7, |h| h.parse().unwrap()), rounds_max: std::env::var("R").map_or(3, |h| h.parse().unwrap()),
+        horizon: bound(5, 6),
+        rounds_max: bound(2, 3),
+        voters: if bound(0, 1) == 0 { vec![1, 2] } else { Vec::new() },
         moves: vec![Move::Acquire(0), Move::Acquire(1)],
         milestones: vec![
             Milestone::Acquired0,
@@ -26,7 +28,33 @@ pub fn setup() -> Setup {
     }
 }
 
+/// Nobody holds the lease at first: both ask at the same time.
+pub fn setup_race() -> Setup {
+    Setup {
+        horizon: bound(3, 4),
+        rounds_max: 2,
+        voters: Vec::new(),
+        milestones: vec![Milestone::Acquired0, Milestone::Acquired1, Milestone::RefusedByRegister],
+        ..Setup { name: "race of two proposers", ..setup() }
+    }
+}
+
+/// Messages overtake timers: a node that was stopped for a while finds both waiting.
+pub fn setup_late_timers() -> Setup {
+    Setup { late_timers: true, ..Setup { name: "race with late timers", ..setup_race() } }
+}
+
 #[test]
 fn acquire_and_renew() {
     report::prove::<FleaseRules>(setup());
+}
+
+#[test]
+fn race_of_two_proposers() {
+    report::prove::<FleaseRules>(setup_race());
+}
+
+#[test]
+fn race_with_late_timers() {
+    report::prove::<FleaseRules>(setup_late_timers());
 }

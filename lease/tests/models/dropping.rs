@@ -4,28 +4,43 @@ use base::Span;
 use lease::{Config, FleaseRules};
 
 use crate::milestone::Milestone;
-use crate::report;
+use crate::report::{self, bound};
 use crate::setup::{Move, Setup, config};
 
 /// Registers are dropped as soon as the rules allow.
 pub fn setup() -> Setup {
     Setup {
         config: Config { linger: Span::ZERO, ..config(3, 1) },
-        horizon: std::env::var("H").map_or(7, |h| h.parse().unwrap()),
-        rounds_max: std::env::var("R").map_or(2, |h| h.parse().unwrap()),
+        horizon: bound(6, 7),
+        rounds_max: bound(2, 3),
         moves: vec![Move::Acquire(0), Move::Acquire(1)],
         milestones: vec![
             Milestone::Acquired0,
             Milestone::Acquired1,
             Milestone::Dropped,
             Milestone::RefusedByFloor,
-            Milestone::RejectedTooOld,
         ],
         ..Setup::flease("dropping registers")
+    }
+}
+
+/// Attempts live on beyond their deadline, because their timers are late.
+pub fn setup_late_timers() -> Setup {
+    Setup {
+        late_timers: true,
+        horizon: 5,
+        rounds_max: 2,
+        milestones: vec![Milestone::Acquired0, Milestone::Acquired1, Milestone::Dropped],
+        ..Setup { name: "dropping with late timers", ..setup() }
     }
 }
 
 #[test]
 fn dropping_registers() {
     report::prove::<FleaseRules>(setup());
+}
+
+#[test]
+fn dropping_with_late_timers() {
+    report::prove::<FleaseRules>(setup_late_timers());
 }

@@ -3,14 +3,15 @@
 use lease::FleaseRules;
 
 use crate::milestone::Milestone;
-use crate::report;
+use crate::report::{self, bound};
 use crate::setup::{Move, Setup};
 
-/// Two proposers that may give the lease up in every way.
+/// An owner that may give its lease up in every way, and a rival.
 pub fn setup() -> Setup {
     Setup {
-        horizon: std::env::var("H").map_or(4, |h| h.parse().unwrap()),
-        rounds_max: std::env::var("R").map_or(3, |h| h.parse().unwrap()),
+        voters: vec![1, 2],
+        horizon: bound(2, 3),
+        rounds_max: bound(2, 3),
         moves: vec![
             Move::Acquire(0),
             Move::Acquire(1),

@@ -1,16 +1,16 @@
 //! PaxosLease: spans instead of times, on clocks that have nothing in common but their rate.
 
-use lease::PaxosRules;
+use lease::{Config, PaxosRules};
 
 use crate::milestone::Milestone;
-use crate::report;
-use crate::setup::{Move, Setup};
+use crate::report::{self, bound};
+use crate::setup::{Clocks, Move, Setup, config};
 
-/// Two proposers, releases and a restart.
+/// Two proposers, releases and a restart, on clocks of the same rate.
 pub fn setup() -> Setup {
     Setup {
-        horizon: std::env::var("H").map_or(7, |h| h.parse().unwrap()),
-        rounds_max: std::env::var("R").map_or(3, |h| h.parse().unwrap()),
+        horizon: bound(6, 7),
+        rounds_max: 3,
         moves: vec![Move::Acquire(0), Move::Acquire(1), Move::Release(0), Move::Restart(1)],
         milestones: vec![
             Milestone::Acquired0,
@@ -24,7 +24,25 @@ pub fn setup() -> Setup {
     }
 }
 
+/// Each clock may lose one tick on the way, and acceptors count a third longer for that.
+pub fn setup_rates() -> Setup {
+    Setup {
+        // A tick in three, so that a lease of three ticks is respected for four.
+        config: Config { rate_error_ppm: 333_333, ..config(3, 0) },
+        clocks: Clocks::Together { offsets: vec![0, 40, 20, 60], may_lose_a_tick: true },
+        rounds_max: 2,
+        moves: vec![Move::Acquire(0), Move::Acquire(1), Move::Restart(1)],
+        milestones: vec![Milestone::Acquired0, Milestone::Acquired1, Milestone::RejectedInQuarantine],
+        ..Setup { name: "PaxosLease on clocks that differ in rate", ..setup() }
+    }
+}
+
 #[test]
 fn paxos_lease() {
     report::prove::<PaxosRules>(setup());
+}
+
+#[test]
+fn paxos_lease_on_clocks_that_differ_in_rate() {
+    report::prove::<PaxosRules>(setup_rates());
 }

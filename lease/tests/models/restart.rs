@@ -3,14 +3,15 @@
 use lease::FleaseRules;
 
 use crate::milestone::Milestone;
-use crate::report;
+use crate::report::{self, bound};
 use crate::setup::{Move, Setup};
 
-/// An acceptor that is also a proposer restarts; an owner restarts and its death is reported.
+/// The first owner, its voter and its rival restart; the owner's death is reported to the rival.
 pub fn setup() -> Setup {
     Setup {
-        horizon: std::env::var("H").map_or(7, |h| h.parse().unwrap()),
-        rounds_max: std::env::var("R").map_or(2, |h| h.parse().unwrap()),
+        voters: vec![1, 2],
+        horizon: bound(6, 7),
+        rounds_max: bound(2, 3),
         moves: vec![
             Move::Acquire(0),
             Move::Acquire(1),
@@ -30,7 +31,25 @@ pub fn setup() -> Setup {
     }
 }
 
+/// Attempts from before a voter's restart live on until its quarantine is over.
+pub fn setup_late_timers() -> Setup {
+    Setup {
+        voters: Vec::new(),
+        late_timers: true,
+        horizon: 5,
+        rounds_max: 2,
+        moves: vec![Move::Acquire(0), Move::Acquire(1), Move::Restart(2)],
+        milestones: vec![Milestone::Acquired0, Milestone::Acquired1, Milestone::RejectedInQuarantine],
+        ..Setup { name: "restart with late timers", ..setup() }
+    }
+}
+
 #[test]
 fn restart_with_quarantine() {
     report::prove::<FleaseRules>(setup());
+}
+
+#[test]
+fn restart_with_late_timers() {
+    report::prove::<FleaseRules>(setup_late_timers());
 }

@@ -56,9 +56,11 @@ pub struct Setup {
     pub views: Vec<View>,
     pub gate: Gate,
     pub clocks: Clocks,
+    /// If not empty: node 0 holds the lease from the start, by the votes of one of these and its own.
+    pub voters: Vec<u8>,
     /// How many ticks a clock makes at most.
     pub horizon: u8,
-    /// How many rounds reach other nodes; the messages of later rounds are lost.
+    /// How many rounds reach other nodes, beside the one that made the first owner; the messages of later rounds are lost.
     pub rounds_max: u8,
     pub moves: Vec<Move>,
     /// Whether messages may overtake timers that are due.
@@ -76,6 +78,7 @@ impl Setup {
             views: vec![view(0, &[0, 1, 2])],
             gate: Gate::Decided,
             clocks: Clocks::Within(1),
+            voters: Vec::new(),
             horizon: 8,
             rounds_max: 3,
             moves: Vec::new(),
@@ -88,11 +91,6 @@ impl Setup {
     pub fn paxos(name: &'static str) -> Self {
         let clocks = Clocks::Together { offsets: vec![0, 40, 20, 60], may_lose_a_tick: false };
         Self { clocks, config: config(3, 0), ..Self::flease(name) }
-    }
-
-    /// Whether `node` is one that may try to get the lease.
-    pub fn proposes(&self, node: u8) -> bool {
-        self.moves.contains(&Move::Acquire(node))
     }
 }
 

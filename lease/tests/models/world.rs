@@ -140,6 +140,23 @@ impl<A: Algorithm> World<A> {
         }
     }
 
+    /// Lets node 0 acquire the lease with the vote of `voter`, at once.
+    fn acquire_first(&self, mut state: State, voter: u8) -> State {
+        self.make_move(&mut state, Move::Acquire(0));
+        for _phase in ["READ", "WRITE"] {
+            for (to, is_request) in [(voter, true), (0, false)] {
+                let network = state.network;
+                let is_next = |ticket: &&Ticket| ticket.to == to && ticket.sent.is_some() == is_request;
+                if let Some(ticket) = network.as_slice().iter().rfind(is_next) {
+                    self.step(&mut state, to, Input::Deliver(ticket.place));
+                }
+            }
+        }
+        assert_eq!(state.holders, 1, "node 0 holds the lease");
+        state.rounds = 0;
+        state
+    }
+
     /// Clocks at the start: every way in which they can differ.
     fn first_clocks(&self) -> Vec<[u8; NODES_MAX]> {
         let nodes = usize::from(self.setup.nodes);
@@ -167,7 +184,7 @@ impl<A: Algorithm> World<A> {
 
     fn tick_actions(&self, state: &State, actions: &mut Vec<Action>) {
         // Before anything was asked time only shifts the clocks, and all their offsets are starts of their own.
-        if state.rounds == 0 {
+        if state.rounds == 0 && self.setup.voters.is_empty() {
             return;
         }
         let clocks = &state.clocks[..usize::from(self.setup.nodes)];
@@ -203,8 +220,7 @@ impl<A: Algorithm> World<A> {
             Move::Acquire(_) | Move::Release(_) | Move::HandOver { .. } => {
                 state.rounds < self.setup.rounds_max
             }
-            Move::StandDown(_) => unused && state.rounds > 0,
-            Move::Restart(_) => unused && state.rounds > 0,
+            Move::StandDown(_) | Move::Restart(_) => unused,
             Move::Resume(node) => unused && self.has_used(state, Move::StandDown(node)),
             Move::Notice { dead, .. } => self.has_used(state, Move::Restart(dead)),
             Move::Propose(node) => self.may_propose_view(state, node),
@@ -366,7 +382,13 @@ impl<A: Algorithm + Send + Sync + 'static> Model for World<A> {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        self.first_clocks().into_iter().map(|clocks| self.start(clocks)).collect()
+        let starts: Vec<State> = self.first_clocks().into_iter().map(|clocks| self.start(clocks)).collect();
+        let voters = &self.setup.voters;
+        if voters.is_empty() {
+            return starts;
+        }
+        let with_owner = |&voter| starts.iter().cloned().map(move |state| self.acquire_first(state, voter));
+        voters.iter().flat_map(with_owner).collect()
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
