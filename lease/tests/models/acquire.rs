@@ -9,9 +9,9 @@ use crate::setup::{Move, Setup};
 /// Two proposers, three acceptors.
 pub fn setup() -> Setup {
     Setup {
+        voters: vec![1, 2],
         horizon: bound(5, 6),
-        rounds_max: bound(2, 3),
-        voters: if bound(0, 1) == 0 { vec![1, 2] } else { Vec::new() },
+        rounds_max: 3,
         moves: vec![Move::Acquire(0), Move::Acquire(1)],
         milestones: vec![
             Milestone::Acquired0,
@@ -41,7 +41,7 @@ pub fn setup_race() -> Setup {
 
 /// Messages overtake timers: a node that was stopped for a while finds both waiting.
 pub fn setup_late_timers() -> Setup {
-    Setup { late_timers: true, ..Setup { name: "race with late timers", ..setup_race() } }
+    Setup { late: vec![0, 1], ..Setup { name: "race with late timers", ..setup_race() } }
 }
 
 #[test]

@@ -27,8 +27,10 @@ pub fn setup() -> Setup {
 /// Attempts live on beyond their deadline, because their timers are late.
 pub fn setup_late_timers() -> Setup {
     Setup {
-        late_timers: true,
-        horizon: 5,
+        // The two rivals know each other only through node 2, which forgets.
+        cut: vec![(0, 1)],
+        late: vec![0, 1],
+        horizon: 4,
         rounds_max: 2,
         milestones: vec![Milestone::Acquired0, Milestone::Acquired1, Milestone::Dropped],
         ..Setup { name: "dropping with late timers", ..setup() }

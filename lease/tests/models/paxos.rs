@@ -1,5 +1,6 @@
 //! PaxosLease: spans instead of times, on clocks that have nothing in common but their rate.
 
+use base::Span;
 use lease::{Config, PaxosRules};
 
 use crate::milestone::Milestone;
@@ -9,8 +10,11 @@ use crate::setup::{Clocks, Move, Setup, config};
 /// Two proposers, releases and a restart, on clocks of the same rate.
 pub fn setup() -> Setup {
     Setup {
-        horizon: bound(6, 7),
-        rounds_max: 3,
+        // A round may take two ticks: what it takes counts against its lease.
+        config: Config { round_trip_max: Span::from_micros(1), ..config(3, 0) },
+        voters: vec![1, 2],
+        horizon: bound(4, 6),
+        rounds_max: bound(2, 3),
         moves: vec![Move::Acquire(0), Move::Acquire(1), Move::Release(0), Move::Restart(1)],
         milestones: vec![
             Milestone::Acquired0,
@@ -28,7 +32,7 @@ pub fn setup() -> Setup {
 pub fn setup_rates() -> Setup {
     Setup {
         // A tick in three, so that a lease of three ticks is respected for four.
-        config: Config { rate_error_ppm: 333_333, ..config(3, 0) },
+        config: Config { rate_error_ppm: 333_333, ..setup().config },
         clocks: Clocks::Together { offsets: vec![0, 40, 20, 60], may_lose_a_tick: true },
         rounds_max: 2,
         moves: vec![Move::Acquire(0), Move::Acquire(1), Move::Restart(1)],

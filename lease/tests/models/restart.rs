@@ -35,7 +35,9 @@ pub fn setup() -> Setup {
 pub fn setup_late_timers() -> Setup {
     Setup {
         voters: Vec::new(),
-        late_timers: true,
+        // The two rivals know each other only through node 2, which forgets.
+        cut: vec![(0, 1)],
+        late: vec![0, 1],
         horizon: 5,
         rounds_max: 2,
         moves: vec![Move::Acquire(0), Move::Acquire(1), Move::Restart(2)],

@@ -63,8 +63,10 @@ pub struct Setup {
     /// How many rounds reach other nodes, beside the one that made the first owner; the messages of later rounds are lost.
     pub rounds_max: u8,
     pub moves: Vec<Move>,
-    /// Whether messages may overtake timers that are due.
-    pub late_timers: bool,
+    /// Pairs of nodes that never hear from each other.
+    pub cut: Vec<(u8, u8)>,
+    /// Nodes whose timers are not served in time, or ever: messages overtake them, as after a long stop.
+    pub late: Vec<u8>,
     pub milestones: Vec<Milestone>,
 }
 
@@ -82,7 +84,8 @@ impl Setup {
             horizon: 8,
             rounds_max: 3,
             moves: Vec::new(),
-            late_timers: false,
+            cut: Vec::new(),
+            late: Vec::new(),
             milestones: Vec::new(),
         }
     }

@@ -37,7 +37,6 @@ fn describe<A: Algorithm>(world: &World<A>, action: Action) -> String {
         Action::Tick(node) => format!("clock of n{node} ticks"),
         Action::TickTogether { except: None } => "all clocks tick".to_owned(),
         Action::TickTogether { except: Some(node) } => format!("all clocks tick but n{node}'s"),
-        Action::Serve(node) => format!("n{node} serves its timers"),
         Action::Deliver(ticket) => describe_message(&world.tables.envelope(ticket.place)),
         Action::Move(order) => describe_move(order),
     }

@@ -87,12 +87,10 @@ impl Hash for Network {
 pub enum Action {
     /// A message arrives.
     Deliver(Ticket),
-    /// A clock moves on by a tick, and timers that are due are served, unless they may be late.
+    /// A clock moves on by a tick, and timers that are due are served, unless the node is late.
     Tick(u8),
     /// All clocks move on by a tick, but one may stand still.
     TickTogether { except: Option<u8> },
-    /// Timers are served, where that is not part of a tick.
-    Serve(u8),
     Move(Move),
 }
 
@@ -274,12 +272,17 @@ impl<A: Algorithm> World<A> {
         }
         for ticket in outcome.sent.iter() {
             // A round beyond the bound is lost, so that time can go on without it.
-            if !(beyond && ticket.sent.is_some()) {
+            let is_lost = beyond && ticket.sent.is_some() || self.is_cut(node, ticket.to);
+            if !is_lost {
                 self.send(state, ticket);
             }
         }
         state.trying = state.trying & !(1 << node) | u8::from(outcome.trying && !beyond) << node;
         self.prune(state, node);
+    }
+
+    fn is_cut(&self, from: u8, to: u8) -> bool {
+        self.setup.cut.contains(&(from, to)) || self.setup.cut.contains(&(to, from))
     }
 
     fn send(&self, state: &mut State, ticket: Ticket) {
@@ -338,7 +341,7 @@ impl<A: Algorithm> World<A> {
         if state.dead_until[at] <= state.clocks[at] {
             state.dead_until[at] = 0;
         }
-        let input = if self.setup.late_timers { Input::Look } else { Input::Timeout };
+        let input = if self.setup.late.contains(&node) { Input::Look } else { Input::Timeout };
         self.step(state, node, input);
     }
 
@@ -392,16 +395,13 @@ impl<A: Algorithm + Send + Sync + 'static> Model for World<A> {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        if state.faults != 0 || self.is_decided(state) {
+        if state.faults & fault::ASSERTION != 0 || self.is_decided(state) {
             return;
         }
         actions.extend(state.network.as_slice().iter().map(|&ticket| Action::Deliver(ticket)));
         let moves = self.setup.moves.iter().copied().enumerate();
         let allowed = moves.filter(|&(bit, order)| self.allows(state, bit, order));
         actions.extend(allowed.map(|(_, order)| Action::Move(order)));
-        if self.setup.late_timers {
-            actions.extend(self.nodes().map(Action::Serve));
-        }
         self.tick_actions(state, actions);
     }
 
@@ -416,7 +416,6 @@ impl<A: Algorithm + Send + Sync + 'static> Model for World<A> {
                 }
                 state.slow |= except.map_or(0, |node| 1 << node);
             }
-            Action::Serve(node) => self.step(&mut state, node, Input::Timeout),
             Action::Move(order) => self.make_move(&mut state, order),
         }
         (state != *last).then_some(state)

@@ -44,7 +44,7 @@ fn holds_while_releasing_is_seen_at_once() {
 }
 
 fn with_late_timers(setup: Setup) -> Setup {
-    Setup { late_timers: true, ..setup }
+    Setup { late: vec![0, 1], ..setup }
 }
 
 /// A bug that other rules keep harmless: the model stays right with it.
