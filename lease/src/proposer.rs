@@ -234,7 +234,11 @@ impl<A: Algorithm> LeaseNode<A> {
         let by_messages = self.breaks(Bug::VotesCountedByMessages);
         let Some(majority) = self.majority(slot) else { return };
         let Some(attempt) = self.attempt_mut(slot) else { return };
-        if by_messages { attempt.votes.add_message(position) } else { attempt.votes.add(position) }
+        if by_messages {
+            attempt.votes.add_message(position)
+        } else {
+            attempt.votes.add(position)
+        }
         if attempt.votes.count() < majority {
             return;
         }

@@ -7,7 +7,7 @@ use crate::report::{self, bound};
 use crate::setup::{Move, Setup};
 
 /// Two proposers, three acceptors.
-pub fn setup() -> Setup {
+pub(crate) fn setup() -> Setup {
     Setup {
         voters: vec![1, 2],
         horizon: bound(5, 6),
@@ -29,7 +29,7 @@ pub fn setup() -> Setup {
 }
 
 /// Nobody holds the lease at first: both ask at the same time.
-pub fn setup_race() -> Setup {
+pub(crate) fn setup_race() -> Setup {
     Setup {
         horizon: bound(3, 4),
         rounds_max: 2,
@@ -40,7 +40,7 @@ pub fn setup_race() -> Setup {
 }
 
 /// Messages overtake timers: a node that was stopped for a while finds both waiting.
-pub fn setup_late_timers() -> Setup {
+pub(crate) fn setup_late_timers() -> Setup {
     Setup { late: vec![0, 1], ..Setup { name: "race with late timers", ..setup_race() } }
 }
 

@@ -8,7 +8,7 @@ use crate::report::{self, bound};
 use crate::setup::{Move, Setup, config};
 
 /// Registers are dropped as soon as the rules allow.
-pub fn setup() -> Setup {
+pub(crate) fn setup() -> Setup {
     Setup {
         config: Config { linger: Span::ZERO, ..config(3, 1) },
         horizon: bound(6, 7),
@@ -25,12 +25,12 @@ pub fn setup() -> Setup {
 }
 
 /// Attempts live on beyond their deadline, because their timers are late.
-pub fn setup_late_timers() -> Setup {
+pub(crate) fn setup_late_timers() -> Setup {
     Setup {
         // The two rivals know each other only through node 2, which forgets.
         cut: vec![(0, 1)],
         late: vec![0, 1],
-        horizon: 4,
+        horizon: bound(4, 5),
         rounds_max: 2,
         milestones: vec![Milestone::Acquired0, Milestone::Acquired1, Milestone::Dropped],
         ..Setup { name: "dropping with late timers", ..setup() }

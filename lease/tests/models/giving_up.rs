@@ -7,7 +7,7 @@ use crate::report::{self, bound};
 use crate::setup::{Move, Setup};
 
 /// An owner that may give its lease up in every way, and a rival.
-pub fn setup() -> Setup {
+pub(crate) fn setup() -> Setup {
     Setup {
         voters: vec![1, 2],
         horizon: bound(2, 3),

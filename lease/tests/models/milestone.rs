@@ -4,7 +4,7 @@ use lease::{Denial, Ended, Event, Reject};
 
 /// Something that happened on the way to a state. A model in which its milestones are missing proves nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Milestone {
+pub(crate) enum Milestone {
     Acquired0,
     Acquired1,
     Acquired2,
@@ -34,16 +34,16 @@ pub enum Milestone {
 
 impl Milestone {
     /// Its place in a set of milestones.
-    pub const fn bit(self) -> u64 {
+    pub(crate) const fn bit(self) -> u64 {
         1 << self as u8
     }
 
-    pub fn acquired_by(node: usize) -> Self {
+    pub(crate) fn acquired_by(node: usize) -> Self {
         [Self::Acquired0, Self::Acquired1, Self::Acquired2, Self::Acquired3][node]
     }
 
     /// The milestones that an event of `node` marks.
-    pub fn of_event(node: usize, event: &Event) -> u64 {
+    pub(crate) fn of_event(node: usize, event: &Event) -> u64 {
         match event {
             Event::Acquired { ended, .. } => Self::acquired_by(node).bit() | Self::of_end(*ended),
             Event::Renewed { .. } => Self::Renewed.bit(),
@@ -71,7 +71,7 @@ impl Milestone {
     }
 
     /// The milestone that a rejected message marks.
-    pub const fn of_reject(why: Reject) -> u64 {
+    pub(crate) const fn of_reject(why: Reject) -> u64 {
         match why {
             Reject::TooOld => Self::RejectedTooOld.bit(),
             Reject::Quarantined => Self::RejectedInQuarantine.bit(),

@@ -19,12 +19,12 @@ const THREADS: usize = 2;
 const TIME_MAX: Duration = Duration::from_secs(600);
 
 /// The bound for now: the first in every run of the tests, the second where there is time.
-pub fn bound(quick: u8, long: u8) -> u8 {
+pub(crate) fn bound(quick: u8, long: u8) -> u8 {
     if std::env::var_os("FLEASEFS_LONG").is_some() { long } else { quick }
 }
 
 /// Explores all of a model. Fails if a property is broken or a milestone is never reached.
-pub fn prove<A: Algorithm + Send + Sync + 'static>(setup: Setup) {
+pub(crate) fn prove<A: Algorithm + Send + Sync + 'static>(setup: Setup) {
     let name = setup.name;
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     reset_peak_memory();
@@ -42,14 +42,18 @@ pub fn prove<A: Algorithm + Send + Sync + 'static>(setup: Setup) {
         peak_memory_mib(),
     );
     for (property, path) in checker.discoveries() {
-        assert!(property == MILESTONES, "{name}: broken: {property}\n{}", story::tell(world, path.into_vec()));
+        assert!(
+            property == MILESTONES,
+            "{name}: broken: {property}\n{}",
+            story::tell(world, path.into_vec())
+        );
     }
     assert!(begin.elapsed() < TIME_MAX && checker.is_done(), "{name}: not explored to the end");
     assert!(world.missing().is_empty(), "{name}: never happened: {:?}", world.missing());
 }
 
 /// Looks for a broken property in a model with a planted bug. Fails if there is none.
-pub fn find<A: Algorithm + Send + Sync + 'static>(bug: Bug, mut setup: Setup, broken: &str) {
+pub(crate) fn find<A: Algorithm + Send + Sync + 'static>(bug: Bug, mut setup: Setup, broken: &str) {
     setup.config.bug = Some(bug);
     let name = setup.name;
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);

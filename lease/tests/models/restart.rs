@@ -7,10 +7,10 @@ use crate::report::{self, bound};
 use crate::setup::{Move, Setup};
 
 /// The first owner, its voter and its rival restart; the owner's death is reported to the rival.
-pub fn setup() -> Setup {
+pub(crate) fn setup() -> Setup {
     Setup {
         voters: vec![1, 2],
-        horizon: bound(6, 7),
+        horizon: bound(5, 6),
         rounds_max: bound(2, 3),
         moves: vec![
             Move::Acquire(0),
@@ -32,13 +32,13 @@ pub fn setup() -> Setup {
 }
 
 /// Attempts from before a voter's restart live on until its quarantine is over.
-pub fn setup_late_timers() -> Setup {
+pub(crate) fn setup_late_timers() -> Setup {
     Setup {
         voters: Vec::new(),
         // The two rivals know each other only through node 2, which forgets.
         cut: vec![(0, 1)],
         late: vec![0, 1],
-        horizon: 5,
+        horizon: bound(5, 6),
         rounds_max: 2,
         moves: vec![Move::Acquire(0), Move::Acquire(1), Move::Restart(2)],
         milestones: vec![Milestone::Acquired0, Milestone::Acquired1, Milestone::RejectedInQuarantine],

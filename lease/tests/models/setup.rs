@@ -6,18 +6,24 @@ use lease::Config;
 use crate::milestone::Milestone;
 
 /// The reading that clocks start from, in ticks: above zero, so that ages and ballots have room below.
-pub const START: u8 = 8;
+pub(crate) const START: u8 = 8;
 
 /// Something that a node is told to do or that befalls it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Move {
+pub(crate) enum Move {
     Acquire(u8),
     Release(u8),
-    HandOver { from: u8, to: u8 },
+    HandOver {
+        from: u8,
+        to: u8,
+    },
     /// Dies and starts again at once, as a new incarnation. Happens once.
     Restart(u8),
     /// `to` hears that the earlier incarnations of `dead` are dead.
-    Notice { dead: u8, to: u8 },
+    Notice {
+        dead: u8,
+        to: u8,
+    },
     /// Happens once.
     StandDown(u8),
     /// Happens once.
@@ -30,7 +36,7 @@ pub enum Move {
 
 /// How clocks move.
 #[derive(Clone, Debug)]
-pub enum Clocks {
+pub(crate) enum Clocks {
     /// Any way they like, while no two differ by more than this many ticks.
     Within(u8),
     /// From these readings, all together, except that each may lose one tick on the way.
@@ -39,7 +45,7 @@ pub enum Clocks {
 
 /// What a primary waits for between two changes of view.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Gate {
+pub(crate) enum Gate {
     /// Its lease is decided by a majority of the view in force (L9).
     Decided,
     /// A majority of the view in force has adopted it, as every commit needs.
@@ -48,31 +54,31 @@ pub enum Gate {
 
 /// One model.
 #[derive(Clone, Debug)]
-pub struct Setup {
-    pub name: &'static str,
-    pub config: Config,
-    pub nodes: u8,
+pub(crate) struct Setup {
+    pub(crate) name: &'static str,
+    pub(crate) config: Config,
+    pub(crate) nodes: u8,
     /// The views in the order in which they come into force.
-    pub views: Vec<View>,
-    pub gate: Gate,
-    pub clocks: Clocks,
+    pub(crate) views: Vec<View>,
+    pub(crate) gate: Gate,
+    pub(crate) clocks: Clocks,
     /// If not empty: node 0 holds the lease from the start, by the votes of one of these and its own.
-    pub voters: Vec<u8>,
+    pub(crate) voters: Vec<u8>,
     /// How many ticks a clock makes at most.
-    pub horizon: u8,
+    pub(crate) horizon: u8,
     /// How many rounds reach other nodes, beside the one that made the first owner; the messages of later rounds are lost.
-    pub rounds_max: u8,
-    pub moves: Vec<Move>,
+    pub(crate) rounds_max: u8,
+    pub(crate) moves: Vec<Move>,
     /// Pairs of nodes that never hear from each other.
-    pub cut: Vec<(u8, u8)>,
+    pub(crate) cut: Vec<(u8, u8)>,
     /// Nodes whose timers are not served in time, or ever: messages overtake them, as after a long stop.
-    pub late: Vec<u8>,
-    pub milestones: Vec<Milestone>,
+    pub(crate) late: Vec<u8>,
+    pub(crate) milestones: Vec<Milestone>,
 }
 
 impl Setup {
     /// Three nodes on Flease with a lease of three ticks, and nothing that may happen.
-    pub fn flease(name: &'static str) -> Self {
+    pub(crate) fn flease(name: &'static str) -> Self {
         Self {
             name,
             config: config(3, 1),
@@ -91,14 +97,14 @@ impl Setup {
     }
 
     /// Three nodes on PaxosLease, their clocks far apart.
-    pub fn paxos(name: &'static str) -> Self {
+    pub(crate) fn paxos(name: &'static str) -> Self {
         let clocks = Clocks::Together { offsets: vec![0, 40, 20, 60], may_lose_a_tick: false };
         Self { clocks, config: config(3, 0), ..Self::flease(name) }
     }
 }
 
 /// A lease of `t_max` ticks on clocks that differ by `epsilon` ticks. A tick is a microsecond.
-pub fn config(t_max: u64, epsilon: u64) -> Config {
+pub(crate) fn config(t_max: u64, epsilon: u64) -> Config {
     Config {
         t_max: Span::from_micros(t_max),
         epsilon: Span::from_micros(epsilon),
@@ -119,7 +125,7 @@ pub fn config(t_max: u64, epsilon: u64) -> Config {
 }
 
 /// The `number`th view of the cell.
-pub fn view(number: u64, members: &[u32]) -> View {
+pub(crate) fn view(number: u64, members: &[u32]) -> View {
     let id = ViewId { epoch: Epoch::default(), seq: Seq(number) };
     let members = members.iter().copied().map(NodeId);
     View { id, members: Members::new(members).expect("models name each member once") }

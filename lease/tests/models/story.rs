@@ -9,7 +9,7 @@ use crate::tables::Envelope;
 use crate::world::{Action, State, World};
 
 /// One line for each thing that happened, with the clocks before it and the holders after it.
-pub fn tell<A: Algorithm>(world: &World<A>, path: Vec<(State, Option<Action>)>) -> String {
+pub(crate) fn tell<A: Algorithm>(world: &World<A>, path: Vec<(State, Option<Action>)>) -> String {
     let mut story = String::new();
     let mut holders = 0;
     for (state, action) in path {
@@ -22,7 +22,11 @@ pub fn tell<A: Algorithm>(world: &World<A>, path: Vec<(State, Option<Action>)>) 
         let Some(action) = action else {
             // The end: what was broken beside exclusion.
             if state.dead_until.iter().any(|&until| until != 0) || state.faults != 0 {
-                let _ = writeln!(story, "                    => dead {:?}, faults {}", state.dead_until, state.faults);
+                let _ = writeln!(
+                    story,
+                    "                    => dead {:?}, faults {}",
+                    state.dead_until, state.faults
+                );
             }
             break;
         };

@@ -17,35 +17,36 @@ use crate::milestone::Milestone;
 use crate::setup::{Move, Setup};
 
 /// All models are about one cell.
-pub const CELL: ObjectId = ObjectId::new(1, 1);
+pub(crate) const CELL: ObjectId = ObjectId::new(1, 1);
 
-const WATERMARK: Watermark = Watermark { epoch: base::Epoch { number: 0, node: NodeId(0) }, seq: base::Seq(0) };
+const WATERMARK: Watermark =
+    Watermark { epoch: base::Epoch { number: 0, node: NodeId(0) }, seq: base::Seq(0) };
 const SHARDS: usize = 64;
 const SENT_MAX: usize = 4;
 
 /// A node, and what the model has to know about its past.
 #[derive(Clone, Debug)]
-pub struct Snapshot<A> {
-    pub node: LeaseNode<A>,
+pub(crate) struct Snapshot<A> {
+    pub(crate) node: LeaseNode<A>,
     /// The place of its view among the model's views; none for a node that was told of none yet.
-    pub view: Option<u8>,
+    pub(crate) view: Option<u8>,
     /// Whether it began to give its lease up and has not acquired one since.
-    pub given_up: bool,
+    pub(crate) given_up: bool,
 }
 
 /// A message under way.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Envelope {
-    pub sender: Process,
-    pub to: u8,
+pub(crate) struct Envelope {
+    pub(crate) sender: Process,
+    pub(crate) to: u8,
     /// The sender's clock. Answers carry none: they reach their proposer at any age.
-    pub sent: Option<u8>,
-    pub message: Message,
+    pub(crate) sent: Option<u8>,
+    pub(crate) message: Message,
 }
 
 /// What happens to one node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Input {
+pub(crate) enum Input {
     Deliver(u32),
     /// Timers that are due are served.
     Timeout,
@@ -56,32 +57,32 @@ pub enum Input {
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// The node afterwards.
-    pub node: u32,
+    pub(crate) node: u32,
     /// What it sent.
-    pub sent: Sent,
+    pub(crate) sent: Sent,
     /// Whether it began a round.
-    pub round: bool,
+    pub(crate) round: bool,
     /// Whether a round of its own is under way.
-    pub trying: bool,
-    pub holds: bool,
-    pub milestones: u64,
-    pub faults: u8,
+    pub(crate) trying: bool,
+    pub(crate) holds: bool,
+    pub(crate) milestones: u64,
+    pub(crate) faults: u8,
 }
 
 /// What one step sends: a request to each other member, or an answer.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sent {
+pub(crate) struct Sent {
     items: [Option<Ticket>; SENT_MAX],
 }
 
 /// A message under way: its place in the table of envelopes, and what the world asks most often.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Ticket {
-    pub place: u32,
-    pub to: u8,
-    pub sent: Option<u8>,
+pub(crate) struct Ticket {
+    pub(crate) place: u32,
+    pub(crate) to: u8,
+    pub(crate) sent: Option<u8>,
 }
 
 impl Sent {
@@ -90,27 +91,27 @@ impl Sent {
         *free.expect("a node sends each other node one message in a step") = Some(ticket);
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = Ticket> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Ticket> + '_ {
         self.items.iter().flatten().copied()
     }
 }
 
 /// Rules of their own, beside exclusion, that a step can break.
-pub mod fault {
+pub(crate) mod fault {
     /// `holds` although the lease is being given up.
-    pub const HOLDS_WHILE_GIVING_UP: u8 = 1;
+    pub(crate) const HOLDS_WHILE_GIVING_UP: u8 = 1;
     /// A renewal shortened the lease.
-    pub const SHORTENED: u8 = 2;
+    pub(crate) const SHORTENED: u8 = 2;
     /// An assertion of the production code failed.
-    pub const ASSERTION: u8 = 4;
+    pub(crate) const ASSERTION: u8 = 4;
     /// One ballot carries two values.
-    pub const TWO_VALUES: u8 = 8;
+    pub(crate) const TWO_VALUES: u8 = 8;
 }
 
 type Key = (u32, u8, Input);
 
 /// Everything that was met so far.
-pub struct Tables<A> {
+pub(crate) struct Tables<A> {
     config: Arc<Config>,
     views: Vec<View>,
     nodes: Store<Snapshot<A>>,
@@ -165,7 +166,7 @@ impl<A> Hash for Snapshot<A> {
 }
 
 impl<A: Algorithm> Tables<A> {
-    pub fn new(setup: &Setup) -> Self {
+    pub(crate) fn new(setup: &Setup) -> Self {
         Self {
             config: Arc::new(setup.config.clone()),
             views: setup.views.clone(),
@@ -178,7 +179,7 @@ impl<A: Algorithm> Tables<A> {
     }
 
     /// The first start of a node at a reading of its clock.
-    pub fn first_start(&self, node: u8, clock: u8) -> u32 {
+    pub(crate) fn first_start(&self, node: u8, clock: u8) -> u32 {
         let me = Process::new(u32::from(node), 1);
         let is_member = self.views[0].members.contains(NodeId(u32::from(node)));
         self.place(Snapshot {
@@ -188,21 +189,21 @@ impl<A: Algorithm> Tables<A> {
         })
     }
 
-    pub fn node(&self, place: u32) -> Arc<Snapshot<A>> {
+    pub(crate) fn node(&self, place: u32) -> Arc<Snapshot<A>> {
         self.nodes.get(place)
     }
 
-    pub fn envelope(&self, place: u32) -> Arc<Envelope> {
+    pub(crate) fn envelope(&self, place: u32) -> Arc<Envelope> {
         self.envelopes.get(place)
     }
 
     /// How many states of nodes were met.
-    pub fn nodes_met(&self) -> usize {
+    pub(crate) fn nodes_met(&self) -> usize {
         self.nodes.len()
     }
 
     /// What `input` makes of a node.
-    pub fn step(&self, place: u32, clock: u8, input: Input) -> Outcome {
+    pub(crate) fn step(&self, place: u32, clock: u8, input: Input) -> Outcome {
         let key = (place, clock, input);
         let hash = Mixed.hash_one(key);
         let shard = (hash >> 8) as usize % SHARDS;
@@ -299,7 +300,8 @@ impl<A: Algorithm> Tables<A> {
 
     fn start(&self, me: Process, start: Start, clock: u8) -> LeaseNode<A> {
         let now = WallTime::from_micros(u64::from(clock));
-        LeaseNode::new(Arc::clone(&self.config), me, start, now, 1).expect("models have a valid configuration")
+        LeaseNode::new(Arc::clone(&self.config), me, start, now, 1)
+            .expect("models have a valid configuration")
     }
 
     fn drain_events(&self, before: &Snapshot<A>, after: &mut Snapshot<A>, outcome: &mut Outcome) {

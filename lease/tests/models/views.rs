@@ -7,7 +7,7 @@ use crate::report::{self, bound};
 use crate::setup::{Gate, Move, Setup, view};
 
 /// Node 2 leaves, node 3 joins. 0 holds the lease, 1 wants it, and each follows as late as it likes.
-pub fn setup() -> Setup {
+pub(crate) fn setup() -> Setup {
     Setup {
         nodes: 4,
         views: vec![view(0, &[0, 1, 2]), view(1, &[0, 1]), view(2, &[0, 1, 3])],
@@ -34,7 +34,7 @@ pub fn setup() -> Setup {
 }
 
 /// The primary does not wait for its lease to be decided in the new view, only for the view to be adopted.
-pub fn setup_without_gate() -> Setup {
+pub(crate) fn setup_without_gate() -> Setup {
     Setup { gate: Gate::Adopted, ..Setup { name: "view changes in a hurry", ..setup() } }
 }
 

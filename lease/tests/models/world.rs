@@ -15,34 +15,34 @@ use crate::milestone::Milestone;
 use crate::setup::{Clocks, Gate, Move, START, Setup};
 use crate::tables::{CELL, Input, Tables, Ticket, fault};
 
-pub const NODES_MAX: usize = 4;
+pub(crate) const NODES_MAX: usize = 4;
 const NETWORK_MAX: usize = 32;
 
 /// One instant. Nodes and messages are places in the tables.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct State {
-    pub nodes: [u32; NODES_MAX],
-    pub clocks: [u8; NODES_MAX],
+pub(crate) struct State {
+    pub(crate) nodes: [u32; NODES_MAX],
+    pub(crate) clocks: [u8; NODES_MAX],
     /// Until when, by its node's clock, the lease of a dead owner counts; zero if none does.
-    pub dead_until: [u8; NODES_MAX],
-    pub network: Network,
-    pub rounds: u8,
+    pub(crate) dead_until: [u8; NODES_MAX],
+    pub(crate) network: Network,
+    pub(crate) rounds: u8,
     /// The moves that happen once and have happened, a bit each.
-    pub used: u16,
+    pub(crate) used: u16,
     /// The latest view that was proposed.
-    pub view: u8,
+    pub(crate) view: u8,
     /// The nodes that lost their tick, a bit each.
-    pub slow: u8,
+    pub(crate) slow: u8,
     /// The nodes that hold the lease, a bit each: follows from `nodes` and `clocks`.
-    pub holders: u8,
+    pub(crate) holders: u8,
     /// The nodes with a round under way, a bit each: follows from `nodes`.
-    pub trying: u8,
-    pub faults: u8,
+    pub(crate) trying: u8,
+    pub(crate) faults: u8,
 }
 
 /// The messages under way, in ascending order. Without an allocation, because states are copied all the time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Network {
+pub(crate) struct Network {
     len: usize,
     tickets: [Ticket; NETWORK_MAX],
 }
@@ -50,7 +50,7 @@ pub struct Network {
 impl Network {
     const EMPTY: Self = Self { len: 0, tickets: [Ticket { place: 0, to: 0, sent: None }; NETWORK_MAX] };
 
-    pub fn as_slice(&self) -> &[Ticket] {
+    pub(crate) fn as_slice(&self) -> &[Ticket] {
         &self.tickets[..self.len]
     }
 
@@ -84,31 +84,33 @@ impl Hash for Network {
 
 /// What can happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
+pub(crate) enum Action {
     /// A message arrives.
     Deliver(Ticket),
     /// A clock moves on by a tick, and timers that are due are served, unless the node is late.
     Tick(u8),
     /// All clocks move on by a tick, but one may stand still.
-    TickTogether { except: Option<u8> },
+    TickTogether {
+        except: Option<u8>,
+    },
     Move(Move),
 }
 
 /// A model, with what its exploration has met.
-pub struct World<A> {
-    pub setup: Setup,
-    pub tables: Tables<A>,
+pub(crate) struct World<A> {
+    pub(crate) setup: Setup,
+    pub(crate) tables: Tables<A>,
     /// The milestones met so far.
     seen: AtomicU64,
 }
 
 impl<A: Algorithm> World<A> {
-    pub fn new(setup: Setup) -> Self {
+    pub(crate) fn new(setup: Setup) -> Self {
         Self { tables: Tables::new(&setup), seen: AtomicU64::new(0), setup }
     }
 
     /// The milestones that this model needs and has not met.
-    pub fn missing(&self) -> Vec<Milestone> {
+    pub(crate) fn missing(&self) -> Vec<Milestone> {
         let seen = self.seen.load(Ordering::Relaxed);
         self.setup.milestones.iter().copied().filter(|milestone| seen & milestone.bit() == 0).collect()
     }
@@ -427,15 +429,9 @@ impl<A: Algorithm + Send + Sync + 'static> Model for World<A> {
                 let dead = state.dead_until.iter().filter(|&&until| until != 0).count();
                 state.holders.count_ones() as usize + dead <= 1
             }),
-            Property::always(GIVEN_UP, |_, state: &State| {
-                state.faults & fault::HOLDS_WHILE_GIVING_UP == 0
-            }),
-            Property::always(NOT_SHORTENED, |_, state: &State| {
-                state.faults & fault::SHORTENED == 0
-            }),
-            Property::always(ONE_VALUE, |_, state: &State| {
-                state.faults & fault::TWO_VALUES == 0
-            }),
+            Property::always(GIVEN_UP, |_, state: &State| state.faults & fault::HOLDS_WHILE_GIVING_UP == 0),
+            Property::always(NOT_SHORTENED, |_, state: &State| state.faults & fault::SHORTENED == 0),
+            Property::always(ONE_VALUE, |_, state: &State| state.faults & fault::TWO_VALUES == 0),
             Property::always(ASSERTIONS, |_, state: &State| state.faults & fault::ASSERTION == 0),
             Property::sometimes(MILESTONES, |world: &Self, _| world.missing().is_empty()),
         ]
@@ -443,13 +439,13 @@ impl<A: Algorithm + Send + Sync + 'static> Model for World<A> {
 }
 
 /// The lease invariant.
-pub const EXCLUSION: &str = "at most one process holds the lease";
-pub const GIVEN_UP: &str = "nobody holds what it gives up";
-pub const NOT_SHORTENED: &str = "a renewal never shortens a lease";
-pub const ONE_VALUE: &str = "no ballot carries two values";
-pub const ASSERTIONS: &str = "no assertion fails";
+pub(crate) const EXCLUSION: &str = "at most one process holds the lease";
+pub(crate) const GIVEN_UP: &str = "nobody holds what it gives up";
+pub(crate) const NOT_SHORTENED: &str = "a renewal never shortens a lease";
+pub(crate) const ONE_VALUE: &str = "no ballot carries two values";
+pub(crate) const ASSERTIONS: &str = "no assertion fails";
 /// What fails a model in which nothing happens.
-pub const MILESTONES: &str = "everything that should happen has happened";
+pub(crate) const MILESTONES: &str = "everything that should happen has happened";
 
 /// All that must hold in every state.
-pub const ALWAYS: &[&str] = &[EXCLUSION, GIVEN_UP, NOT_SHORTENED, ONE_VALUE, ASSERTIONS];
+pub(crate) const ALWAYS: &[&str] = &[EXCLUSION, GIVEN_UP, NOT_SHORTENED, ONE_VALUE, ASSERTIONS];
