@@ -28,7 +28,7 @@ pub(crate) struct Register {
     expires: WallTime,
     id: LeaseId,
     previous: LeaseId,
-    view: ViewHandle,
+    pub(crate) view: ViewHandle,
     /// The sweep tick of the last message, to tell idleness.
     touched: u16,
     ended: Ended,
@@ -73,30 +73,35 @@ impl Acceptor {
         self.registers.len()
     }
 
+    /// A cell's register, if it has one.
+    pub(crate) fn find(&self, cell: ObjectId) -> Option<&Register> {
+        self.registers.at(self.registers.find(cell)?)
+    }
+
     /// What this node promised for a cell, or for all cells that it has no register for.
-    pub(crate) fn promised(&self, cell: ObjectId) -> Ballot {
-        let register = self.registers.find(cell).and_then(|slot| self.registers.at(slot));
+    pub(crate) fn promised(&self, register: Option<&Register>) -> Ballot {
         register.map_or(self.floor, |register| register.read.max(register.write))
     }
 
     /// The value of a cell's register, whoever may have decided it.
-    pub(crate) fn written<A: Algorithm>(
+    pub(crate) fn value<A: Algorithm>(
         &self,
         common: &Common<A>,
         now: WallTime,
-        cell: ObjectId,
+        register: &Register,
     ) -> Option<Written> {
-        self.value(common, now, self.registers.at(self.registers.find(cell)?)?)
-    }
-
-    /// The view of a cell's register, shared with the caller.
-    pub(crate) fn share_view<A: Algorithm>(
-        &self,
-        common: &mut Common<A>,
-        cell: ObjectId,
-    ) -> Option<ViewHandle> {
-        let view = self.registers.at(self.registers.find(cell)?)?.view;
-        Some(common.views.share(view))
+        if register.id == LeaseId::NONE {
+            return None;
+        }
+        let given = if register.given { self.given.get(&register.cell).copied().map(Box::new) } else { None };
+        let lease = Lease {
+            id: register.id,
+            expiry: common.rules.report(now, register.expires),
+            previous: register.previous,
+            ended: register.ended,
+            given,
+        };
+        Some(Written { ballot: register.write, lease })
     }
 
     /// Answers a request, or says why it changed nothing.
@@ -300,21 +305,6 @@ impl Acceptor {
             common.trail.record(trail_entry((cell, now, ballot.process), lease, expires));
         }
         Ok(Body::WriteAck)
-    }
-
-    fn value<A: Algorithm>(&self, common: &Common<A>, now: WallTime, register: &Register) -> Option<Written> {
-        if register.id == LeaseId::NONE {
-            return None;
-        }
-        let given = if register.given { self.given.get(&register.cell).copied().map(Box::new) } else { None };
-        let lease = Lease {
-            id: register.id,
-            expiry: common.rules.report(now, register.expires),
-            previous: register.previous,
-            ended: register.ended,
-            given,
-        };
-        Some(Written { ballot: register.write, lease })
     }
 
     /// The sweep period that `now` lies in; wraps, which is harmless because sweeps look far more often.

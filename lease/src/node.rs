@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base::{Incarnation, NodeId, ObjectId, Process, View, ViewId, WallTime, mix};
 
-use crate::acceptor::Acceptor;
+use crate::acceptor::{Acceptor, Register};
 use crate::cells::Cells;
 use crate::claim::{Claim, Goal};
 use crate::counters::Counters;
@@ -137,7 +137,7 @@ impl<A: Algorithm> LeaseNode<A> {
 
     /// Who seems to own the cell.
     pub fn hint(&self, now: WallTime, cell: ObjectId) -> Option<Hint> {
-        let written = self.acceptor.written(&self.common, now, cell)?;
+        let written = self.acceptor.value(&self.common, now, self.acceptor.find(cell)?)?;
         match self.common.rules.standing(now, written.lease.expiry) {
             crate::Standing::Valid(until) if written.lease.is_kept() => {
                 Some(Hint { owner: written.ballot.process, until })
@@ -180,9 +180,10 @@ impl<A: Algorithm> LeaseNode<A> {
         if self.claims.len() >= self.common.config.claims_max as usize {
             return Err(Refusal::Full);
         }
-        self.check_not_taken(now, cell)?;
-        let view = match self.acceptor.share_view(&mut self.common, cell) {
-            Some(view) => view,
+        let register = self.acceptor.find(cell);
+        self.check_not_taken(now, register)?;
+        let view = match register.map(|register| register.view) {
+            Some(view) => self.common.views.share(view),
             None => self.common.views.intern(source.view(cell).ok_or(Refusal::UnknownCell)?),
         };
         if !self.common.views.get(view).members.contains(self.common.me.node) {
@@ -323,8 +324,8 @@ impl<A: Algorithm> LeaseNode<A> {
     }
 
     /// L8: nobody but its owner or named successor reads under a lease known to be valid.
-    fn check_not_taken(&self, now: WallTime, cell: ObjectId) -> Result<(), Refusal> {
-        match self.known_owner(now, cell) {
+    fn check_not_taken(&self, now: WallTime, register: Option<&Register>) -> Result<(), Refusal> {
+        match self.known_owner(now, register) {
             Some((by, until)) => Err(Refusal::Held { by, until }),
             None => Ok(()),
         }
@@ -337,7 +338,7 @@ impl<A: Algorithm> LeaseNode<A> {
             Goal::GiveUp(_) => Err(Refusal::GivingUp),
             Goal::Rest => {
                 let cell = claim.cell;
-                self.check_not_taken(now, cell)?;
+                self.check_not_taken(now, self.acceptor.find(cell))?;
                 if let Some(claim) = self.claims.at_mut(slot) {
                     (claim.goal, claim.failures) = (Goal::Acquire, 0);
                 }

@@ -5,6 +5,7 @@
 
 use base::{NodeId, ObjectId, Process, Span, View, WallTime, mix};
 
+use crate::acceptor::Register;
 use crate::claim::{Attempt, Claim, Goal, Tenure, Votes};
 use crate::trail::{TrailEntry, TrailKind};
 use crate::{
@@ -43,10 +44,14 @@ impl<A: Algorithm> LeaseNode<A> {
         if claim.goal == Goal::Rest {
             return;
         }
-        if let Some(why) = self.forbids_round(now, claim) {
+        let register = self.acceptor.find(cell);
+        if let Some(why) = self.forbids_round(now, claim, register) {
             return self.deny(slot, why);
         }
-        let Some(stamp) = self.next_stamp(now, cell) else { return self.deny(slot, Denial::ClockExhausted) };
+        let promised = self.acceptor.promised(register).stamp;
+        let Some(stamp) = self.next_stamp(now, promised) else {
+            return self.deny(slot, Denial::ClockExhausted);
+        };
         let ballot = Ballot { stamp, process: self.common.me };
         let deadline = now + self.common.config.round_timeout();
         let Some(claim) = self.claims.at_mut(slot) else { return };
@@ -143,31 +148,34 @@ impl<A: Algorithm> LeaseNode<A> {
     }
 
     /// The owner that the local register shows, unless this node may take the lease from it.
-    pub(crate) fn known_owner(&self, now: WallTime, cell: ObjectId) -> Option<(Process, WallTime)> {
+    pub(crate) fn known_owner(
+        &self,
+        now: WallTime,
+        register: Option<&Register>,
+    ) -> Option<(Process, WallTime)> {
         if self.breaks(Bug::ReadsUnderValidLease) {
             return None;
         }
-        let written = self.acceptor.written(&self.common, now, cell)?;
+        let written = self.acceptor.value(&self.common, now, register?)?;
         match self.judge(now, None, &written) {
             Verdict::HeldBy(by, until) => Some((by, until)),
             _ => None,
         }
     }
 
-    fn forbids_round(&self, now: WallTime, claim: &Claim) -> Option<Denial> {
+    fn forbids_round(&self, now: WallTime, claim: &Claim, register: Option<&Register>) -> Option<Denial> {
         if claim.goal != Goal::Acquire {
             return None;
         }
         if self.stood_down {
             return Some(Denial::StoodDown);
         }
-        self.known_owner(now, claim.cell).map(|(by, until)| Denial::Held { by, until })
+        self.known_owner(now, register).map(|(by, until)| Denial::Held { by, until })
     }
 
     /// A stamp above every one used or met, and above what this node's own acceptor promised for the cell.
-    fn next_stamp(&mut self, now: WallTime, cell: ObjectId) -> Option<Stamp> {
+    fn next_stamp(&mut self, now: WallTime, promised: Stamp) -> Option<Stamp> {
         let horizon = self.common.rules.horizon(now);
-        let promised = self.acceptor.promised(cell).stamp;
         let met = if promised < horizon { self.stamp.max(promised) } else { self.stamp };
         let next = met.next()?.max(self.common.rules.opening(now));
         if next > horizon {
