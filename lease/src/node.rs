@@ -90,7 +90,7 @@ impl<A: Algorithm> LeaseNode<A> {
             claims: Cells::new(seed),
             timers: Timers::new((config.t_max / TICKS_PER_LEASE).max(base::Span::from_micros(1))),
             stamp: Stamp::ZERO,
-            silent_until: if silent { now + rules.quarantine() } else { now },
+            silent_until: if silent { now + rules.quarantine() } else { WallTime::ZERO },
             stood_down: false,
             dead: BTreeMap::new(),
             settings: settings_digest::<A>(&config),
