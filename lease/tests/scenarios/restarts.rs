@@ -5,8 +5,9 @@ use lease::{Body, Refusal, Reject};
 use crate::cluster::{CELL, Cluster, Flying, ms};
 
 /// Node 0 owns the cell with the votes of itself and node 2; node 1 knows nothing.
-fn owned_by_votes_of_0_and_2() -> Cluster {
+fn owned_by_votes_of_0_and_2(offsets_ms: [i64; 3]) -> Cluster {
     let mut cluster = Cluster::new(3);
+    cluster.offsets_ms = offsets_ms.into();
     cluster.acquire(0).unwrap();
     while !cluster.flying.is_empty() {
         cluster.flying.retain(|flying| flying.to != 1);
@@ -19,7 +20,7 @@ fn owned_by_votes_of_0_and_2() -> Cluster {
 
 #[test]
 fn a_restarted_node_casts_no_vote() {
-    let mut cluster = owned_by_votes_of_0_and_2();
+    let mut cluster = owned_by_votes_of_0_and_2([0; 3]);
     cluster.restart(2);
     cluster.acquire(1).unwrap();
     cluster.flying.retain(|flying| flying.to != 0);
@@ -30,13 +31,27 @@ fn a_restarted_node_casts_no_vote() {
 
 #[test]
 fn a_proposer_does_not_bypass_its_own_acceptors_quarantine() {
-    let mut cluster = owned_by_votes_of_0_and_2();
+    let mut cluster = owned_by_votes_of_0_and_2([0; 3]);
     cluster.restart(2);
     let until = cluster.nodes[2].silent_until();
     assert_eq!(cluster.acquire(2), Err(Refusal::Quarantined { until }));
-    assert_eq!(until.since(cluster.now), ms(2_100));
+    assert_eq!(until.since(cluster.now), ms(2_200));
     cluster.settle();
     assert_eq!(cluster.holders(), [0]);
+}
+
+#[test]
+fn a_quarantine_outlasts_an_owner_whose_clock_slows_down() {
+    // The owner's clock is ε ahead of node 2's when it asks, and falls ε behind it.
+    let mut cluster = owned_by_votes_of_0_and_2([0, -100, -100]);
+    let until = cluster.nodes[0].valid_until(cluster.clock(0), CELL).unwrap();
+    cluster.restart(2);
+    let silence_ends = cluster.nodes[2].silent_until();
+    while cluster.clock(2) < silence_ends {
+        cluster.skip(ms(1));
+    }
+    cluster.offsets_ms[0] = -200;
+    assert!(cluster.clock(0) >= until, "the owner has stopped before node 2 votes");
 }
 
 #[test]
@@ -44,7 +59,7 @@ fn a_restarted_node_votes_again_after_its_quarantine() {
     let mut cluster = Cluster::new(3);
     cluster.restart(1);
     cluster.restart(2);
-    cluster.run(ms(2_100));
+    cluster.run(ms(2_200));
     cluster.acquire(1).unwrap();
     cluster.run(ms(50));
     assert_eq!(cluster.holders(), [1]);
@@ -53,6 +68,7 @@ fn a_restarted_node_votes_again_after_its_quarantine() {
 #[test]
 fn a_delayed_write_from_before_a_restart_is_refused() {
     let mut cluster = Cluster::new(3);
+    cluster.offsets_ms = vec![100, 0, 0];
     cluster.acquire(0).unwrap();
     let reads = std::mem::take(&mut cluster.flying);
     cluster.deliver_all(reads);
@@ -60,7 +76,7 @@ fn a_delayed_write_from_before_a_restart_is_refused() {
     let delayed = cluster.take(|flying| flying.is_write() && flying.to == 2);
     cluster.restart(2);
     // As old as an honest message can look, just when the quarantine ends.
-    cluster.skip(ms(2_100));
+    cluster.skip(ms(2_200));
     cluster.deliver(&delayed[0]);
     assert_eq!(cluster.take(Flying::is_nack).len(), 1, "the floor stands in for the forgotten past");
     assert_eq!(cluster.nodes[2].registers(), 0);
@@ -73,7 +89,7 @@ fn a_fast_restart_reuses_no_ballot() {
     let before = cluster.flying[0].message().ballot;
     cluster.flying.clear();
     cluster.restart(0);
-    cluster.skip(ms(2_100));
+    cluster.skip(ms(2_200));
     cluster.acquire(0).unwrap();
     let after = cluster.flying[0].message().ballot;
     assert!(after > before);
@@ -87,7 +103,6 @@ fn a_lease_of_an_earlier_incarnation_is_foreign() {
     cluster.settle();
     let earlier = cluster.nodes[0].me();
     cluster.restart(0);
-    // Its clock stands 100 ms ahead of the others' and its quarantine is over before their grace period.
     cluster.skip(ms(1_950));
     assert!(matches!(cluster.acquire(0), Err(Refusal::Quarantined { .. })));
     assert!(matches!(cluster.acquire(1), Err(Refusal::Held { by, .. }) if by == earlier));
@@ -109,7 +124,7 @@ fn a_death_notice_ends_the_leases_of_the_dead_at_once() {
 fn a_death_notice_for_an_old_incarnation_leaves_the_new_one_alone() {
     let mut cluster = Cluster::new(3);
     cluster.restart(0);
-    cluster.run(ms(2_100));
+    cluster.run(ms(2_200));
     cluster.acquire(0).unwrap();
     cluster.run(ms(50));
     assert_eq!(cluster.holders(), [0]);
