@@ -10,6 +10,9 @@ use crate::identity::Identity;
 use crate::transport::{self, Path, SOCKET_BUFFER_BYTES};
 use crate::{tls, tls::TlsError};
 
+/// Linux adds as much again for its own bookkeeping, and reports the sum.
+const REPORTED_PER_GRANTED: usize = 2;
+
 /// A connection whose both ends have shown a certificate of the same authority.
 pub(crate) type Connection = quinn::Connection;
 
@@ -25,9 +28,9 @@ pub struct Endpoint {
 /// What the kernel granted of [`SOCKET_BUFFER_BYTES`]. Less than asked for means lost packets under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketBuffers {
-    /// Bytes of payload and overhead that may wait to be sent.
+    /// Bytes that may wait to be sent.
     pub send_bytes: usize,
-    /// Bytes of payload and overhead that may wait to be read.
+    /// Bytes that may wait to be read.
     pub receive_bytes: usize,
 }
 
@@ -140,8 +143,10 @@ fn bind_socket(address: SocketAddr) -> io::Result<(std::net::UdpSocket, SocketBu
     // The kernel silently grants less than asked for, hence the reading back.
     socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
     socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
-    let buffers =
-        SocketBuffers { send_bytes: socket.send_buffer_size()?, receive_bytes: socket.recv_buffer_size()? };
+    let buffers = SocketBuffers {
+        send_bytes: socket.send_buffer_size()? / REPORTED_PER_GRANTED,
+        receive_bytes: socket.recv_buffer_size()? / REPORTED_PER_GRANTED,
+    };
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     Ok((socket.into(), buffers))
@@ -210,13 +215,25 @@ mod tests {
         let mut caller = endpoint(&authority);
         let nameless = tls::client_without_certificate(&authority.issue("peer").unwrap()).unwrap();
         caller.inner.set_default_client_config(quinn::ClientConfig::new(Arc::new(nameless)));
-        assert!(!talks(&answerer, &caller).await);
+        let call = async {
+            // Refused at once, or at the first use.
+            let connection = caller.connect(answerer.address(), "peer").await.ok()?;
+            connection.accept_uni().await.ok()
+        };
+        let (called, answered) = tokio::join!(call, answerer.accept());
+        assert!(called.is_none());
+        let reason = match answered {
+            Err(ConnectError::Handshake(reason)) => reason.to_string(),
+            _ => "no refusal".to_owned(),
+        };
+        assert!(reason.contains("sent no certificate"), "{reason}");
     }
 
     #[tokio::test]
     async fn the_kernel_grants_some_socket_buffer() {
         let buffers = endpoint(&Authority::new().unwrap()).buffers();
-        assert!(buffers.send_bytes > 0 && buffers.receive_bytes > 0);
+        assert!((1..=SOCKET_BUFFER_BYTES).contains(&buffers.send_bytes), "{buffers:?}");
+        assert!((1..=SOCKET_BUFFER_BYTES).contains(&buffers.receive_bytes), "{buffers:?}");
     }
 
     #[tokio::test]
