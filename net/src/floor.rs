@@ -125,9 +125,9 @@ impl FanOut {
     }
 
     /// Closes the connections and waits until everybody knows.
-    pub async fn close(self) {
+    pub async fn close(&self) {
         self.sender.close().await;
-        for receiver in self.receivers {
+        for receiver in &self.receivers {
             receiver.close().await;
         }
     }

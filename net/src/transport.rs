@@ -41,7 +41,7 @@ const LOOPBACK_INITIAL_WINDOW_BYTES: u64 = 1 << 20;
 const INITIAL_RTT: Duration = Duration::from_millis(5);
 
 const _: () = assert!(STREAM_WINDOW_BYTES <= CONNECTION_WINDOW_BYTES);
-const _: () = assert!(LOOPBACK_INITIAL_WINDOW_BYTES as usize <= SOCKET_BUFFER_BYTES);
+const _: () = assert!(LOOPBACK_INITIAL_WINDOW_BYTES <= SOCKET_BUFFER_BYTES as u64);
 
 /// What lies between two endpoints; it decides the size of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use quinn::{RecvStream, SendStream, VarInt};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 
 use super::StartError;
 use super::frames::{FrameCounter, FrameTooLong};
@@ -20,7 +20,6 @@ const CODE_GAVE_UP: VarInt = VarInt::from_u32(1);
 /// An endpoint that serves one sender until that goes away.
 pub(super) struct Receiver {
     endpoint: Endpoint,
-    task: JoinHandle<()>,
 }
 
 /// Why a receiver gave up on a sender.
@@ -51,18 +50,17 @@ impl Receiver {
     ) -> Result<(Self, Connection), StartError> {
         let endpoint = Endpoint::bind(super::LOOPBACK, &authority.issue(name)?, Path::Loopback)?;
         let (ours, theirs) = tokio::try_join!(endpoint.accept(), sender.connect(endpoint.address(), name))?;
-        let task = tokio::spawn(serve(ours));
-        Ok((Self { endpoint, task }, theirs))
+        tokio::spawn(serve(ours));
+        Ok((Self { endpoint }, theirs))
     }
 
     pub(super) fn buffers(&self) -> SocketBuffers {
         self.endpoint.buffers()
     }
 
-    pub(super) async fn close(self) {
+    /// The task that serves ends with its connection.
+    pub(super) async fn close(&self) {
         self.endpoint.close().await;
-        // The task ends with its connection; it has nothing to say.
-        let _ = self.task.await;
     }
 }
 

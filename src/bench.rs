@@ -1,0 +1,23 @@
+//! `fleasefs bench`: measurements, one file each.
+
+mod floor;
+
+use clap::Subcommand;
+
+/// Measure what this machine and this program can do
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    measurement: Measurement,
+}
+
+#[derive(Subcommand)]
+enum Measurement {
+    Floor(floor::Args),
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    match args.measurement {
+        Measurement::Floor(args) => floor::run(&args),
+    }
+}
