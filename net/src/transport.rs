@@ -8,9 +8,9 @@ use quinn::{EndpointConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, Va
 
 /// The largest UDP payload used on loopback.
 ///
-/// Loopback would carry ten times as much, but quinn hands the kernel up to [`SEGMENTS_PER_SEND`] packets in one
-/// send, and together they must fit one UDP datagram's length field. One byte too many and every full-sized
-/// send fails, after which packets leave one by one and throughput falls a hundredfold.
+/// Loopback would carry ten times as much, but quinn hands the kernel up to ten packets in one send, and together
+/// they must fit one UDP datagram of 65,507 bytes. Larger packets make every full send fail; they then leave one by
+/// one, and throughput falls a hundredfold.
 pub const LOOPBACK_PACKET_BYTES: u16 = 6_550;
 
 /// What a socket asks the kernel for, in each direction: a burst of a full window must not be dropped.

@@ -119,6 +119,7 @@ fn print_fuse(out: &mut impl Write, fuse: &FuseFloor) -> io::Result<()> {
     let rows = [
         ("stat, p50", fuse.fuse_stat_p50_us, "µs"),
         ("stat, p99", fuse.fuse_stat_p99_us, "µs"),
+        ("stat on the caller's processor, p50", fuse.fuse_stat_one_processor_p50_us, "µs"),
         ("open and close, p50", fuse.fuse_open_close_p50_us, "µs"),
         ("create, close and unlink, p50", fuse.fuse_create_unlink_p50_us, "µs"),
         ("read of 4 KiB, p50", fuse.fuse_read_4k_p50_us, "µs"),

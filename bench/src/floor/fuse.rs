@@ -7,10 +7,12 @@ use std::io::{self, Read, Write};
 use std::num::NonZeroU32;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::thread;
 use std::time::Instant;
 
 use client_fuse::{BIG_FILE_BYTES, BIG_FILE_NAME, NullMount};
 use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, statx};
+use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use serde::Serialize;
 
 use crate::stats::{Latencies, median, mib_per_second};
@@ -29,6 +31,8 @@ pub struct FuseFloor {
     pub fuse_stat_p50_us: Option<f64>,
     /// The same: 99 of 100 take no longer.
     pub fuse_stat_p99_us: Option<f64>,
+    /// The same with caller and server on one processor: half take no longer.
+    pub fuse_stat_one_processor_p50_us: Option<f64>,
     /// Opening for reading, and closing.
     pub fuse_open_close_p50_us: Option<f64>,
     /// Creating, closing and unlinking a file.
@@ -72,15 +76,18 @@ pub(super) fn measure(
         }
     };
     let mut done = Vec::new();
+    let mut one_processor = Vec::new();
     for _ in 0..rounds.get() {
         before_round();
         done.push(round(mount.path())?);
+        one_processor.push(stat_on_one_processor()?);
     }
     let middle = |figure: fn(&Round) -> f64| Some(median(done.iter().map(figure)));
     Ok(FuseFloor {
         fuse_unavailable: None,
         fuse_stat_p50_us: middle(|round| round.stat_p50_us),
         fuse_stat_p99_us: middle(|round| round.stat_p99_us),
+        fuse_stat_one_processor_p50_us: Some(median(one_processor)),
         fuse_open_close_p50_us: middle(|round| round.open_close_p50_us),
         fuse_create_unlink_p50_us: middle(|round| round.create_unlink_p50_us),
         fuse_read_4k_p50_us: middle(|round| round.read_4k_p50_us),
@@ -88,6 +95,22 @@ pub(super) fn measure(
         fuse_read_1m_mib_s: middle(|round| round.read_1m_mib_s),
         fuse_write_1m_mib_s: middle(|round| round.write_1m_mib_s),
         fuse_read_ahead_kib: mount.read_ahead_kib(),
+    })
+}
+
+/// A request that wakes a server on another, sleeping processor takes several times as long as one that is served on
+/// the caller's own. Which of the two happens is the scheduler's choice; this figure leaves it none.
+fn stat_on_one_processor() -> io::Result<f64> {
+    // A thread of its own, because its processor is for good; the mount's threads inherit it.
+    thread::scope(|scope| {
+        let pinned = scope.spawn(|| {
+            let mut here = CpuSet::new();
+            here.set(sched_getcpu());
+            sched_setaffinity(None, &here)?;
+            let mount = NullMount::new().map_err(io::Error::other)?;
+            Ok(stats(mount.path())?.percentile_us(50))
+        });
+        pinned.join().unwrap_or_else(|_| Err(io::Error::other("the measuring thread panicked")))
     })
 }
 
