@@ -12,15 +12,17 @@ use indicatif::{ProgressBar, ProgressStyle};
 ///
 /// Three parts, each the median of several short rounds:
 ///
-/// * network: messages through QUIC with certificates on, from one sender to two receivers on loopback, as a
-///   primary sends to its two backups;
-/// * disk: appending 4 KiB and waiting until it would survive a loss of power (fdatasync), by one writer and by
-///   three at once, as three daemons on one disk would;
-/// * FUSE: a mounted file system that does nothing. Without root this needs the program fusermount3 (Debian package
-///   fuse3). Where nothing can be mounted the rest is measured all the same, and the reason is shown.
+/// * network: messages through QUIC with certificates on, from one sender to two
+///   receivers on loopback, as a primary sends to its two backups;
+/// * disk: appending 4 KiB and waiting until it would survive a loss of power
+///   (fdatasync), by one writer and by three at once, as three daemons on one disk;
+/// * FUSE: a mounted file system that does nothing. Without root this needs the
+///   program fusermount3 (Debian package fuse3). Where nothing can be mounted the
+///   rest is measured all the same, and the reason is shown.
 ///
-/// Other measurements mean something only beside these figures, from the same machine. Run it alone: whatever else
-/// runs is measured with it. It takes about a quarter of a minute and leaves nothing behind.
+/// Other measurements mean something only beside these figures, from the same
+/// machine. Run it alone: whatever else runs is measured with it. It takes about a
+/// quarter of a minute and leaves nothing behind.
 ///
 /// Examples:
 ///   fleasefs bench floor
