@@ -1,5 +1,6 @@
 //! `fleasefs bench`: measurements, one file each.
 
+mod floor;
 mod lease;
 
 use clap::Subcommand;
@@ -13,11 +14,13 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Measurement {
+    Floor(floor::Args),
     Lease(lease::Args),
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     match args.measurement {
+        Measurement::Floor(args) => floor::run(&args),
         Measurement::Lease(args) => lease::run(&args),
     }
 }

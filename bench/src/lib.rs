@@ -3,6 +3,7 @@
 //! A measurement sets its subject up, runs it in several short rounds and reports medians as a plain struct; the
 //! command prints that. Deliberately absent: printing and argument parsing.
 
+pub mod floor;
 pub mod heap;
 pub mod lease_memory;
 mod stats;
