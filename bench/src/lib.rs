@@ -4,4 +4,5 @@
 //! command prints that. Deliberately absent: printing, argument parsing, and verdicts about what is good enough.
 
 pub mod floor;
+mod others;
 mod stats;
