@@ -6,5 +6,6 @@
 pub mod floor;
 pub mod heap;
 pub mod lease_memory;
+mod others;
 mod stats;
 pub mod trio;

@@ -134,16 +134,13 @@ impl FanOut {
 }
 
 impl RoundTrip {
-    /// Sends one message of [`RoundTrip::BYTES`] and waits until it has come back.
+    /// Sends one message of 128 bytes and waits until it has come back.
     pub async fn once(&mut self) -> Result<(), RunError> {
         let mut message = [0x5a; ECHO_BYTES];
         self.send.write_all(&message).await?;
         self.receive.read_exact(&mut message).await?;
         Ok(())
     }
-
-    /// The size of the message that goes back and forth.
-    pub const BYTES: usize = ECHO_BYTES;
 }
 
 async fn send(connection: &Connection, load: Load) -> Result<(), RunError> {

@@ -76,6 +76,12 @@ fn print(floor: &Floor, json: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     writeln!(out, "median of {} rounds on {} processors", floor.rounds, floor.processors)?;
+    if let Some(percent) = floor.others_percent {
+        writeln!(
+            out,
+            "other programs used {percent:.0} % of the processors; the more, the less these figures mean"
+        )?;
+    }
     print_quic(&mut out, &floor.quic)?;
     print_disk(&mut out, &floor.disk)?;
     print_fuse(&mut out, &floor.fuse)?;
