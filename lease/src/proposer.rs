@@ -317,9 +317,10 @@ impl<A: Algorithm> LeaseNode<A> {
         let seen = self.attempt_mut(slot).and_then(|attempt| attempt.seen.take());
         let Some(claim) = self.claims.at(slot) else { return };
         let verdict = match &seen {
+            // Every voter sees the cell open or ours. An expired lease may have the higher ballot where ballots do
+            // not grow with time; it is still over.
+            _ if claim.tenure.is_some() && A::EVERY_VOTE_IS_OPEN => Verdict::Own,
             Some(written) => self.judge(now, claim.tenure.as_ref(), written),
-            // Nothing is written: to a new claim the cell is free, to an owner only if no acceptor need remember.
-            None if claim.tenure.is_some() && A::EVERY_VOTE_IS_OPEN => Verdict::Own,
             None => Verdict::Take { previous: LeaseId::NONE, ended: Ended::Unknown, watermark: None },
         };
         let in_time = claim.tenure.as_ref().is_none_or(|tenure| now < tenure.until);

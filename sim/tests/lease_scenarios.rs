@@ -1,0 +1,149 @@
+//! Stories the simulator found, told by hand: what happened, step by step, and what must happen instead.
+
+use std::sync::Arc;
+
+use base::{Epoch, Members, NodeId, ObjectId, Process, Seq, Span, View, ViewId, WallTime};
+use lease::{Algorithm, Batch, Body, Config, Event, LeaseNode, Loss, PaxosRules, Start, Watermark};
+
+const CELL: ObjectId = ObjectId::new(0, 1);
+const END_OF_LOG: Watermark = Watermark { epoch: Epoch { number: 1, node: NodeId(0) }, seq: Seq(1) };
+
+/// A few nodes with equal clocks, whose messages arrive at once where the story lets them.
+struct Stage<A> {
+    nodes: Vec<LeaseNode<A>>,
+    view: View,
+    now: WallTime,
+    config: Arc<Config>,
+    events: Vec<(u32, Event)>,
+}
+
+impl<A: Algorithm> Stage<A> {
+    fn new(count: u32) -> Self {
+        let config = Arc::new(Config::default());
+        let now = WallTime::from_micros(1 << 50);
+        let nodes = (0..count)
+            .map(|n| LeaseNode::new(config.clone(), Process::new(n, 1), Start::Fresh, now, u64::from(n)).unwrap());
+        let view =
+            View { id: ViewId::default(), members: Members::new((0..count).map(NodeId)).unwrap() };
+        Self { nodes: nodes.collect(), view, now, config, events: Vec::new() }
+    }
+
+    fn acquire(&mut self, node: usize, cell: ObjectId) {
+        self.nodes[node].acquire(self.now, cell, &self.view).unwrap();
+    }
+
+    /// Delivers whatever there is between nodes that `reach` each other, until nobody says anything more.
+    fn talk(&mut self, reach: impl Fn(usize, usize) -> bool) {
+        self.deliver(|from, to, _| reach(from, to));
+    }
+
+    fn deliver(&mut self, arrives: impl Fn(usize, usize, &Batch) -> bool) {
+        loop {
+            let mut quiet = true;
+            for from in 0..self.nodes.len() {
+                while let Some((to, batch)) = self.nodes[from].poll_transmit(self.now) {
+                    quiet = false;
+                    let to = to.0 as usize;
+                    if arrives(from, to, &batch) {
+                        self.nodes[to].handle_batch(self.now, &batch, &self.view);
+                    }
+                }
+                while let Some(event) = self.nodes[from].poll_event() {
+                    self.events.push((u32::try_from(from).unwrap(), event));
+                }
+            }
+            if quiet {
+                return;
+            }
+        }
+    }
+
+    /// Lets time pass for nodes that reach themselves; the others stand still.
+    fn pass(&mut self, span: Span, reach: impl Fn(usize, usize) -> bool) {
+        let end = self.now + span;
+        while self.now < end {
+            self.now = self.now + Span::from_millis(1);
+            for node in (0..self.nodes.len()).filter(|&node| reach(node, node)) {
+                self.nodes[node].handle_timeout(self.now);
+            }
+            self.talk(&reach);
+        }
+    }
+
+    fn restart(&mut self, node: u32) {
+        let process = Process::new(node, 2);
+        self.nodes[node as usize] =
+            LeaseNode::new(self.config.clone(), process, Start::Again, self.now, 77).unwrap();
+    }
+
+    fn holds(&self, node: usize) -> bool {
+        self.nodes[node].holds(self.now, CELL)
+    }
+
+    fn losses(&self) -> Vec<Loss> {
+        let lost = |event: &(u32, Event)| match event.1 {
+            Event::Lost { why, .. } => Some(why),
+            _ => None,
+        };
+        self.events.iter().filter_map(lost).collect()
+    }
+}
+
+fn only(pair: [usize; 2]) -> impl Fn(usize, usize) -> bool {
+    move |from, to| pair.contains(&from) && pair.contains(&to)
+}
+
+/// PaxosLease counts ballots by attempts and not by time, so a forgotten lease may have the higher ballot. Its owner
+/// restarted, the node that remembers it was unreachable for a while, and the new owner's renewal then met it.
+#[test]
+fn an_expired_lease_with_a_higher_ballot_does_not_supersede_a_valid_one() {
+    let mut stage = Stage::<PaxosRules>::new(3);
+    (10..30).for_each(|n| stage.acquire(1, ObjectId::new(0, n)));
+    stage.talk(|_, _| false);
+    stage.acquire(1, CELL);
+    stage.talk(only([0, 1]));
+    assert!(stage.holds(1));
+    stage.restart(1);
+    stage.pass(Span::from_secs(3), |_, _| false);
+
+    stage.acquire(2, CELL);
+    // The node that remembers hears the new owner, so that its register is not idle, but its answers are lost.
+    stage.talk(|from, to| only([1, 2])(from, to) || (from, to) == (2, 0));
+    assert!(stage.holds(2), "the two that remember nothing are a majority");
+    stage.pass(Span::from_secs(5), only([0, 2]));
+    assert_eq!(stage.losses(), []);
+    assert!(stage.holds(2), "renewed with the node that remembers the expired lease");
+}
+
+/// A write that reaches nobody leaves its value at the writer's own acceptor. Nobody acts on that value, so the writer
+/// must not wait for it to expire: two rivals that hit each other would both wait out a lease that nobody owns.
+#[test]
+fn a_node_does_not_wait_for_a_lease_that_it_wrote_and_never_owned() {
+    let mut stage = Stage::<PaxosRules>::new(2);
+    stage.acquire(0, CELL);
+    let is_write = |batch: &Batch| matches!(batch.messages[0].body, Body::Write(_));
+    stage.deliver(|_, _, batch| !is_write(batch));
+    stage.pass(Span::from_millis(400), |_, _| true);
+    assert!(stage.holds(0), "{:?}", stage.events);
+}
+
+/// The owner released its lease, never heard the votes, and tried again while a successor owned the cell already:
+/// reading on could only abort the successor's renewals.
+#[test]
+fn a_former_owner_stops_releasing_once_somebody_else_owns_the_cell() {
+    let mut stage = Stage::<PaxosRules>::new(2);
+    stage.acquire(0, CELL);
+    stage.talk(|_, _| true);
+    stage.nodes[0].release(stage.now, CELL, END_OF_LOG).unwrap();
+    let is_vote = |batch: &Batch| matches!(batch.messages[0].body, Body::WriteAck);
+    stage.deliver(|_, _, batch| !is_vote(batch));
+    stage.acquire(1, CELL);
+    stage.talk(|_, _| true);
+    assert!(stage.holds(1));
+    stage.pass(Span::from_millis(300), |_, _| true);
+    let given_up = |event: &(u32, Event)| matches!(event, (0, Event::GivenUp { .. }));
+    assert!(stage.events.iter().any(given_up));
+    let conflicts = stage.nodes[0].counters().conflicts;
+    assert!(conflicts <= 1, "{conflicts} reads under the successor's lease");
+}
+
