@@ -306,7 +306,7 @@ impl<A: Algorithm> LeaseNode<A> {
         match self.common.rules.standing(now, lease.expiry) {
             Standing::Over => free(Ended::Expired, None),
             // What we wrote without ever owning it, or gave up: nobody else acts on it.
-            Standing::Valid(_) if is_own && !A::EVERY_VOTE_IS_OPEN => free(Ended::Released, None),
+            Standing::Valid(_) if is_own => free(Ended::Released, None),
             Standing::Valid(until) => Verdict::HeldBy(owner, until),
             Standing::Grace(until) => Verdict::WaitUntil(until),
         }

@@ -54,6 +54,11 @@ impl Renewal {
         self.until.remove(&(cell, owner));
     }
 
+    /// Whether the process owns the cell, or still says that it gives it up.
+    pub fn is_in_tenure(&self, cell: ObjectId, owner: Process) -> bool {
+        self.until.contains_key(&(cell, owner))
+    }
+
     /// The process ended, and all its tenures.
     pub fn process_ended(&mut self, process: Process) {
         self.until.retain(|&(_, owner), _| owner != process);

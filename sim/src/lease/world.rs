@@ -266,8 +266,8 @@ impl<'a, A: Algorithm> World<'a, A> {
         let host = &self.hosts[from];
         let Some(process) = &host.node else { return Ok(()) };
         for message in &batch.messages {
-            let is_outsider = message.body == Body::Read && process.decided_in(message.cell).is_none();
-            if !is_outsider {
+            let is_in_tenure = || self.checkers.renewal.is_in_tenure(message.cell, batch.sender);
+            if message.body != Body::Read || is_in_tenure() {
                 continue;
             }
             let known = process.hint(batch.sent, message.cell);
