@@ -278,8 +278,16 @@ impl<A: Algorithm> LeaseNode<A> {
             (None, Verdict::HeldBy(by, until)) if by != self.common.me => {
                 self.deny(slot, Denial::Held { by, until });
             }
+            // Somebody took the lease that is being given up: there is nothing left to give, only reads to disturb.
+            (Some(_), Verdict::HeldBy(by, _)) if by != self.common.me && self.is_giving_up(slot) => {
+                self.finish_giving_up(now, slot, false);
+            }
             _ => self.fail(now, slot, Failure::Refused),
         }
+    }
+
+    fn is_giving_up(&self, slot: u32) -> bool {
+        self.claims.at(slot).is_some_and(|claim| matches!(claim.goal, Goal::GiveUp(_)))
     }
 
     /// What the value means for this node, which owns `tenure`.
