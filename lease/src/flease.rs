@@ -14,7 +14,7 @@ pub struct FleaseRules {
     epsilon: Span,
     /// The length of a ballot's interval.
     interval: Span,
-    /// By how much a node's own time may step while it runs, twice.
+    /// By how much a node's own time may step back while it runs.
     step_allowance: Span,
     /// How old an honest message can look.
     age_max: Span,
@@ -33,7 +33,7 @@ impl Algorithm for FleaseRules {
             t_max,
             epsilon,
             interval: t_max.saturating_sub(epsilon),
-            step_allowance: if config.clock_may_step { epsilon * 2 } else { Span::ZERO },
+            step_allowance: if config.clock_may_step { epsilon } else { Span::ZERO },
             age_max: if config.breaks(Bug::AgeWithoutSkew) { config.round_trip_max } else { t_max + epsilon },
             without_grace: config.breaks(Bug::NoGrace),
             without_interval: config.breaks(Bug::BallotsWithoutInterval),
@@ -42,7 +42,9 @@ impl Algorithm for FleaseRules {
     }
 
     fn quarantine(&self) -> Span {
-        self.t_max + self.epsilon + self.step_allowance
+        // A vote may have been for a lease until `t_max + ε` after it, and its owner may by then be ε behind: the two
+        // clocks need not have kept the difference they had when the vote was cast.
+        self.t_max + self.epsilon * 2 + self.step_allowance
     }
 
     fn newcomer_silence(&self) -> Span {
