@@ -37,9 +37,8 @@ fn main() {
     println!("{:?}", plan);
     let s = subject.run(&plan, sim::Trace::off());
     println!("{s}");
-    if let Some(v) = s.violations.first() && let Some(cell) = v.cell {
-        let t = subject.explain(&plan, cell);
-        let l: Vec<&str> = t.lines().collect();
-        for l in &l[l.len().saturating_sub(a[3].parse().unwrap())..] { println!("{l}"); }
+    if let Some(v) = s.violations.first() {
+        let t = subject.explain(&plan, v, a[3].parse().unwrap());
+        for l in t.lines() { println!("{l}"); }
     }
 }

@@ -3,8 +3,9 @@
 //! A run without a trace costs nothing and is the same run; whoever wants to see what led to a violation runs the
 //! seed again with a trace.
 
+use std::collections::VecDeque;
 use std::fmt;
-use std::io::Write;
+use std::io::{self, Write};
 
 use base::ObjectId;
 
@@ -15,6 +16,47 @@ use crate::TrueTime;
 pub struct Trace<'a> {
     sink: Option<&'a mut dyn Write>,
     only: Option<ObjectId>,
+}
+
+/// A sink that remembers the last lines and forgets the rest.
+#[derive(Debug)]
+pub struct Tail {
+    lines: VecDeque<String>,
+    lines_max: usize,
+    unfinished: Vec<u8>,
+}
+
+impl Tail {
+    /// Remembers `lines_max` lines.
+    pub const fn new(lines_max: usize) -> Self {
+        Self { lines: VecDeque::new(), lines_max, unfinished: Vec::new() }
+    }
+
+    /// The lines, oldest first.
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        self.lines.iter().map(String::as_str)
+    }
+}
+
+impl Write for Tail {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for &byte in bytes {
+            if byte != b'\n' {
+                self.unfinished.push(byte);
+                continue;
+            }
+            if self.lines.len() == self.lines_max {
+                self.lines.pop_front();
+            }
+            self.lines.push_back(String::from_utf8_lossy(&self.unfinished).into_owned());
+            self.unfinished.clear();
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl<'a> Trace<'a> {
@@ -63,6 +105,14 @@ impl fmt::Debug for Trace<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tail_keeps_the_last_lines() {
+        let mut tail = Tail::new(2);
+        write!(tail, "one\ntw").unwrap();
+        write!(tail, "o\nthree\nfo").unwrap();
+        assert_eq!(tail.lines().collect::<Vec<_>>(), ["two", "three"]);
+    }
 
     #[test]
     fn a_trace_of_one_cell_leaves_the_others_out() {

@@ -12,11 +12,11 @@ mod membership;
 mod workload;
 mod world;
 
-use base::ObjectId;
 use lease::{Algorithm, FleaseRules, PaxosRules};
 
 use crate::plan::Clocks;
-use crate::{Plan, Summary, Trace};
+use crate::trace::Tail;
+use crate::{Plan, Summary, Trace, Violation};
 
 /// What can be simulated.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -55,10 +55,14 @@ impl Subject {
         }
     }
 
-    /// Runs a plan again and gives the trace of one cell.
-    pub fn explain(self, plan: &Plan, cell: ObjectId) -> String {
-        let mut sink = Vec::new();
-        self.run(plan, Trace::of_cell(cell, &mut sink));
-        String::from_utf8_lossy(&sink).into_owned()
+    /// Runs a plan again and gives the last lines of the trace about what a violation is about.
+    pub fn explain(self, plan: &Plan, violation: &Violation, lines_max: usize) -> Tail {
+        let mut tail = Tail::new(lines_max);
+        let trace = match violation.cell {
+            Some(cell) => Trace::of_cell(cell, &mut tail),
+            None => Trace::all(&mut tail),
+        };
+        self.run(plan, trace);
+        tail
     }
 }
