@@ -74,12 +74,14 @@ impl Plan {
         let faults = draw_faults(&mut trouble, clocks);
         let steps = faults.iter().any(|&(kind, _)| kind == FaultKind::ClockStep);
         let config = draw_config(&mut weather, steps);
+        let lease_millis = u32::try_from(config.t_max.as_micros() / 1000).unwrap_or(0);
         Self {
             seed,
             nodes,
             cells,
             replicas: draw_u32(&mut sizes, 2, nodes).max(draw_u32(&mut sizes, 2, nodes)),
-            active: draw_u32(&mut sizes, 10, 30),
+            // The shorter the lease, the more there is to renew in a second.
+            active: draw_u32(&mut sizes, 6, 12).max(draw_u32(&mut sizes, 6, 12 + lease_millis / 200)),
             think: config.t_max / 10 * sizes.between(1, 4),
             clocks: draw_clocks(&mut weather, &config, clocks, steps),
             network: draw_network(&mut weather, &config),
