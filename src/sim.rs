@@ -129,13 +129,7 @@ impl Series {
         self.report(subject, &plan, &summary, started.elapsed())
     }
 
-    fn report(
-        &self,
-        subject: Subject,
-        plan: &Plan,
-        summary: &Summary,
-        took: Duration,
-    ) -> anyhow::Result<()> {
+    fn report(&self, subject: Subject, plan: &Plan, summary: &Summary, took: Duration) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         if self.args.json {
             writeln!(out, "{}", to_json(summary, took))?;
@@ -146,7 +140,11 @@ impl Series {
             return Ok(());
         }
         let factor = summary.simulated.as_secs_f64() / took.as_secs_f64();
-        writeln!(out, "{summary}\n  took {:.1} s of real time, {factor:.0} times as fast", took.as_secs_f64())?;
+        writeln!(
+            out,
+            "{summary}\n  took {:.1} s of real time, {factor:.0} times as fast",
+            took.as_secs_f64()
+        )?;
         if !summary.is_clean() {
             writeln!(out, "  replay: {}", self.args.replay(subject, plan.seed))?;
         }

@@ -54,7 +54,12 @@ impl Network {
     }
 
     /// When a message sent now arrives: never, once or twice.
-    pub fn route(&mut self, now: TrueTime, (from, to): (usize, usize), faults: &mut Faults) -> [Option<TrueTime>; 2] {
+    pub fn route(
+        &mut self,
+        now: TrueTime,
+        (from, to): (usize, usize),
+        faults: &mut Faults,
+    ) -> [Option<TrueTime>; 2] {
         let link = from * self.nodes + to;
         if self.healed {
             return [Some(self.arrival(now)), None];

@@ -172,7 +172,6 @@ fn draw_config(random: &mut Random, steps: bool) -> Config {
         registers_max: 10_000,
         claims_max: 10_000,
         batch_max: [1, 3, 64, 4096][random_index(random, 4)],
-        trail_len: 16,
         ..Config::default()
     }
 }

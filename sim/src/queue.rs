@@ -61,7 +61,8 @@ mod tests {
         for (time, what) in [(5, 'b'), (3, 'a'), (5, 'c'), (9, 'd')] {
             queue.push(at(time), what);
         }
-        let drained: Vec<char> = std::iter::from_fn(|| queue.pop_until(at(5))).map(|(_, what)| what).collect();
+        let drained: Vec<char> =
+            std::iter::from_fn(|| queue.pop_until(at(5))).map(|(_, what)| what).collect();
         assert_eq!(drained, ['a', 'b', 'c']);
         assert_eq!(queue.pop_until(at(8)), None);
         assert_eq!(queue.pop_until(at(9)), Some((at(9), 'd')));

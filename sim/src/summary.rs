@@ -129,7 +129,9 @@ impl Faults {
 impl Summary {
     /// Whether enough happened for the run to mean something.
     pub fn counts(&self) -> bool {
-        self.simulated >= SIMULATED_MIN && self.acquired >= ACQUIRED_MIN && self.faults.injected() >= FAULTS_MIN
+        self.simulated >= SIMULATED_MIN
+            && self.acquired >= ACQUIRED_MIN
+            && self.faults.injected() >= FAULTS_MIN
     }
 
     /// Whether the run shows that all is well.

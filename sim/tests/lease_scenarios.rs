@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use base::{Epoch, Members, NodeId, ObjectId, Process, Seq, Span, View, ViewId, WallTime};
-use lease::{Algorithm, Batch, Body, Config, Event, FleaseRules, LeaseNode, Loss, PaxosRules, Start, Watermark};
+use lease::{
+    Algorithm, Batch, Body, Config, Event, FleaseRules, LeaseNode, Loss, PaxosRules, Start, Watermark,
+};
 
 const CELL: ObjectId = ObjectId::new(0, 1);
 const END_OF_LOG: Watermark = Watermark { epoch: Epoch { number: 1, node: NodeId(0) }, seq: Seq(1) };
@@ -22,10 +24,10 @@ impl<A: Algorithm> Stage<A> {
         // A fast network, so that nobody waits long for the answers of those it cannot reach.
         let config = Arc::new(Config { round_trip_max: Span::from_millis(10), ..Config::default() });
         let now = WallTime::from_micros(1 << 50);
-        let nodes = (0..count)
-            .map(|n| LeaseNode::new(config.clone(), Process::new(n, 1), Start::Fresh, now, u64::from(n)).unwrap());
-        let view =
-            View { id: ViewId::default(), members: Members::new((0..count).map(NodeId)).unwrap() };
+        let nodes = (0..count).map(|n| {
+            LeaseNode::new(config.clone(), Process::new(n, 1), Start::Fresh, now, u64::from(n)).unwrap()
+        });
+        let view = View { id: ViewId::default(), members: Members::new((0..count).map(NodeId)).unwrap() };
         Self { nodes: nodes.collect(), view, now, config, events: Vec::new() }
     }
 
@@ -147,7 +149,6 @@ fn a_former_owner_stops_releasing_once_somebody_else_owns_the_cell() {
     let conflicts = stage.nodes[0].counters().conflicts;
     assert!(conflicts <= 1, "{conflicts} reads under the successor's lease");
 }
-
 
 /// Two clocks agree within ε at every instant and drift by 5 % each, as they may. Between the vote and its expiry the
 /// owner's clock went from ε ahead of the voter's to ε behind it: the voter, restarted, must be silent for that too.

@@ -74,7 +74,8 @@ impl Liveness {
             None => Ok(()),
             Some((&cell, &(who, deadline))) => {
                 let who = who.map_or_else(|| "anybody".to_owned(), |node| format!("{node:?}"));
-                let what = format!("{who} did not get the cell by {deadline}; {} cells wait", self.waiting.len());
+                let what =
+                    format!("{who} did not get the cell by {deadline}; {} cells wait", self.waiting.len());
                 Err(Violation { at, cell: Some(cell), checker: "liveness", what })
             }
         }
@@ -85,7 +86,12 @@ impl Liveness {
         if !self.calm {
             return Ok(());
         }
-        Err(Violation { at, cell: Some(cell), checker: "liveness", what: format!("lost in calm weather: {what}") })
+        Err(Violation {
+            at,
+            cell: Some(cell),
+            checker: "liveness",
+            what: format!("lost in calm weather: {what}"),
+        })
     }
 }
 

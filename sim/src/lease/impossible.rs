@@ -2,7 +2,9 @@
 //! nothing.
 
 use base::{Epoch, NodeId, Process, Seq, Span, ViewId, WallTime};
-use lease::{Algorithm, Ballot, Batch, Body, Expiry, INTERVAL_MAX, Lease, LeaseId, Message, ROUND_MAX, Stamp};
+use lease::{
+    Algorithm, Ballot, Batch, Body, Expiry, INTERVAL_MAX, Lease, LeaseId, Message, ROUND_MAX, Stamp,
+};
 
 use super::world::{Task, World};
 use crate::checkers::rejection;
@@ -45,7 +47,8 @@ impl<A: Algorithm> World<'_, A> {
     /// A running node receives something impossible.
     pub(super) fn say_the_impossible(&mut self, to: usize) -> Result<(), Violation> {
         let synchronised = self.plan.clocks.window.is_some();
-        let kinds = if synchronised { [ALWAYS_WRONG, WRONG_WITH_CLOCKS].concat() } else { ALWAYS_WRONG.to_vec() };
+        let kinds =
+            if synchronised { [ALWAYS_WRONG, WRONG_WITH_CLOCKS].concat() } else { ALWAYS_WRONG.to_vec() };
         let Some(&wrong) = self.dice.faults.pick(&kinds) else { return Ok(()) };
         let cell = usize::try_from(self.dice.faults.below(self.cells.len() as u64)).unwrap_or(0);
         let from = usize::try_from(self.dice.faults.below(self.hosts.len() as u64)).unwrap_or(0);

@@ -35,7 +35,8 @@ impl<A: Algorithm> World<'_, A> {
         let state = &self.cells[cell];
         let host = &self.hosts[primary];
         let decided_in = host.node.as_ref().and_then(|node| node.decided_in(state.id));
-        host.known.index(cell) + 1 == state.views.len() && decided_in == state.views.last().map(|view| view.id)
+        host.known.index(cell) + 1 == state.views.len()
+            && decided_in == state.views.last().map(|view| view.id)
     }
 
     fn change_view(&mut self, primary: usize, cell: usize) -> Result<(), Violation> {

@@ -27,25 +27,53 @@ const CELL_HIGH: u64 = 0xce11;
 /// Something that will happen.
 #[derive(Debug)]
 pub(super) enum Task {
-    Deliver { to: usize, batch: Batch },
-    Wake { node: usize },
+    Deliver {
+        to: usize,
+        batch: Batch,
+    },
+    Wake {
+        node: usize,
+    },
     /// The users of a cell do their next thing.
-    Step { cell: usize },
+    Step {
+        cell: usize,
+    },
     /// A node that wants a cell asks for it.
-    Ask { node: usize, cell: usize },
+    Ask {
+        node: usize,
+        cell: usize,
+    },
     /// A node got a cell that nobody wants any more.
-    GiveBack { node: usize, cell: usize },
+    GiveBack {
+        node: usize,
+        cell: usize,
+    },
     /// An operation is done and may be answered.
-    Answer { by: Process, cell: usize },
+    Answer {
+        by: Process,
+        cell: usize,
+    },
     Fault(FaultKind),
     Mend(Vec<(usize, usize)>),
-    Restart { node: usize },
-    Resume { process: Process },
+    Restart {
+        node: usize,
+    },
+    Resume {
+        process: Process,
+    },
     /// A node that stood down trusts its clock again.
-    Trust { process: Process },
-    Notice { to: usize, dead: Process },
+    Trust {
+        process: Process,
+    },
+    Notice {
+        to: usize,
+        dead: Process,
+    },
     /// A node learns the views of a cell that it does not know yet.
-    Learn { node: usize, cell: usize },
+    Learn {
+        node: usize,
+        cell: usize,
+    },
     /// Checkers look at cells at which nothing seems to happen.
     Look,
 }
@@ -231,7 +259,9 @@ impl<'a, A: Algorithm> World<'a, A> {
 
     /// Sends what a node wants sent, hears its events and sets its alarm.
     fn flush(&mut self, node: usize, reading: WallTime) -> Result<(), Violation> {
-        while let Some((to, batch)) = self.process_mut(node).and_then(|process| process.poll_transmit(reading)) {
+        while let Some((to, batch)) =
+            self.process_mut(node).and_then(|process| process.poll_transmit(reading))
+        {
             self.send(node, to, batch)?;
         }
         while let Some(event) = self.process_mut(node).and_then(LeaseNode::poll_event) {
