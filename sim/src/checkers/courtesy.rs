@@ -58,7 +58,7 @@ mod tests {
     fn reading_under_anothers_lease_breaks_it() {
         let cell = ObjectId::new(0, 1);
         let known = Hint { owner: Process::new(2, 3), until: WallTime::from_micros(9) };
-        let mut read = |reader: Process, known, dead: &[(NodeId, Incarnation)]| {
+        let read = |reader: Process, known, dead: &[(NodeId, Incarnation)]| {
             let dead = dead.to_vec();
             Courtesy::default().read_leaves(TrueTime::ZERO, (reader, cell), known, |p| covers(&dead, p))
         };
