@@ -46,7 +46,7 @@ impl<A: Algorithm> LeaseNode<A> {
         if let Some(why) = self.forbids_round(now, claim) {
             return self.deny(slot, why);
         }
-        let Some(stamp) = self.next_stamp(now, cell) else { return self.deny(slot, Denial::ClockExhausted) };
+        let Some(stamp) = self.next_stamp(now, cell) else { return self.run_out_of_ballots(now, slot) };
         let ballot = Ballot { stamp, process: self.common.me };
         let deadline = now + self.common.config.round_timeout();
         let Some(claim) = self.claims.at_mut(slot) else { return };
@@ -162,6 +162,14 @@ impl<A: Algorithm> LeaseNode<A> {
             return Some(Denial::StoodDown);
         }
         self.known_owner(now, claim.cell).map(|(by, until)| Denial::Held { by, until })
+    }
+
+    /// There is no higher ballot until time has passed. An owner stays one until its lease expires.
+    fn run_out_of_ballots(&mut self, now: WallTime, slot: u32) {
+        match self.claims.at(slot).map(|claim| &claim.goal) {
+            Some(Goal::Keep | Goal::GiveUp(_)) => self.fail(now, slot, Failure::Refused),
+            _ => self.deny(slot, Denial::ClockExhausted),
+        }
     }
 
     /// A stamp above every one used or met, and above what this node's own acceptor promised for the cell.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use base::{Epoch, Members, NodeId, ObjectId, Process, Seq, Span, View, ViewId, WallTime};
 use lease::{
-    Algorithm, Batch, Body, Config, Event, FleaseRules, LeaseNode, Loss, PaxosRules, Start, Watermark,
+    Algorithm, Ballot, Batch, Body, Config, Event, FleaseRules, LeaseNode, Loss, Message, PaxosRules, Stamp,
+    Start, Watermark,
 };
 
 const CELL: ObjectId = ObjectId::new(0, 1);
@@ -184,4 +185,35 @@ fn a_restarted_voter_is_silent_until_a_drifting_owner_has_stopped() {
         assert!(!stage.holds(2), "a second owner {} before the first one stops", owner_stops.since(at));
         at = at + Span::from_millis(1);
     }
+}
+
+/// A ballot at the very edge of what acceptors take leaves no room for a higher one until time has passed. The owner
+/// cannot renew meanwhile, but it still owns the cell, and must be told if it loses it.
+#[test]
+fn an_owner_that_runs_out_of_ballots_keeps_its_lease_and_hears_of_its_end() {
+    let mut stage = Stage::<FleaseRules>::new(3);
+    stage.acquire(0, CELL);
+    stage.talk(|_, _| true);
+    stage.acquire(2, ObjectId::new(0, 2));
+    let settings = stage.nodes[2].poll_transmit(stage.now).unwrap().1.settings;
+    assert!(stage.holds(0));
+    let interval = stage.config.t_max.saturating_sub(stage.config.epsilon);
+    let stamp = Stamp::last_at(stage.now + stage.config.t_max, interval);
+    let edge = Message {
+        cell: CELL,
+        view: stage.view.id,
+        ballot: Ballot { stamp, process: Process::new(2, 1) },
+        body: Body::Read,
+    };
+    let batch = Batch { sender: Process::new(2, 1), settings, sent: stage.now, messages: vec![edge] };
+    stage.nodes[0].handle_batch(stage.now, &batch, &stage.view);
+    stage.nodes[1].handle_batch(stage.now, &batch, &stage.view);
+    let acquired_at = stage.now;
+    while stage.holds(0) && stage.now.since(acquired_at) < Span::from_secs(4) {
+        stage.pass(Span::from_millis(10), |_, _| true);
+    }
+    let held = stage.now.since(acquired_at);
+    assert!(held >= Span::from_millis(1_900), "it gave up after {held}: {:?}", stage.events);
+    let denied = |event: &(u32, Event)| matches!(event.1, Event::Denied { .. });
+    assert!(!stage.events.iter().any(denied), "{:?}", stage.events);
 }
