@@ -1,9 +1,35 @@
-//! Rejection: a message that no correct node sends changes nothing and is counted.
+//! Rejection: a message that no correct node sends changes nothing and is counted, and no other message is ever taken
+//! for one.
 
+use base::Process;
 use lease::{Counters, Reject};
 
 use super::Violation;
 use crate::TrueTime;
+
+/// Reasons that only a message of no correct node gives.
+const SUSPICIOUS: &[Reject] = &[
+    Reject::SettingsDiffer,
+    Reject::ForeignBallot,
+    Reject::FutureBallot,
+    Reject::LeaseTooLong,
+    Reject::Malformed,
+    Reject::TwoValues,
+];
+
+/// How many messages a node has taken for impossible.
+pub fn suspected(counters: &Counters) -> u64 {
+    SUSPICIOUS.iter().map(|&why| counters.rejected(why)).sum()
+}
+
+/// A process has taken `suspected` messages for impossible, and `forged` of them were.
+pub fn check_honest(at: TrueTime, who: Process, suspected: u64, forged: u64) -> Result<(), Violation> {
+    if suspected == forged {
+        return Ok(());
+    }
+    let what = format!("{who:?} took {suspected} messages for impossible, but {forged} were");
+    Err(Violation { at, cell: None, checker: "rejection", what })
+}
 
 /// How many messages a node has rejected, for whatever reason.
 pub fn rejected(counters: &Counters) -> u64 {
@@ -28,5 +54,12 @@ mod tests {
         assert_eq!(rejected(&Counters::default()), 0);
         assert_eq!(check(TrueTime::ZERO, "a", 3, 4), Ok(()));
         assert!(check(TrueTime::ZERO, "a", 3, 3).is_err());
+    }
+
+    #[test]
+    fn suspecting_an_honest_message_breaks_it() {
+        assert_eq!(suspected(&Counters::default()), 0);
+        assert_eq!(check_honest(TrueTime::ZERO, Process::new(1, 1), 2, 2), Ok(()));
+        assert!(check_honest(TrueTime::ZERO, Process::new(1, 1), 3, 2).is_err());
     }
 }

@@ -49,6 +49,14 @@ impl Renewal {
         }
     }
 
+    /// A process is told that it does not get the cell: it must not be the owner, who is told of a loss.
+    pub fn denied(&self, at: TrueTime, cell: ObjectId, to: Process) -> Result<(), Violation> {
+        if !self.is_in_tenure(cell, to) {
+            return Ok(());
+        }
+        broken(at, cell, format!("{to:?} owned the cell and was told of a denial, not of a loss"))
+    }
+
     /// The tenure is over, whatever ended it.
     pub fn ended(&mut self, cell: ObjectId, owner: Process) {
         self.until.remove(&(cell, owner));
@@ -114,6 +122,14 @@ mod tests {
         assert_eq!(renewal.acquired(moment(), CELL, at(120)), Ok(()));
         renewal.process_ended(Process::new(1, 1));
         assert!(renewal.renewed(moment(), CELL, at(120)).is_err());
+    }
+
+    #[test]
+    fn denying_the_owner_breaks_it() {
+        let mut renewal = checker();
+        assert_eq!(renewal.denied(TrueTime::ZERO, CELL, Process::new(1, 1)), Ok(()));
+        assert_eq!(renewal.acquired(moment(), CELL, at(120)), Ok(()));
+        assert!(renewal.denied(TrueTime::ZERO, CELL, Process::new(1, 1)).is_err());
     }
 
     #[test]

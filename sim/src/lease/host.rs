@@ -27,6 +27,8 @@ pub(super) struct Host<A> {
     pub(super) inbox: Vec<Batch>,
     /// Which processes the present process was told to be dead.
     pub(super) told_dead: Vec<(NodeId, Incarnation)>,
+    /// How many forged messages the present process has seen through.
+    pub(super) forged: u64,
     /// The present process's next timeout, by its clock and by true time.
     pub(super) wake: Option<(WallTime, TrueTime)>,
     /// What the clock showed when the last process ended.
@@ -70,6 +72,7 @@ impl<A: Algorithm> Host<A> {
             paused: false,
             inbox: Vec::new(),
             told_dead: Vec::new(),
+            forged: 0,
             wake: None,
             mark: WallTime::ZERO,
             seeds,
@@ -84,6 +87,7 @@ impl<A: Algorithm> Host<A> {
         let node = LeaseNode::new(config.clone(), self.process(), start, reading, seed);
         self.node = Some(node.expect("plans are tested to pass the check"));
         self.told_dead.clear();
+        self.forged = 0;
     }
 
     /// Ends the process: memory is lost, the mark on disk stays.

@@ -3,7 +3,8 @@
 
 use base::{Epoch, NodeId, Process, Seq, Span, ViewId, WallTime};
 use lease::{
-    Algorithm, Ballot, Batch, Body, Expiry, INTERVAL_MAX, Lease, LeaseId, Message, ROUND_MAX, Stamp,
+    Algorithm, Ballot, Batch, Body, Expiry, INTERVAL_MAX, Lease, LeaseId, LeaseNode, Message, ROUND_MAX,
+    Stamp,
 };
 
 use super::world::{Task, World};
@@ -57,13 +58,30 @@ impl<A: Algorithm> World<'_, A> {
         }
         let batch = self.forge(wrong, from, to, cell);
         self.summary.faults.count(FaultKind::Impossible);
-        let before = self.rejections(to);
-        self.deliver(to, batch)?;
-        rejection::check(self.now, &format!("{wrong:?}"), before, self.rejections(to))
+        let [(suspected, before), (suspected_after, after)] = {
+            let counted = self.rejections(to);
+            self.deliver(to, batch)?;
+            [counted, self.rejections(to)]
+        };
+        self.hosts[to].forged += suspected_after - suspected;
+        rejection::check(self.now, &format!("{wrong:?}"), before, after)
     }
 
-    fn rejections(&self, node: usize) -> u64 {
-        self.hosts[node].node.as_ref().map_or(0, |process| rejection::rejected(process.counters()))
+    /// How many messages a node has taken for impossible, and how many it has rejected for whatever reason.
+    fn rejections(&self, node: usize) -> (u64, u64) {
+        let counters = self.hosts[node].node.as_ref().map(LeaseNode::counters);
+        counters.map_or((0, 0), |counters| (rejection::suspected(counters), rejection::rejected(counters)))
+    }
+
+    /// No node takes an honest message for an impossible one.
+    pub(super) fn check_suspicions(&self) -> Result<(), Violation> {
+        for host in &self.hosts {
+            if let Some(process) = &host.node {
+                let suspected = rejection::suspected(process.counters());
+                rejection::check_honest(self.now, process.me(), suspected, host.forged)?;
+            }
+        }
+        Ok(())
     }
 
     fn forge(&mut self, wrong: Wrong, from: usize, to: usize, cell: usize) -> Batch {

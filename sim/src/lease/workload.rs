@@ -219,6 +219,7 @@ impl<A: Algorithm> World<'_, A> {
                 Ok(())
             }
             Event::Denied { cell: id, why } => {
+                self.checkers.renewal.denied(self.now, id, owner)?;
                 if let Some(cell) = self.index(id) {
                     self.denied(node, cell, why);
                 }

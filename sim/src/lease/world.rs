@@ -387,6 +387,7 @@ impl<'a, A: Algorithm> World<'a, A> {
     }
 
     fn look_around(&mut self) -> Result<(), Violation> {
+        self.check_suspicions()?;
         self.look_from = (self.look_from + 1) % LOOK_STRIDE;
         (self.look_from..self.cells.len()).step_by(LOOK_STRIDE).try_for_each(|cell| self.look_at(cell))?;
         let period = self.config.t_max / 32;
