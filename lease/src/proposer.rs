@@ -316,7 +316,7 @@ impl<A: Algorithm> LeaseNode<A> {
         if is_own && tenure.is_some_and(|tenure| tenure.lease == lease.id) {
             return Verdict::Own;
         }
-        if self.is_dead(owner) {
+        if self.common.is_dead(owner) {
             return free(Ended::Died, None);
         }
         match self.common.rules.standing(now, lease.expiry) {

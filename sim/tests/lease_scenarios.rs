@@ -217,3 +217,37 @@ fn an_owner_that_runs_out_of_ballots_keeps_its_lease_and_hears_of_its_end() {
     let denied = |event: &(u32, Event)| matches!(event.1, Event::Denied { .. });
     assert!(!stage.events.iter().any(denied), "{:?}", stage.events);
 }
+
+/// The owner released the cell, but one write was under way for very long. Its receiver restarted meanwhile, forgot
+/// what it had promised, and voted for another owner under a lower ballot. The late write must not end that lease.
+#[test]
+fn a_late_release_does_not_end_the_lease_of_a_later_owner() {
+    let mut stage = Stage::<PaxosRules>::new(3);
+    (10..30).for_each(|n| stage.acquire(0, ObjectId::new(0, n)));
+    stage.talk(|_, _| false);
+    stage.acquire(0, CELL);
+    stage.talk(only([0, 1]));
+    assert!(stage.holds(0));
+    stage.nodes[0].release(stage.now, CELL, END_OF_LOG).unwrap();
+    let late = std::cell::RefCell::new(None);
+    stage.deliver(|from, to, batch| {
+        let is_release = matches!(batch.messages[0].body, Body::Write(_));
+        if is_release && to == 1 {
+            late.replace(Some(batch.clone()));
+        }
+        only([0, 1])(from, to) && !is_release
+    });
+    stage.restart(1);
+    stage.pass(Span::from_secs(3), |_, _| false);
+    stage.acquire(2, CELL);
+    stage.talk(only([1, 2]));
+    assert!(stage.holds(2));
+
+    let late = late.take().expect("the release was written");
+    stage.nodes[1].handle_batch(stage.now, &late, &stage.view);
+    stage.pass(Span::from_millis(1), only([0, 1]));
+    stage.acquire(0, CELL);
+    stage.pass(Span::from_millis(300), only([0, 1]));
+    assert!(stage.holds(2), "nobody told it to stop");
+    assert!(!stage.holds(0), "a second owner");
+}
