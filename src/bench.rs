@@ -3,6 +3,8 @@
 mod floor;
 mod lease;
 
+use std::process::ExitCode;
+
 use clap::Subcommand;
 
 /// Measure what this machine and this program can do
@@ -18,9 +20,10 @@ enum Measurement {
     Lease(lease::Args),
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.measurement {
         Measurement::Floor(args) => floor::run(&args),
         Measurement::Lease(args) => lease::run(&args),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }

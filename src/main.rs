@@ -1,6 +1,9 @@
 //! `fleasefs`: the one command. One file per subcommand, no logic of its own.
 
 mod bench;
+mod sim;
+
+use std::process::ExitCode;
 
 use ::bench::heap::CountingAllocator;
 use clap::{Parser, Subcommand};
@@ -21,10 +24,13 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Args),
+    /// Run the cluster in one thread under a seed, with faults and checkers
+    Sim(sim::SimArgs),
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     match Cli::parse().command {
         Command::Bench(args) => bench::run(args),
+        Command::Sim(args) => sim::run(args),
     }
 }

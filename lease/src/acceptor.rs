@@ -281,8 +281,9 @@ impl Acceptor {
         (slot, ballot): (u32, Ballot),
         (lease, expires): (&Lease, WallTime),
     ) -> Result<Body, Reject> {
+        let is_held = self.is_held_by_another(common, now, slot, ballot.process);
         let register = self.registers.at_mut(slot).ok_or(Reject::UnknownCell)?;
-        if ballot < register.read || ballot < register.write {
+        if ballot < register.read || ballot < register.write || is_held {
             return Ok(Body::Nack { highest: register.read.max(register.write) });
         }
         let two_values = common.config.breaks(Bug::RenewalUnderOldBallot);
@@ -305,6 +306,25 @@ impl Acceptor {
             common.trail.record(trail_entry((cell, now, ballot.process), lease, expires));
         }
         Ok(Body::WriteAck)
+    }
+
+    /// PaxosLease: a vote for one owner is respected until it is over, whatever the ballots say. A late write can have
+    /// the higher ballot: a restart forgets promises, and no clock tells how old a message is.
+    fn is_held_by_another<A: Algorithm>(
+        &self,
+        common: &Common<A>,
+        now: WallTime,
+        slot: u32,
+        writer: Process,
+    ) -> bool {
+        let Some(register) = self.registers.at(slot).filter(|_| A::EVERY_VOTE_IS_OPEN) else { return false };
+        let owner = register.write.process;
+        if register.id == LeaseId::NONE || owner == writer || common.is_dead(owner) {
+            return false;
+        }
+        let given = if register.given { self.given.get(&register.cell) } else { None };
+        let is_offered = given.is_some_and(|given| given.successor.is_none_or(|node| node == writer.node));
+        !is_offered && !common.rules.is_over(now, register.expires)
     }
 
     /// The sweep period that `now` lies in; wraps, which is harmless because sweeps look far more often.

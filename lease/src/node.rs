@@ -45,9 +45,18 @@ pub(crate) struct Common<A> {
     pub(crate) config: Arc<Config>,
     pub(crate) rules: A,
     pub(crate) me: Process,
+    /// Incarnations up to these are dead.
+    pub(crate) dead: BTreeMap<NodeId, Incarnation>,
     pub(crate) views: ViewTable,
     pub(crate) trail: Trail,
     pub(crate) counters: Counters,
+}
+
+impl<A> Common<A> {
+    pub(crate) fn is_dead(&self, process: Process) -> bool {
+        let Some(&dead) = self.dead.get(&process.node) else { return false };
+        process.incarnation <= dead || self.config.breaks(Bug::NoticeKillsEveryIncarnation)
+    }
 }
 
 /// Proposer and acceptor of one shard, for any number of cells.
@@ -61,8 +70,6 @@ pub struct LeaseNode<A> {
     pub(crate) stamp: Stamp,
     pub(crate) silent_until: WallTime,
     pub(crate) stood_down: bool,
-    /// Incarnations up to these are dead.
-    pub(crate) dead: BTreeMap<NodeId, Incarnation>,
     pub(crate) settings: u32,
     pub(crate) seed: u64,
     pub(crate) outbox: BTreeMap<NodeId, VecDeque<Message>>,
@@ -92,7 +99,6 @@ impl<A: Algorithm> LeaseNode<A> {
             stamp: Stamp::ZERO,
             silent_until: if silent { now + rules.quarantine() } else { WallTime::ZERO },
             stood_down: false,
-            dead: BTreeMap::new(),
             settings: settings_digest::<A>(&config),
             seed: mix(seed ^ u64::from(me.node.0) << 32 ^ u64::from(me.incarnation.0)),
             outbox: BTreeMap::new(),
@@ -102,6 +108,7 @@ impl<A: Algorithm> LeaseNode<A> {
                 config,
                 rules,
                 me,
+                dead: BTreeMap::new(),
                 views: ViewTable::default(),
                 counters: Counters::default(),
             },
@@ -247,7 +254,7 @@ impl<A: Algorithm> LeaseNode<A> {
 
     /// A witness reports that every incarnation of `node` up to `incarnation` is dead: its leases are over.
     pub fn handle_death_notice(&mut self, node: NodeId, incarnation: Incarnation) {
-        let dead = self.dead.entry(node).or_insert(incarnation);
+        let dead = self.common.dead.entry(node).or_insert(incarnation);
         *dead = (*dead).max(incarnation);
     }
 
@@ -307,11 +314,6 @@ impl<A: Algorithm> LeaseNode<A> {
         self.common.config.breaks(bug)
     }
 
-    pub(crate) fn is_dead(&self, process: Process) -> bool {
-        let Some(&dead) = self.dead.get(&process.node) else { return false };
-        process.incarnation <= dead || self.breaks(Bug::NoticeKillsEveryIncarnation)
-    }
-
     fn claim(&self, cell: ObjectId) -> Option<&Claim> {
         self.claims.at(self.claims.find(cell)?)
     }
@@ -366,7 +368,7 @@ impl<A: Algorithm> LeaseNode<A> {
         if batch.settings != self.settings {
             return Err(Reject::SettingsDiffer);
         }
-        if self.dead.get(&batch.sender.node).is_some_and(|&dead| batch.sender.incarnation <= dead) {
+        if self.common.dead.get(&batch.sender.node).is_some_and(|&dead| batch.sender.incarnation <= dead) {
             return Err(Reject::DeadSender);
         }
         if self.common.rules.is_too_old(now, batch.sent) {
@@ -443,7 +445,7 @@ impl<A> Hash for LeaseNode<A> {
         let mut claims: Vec<&Claim> = self.claims.iter().collect();
         claims.sort_unstable_by_key(|claim| claim.cell);
         (self.common.me, &self.acceptor, claims, self.common.views.in_use()).hash(state);
-        (self.stamp, self.silent_until, self.stood_down, &self.dead).hash(state);
+        (self.stamp, self.silent_until, self.stood_down, &self.common.dead).hash(state);
     }
 }
 

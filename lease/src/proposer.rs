@@ -50,7 +50,7 @@ impl<A: Algorithm> LeaseNode<A> {
         }
         let promised = self.acceptor.promised(register).stamp;
         let Some(stamp) = self.next_stamp(now, promised) else {
-            return self.deny(slot, Denial::ClockExhausted);
+            return self.run_out_of_ballots(now, slot);
         };
         let ballot = Ballot { stamp, process: self.common.me };
         let deadline = now + self.common.config.round_timeout();
@@ -173,6 +173,14 @@ impl<A: Algorithm> LeaseNode<A> {
         self.known_owner(now, register).map(|(by, until)| Denial::Held { by, until })
     }
 
+    /// There is no higher ballot until time has passed. An owner stays one until its lease expires.
+    fn run_out_of_ballots(&mut self, now: WallTime, slot: u32) {
+        match self.claims.at(slot).map(|claim| &claim.goal) {
+            Some(Goal::Keep | Goal::GiveUp(_)) => self.fail(now, slot, Failure::Refused),
+            _ => self.deny(slot, Denial::ClockExhausted),
+        }
+    }
+
     /// A stamp above every one used or met, and above what this node's own acceptor promised for the cell.
     fn next_stamp(&mut self, now: WallTime, promised: Stamp) -> Option<Stamp> {
         let horizon = self.common.rules.horizon(now);
@@ -286,8 +294,16 @@ impl<A: Algorithm> LeaseNode<A> {
             (None, Verdict::HeldBy(by, until)) if by != self.common.me => {
                 self.deny(slot, Denial::Held { by, until });
             }
+            // Somebody took the lease that is being given up: there is nothing left to give, only reads to disturb.
+            (Some(_), Verdict::HeldBy(by, _)) if by != self.common.me && self.is_giving_up(slot) => {
+                self.finish_giving_up(now, slot, false);
+            }
             _ => self.fail(now, slot, Failure::Refused),
         }
+    }
+
+    fn is_giving_up(&self, slot: u32) -> bool {
+        self.claims.at(slot).is_some_and(|claim| matches!(claim.goal, Goal::GiveUp(_)))
     }
 
     /// What the value means for this node, which owns `tenure`.
@@ -308,13 +324,13 @@ impl<A: Algorithm> LeaseNode<A> {
         if is_own && tenure.is_some_and(|tenure| tenure.lease == lease.id) {
             return Verdict::Own;
         }
-        if self.is_dead(owner) {
+        if self.common.is_dead(owner) {
             return free(Ended::Died, None);
         }
         match self.common.rules.standing(now, lease.expiry) {
             Standing::Over => free(Ended::Expired, None),
             // What we wrote without ever owning it, or gave up: nobody else acts on it.
-            Standing::Valid(_) if is_own && !A::EVERY_VOTE_IS_OPEN => free(Ended::Released, None),
+            Standing::Valid(_) if is_own => free(Ended::Released, None),
             Standing::Valid(until) => Verdict::HeldBy(owner, until),
             Standing::Grace(until) => Verdict::WaitUntil(until),
         }
@@ -325,9 +341,10 @@ impl<A: Algorithm> LeaseNode<A> {
         let seen = self.attempt_mut(slot).and_then(|attempt| attempt.seen.take());
         let Some(claim) = self.claims.at(slot) else { return };
         let verdict = match &seen {
+            // Every voter sees the cell open or ours. An expired lease may have the higher ballot where ballots do
+            // not grow with time; it is still over.
+            _ if claim.tenure.is_some() && A::EVERY_VOTE_IS_OPEN => Verdict::Own,
             Some(written) => self.judge(now, claim.tenure.as_ref(), written),
-            // Nothing is written: to a new claim the cell is free, to an owner only if no acceptor need remember.
-            None if claim.tenure.is_some() && A::EVERY_VOTE_IS_OPEN => Verdict::Own,
             None => Verdict::Take { previous: LeaseId::NONE, ended: Ended::Unknown, watermark: None },
         };
         let in_time = claim.tenure.as_ref().is_none_or(|tenure| now < tenure.until);
