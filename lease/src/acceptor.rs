@@ -13,7 +13,7 @@ use crate::cells::{Cells, Entry};
 use crate::node::Common;
 use crate::trail::{TrailEntry, TrailKind};
 use crate::views::{ViewHandle, ViewSource};
-use crate::{Algorithm, Ballot, Body, Bug, Ended, Given, Lease, LeaseId, Message, Reject, Written};
+use crate::{Algorithm, Ballot, Body, Bug, Ended, Given, Lease, LeaseId, Message, Reject, Stamp, Written};
 
 /// A sweep visits every register once in `t_max`, in this many steps.
 const SWEEP_STEPS: u32 = 8;
@@ -214,6 +214,9 @@ impl Acceptor {
         if message.ballot.stamp > common.rules.horizon(now) {
             return Err(Reject::FutureBallot);
         }
+        if message.ballot.stamp == Stamp::ZERO {
+            return Err(Reject::Malformed);
+        }
         match &message.body {
             Body::Read => Ok(WallTime::ZERO),
             Body::Write(lease) if lease.id != LeaseId::NONE => common.rules.respect_until(now, lease.expiry),
@@ -327,7 +330,8 @@ impl Acceptor {
         !is_offered && !common.rules.is_over(now, register.expires)
     }
 
-    /// The sweep period that `now` lies in; wraps, which is harmless because sweeps look far more often.
+    /// The sweep period that `now` lies in. It wraps: a register that no sweep visits for hours (the node stood down)
+    /// can look used for as long again, which only keeps it longer.
     #[expect(clippy::cast_possible_truncation, reason = "it is meant to wrap")]
     fn tick(&self, now: WallTime) -> u16 {
         (now.as_micros() / self.sweep_period.as_micros()) as u16
@@ -339,7 +343,7 @@ impl Hash for Acceptor {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let mut registers: Vec<&Register> = self.registers.iter().collect();
         registers.sort_unstable_by_key(|register| register.cell);
-        (registers, &self.given, self.floor, &self.newcomers, self.swept_at).hash(state);
+        (registers, &self.given, self.floor, &self.newcomers, self.swept_at, self.sweep_cursor).hash(state);
     }
 }
 

@@ -29,8 +29,6 @@ pub struct Config {
     pub backoff_max: Span,
     /// After how many failed attempts an acquisition or a release is abandoned; default 16.
     pub attempts_max: u8,
-    /// Whether this node's time may step (within ε) while it runs; lengthens the quarantine. Default false.
-    pub clock_may_step: bool,
     /// How many registers are kept at most; more cells are refused. Default 16 Mi.
     pub registers_max: u32,
     /// How many cells this node may want or hold at a time. Default 4 Mi.
@@ -118,7 +116,6 @@ impl Default for Config {
             backoff_min: Span::from_millis(2),
             backoff_max: Span::from_millis(200),
             attempts_max: 16,
-            clock_may_step: false,
             registers_max: 16 << 20,
             claims_max: 4 << 20,
             batch_max: 4096,

@@ -1,7 +1,8 @@
 //! Flease: leases expire at a point in time that all clocks agree on within ε.
 //!
-//! The safety argument is arithmetic on one inequality: two clocks differ by at most ε at any instant. An owner
-//! stops at `expires` on its own clock; a rival starts at `expires + ε` on its own.
+//! The safety argument is arithmetic on one assumption: every clock is within ε/2 of true time, so that two clocks
+//! differ by at most ε, at one instant or, if time lies between, in the wrong direction. An owner stops at `expires`
+//! on its own clock; a rival starts at `expires + ε` on its own.
 
 use base::{Span, WallTime};
 
@@ -14,8 +15,6 @@ pub struct FleaseRules {
     epsilon: Span,
     /// The length of a ballot's interval.
     interval: Span,
-    /// By how much an owner's time may step back while it runs.
-    step_allowance: Span,
     /// How old an honest message can look.
     age_max: Span,
     without_grace: bool,
@@ -33,7 +32,6 @@ impl Algorithm for FleaseRules {
             t_max,
             epsilon,
             interval: t_max.saturating_sub(epsilon),
-            step_allowance: if config.clock_may_step { epsilon } else { Span::ZERO },
             age_max: if config.breaks(Bug::AgeWithoutSkew) { config.round_trip_max } else { t_max + epsilon },
             without_grace: config.breaks(Bug::NoGrace),
             without_interval: config.breaks(Bug::BallotsWithoutInterval),
@@ -44,11 +42,11 @@ impl Algorithm for FleaseRules {
     fn quarantine(&self) -> Span {
         // An owner `a` asked for `a + t_max`. This node starts no earlier than `a - ε` by its clock, and when its
         // silence ends the owner's clock may be ε behind: `a - ε + silence - ε >= a + t_max`.
-        self.t_max + self.epsilon * 2 + self.step_allowance
+        self.t_max + self.epsilon * 2
     }
 
     fn newcomer_silence(&self) -> Span {
-        self.t_max + self.epsilon * 2
+        self.quarantine()
     }
 
     fn floor_after(&self, start: WallTime) -> Stamp {

@@ -168,7 +168,6 @@ fn draw_config(random: &mut Random, steps: bool) -> Config {
         backoff_min,
         backoff_max: backoff_min.max(permille(random, 10, 100)),
         attempts_max: u8::try_from(random.between(4, 16)).unwrap_or(4),
-        clock_may_step: steps,
         registers_max: 10_000,
         claims_max: 10_000,
         batch_max: [1, 3, 64, 4096][random_index(random, 4)],
