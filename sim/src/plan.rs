@@ -64,6 +64,9 @@ const INJECTED: &[(FaultKind, u64, u64)] = &[
     (FaultKind::Impossible, 1, 20),
 ];
 
+/// In hectic seeds faults are this many times as frequent.
+const HECTIC: u64 = 3;
+
 impl Plan {
     /// The plan of a seed.
     pub fn draw(seed: u64, clocks: Clocks) -> Self {
@@ -75,17 +78,20 @@ impl Plan {
         let steps = faults.iter().any(|&(kind, _)| kind == FaultKind::ClockStep);
         let config = draw_config(&mut weather, steps);
         let lease_millis = u32::try_from(config.t_max.as_micros() / 1000).unwrap_or(0);
+        // A third of all seeds is hectic: faults hit the same lease more than once, and two of three members decide.
+        let hectic = trouble.chance(1, 3);
+        let replicas = draw_u32(&mut sizes, 2, nodes).max(draw_u32(&mut sizes, 2, nodes));
         Self {
             seed,
             nodes,
             cells,
-            replicas: draw_u32(&mut sizes, 2, nodes).max(draw_u32(&mut sizes, 2, nodes)),
+            replicas: if hectic { 3 } else { replicas },
             // The shorter the lease, the more there is to renew in a second.
             active: draw_u32(&mut sizes, 6, 12).max(draw_u32(&mut sizes, 6, 12 + lease_millis / 200)),
             think: config.t_max / 10 * sizes.between(1, 4),
             clocks: draw_clocks(&mut weather, &config, clocks, steps),
             network: draw_network(&mut weather, &config),
-            faults: scaled(faults, config.t_max),
+            faults: scaled(faults, if hectic { config.t_max / HECTIC } else { config.t_max }),
             witnessed_percent: [0, 50, 100][random_index(&mut trouble, 3)],
             duration: Span::from_secs(sizes.between(60, 120)),
             config,

