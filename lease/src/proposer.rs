@@ -500,7 +500,7 @@ impl<A: Algorithm> LeaseNode<A> {
         self.events.push_back(Event::Denied { cell: claim.cell, why });
         match why {
             Denial::Held { by, until } => {
-                claim.goal = Goal::Rest(Rest::Denied { by, until });
+                (claim.goal, claim.offered_by) = (Goal::Rest(Rest::Denied { by, until }), None);
                 self.wait_until(slot, until);
             }
             _ => self.forget(slot),

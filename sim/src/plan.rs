@@ -76,7 +76,7 @@ impl Plan {
         let cells = draw_u32(&mut sizes, 100, 400);
         let faults = draw_faults(&mut trouble, clocks);
         let steps = faults.iter().any(|&(kind, _)| kind == FaultKind::ClockStep);
-        let config = draw_config(&mut weather, steps);
+        let config = draw_config(&mut weather);
         let lease_millis = u32::try_from(config.t_max.as_micros() / 1000).unwrap_or(0);
         // A third of all seeds is hectic: faults hit the same lease more than once, and two of three members decide.
         let hectic = trouble.chance(1, 3);
@@ -151,7 +151,7 @@ fn scaled(faults: Vec<(FaultKind, u64)>, t_max: Span) -> Vec<(FaultKind, Span)> 
     faults.into_iter().map(|(kind, tenths)| (kind, t_max * tenths / 10)).collect()
 }
 
-fn draw_config(random: &mut Random, steps: bool) -> Config {
+fn draw_config(random: &mut Random) -> Config {
     let t_max = Span::from_millis(random.between(500, 5000));
     let permille = |random: &mut Random, low, high| t_max * random.between(low, high) / 1000;
     let epsilon = Span::from_micros(permille(random, 5, 120).as_micros() / 2 * 2);

@@ -2,7 +2,7 @@
 //!
 //! Such a read gains nothing, because the lease will be respected anyway, but it aborts the owner's renewals. What a
 //! node knows is what its own register shows. Owners and former owners that still write that they gave the lease up
-//! are free to read.
+//! are free to read, and so is a successor whose register has not seen that the lease was handed to it.
 
 use base::{NodeId, ObjectId, Process};
 use lease::Hint;
@@ -19,17 +19,17 @@ pub struct Courtesy {
 impl Courtesy {
     /// `reader`, which owns nothing of the cell, sends a read while its own register shows `known`.
     ///
-    /// `knows_dead` tells whether the reader was told of a process's death: its leases are over.
+    /// `may_take` tells whether the reader was told that a process is dead, or that it offers this lease.
     pub fn read_leaves(
         &mut self,
         at: TrueTime,
         (reader, cell): (Process, ObjectId),
         known: Option<&Hint>,
-        knows_dead: impl Fn(Process) -> bool,
+        may_take: impl Fn(Process) -> bool,
     ) -> Result<(), Violation> {
         self.reads += 1;
         match known {
-            Some(hint) if hint.owner.node != reader.node && !knows_dead(hint.owner) => {
+            Some(hint) if hint.owner.node != reader.node && !may_take(hint.owner) => {
                 let what = format!("{reader:?} reads although its own register shows {hint:?}");
                 Err(Violation { at, cell: Some(cell), checker: "courtesy", what })
             }

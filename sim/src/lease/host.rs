@@ -1,5 +1,6 @@
 //! A simulated machine: a clock that goes on, a process that comes and goes, and what survives the process.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{Incarnation, NodeId, ObjectId, Process, Random, View, WallTime};
@@ -27,6 +28,8 @@ pub(super) struct Host<A> {
     pub(super) inbox: Vec<Batch>,
     /// Which processes the present process was told to be dead.
     pub(super) told_dead: Vec<(NodeId, Incarnation)>,
+    /// Which leases were offered to the present process, and by whom.
+    pub(super) offers: BTreeMap<ObjectId, Process>,
     /// How many forged messages the present process has seen through.
     pub(super) forged: u64,
     /// The present process's next timeout, by its clock and by true time.
@@ -72,6 +75,7 @@ impl<A: Algorithm> Host<A> {
             paused: false,
             inbox: Vec::new(),
             told_dead: Vec::new(),
+            offers: BTreeMap::new(),
             forged: 0,
             wake: None,
             mark: WallTime::ZERO,
@@ -87,6 +91,7 @@ impl<A: Algorithm> Host<A> {
         let node = LeaseNode::new(config.clone(), self.process(), start, reading, seed);
         self.node = Some(node.expect("plans are tested to pass the check"));
         self.told_dead.clear();
+        self.offers.clear();
         self.forged = 0;
     }
 

@@ -219,13 +219,15 @@ impl<A: Algorithm> World<'_, A> {
                 Ok(())
             }
             Event::Denied { cell: id, why } => {
+                self.hosts[node].offers.remove(&id);
                 self.checkers.renewal.denied(self.now, id, owner)?;
                 if let Some(cell) = self.index(id) {
                     self.denied(node, cell, why);
                 }
                 Ok(())
             }
-            Event::Offered { cell: id, .. } => {
+            Event::Offered { cell: id, by } => {
+                self.hosts[node].offers.insert(id, by);
                 if let Some(cell) = self.index(id) {
                     self.cells[cell].wanted |= 1 << node;
                     self.queue.push(self.now, Task::Ask { node, cell });

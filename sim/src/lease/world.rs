@@ -301,9 +301,10 @@ impl<'a, A: Algorithm> World<'a, A> {
                 continue;
             }
             let known = process.hint(batch.sent, message.cell);
-            let told_dead = |owner| courtesy::covers(&host.told_dead, owner);
+            let is_offered = |owner| host.offers.get(&message.cell) == Some(&owner);
+            let may_take = |owner| courtesy::covers(&host.told_dead, owner) || is_offered(owner);
             let reader = (batch.sender, message.cell);
-            self.checkers.courtesy.read_leaves(self.now, reader, known.as_ref(), told_dead)?;
+            self.checkers.courtesy.read_leaves(self.now, reader, known.as_ref(), may_take)?;
         }
         Ok(())
     }
