@@ -1,13 +1,36 @@
 //! `fleasefs`: the one command. One file per subcommand, no logic of its own.
 
-use clap::Parser;
+mod bench;
+mod sim;
+
+use std::process::ExitCode;
+
+use ::bench::heap::CountingAllocator;
+use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// A replicated file service in which every open file has its own primary.
+///
+/// Exit codes: 0 when all went well, 1 when the work failed, 2 when the command line was wrong.
 #[derive(Parser)]
 #[command(version, about)]
-struct Cli {}
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
 
-fn main() -> anyhow::Result<()> {
-    Cli::parse();
-    Ok(())
+#[derive(Subcommand)]
+enum Command {
+    Bench(bench::Args),
+    /// Run the cluster in one thread under a seed, with faults and checkers
+    Sim(sim::SimArgs),
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    match Cli::parse().command {
+        Command::Bench(args) => bench::run(args),
+        Command::Sim(args) => sim::run(args),
+    }
 }

@@ -13,7 +13,7 @@ use crate::cells::{Cells, Entry};
 use crate::node::Common;
 use crate::trail::{TrailEntry, TrailKind};
 use crate::views::{ViewHandle, ViewSource};
-use crate::{Algorithm, Ballot, Body, Bug, Ended, Given, Lease, LeaseId, Message, Reject, Written};
+use crate::{Algorithm, Ballot, Body, Bug, Ended, Given, Lease, LeaseId, Message, Reject, Stamp, Written};
 
 /// A sweep visits every register once in the time that an idle one is kept, in this many steps.
 const SWEEP_STEPS: u32 = 8;
@@ -28,7 +28,7 @@ pub(crate) struct Register {
     expires: WallTime,
     id: LeaseId,
     previous: LeaseId,
-    view: ViewHandle,
+    pub(crate) view: ViewHandle,
     /// The sweep tick of the last change, to tell idleness. What is repeated or refused is no use of a register.
     touched: u16,
     ended: Ended,
@@ -74,30 +74,35 @@ impl Acceptor {
         self.registers.len()
     }
 
+    /// A cell's register, if it has one.
+    pub(crate) fn find(&self, cell: ObjectId) -> Option<&Register> {
+        self.registers.at(self.registers.find(cell)?)
+    }
+
     /// What this node promised for a cell, or for all cells that it has no register for.
-    pub(crate) fn promised(&self, cell: ObjectId) -> Ballot {
-        let register = self.registers.find(cell).and_then(|slot| self.registers.at(slot));
+    pub(crate) fn promised(&self, register: Option<&Register>) -> Ballot {
         register.map_or(self.floor, |register| register.read.max(register.write))
     }
 
     /// The value of a cell's register, whoever may have decided it.
-    pub(crate) fn written<A: Algorithm>(
+    pub(crate) fn value<A: Algorithm>(
         &self,
         common: &Common<A>,
         now: WallTime,
-        cell: ObjectId,
+        register: &Register,
     ) -> Option<Written> {
-        self.value(common, now, self.registers.at(self.registers.find(cell)?)?)
-    }
-
-    /// The view of a cell's register, shared with the caller.
-    pub(crate) fn share_view<A: Algorithm>(
-        &self,
-        common: &mut Common<A>,
-        cell: ObjectId,
-    ) -> Option<ViewHandle> {
-        let view = self.registers.at(self.registers.find(cell)?)?.view;
-        Some(common.views.share(view))
+        if register.id == LeaseId::NONE {
+            return None;
+        }
+        let given = if register.given { self.given.get(&register.cell).copied().map(Box::new) } else { None };
+        let lease = Lease {
+            id: register.id,
+            expiry: common.rules.report(now, register.expires),
+            previous: register.previous,
+            ended: register.ended,
+            given,
+        };
+        Some(Written { ballot: register.write, lease })
     }
 
     /// Answers a request, or says why it changed nothing.
@@ -205,6 +210,9 @@ impl Acceptor {
         if message.ballot.stamp > common.rules.horizon(now) {
             return Err(Reject::FutureBallot);
         }
+        if message.ballot.stamp == Stamp::ZERO {
+            return Err(Reject::Malformed);
+        }
         match &message.body {
             Body::Read => Ok(WallTime::ZERO),
             Body::Write(lease) if lease.id != LeaseId::NONE => common.rules.respect_until(now, lease.expiry),
@@ -275,9 +283,10 @@ impl Acceptor {
         (slot, ballot): (u32, Ballot),
         (lease, expires): (&Lease, WallTime),
     ) -> Result<Body, Reject> {
+        let is_held = self.is_held_by_another(common, now, slot, ballot.process);
         let tick = self.tick(now);
         let register = self.registers.at_mut(slot).ok_or(Reject::UnknownCell)?;
-        if ballot < register.read || ballot < register.write {
+        if ballot < register.read || ballot < register.write || is_held {
             return Ok(Body::Nack { highest: register.read.max(register.write) });
         }
         let two_values = common.config.breaks(Bug::RenewalUnderOldBallot);
@@ -302,22 +311,27 @@ impl Acceptor {
         Ok(Body::WriteAck)
     }
 
-    fn value<A: Algorithm>(&self, common: &Common<A>, now: WallTime, register: &Register) -> Option<Written> {
-        if register.id == LeaseId::NONE {
-            return None;
+    /// PaxosLease: a vote for one owner is respected until it is over, whatever the ballots say. A late write can have
+    /// the higher ballot: a restart forgets promises, and no clock tells how old a message is.
+    fn is_held_by_another<A: Algorithm>(
+        &self,
+        common: &Common<A>,
+        now: WallTime,
+        slot: u32,
+        writer: Process,
+    ) -> bool {
+        let Some(register) = self.registers.at(slot).filter(|_| A::EVERY_VOTE_IS_OPEN) else { return false };
+        let owner = register.write.process;
+        if register.id == LeaseId::NONE || owner == writer || common.is_dead(owner) {
+            return false;
         }
-        let given = if register.given { self.given.get(&register.cell).copied().map(Box::new) } else { None };
-        let lease = Lease {
-            id: register.id,
-            expiry: common.rules.report(now, register.expires),
-            previous: register.previous,
-            ended: register.ended,
-            given,
-        };
-        Some(Written { ballot: register.write, lease })
+        let given = if register.given { self.given.get(&register.cell) } else { None };
+        let is_offered = given.is_some_and(|given| given.successor.is_none_or(|node| node == writer.node));
+        !is_offered && !common.rules.is_over(now, register.expires)
     }
 
-    /// The sweep period that `now` lies in; wraps, which is harmless because sweeps look far more often.
+    /// The sweep period that `now` lies in. It wraps: a register that no sweep visits for hours (the node stood down)
+    /// can look used for as long again, which only keeps it longer.
     #[expect(clippy::cast_possible_truncation, reason = "it is meant to wrap")]
     fn tick(&self, now: WallTime) -> u16 {
         (now.as_micros() / self.sweep_period.as_micros()) as u16
@@ -329,7 +343,7 @@ impl Hash for Acceptor {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let mut registers: Vec<&Register> = self.registers.iter().collect();
         registers.sort_unstable_by_key(|register| register.cell);
-        (registers, &self.given, self.floor, &self.newcomers, self.swept_at).hash(state);
+        (registers, &self.given, self.floor, &self.newcomers, self.swept_at, self.sweep_cursor).hash(state);
     }
 }
 

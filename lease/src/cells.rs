@@ -2,6 +2,9 @@
 //!
 //! The index holds only slots; the key is in the entry. Slots stay put while an entry lives. The hash is seeded
 //! but fixed, so that the same history gives the same slots; iteration is by slot and never by hash.
+//!
+//! Ids that were made together are used together, so the hash keeps neighbours together: with a million cells the
+//! index no longer fits the processor's caches, and a miss costs more than everything else in a look-up.
 
 use base::{ObjectId, mix};
 use hashbrown::HashTable;
@@ -16,14 +19,22 @@ pub(crate) trait Entry {
 #[derive(Clone, Debug)]
 pub(crate) struct Cells<T> {
     index: HashTable<u32>,
-    chunks: Vec<Vec<Option<T>>>,
+    chunks: Vec<Chunk<T>>,
     free: Vec<u32>,
+    slots: u32,
     seed: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Chunk<T> {
+    /// Empty while no entry of the chunk is used.
+    entries: Vec<Option<T>>,
+    used: usize,
 }
 
 impl<T: Entry> Cells<T> {
     pub(crate) const fn new(seed: u64) -> Self {
-        Self { index: HashTable::new(), chunks: Vec::new(), free: Vec::new(), seed }
+        Self { index: HashTable::new(), chunks: Vec::new(), free: Vec::new(), slots: 0, seed }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -31,85 +42,98 @@ impl<T: Entry> Cells<T> {
     }
 
     /// How many slots there are, used or not.
-    pub(crate) fn slots(&self) -> u32 {
-        let used = self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len());
-        u32::try_from(used).expect("inserting checks that slots fit 32 bits")
+    pub(crate) const fn slots(&self) -> u32 {
+        self.slots
     }
 
     pub(crate) fn find(&self, cell: ObjectId) -> Option<u32> {
-        self.index.find(self.hash(cell), |&slot| self.at(slot).is_some_and(|e| e.cell() == cell)).copied()
+        let is_it = |&slot: &u32| self.at(slot).is_some_and(|entry| entry.cell() == cell);
+        self.index.find(hash(self.seed, cell), is_it).copied()
     }
 
     /// The entry in `slot`, if it is used.
     pub(crate) fn at(&self, slot: u32) -> Option<&T> {
-        self.chunks.get(slot as usize / CHUNK)?.get(slot as usize % CHUNK)?.as_ref()
+        self.chunks.get(slot as usize / CHUNK)?.entries.get(slot as usize % CHUNK)?.as_ref()
     }
 
     pub(crate) fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
-        self.chunks.get_mut(slot as usize / CHUNK)?.get_mut(slot as usize % CHUNK)?.as_mut()
+        self.chunks.get_mut(slot as usize / CHUNK)?.entries.get_mut(slot as usize % CHUNK)?.as_mut()
     }
 
     /// Adds an entry for a cell that has none.
     pub(crate) fn insert(&mut self, entry: T) -> u32 {
         let cell = entry.cell();
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.chunks[slot as usize / CHUNK][slot as usize % CHUNK] = Some(entry);
-                slot
-            }
-            None => self.push(entry),
-        };
+        let slot = self.free.pop().unwrap_or_else(|| self.add_slot());
+        let chunk = &mut self.chunks[slot as usize / CHUNK];
+        if chunk.entries.is_empty() {
+            chunk.entries.resize_with(CHUNK, || None);
+        }
+        chunk.used += 1;
+        chunk.entries[slot as usize % CHUNK] = Some(entry);
         let (chunks, seed) = (&self.chunks, self.seed);
-        let hash_of = |&slot: &u32| {
-            let entry = chunks[slot as usize / CHUNK][slot as usize % CHUNK].as_ref();
-            entry.map_or(0, |entry| hash(seed, entry.cell()))
-        };
-        self.index.insert_unique(hash(seed, cell), slot, hash_of);
+        self.index.insert_unique(hash(seed, cell), slot, |&slot| hash_at(chunks, seed, slot));
         slot
     }
 
     pub(crate) fn remove(&mut self, slot: u32) -> Option<T> {
-        let entry = self.chunks.get_mut(slot as usize / CHUNK)?.get_mut(slot as usize % CHUNK)?.take()?;
+        let chunk = self.chunks.get_mut(slot as usize / CHUNK)?;
+        let entry = chunk.entries.get_mut(slot as usize % CHUNK)?.take()?;
+        chunk.used -= 1;
+        if chunk.used == 0 && chunk.entries.len() == CHUNK {
+            chunk.entries = Vec::new();
+        }
         if let Ok(found) = self.index.find_entry(hash(self.seed, entry.cell()), |&other| other == slot) {
             found.remove();
         }
         self.free.push(slot);
-        if self.index.is_empty() {
-            self.clear();
-        }
+        self.shrink();
         Some(entry)
     }
 
     /// The entries in the order of their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.chunks.iter().flatten().flatten()
+        self.chunks.iter().flat_map(|chunk| &chunk.entries).flatten()
     }
 
-    fn push(&mut self, entry: T) -> u32 {
-        let slot = self.slots();
+    fn add_slot(&mut self) -> u32 {
+        let slot = self.slots;
         assert!(slot < u32::MAX, "the limits on registers and claims keep slots within 32 bits");
+        self.slots += 1;
         if slot as usize == self.chunks.len() * CHUNK {
             // The first chunk grows as it fills, so that small nodes (and models of nodes) stay small.
             let capacity = if self.chunks.is_empty() { 1 } else { CHUNK };
-            self.chunks.push(Vec::with_capacity(capacity));
+            self.chunks.push(Chunk { entries: Vec::with_capacity(capacity), used: 0 });
         }
-        let last = self.chunks.len() - 1;
-        self.chunks[last].push(Some(entry));
+        self.chunks[slot as usize / CHUNK].entries.push(None);
         slot
     }
 
-    /// Memory follows the number of live entries.
-    fn clear(&mut self) {
-        *self = Self::new(self.seed);
-    }
-
-    fn hash(&self, cell: ObjectId) -> u64 {
-        hash(self.seed, cell)
+    /// Memory follows the number of live entries: chunks go when they are empty, the index when it is mostly empty.
+    fn shrink(&mut self) {
+        if self.index.is_empty() {
+            *self = Self::new(self.seed);
+        } else if self.index.capacity() > CHUNK && self.index.len() * 8 < self.index.capacity() {
+            let (chunks, seed) = (&self.chunks, self.seed);
+            self.index.shrink_to(self.index.len() * 2, |&slot| hash_at(chunks, seed, slot));
+        }
     }
 }
 
+fn hash_at<T: Entry>(chunks: &[Chunk<T>], seed: u64, slot: u32) -> u64 {
+    let entry = chunks[slot as usize / CHUNK].entries[slot as usize % CHUNK].as_ref();
+    entry.map_or(0, |entry| hash(seed, entry.cell()))
+}
+
+/// 16 consecutive ids share a stretch of 64 places, whose control bytes are one cache line, at every fourth place. A
+/// stretch that is filled without gaps would be as cheap to find, but two on the same place push each other far
+/// away. The top bits, by which the index tells entries apart before it looks at them, depend on the whole id.
 fn hash(seed: u64, cell: ObjectId) -> u64 {
-    mix(cell.low ^ mix(cell.high ^ seed))
+    const TAG: u64 = 0xffff << 48;
+    const WITHIN_STRETCH: u64 = 63;
+    let high = mix(cell.high ^ seed);
+    let own = mix(!high ^ cell.low);
+    let stretch = mix(high ^ (cell.low >> 4)) & !(TAG | WITHIN_STRETCH);
+    own & TAG | stretch | (cell.low & 15) << 2 | own & 3
 }
 
 #[cfg(test)]
@@ -137,5 +161,20 @@ mod tests {
         assert_eq!(cells.insert(Plain(10_000)), slots[17], "free slots are used first");
         assert_eq!(cells.iter().count(), 10_000);
         assert_eq!((cells.slots(), cells.at(99_999)), (10_000, None));
+    }
+
+    #[test]
+    fn memory_follows_the_live_entries() {
+        let mut cells = Cells::new(1);
+        let slots: Vec<u32> = (0..50_000).map(|n| cells.insert(Plain(n))).collect();
+        slots.iter().filter(|&&slot| slot != 49_999).for_each(|&slot| drop(cells.remove(slot)));
+        let kept = |cells: &Cells<Plain>| -> usize { cells.chunks.iter().map(|c| c.entries.len()).sum() };
+        assert!(kept(&cells) <= CHUNK && cells.index.capacity() <= 2 * CHUNK, "one entry keeps one chunk");
+        assert_eq!(cells.find(ObjectId::new(0, 49_999)), Some(49_999));
+        for n in 50_000..120_000 {
+            cells.insert(Plain(n));
+        }
+        assert!((49_999..120_000).all(|n| cells.find(ObjectId::new(0, n)).is_some()));
+        assert_eq!(cells.iter().count(), 70_001);
     }
 }

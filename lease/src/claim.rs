@@ -5,7 +5,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use base::{ObjectId, ViewId, WallTime};
+use base::{ObjectId, Process, ViewId, WallTime};
 
 use crate::cells::Entry;
 use crate::views::ViewHandle;
@@ -22,8 +22,10 @@ pub(crate) struct Claim {
     pub(crate) wake_at: WallTime,
     /// Failed attempts since the goal was set.
     pub(crate) failures: u8,
-    /// Whether this node gave this cell's lease up a moment ago, and so should stand back.
-    pub(crate) stands_back: bool,
+    /// The last lease of our own that was written for this claim, and what it follows.
+    pub(crate) written: Option<Succession>,
+    /// Who handed the lease to this node, if it may take it although a local register shows it as valid.
+    pub(crate) offered_by: Option<Process>,
 }
 
 /// What a claim is for.
@@ -32,8 +34,28 @@ pub(crate) enum Goal {
     Acquire,
     Keep,
     GiveUp(Given),
-    /// Nothing: it only remembers for a while that the lease was given up here.
-    Rest,
+    /// Nothing: it only remembers something for a while.
+    Rest(Rest),
+}
+
+/// What a claim without a goal remembers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Rest {
+    /// This node gave the lease up, and should stand back for others.
+    GaveUp,
+    /// A majority showed another owner; asking again before then would only disturb its renewals.
+    Denied { by: Process, until: WallTime },
+    /// The lease was handed to this node.
+    Offered,
+}
+
+/// Which lease follows which, and what its last owner left.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Succession {
+    pub(crate) lease: LeaseId,
+    pub(crate) previous: LeaseId,
+    pub(crate) ended: Ended,
+    pub(crate) watermark: Option<Watermark>,
 }
 
 /// A lease that this node owns, or owned and is giving up.
@@ -62,8 +84,6 @@ pub(crate) struct Attempt {
     pub(crate) blocker: Option<Written>,
     /// The value being written, once the read is decided.
     pub(crate) writing: Option<Lease>,
-    /// What the last owner left.
-    pub(crate) watermark: Option<Watermark>,
 }
 
 /// Distinct members of a view, counted as bits.
@@ -79,16 +99,25 @@ impl Entry for Claim {
 }
 
 impl Claim {
-    pub(crate) const fn new(cell: ObjectId, view: ViewHandle) -> Self {
+    pub(crate) const fn new(cell: ObjectId, view: ViewHandle, goal: Goal) -> Self {
         Self {
             cell,
             view,
-            goal: Goal::Acquire,
+            goal,
             tenure: None,
             attempt: None,
             wake_at: WallTime::ZERO,
             failures: 0,
-            stands_back: false,
+            written: None,
+            offered_by: None,
+        }
+    }
+
+    /// The owner that a majority showed, while it is known to be valid.
+    pub(crate) fn denied_by(&self, now: WallTime) -> Option<(Process, WallTime)> {
+        match self.goal {
+            Goal::Rest(Rest::Denied { by, until }) if now < until => Some((by, until)),
+            _ => None,
         }
     }
 
@@ -101,7 +130,7 @@ impl Claim {
 impl Hash for Claim {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.cell, self.view, &self.goal, &self.tenure, &self.attempt).hash(state);
-        (self.wake_at, self.failures, self.stands_back).hash(state);
+        (self.wake_at, self.failures, self.written, self.offered_by).hash(state);
     }
 }
 
@@ -115,7 +144,6 @@ impl Attempt {
             seen: None,
             blocker: None,
             writing: None,
-            watermark: None,
         }
     }
 

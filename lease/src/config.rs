@@ -29,8 +29,6 @@ pub struct Config {
     pub backoff_max: Span,
     /// After how many failed attempts an acquisition or a release is abandoned; default 16.
     pub attempts_max: u8,
-    /// Whether this node's time may step (within ε) while it runs; lengthens the quarantine. Default false.
-    pub clock_may_step: bool,
     /// How much longer than `t_max` an unused register is kept; more memory for a longer trail. Default zero.
     pub linger: Span,
     /// How many registers are kept at most; more cells are refused. Default 16 Mi.
@@ -120,7 +118,6 @@ impl Default for Config {
             backoff_min: Span::from_millis(2),
             backoff_max: Span::from_millis(200),
             attempts_max: 16,
-            clock_may_step: false,
             linger: Span::ZERO,
             registers_max: 16 << 20,
             claims_max: 4 << 20,

@@ -130,8 +130,8 @@ pub enum Refusal {
     /// Nobody supplied a view.
     #[error("no view of this cell is known here")]
     UnknownCell,
-    /// Not a replica.
-    #[error("this node is not a member of the cell's view")]
+    /// Not a replica, or the successor is none.
+    #[error("the cell's view does not have this node, or the named successor beside it, as a member")]
     NotMember,
     /// The local register shows a valid lease of another process: ask there, or again at `until`.
     #[error("{by:?} holds the lease until {until:?}")]

@@ -1,7 +1,8 @@
 //! Flease: leases expire at a point in time that all clocks agree on within ε.
 //!
-//! The safety argument is arithmetic on one inequality: two clocks differ by at most ε at any instant. An owner
-//! stops at `expires` on its own clock; a rival starts at `expires + ε` on its own.
+//! The safety argument is arithmetic on one assumption: every clock is within ε/2 of true time, so that two clocks
+//! differ by at most ε, at one instant or, if time lies between, in the wrong direction. An owner stops at `expires`
+//! on its own clock; a rival starts at `expires + ε` on its own.
 
 use base::{Span, WallTime};
 
@@ -14,21 +15,11 @@ pub struct FleaseRules {
     epsilon: Span,
     /// The length of a ballot's interval.
     interval: Span,
-    /// By how much a node's own time may step while it runs, twice.
-    step_allowance: Span,
     /// How old an honest message can look.
     age_max: Span,
     without_grace: bool,
     without_interval: bool,
     far_future: bool,
-}
-
-impl FleaseRules {
-    /// How long a vote can bind that a node gave before it lost its memory of it. The owner's clock may have been
-    /// ε ahead when it asked, so that its lease ends at `t_max + ε` on this one; by then it may be ε behind.
-    fn silence(&self) -> Span {
-        self.t_max + self.epsilon * 2
-    }
 }
 
 impl Algorithm for FleaseRules {
@@ -41,7 +32,6 @@ impl Algorithm for FleaseRules {
             t_max,
             epsilon,
             interval: t_max.saturating_sub(epsilon),
-            step_allowance: if config.clock_may_step { epsilon * 2 } else { Span::ZERO },
             age_max: if config.breaks(Bug::AgeWithoutSkew) { config.round_trip_max } else { t_max + epsilon },
             without_grace: config.breaks(Bug::NoGrace),
             without_interval: config.breaks(Bug::BallotsWithoutInterval),
@@ -50,11 +40,13 @@ impl Algorithm for FleaseRules {
     }
 
     fn quarantine(&self) -> Span {
-        self.silence() + self.step_allowance
+        // An owner `a` asked for `a + t_max`. This node starts no earlier than `a - ε` by its clock, and when its
+        // silence ends the owner's clock may be ε behind: `a - ε + silence - ε >= a + t_max`.
+        self.t_max + self.epsilon * 2
     }
 
     fn newcomer_silence(&self) -> Span {
-        self.silence()
+        self.quarantine()
     }
 
     fn floor_after(&self, start: WallTime) -> Stamp {

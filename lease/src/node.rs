@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use base::{Incarnation, NodeId, ObjectId, Process, View, ViewId, WallTime, mix};
 
-use crate::acceptor::Acceptor;
+use crate::acceptor::{Acceptor, Register};
 use crate::cells::Cells;
-use crate::claim::{Claim, Goal};
+use crate::claim::{Claim, Goal, Rest};
 use crate::counters::Counters;
 use crate::timers::Timers;
 use crate::trail::{Trail, TrailEntry};
@@ -20,6 +20,9 @@ use crate::{
 
 /// Timers are exact to this part of `t_max`.
 const TICKS_PER_LEASE: u64 = 2048;
+
+/// A node that just gave a lease up backs off as if it had failed this often already.
+const STAND_BACK_FAILURES: u8 = 2;
 
 /// Whether a node may have voted before it started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,9 +48,18 @@ pub(crate) struct Common<A> {
     pub(crate) config: Arc<Config>,
     pub(crate) rules: A,
     pub(crate) me: Process,
+    /// Incarnations up to these are dead.
+    pub(crate) dead: BTreeMap<NodeId, Incarnation>,
     pub(crate) views: ViewTable,
     pub(crate) trail: Trail,
     pub(crate) counters: Counters,
+}
+
+impl<A> Common<A> {
+    pub(crate) fn is_dead(&self, process: Process) -> bool {
+        let Some(&dead) = self.dead.get(&process.node) else { return false };
+        process.incarnation <= dead || self.config.breaks(Bug::NoticeKillsEveryIncarnation)
+    }
 }
 
 /// Proposer and acceptor of one shard, for any number of cells.
@@ -61,8 +73,6 @@ pub struct LeaseNode<A> {
     pub(crate) stamp: Stamp,
     pub(crate) silent_until: WallTime,
     pub(crate) stood_down: bool,
-    /// Incarnations up to these are dead.
-    pub(crate) dead: BTreeMap<NodeId, Incarnation>,
     pub(crate) settings: u32,
     pub(crate) seed: u64,
     pub(crate) outbox: BTreeMap<NodeId, VecDeque<Message>>,
@@ -90,9 +100,8 @@ impl<A: Algorithm> LeaseNode<A> {
             claims: Cells::new(seed),
             timers: Timers::new((config.t_max / TICKS_PER_LEASE).max(base::Span::from_micros(1))),
             stamp: Stamp::ZERO,
-            silent_until: if silent { now + rules.quarantine() } else { now },
+            silent_until: if silent { now + rules.quarantine() } else { WallTime::ZERO },
             stood_down: false,
-            dead: BTreeMap::new(),
             settings: settings_digest::<A>(&config),
             seed: mix(seed ^ u64::from(me.node.0) << 32 ^ u64::from(me.incarnation.0)),
             outbox: BTreeMap::new(),
@@ -102,6 +111,7 @@ impl<A: Algorithm> LeaseNode<A> {
                 config,
                 rules,
                 me,
+                dead: BTreeMap::new(),
                 views: ViewTable::default(),
                 counters: Counters::default(),
             },
@@ -119,7 +129,8 @@ impl<A: Algorithm> LeaseNode<A> {
         let Some(tenure) = &claim.tenure else { return false };
         let in_time = now < tenure.until || self.breaks(Bug::ClockAskedAtAcquireOnly);
         let kept = claim.is_kept() || self.breaks(Bug::HoldsWhileReleasing);
-        in_time && kept && !self.stood_down
+        // Peers that were told of this process's death no longer respect its leases.
+        in_time && kept && !self.stood_down && !self.common.is_dead(self.common.me)
     }
 
     /// Until when this node owns the cell unless it renews, if it does.
@@ -142,9 +153,11 @@ impl<A: Algorithm> LeaseNode<A> {
 
     /// Who seems to own the cell.
     pub fn hint(&self, now: WallTime, cell: ObjectId) -> Option<Hint> {
-        let written = self.acceptor.written(&self.common, now, cell)?;
+        let written = self.acceptor.value(&self.common, now, self.acceptor.find(cell)?)?;
         match self.common.rules.standing(now, written.lease.expiry) {
-            crate::Standing::Valid(until) if written.lease.is_kept() => {
+            crate::Standing::Valid(until)
+                if written.lease.is_kept() && !self.common.is_dead(written.ballot.process) =>
+            {
                 Some(Hint { owner: written.ballot.process, until })
             }
             _ => None,
@@ -179,24 +192,14 @@ impl<A: Algorithm> LeaseNode<A> {
     /// Wants the cell, and keeps it once it has it. The outcome is an event; asking again changes nothing.
     pub fn acquire(&mut self, now: WallTime, cell: ObjectId, source: &dyn ViewSource) -> Result<(), Refusal> {
         self.check_may_propose(now)?;
-        if let Some(slot) = self.claims.find(cell) {
-            return self.acquire_again(now, slot);
-        }
-        if self.claims.len() >= self.common.config.claims_max as usize {
-            return Err(Refusal::Full);
-        }
-        self.check_not_taken(now, cell)?;
-        let view = match self.acceptor.share_view(&mut self.common, cell) {
-            Some(view) => view,
-            None => self.common.views.intern(source.view(cell).ok_or(Refusal::UnknownCell)?),
+        let slot = match self.claims.find(cell) {
+            Some(slot) => slot,
+            None => {
+                self.check_not_taken(now, None, self.acceptor.find(cell))?;
+                self.create_claim(cell, Goal::Acquire, source)?
+            }
         };
-        if !self.common.views.get(view).members.contains(self.common.me.node) {
-            self.common.views.release(view);
-            return Err(Refusal::NotMember);
-        }
-        let slot = self.claims.insert(Claim::new(cell, view));
-        self.start_round(now, slot);
-        Ok(())
+        self.pursue(now, slot)
     }
 
     /// Gives the lease up for anybody to take. From now on `holds` is false, whatever becomes of it.
@@ -204,7 +207,7 @@ impl<A: Algorithm> LeaseNode<A> {
         self.give_up(now, cell, Given { successor: None, watermark })
     }
 
-    /// Gives the lease to `successor`, who may take it at once. From now on `holds` is false, whatever becomes of it.
+    /// Gives the lease to `successor`, another member, who may take it at once. From now on `holds` is false, whatever becomes of it.
     pub fn hand_over(
         &mut self,
         now: WallTime,
@@ -212,6 +215,10 @@ impl<A: Algorithm> LeaseNode<A> {
         successor: NodeId,
         watermark: Watermark,
     ) -> Result<(), Refusal> {
+        let view = self.claim(cell).map(|claim| self.common.views.get(claim.view));
+        if successor == self.common.me.node || view.is_some_and(|view| !view.members.contains(successor)) {
+            return Err(Refusal::NotMember);
+        }
         self.give_up(now, cell, Given { successor: Some(successor), watermark })
     }
 
@@ -251,7 +258,7 @@ impl<A: Algorithm> LeaseNode<A> {
 
     /// A witness reports that every incarnation of `node` up to `incarnation` is dead: its leases are over.
     pub fn handle_death_notice(&mut self, node: NodeId, incarnation: Incarnation) {
-        let dead = self.dead.entry(node).or_insert(incarnation);
+        let dead = self.common.dead.entry(node).or_insert(incarnation);
         *dead = (*dead).max(incarnation);
     }
 
@@ -311,11 +318,6 @@ impl<A: Algorithm> LeaseNode<A> {
         self.common.config.breaks(bug)
     }
 
-    pub(crate) fn is_dead(&self, process: Process) -> bool {
-        let Some(&dead) = self.dead.get(&process.node) else { return false };
-        process.incarnation <= dead || self.breaks(Bug::NoticeKillsEveryIncarnation)
-    }
-
     fn claim(&self, cell: ObjectId) -> Option<&Claim> {
         self.claims.at(self.claims.find(cell)?)
     }
@@ -328,28 +330,54 @@ impl<A: Algorithm> LeaseNode<A> {
     }
 
     /// L8: nobody but its owner or named successor reads under a lease known to be valid.
-    fn check_not_taken(&self, now: WallTime, cell: ObjectId) -> Result<(), Refusal> {
-        match self.known_owner(now, cell) {
+    fn check_not_taken(
+        &self,
+        now: WallTime,
+        claim: Option<&Claim>,
+        register: Option<&Register>,
+    ) -> Result<(), Refusal> {
+        match self.known_owner(now, claim, register) {
             Some((by, until)) => Err(Refusal::Held { by, until }),
             None => Ok(()),
         }
     }
 
-    fn acquire_again(&mut self, now: WallTime, slot: u32) -> Result<(), Refusal> {
-        let Some(claim) = self.claims.at_mut(slot) else { return Err(Refusal::UnknownCell) };
+    fn create_claim(&mut self, cell: ObjectId, goal: Goal, source: &dyn ViewSource) -> Result<u32, Refusal> {
+        if self.claims.len() >= self.common.config.claims_max as usize {
+            return Err(Refusal::Full);
+        }
+        let view = match self.acceptor.find(cell).map(|register| register.view) {
+            Some(view) => self.common.views.share(view),
+            None => self.common.views.intern(source.view(cell).ok_or(Refusal::UnknownCell)?),
+        };
+        if !self.common.views.get(view).members.contains(self.common.me.node) {
+            self.common.views.release(view);
+            return Err(Refusal::NotMember);
+        }
+        Ok(self.claims.insert(Claim::new(cell, view, goal)))
+    }
+
+    /// Begins to acquire what the claim is for, unless it has or does that already.
+    fn pursue(&mut self, now: WallTime, slot: u32) -> Result<(), Refusal> {
+        let claim = self.claims.at(slot).ok_or(Refusal::UnknownCell)?;
+        let is_new = claim.wake_at == WallTime::ZERO;
         match claim.goal {
-            Goal::Acquire | Goal::Keep => Ok(()),
-            Goal::GiveUp(_) => Err(Refusal::GivingUp),
-            Goal::Rest => {
-                let cell = claim.cell;
-                self.check_not_taken(now, cell)?;
-                if let Some(claim) = self.claims.at_mut(slot) {
-                    (claim.goal, claim.failures) = (Goal::Acquire, 0);
+            Goal::Acquire if is_new => {}
+            Goal::Acquire | Goal::Keep => return Ok(()),
+            Goal::GiveUp(_) => return Err(Refusal::GivingUp),
+            Goal::Rest(rest) => {
+                self.check_not_taken(now, Some(claim), self.acceptor.find(claim.cell))?;
+                if !self.common.views.get(claim.view).members.contains(self.common.me.node) {
+                    return Err(Refusal::NotMember);
                 }
-                self.start_round(now, slot);
-                Ok(())
+                let failures = if rest == Rest::GaveUp { STAND_BACK_FAILURES } else { 0 };
+                if let Some(claim) = self.claims.at_mut(slot) {
+                    (claim.goal, claim.failures) = (Goal::Acquire, failures);
+                }
             }
         }
+        self.start_round(now, slot);
+        Ok(())
     }
 
     fn move_claim(&mut self, now: WallTime, slot: u32, view: ViewHandle) {
@@ -370,7 +398,7 @@ impl<A: Algorithm> LeaseNode<A> {
         if batch.settings != self.settings {
             return Err(Reject::SettingsDiffer);
         }
-        if self.dead.get(&batch.sender.node).is_some_and(|&dead| batch.sender.incarnation <= dead) {
+        if self.common.dead.get(&batch.sender.node).is_some_and(|&dead| batch.sender.incarnation <= dead) {
             return Err(Reject::DeadSender);
         }
         if self.common.rules.is_too_old(now, batch.sent) {
@@ -391,14 +419,41 @@ impl<A: Algorithm> LeaseNode<A> {
     ) -> Result<(), Reject> {
         match message.body {
             Body::Read | Body::Write(_) => self.answer(now, sender, message, source),
-            Body::Offer => {
-                self.events.push_back(Event::Offered { cell: message.cell, by: sender });
-                Ok(())
-            }
+            Body::Offer => self.handle_offer(now, sender, message.cell, source),
             Body::ReadAck(_) | Body::WriteAck | Body::Nack { .. } | Body::WrongView(_) => {
                 self.handle_answer(now, sender.node, message)
             }
         }
+    }
+
+    /// Remembers the offer for as long as the lease can last, because the own register may not have seen it.
+    fn handle_offer(
+        &mut self,
+        now: WallTime,
+        sender: Process,
+        cell: ObjectId,
+        source: &dyn ViewSource,
+    ) -> Result<(), Reject> {
+        let slot = match self.claims.find(cell) {
+            Some(slot) => slot,
+            None => {
+                let created = self.create_claim(cell, Goal::Rest(Rest::Offered), source);
+                let slot = created.map_err(|why| match why {
+                    Refusal::Full => Reject::Full,
+                    Refusal::NotMember => Reject::NotMember,
+                    _ => Reject::UnknownCell,
+                })?;
+                self.wait_until(slot, now + self.common.config.t_max);
+                slot
+            }
+        };
+        let claim = self.claims.at_mut(slot).ok_or(Reject::UnknownCell)?;
+        if !self.common.views.get(claim.view).members.contains(sender.node) {
+            return Err(Reject::SenderNotMember);
+        }
+        claim.offered_by = Some(sender);
+        self.events.push_back(Event::Offered { cell, by: sender });
+        Ok(())
     }
 
     fn answer(
@@ -447,7 +502,7 @@ impl<A> Hash for LeaseNode<A> {
         let mut claims: Vec<&Claim> = self.claims.iter().collect();
         claims.sort_unstable_by_key(|claim| claim.cell);
         (self.common.me, &self.acceptor, claims, self.common.views.in_use()).hash(state);
-        (self.stamp, self.silent_until, self.stood_down, &self.dead).hash(state);
+        (self.stamp, self.silent_until, self.stood_down, &self.common.dead).hash(state);
     }
 }
 

@@ -5,15 +5,13 @@
 
 use base::{NodeId, ObjectId, Process, Span, View, WallTime, mix};
 
-use crate::claim::{Attempt, Claim, Goal, Tenure, Votes};
+use crate::acceptor::Register;
+use crate::claim::{Attempt, Claim, Goal, Rest, Succession, Tenure, Votes};
 use crate::trail::{TrailEntry, TrailKind};
 use crate::{
     Algorithm, Ballot, Body, Bug, Denial, Ended, Event, Given, Lease, LeaseId, LeaseNode, Loss, Message,
     Refusal, Reject, Stamp, Standing, Watermark, Written,
 };
-
-/// Back-off is this many times as long for a node that just gave the lease up.
-const STAND_BACK_FACTOR: u64 = 4;
 
 /// What a decided READ means for a claim.
 enum Verdict {
@@ -40,13 +38,17 @@ impl<A: Algorithm> LeaseNode<A> {
     pub(crate) fn start_round(&mut self, now: WallTime, slot: u32) {
         let Some(claim) = self.claims.at(slot) else { return };
         let (cell, handle) = (claim.cell, claim.view);
-        if claim.goal == Goal::Rest {
+        if matches!(claim.goal, Goal::Rest(_)) {
             return;
         }
-        if let Some(why) = self.forbids_round(now, claim) {
+        let register = self.acceptor.find(cell);
+        if let Some(why) = self.forbids_round(now, claim, register) {
             return self.deny(slot, why);
         }
-        let Some(stamp) = self.next_stamp(now, cell) else { return self.deny(slot, Denial::ClockExhausted) };
+        let promised = self.acceptor.promised(register).stamp;
+        let Some(stamp) = self.next_stamp(now, promised) else {
+            return self.run_out_of_ballots(now, slot);
+        };
         let ballot = Ballot { stamp, process: self.common.me };
         let deadline = now + self.common.config.round_timeout();
         let Some(claim) = self.claims.at_mut(slot) else { return };
@@ -70,7 +72,7 @@ impl<A: Algorithm> LeaseNode<A> {
         }
         let over = claim.tenure.as_ref().is_some_and(|tenure| now >= tenure.until);
         match (&claim.goal, &claim.attempt) {
-            (Goal::Rest, _) => self.forget(slot),
+            (Goal::Rest(_), _) => self.forget(slot),
             (Goal::Keep, _) if over => self.abandon(now, slot, Loss::Expired),
             (Goal::GiveUp(_), _) if over => self.finish_giving_up(now, slot, false),
             (_, Some(_)) => self.fail(now, slot, Failure::Unanswered),
@@ -110,7 +112,7 @@ impl<A: Algorithm> LeaseNode<A> {
         match self.claims.at(slot).ok_or(Refusal::NotHeld)?.goal {
             Goal::Keep => {}
             Goal::GiveUp(_) => return Err(Refusal::GivingUp),
-            Goal::Acquire | Goal::Rest => return Err(Refusal::NotHeld),
+            Goal::Acquire | Goal::Rest(_) => return Err(Refusal::NotHeld),
         }
         self.start_giving_up(now, slot, given);
         Ok(())
@@ -137,37 +139,59 @@ impl<A: Algorithm> LeaseNode<A> {
                 self.forget(slot);
             }
             (Goal::GiveUp(_), _) => self.finish_giving_up(now, slot, false),
-            (Goal::Rest, _) => self.forget(slot),
+            (Goal::Rest(_), _) => self.forget(slot),
             (Goal::Acquire | Goal::Keep, _) => self.deny(slot, Denial::NotMember),
         }
     }
 
-    /// The owner that the local register shows, unless this node may take the lease from it.
-    pub(crate) fn known_owner(&self, now: WallTime, cell: ObjectId) -> Option<(Process, WallTime)> {
+    /// The owner that the local register shows, or a majority showed, unless this node may take the lease from it.
+    pub(crate) fn known_owner(
+        &self,
+        now: WallTime,
+        claim: Option<&Claim>,
+        register: Option<&Register>,
+    ) -> Option<(Process, WallTime)> {
         if self.breaks(Bug::ReadsUnderValidLease) {
             return None;
         }
-        let written = self.acceptor.written(&self.common, now, cell)?;
-        match self.judge(now, None, &written) {
-            Verdict::HeldBy(by, until) => Some((by, until)),
-            _ => None,
-        }
+        let told = claim.and_then(|claim| claim.denied_by(now));
+        let written = register.and_then(|register| self.acceptor.value(&self.common, now, register));
+        let owner = match &written {
+            Some(written) => match self.judge(now, None, written) {
+                Verdict::HeldBy(by, until) => Some((by, until)),
+                // It was given up since.
+                Verdict::Take { .. } if !written.lease.is_kept() => {
+                    told.filter(|&(by, _)| by != written.ballot.process)
+                }
+                _ => told,
+            },
+            None => told,
+        };
+        let offered_by = claim.and_then(|claim| claim.offered_by);
+        owner.filter(|&(by, _)| Some(by) != offered_by && !self.common.is_dead(by))
     }
 
-    fn forbids_round(&self, now: WallTime, claim: &Claim) -> Option<Denial> {
+    fn forbids_round(&self, now: WallTime, claim: &Claim, register: Option<&Register>) -> Option<Denial> {
         if claim.goal != Goal::Acquire {
             return None;
         }
         if self.stood_down {
             return Some(Denial::StoodDown);
         }
-        self.known_owner(now, claim.cell).map(|(by, until)| Denial::Held { by, until })
+        self.known_owner(now, Some(claim), register).map(|(by, until)| Denial::Held { by, until })
+    }
+
+    /// There is no higher ballot until time has passed. An owner stays one until its lease expires.
+    fn run_out_of_ballots(&mut self, now: WallTime, slot: u32) {
+        match self.claims.at(slot).map(|claim| &claim.goal) {
+            Some(Goal::Keep | Goal::GiveUp(_)) => self.fail(now, slot, Failure::Refused),
+            _ => self.deny(slot, Denial::ClockExhausted),
+        }
     }
 
     /// A stamp above every one used or met, and above what this node's own acceptor promised for the cell.
-    fn next_stamp(&mut self, now: WallTime, cell: ObjectId) -> Option<Stamp> {
+    fn next_stamp(&mut self, now: WallTime, promised: Stamp) -> Option<Stamp> {
         let horizon = self.common.rules.horizon(now);
-        let promised = self.acceptor.promised(cell).stamp;
         let met = if promised < horizon { self.stamp.max(promised) } else { self.stamp };
         let next = met.next()?.max(self.common.rules.opening(now));
         if next > horizon {
@@ -207,7 +231,8 @@ impl<A: Algorithm> LeaseNode<A> {
             Body::ReadAck(written) if is_reading => self.count_read(now, slot, position, written.map(|w| *w)),
             Body::WriteAck if !is_reading => self.count_vote(now, slot, position),
             Body::Nack { highest } => {
-                if highest.stamp <= self.common.rules.horizon(now) {
+                // At the horizon there is nothing above it: one member's wrong clock must not silence this node.
+                if highest.stamp < self.common.rules.horizon(now) {
                     self.stamp = self.stamp.max(highest.stamp);
                 }
                 self.count_refusal(now, slot, position);
@@ -281,8 +306,16 @@ impl<A: Algorithm> LeaseNode<A> {
             (None, Verdict::HeldBy(by, until)) if by != self.common.me => {
                 self.deny(slot, Denial::Held { by, until });
             }
+            // Somebody took the lease that is being given up: there is nothing left to give, only reads to disturb.
+            (Some(_), Verdict::HeldBy(by, _)) if by != self.common.me && self.is_giving_up(slot) => {
+                self.finish_giving_up(now, slot, false);
+            }
             _ => self.fail(now, slot, Failure::Refused),
         }
+    }
+
+    fn is_giving_up(&self, slot: u32) -> bool {
+        self.claims.at(slot).is_some_and(|claim| matches!(claim.goal, Goal::GiveUp(_)))
     }
 
     /// What the value means for this node, which owns `tenure`.
@@ -303,13 +336,13 @@ impl<A: Algorithm> LeaseNode<A> {
         if is_own && tenure.is_some_and(|tenure| tenure.lease == lease.id) {
             return Verdict::Own;
         }
-        if self.is_dead(owner) {
+        if self.common.is_dead(owner) {
             return free(Ended::Died, None);
         }
         match self.common.rules.standing(now, lease.expiry) {
             Standing::Over => free(Ended::Expired, None),
-            // What we wrote without ever owning it, or gave up: nobody else acts on it.
-            Standing::Valid(_) if is_own && !A::EVERY_VOTE_IS_OPEN => free(Ended::Released, None),
+            // What we wrote without ever owning it: nobody acts on it.
+            Standing::Valid(_) if is_own && lease.is_kept() => free(Ended::Released, None),
             Standing::Valid(until) => Verdict::HeldBy(owner, until),
             Standing::Grace(until) => Verdict::WaitUntil(until),
         }
@@ -320,15 +353,18 @@ impl<A: Algorithm> LeaseNode<A> {
         let seen = self.attempt_mut(slot).and_then(|attempt| attempt.seen.take());
         let Some(claim) = self.claims.at(slot) else { return };
         let verdict = match &seen {
+            // Every voter sees the cell open or ours. An expired lease may have the higher ballot where ballots do
+            // not grow with time; it is still over.
+            _ if claim.tenure.is_some() && A::EVERY_VOTE_IS_OPEN => Verdict::Own,
             Some(written) => self.judge(now, claim.tenure.as_ref(), written),
-            // Nothing is written: to a new claim the cell is free, to an owner only if no acceptor need remember.
-            None if claim.tenure.is_some() && A::EVERY_VOTE_IS_OPEN => Verdict::Own,
             None => Verdict::Take { previous: LeaseId::NONE, ended: Ended::Unknown, watermark: None },
         };
         let in_time = claim.tenure.as_ref().is_none_or(|tenure| now < tenure.until);
         match (&claim.goal, verdict) {
             (Goal::Acquire, Verdict::Take { previous, ended, watermark }) => {
-                self.write_new_lease(now, slot, (previous, ended), watermark);
+                let retried = claim.written.filter(|written| written.lease == previous);
+                let found = Succession { lease: LeaseId::NONE, previous, ended, watermark };
+                self.write_new_lease(now, slot, retried.unwrap_or(found));
             }
             (Goal::Acquire, Verdict::WaitUntil(until)) => self.wait_until(slot, until),
             (Goal::Acquire, Verdict::HeldBy(..)) if self.breaks(Bug::ReadsUnderValidLease) => {
@@ -339,24 +375,19 @@ impl<A: Algorithm> LeaseNode<A> {
             (Goal::Keep, _) if !in_time => self.abandon(now, slot, Loss::Expired),
             (Goal::GiveUp(_), _) => self.finish_giving_up(now, slot, false),
             (Goal::Keep, _) => self.abandon(now, slot, Loss::Superseded),
-            (Goal::Acquire, Verdict::Own) | (Goal::Rest, _) => self.forget(slot),
+            (Goal::Acquire, Verdict::Own) | (Goal::Rest(_), _) => self.forget(slot),
         }
     }
 
-    fn write_new_lease(
-        &mut self,
-        now: WallTime,
-        slot: u32,
-        (previous, ended): (LeaseId, Ended),
-        watermark: Option<Watermark>,
-    ) {
+    fn write_new_lease(&mut self, now: WallTime, slot: u32, succession: Succession) {
         let (seed, expiry) = (self.seed, self.common.rules.term(now, None));
         let Some(claim) = self.claims.at_mut(slot) else { return };
         let cell = claim.cell;
         let Some(attempt) = claim.attempt.as_mut() else { return };
-        attempt.watermark = watermark;
         // Unique without drawing numbers: no other attempt of anybody has this ballot.
         let id = LeaseId(mix(mix(seed ^ attempt.ballot.stamp.0) ^ cell.low ^ mix(cell.high)).max(1));
+        let Succession { previous, ended, .. } = succession;
+        claim.written = Some(Succession { lease: id, ..succession });
         self.start_write(now, slot, Lease { id, expiry, previous, ended, given: None });
     }
 
@@ -404,21 +435,23 @@ impl<A: Algorithm> LeaseNode<A> {
             // Decided too late to count.
             Goal::Acquire | Goal::Keep => self.fail(now, slot, Failure::TooLate),
             Goal::GiveUp(_) => self.finish_giving_up(now, slot, true),
-            Goal::Rest => {}
+            Goal::Rest(_) => {}
         }
     }
 
     fn decide(&mut self, now: WallTime, slot: u32, (attempt, until): (&Attempt, WallTime), lease: &Lease) {
-        let renew_at = self.renew_at(now, attempt.ballot);
+        let renew_at = self.renew_at(attempt);
         let Some(claim) = self.claims.at_mut(slot) else { return };
         let cell = claim.cell;
         let view = self.common.views.get(claim.view).id;
         let held_until = claim.tenure.as_ref().map(|tenure| tenure.until);
-        assert!(held_until.is_none_or(|held| held <= until), "a renewal never shortens a lease");
-        (claim.goal, claim.failures, claim.stands_back) = (Goal::Keep, 0, false);
+        // Time that stepped back must not shorten the lease: a majority voted for the longer one, too.
+        let until = held_until.map_or(until, |held| held.max(until));
+        (claim.goal, claim.failures, claim.offered_by) = (Goal::Keep, 0, None);
         let Lease { id, previous, ended, .. } = *lease;
         claim.tenure = Some(Tenure { lease: id, previous, ended, ballot: attempt.ballot, until, view });
         claim.wake_at = renew_at.min(until);
+        let watermark = claim.written.take().and_then(|written| written.watermark);
         self.timers.set(slot, claim.wake_at);
         if held_until.is_some() {
             self.common.counters.renewed += 1;
@@ -426,7 +459,6 @@ impl<A: Algorithm> LeaseNode<A> {
             return;
         }
         self.common.counters.acquired += 1;
-        let watermark = attempt.watermark;
         self.events.push_back(Event::Acquired { cell, lease: id, until, previous, ended, watermark });
         let kind = TrailKind::Decided { until, voters: attempt.votes.mask() };
         self.common.trail.record(TrailEntry { cell, at: now, lease: id, owner: self.common.me, kind });
@@ -454,7 +486,7 @@ impl<A: Algorithm> LeaseNode<A> {
         }
     }
 
-    fn wait_until(&mut self, slot: u32, at: WallTime) {
+    pub(crate) fn wait_until(&mut self, slot: u32, at: WallTime) {
         let Some(claim) = self.claims.at_mut(slot) else { return };
         (claim.attempt, claim.wake_at) = (None, at);
         self.timers.set(slot, at);
@@ -466,19 +498,24 @@ impl<A: Algorithm> LeaseNode<A> {
     }
 
     pub(crate) fn deny(&mut self, slot: u32, why: Denial) {
-        let Some(claim) = self.claims.at(slot) else { return };
+        let Some(claim) = self.claims.at_mut(slot) else { return };
         self.common.counters.denied += 1;
         self.events.push_back(Event::Denied { cell: claim.cell, why });
-        self.forget(slot);
+        match why {
+            Denial::Held { by, until } => {
+                (claim.goal, claim.offered_by) = (Goal::Rest(Rest::Denied { by, until }), None);
+                self.wait_until(slot, until);
+            }
+            _ => self.forget(slot),
+        }
     }
 
     fn finish_giving_up(&mut self, now: WallTime, slot: u32, confirmed: bool) {
         let t_max = self.common.config.t_max;
         let Some(claim) = self.claims.at_mut(slot) else { return };
         let (cell, view) = (claim.cell, claim.view);
-        let goal = std::mem::replace(&mut claim.goal, Goal::Rest);
+        let goal = std::mem::replace(&mut claim.goal, Goal::Rest(Rest::GaveUp));
         let ballot = claim.tenure.take().map_or(Ballot::ZERO, |tenure| tenure.ballot);
-        claim.stands_back = true;
         self.common.counters.given_up += 1;
         self.events.push_back(Event::GivenUp { cell, confirmed });
         if confirmed && let Goal::GiveUp(Given { successor: Some(successor), .. }) = goal {
@@ -502,20 +539,20 @@ impl<A: Algorithm> LeaseNode<A> {
         Some(self.common.views.get(self.claims.at(slot)?.view).members.majority())
     }
 
-    fn renew_at(&self, now: WallTime, ballot: Ballot) -> WallTime {
+    /// Counted from when the lease was asked for, because its expiry is.
+    fn renew_at(&self, attempt: &Attempt) -> WallTime {
         let config = &self.common.config;
-        let jitter = self.draw(ballot.stamp, config.jitter_max);
-        now + config.renew_after.saturating_sub(jitter)
+        let jitter = self.draw(attempt.ballot.stamp, config.jitter_max);
+        attempt.asked + config.renew_after.saturating_sub(jitter)
     }
 
     /// Doubles with every failure; half of it is jitter, so that rivals drift apart.
     fn backoff(&self, slot: u32) -> Span {
         let config = &self.common.config;
         let Some(claim) = self.claims.at(slot) else { return config.backoff_max };
-        let factor = if claim.stands_back { STAND_BACK_FACTOR } else { 1 };
-        let doubled = config.backoff_min * (1 << claim.failures.min(16)) * factor;
-        let full = doubled.min(config.backoff_max * factor);
-        let jitter = self.draw(Stamp(mix(self.stamp.0 ^ u64::from(slot))), full / 2);
+        let doubled = config.backoff_min * (1 << claim.failures.min(16));
+        let full = doubled.min(config.backoff_max);
+        let jitter = self.draw(Stamp(self.stamp.0 ^ mix(claim.cell.low)), full / 2);
         full.saturating_sub(jitter)
     }
 

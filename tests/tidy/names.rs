@@ -101,8 +101,9 @@ const HOMES: &[Home] = &[
     Home {
         patterns: &["std::fs", "tokio::fs", "memmap2", "redb", "sled"],
         scope: PRODUCT,
-        homes: &["osd/src/store/"],
-        reason: "only the store touches files, because only it knows what survives a crash",
+        homes: &["osd/src/store/", "client-fuse/src/device.rs"],
+        reason: "only the store touches files, because only it knows what survives a crash (and `device.rs` the \
+                 kernel's settings of a mount)",
     },
     Home {
         patterns: &["*::Instant::now", "*::SystemTime::now", "*::clock_gettime"],

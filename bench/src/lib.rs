@@ -1,0 +1,11 @@
+//! Measurements. The only library that reads clocks in order to time things: what it times brings none.
+//!
+//! A measurement sets its subject up, runs it in several short rounds and reports medians as a plain struct; the
+//! command prints that. Deliberately absent: printing and argument parsing.
+
+pub mod floor;
+pub mod heap;
+pub mod lease_memory;
+mod others;
+mod stats;
+pub mod trio;

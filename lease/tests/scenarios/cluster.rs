@@ -1,0 +1,235 @@
+//! A few nodes whose messages arrive only when the story says so.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use base::{Epoch, Incarnation, Members, NodeId, ObjectId, Process, Seq, Span, View, ViewId, WallTime};
+use lease::{Batch, Body, Config, Event, Flease, Message, Refusal, Start, Watermark};
+
+pub(crate) const CELL: ObjectId = ObjectId::new(1, 1);
+pub(crate) const WATERMARK: Watermark =
+    Watermark { epoch: Epoch { number: 3, node: NodeId(0) }, seq: Seq(17) };
+
+/// A message on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Flying {
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) batch: Batch,
+}
+
+pub(crate) struct Cluster {
+    pub(crate) nodes: Vec<Flease>,
+    /// True time; a node's clock shows it plus the node's offset.
+    pub(crate) now: WallTime,
+    pub(crate) offsets_ms: Vec<i64>,
+    pub(crate) flying: Vec<Flying>,
+    pub(crate) events: Vec<(u32, Event)>,
+    /// The view each node looks cells up in at first touch.
+    pub(crate) views: Vec<View>,
+    pub(crate) config: Arc<Config>,
+}
+
+pub(crate) fn ms(millis: u64) -> Span {
+    Span::from_millis(millis)
+}
+
+pub(crate) fn view(seq: u64, members: &[u32]) -> View {
+    let id = ViewId { epoch: Epoch::default(), seq: Seq(seq) };
+    View { id, members: Members::new(members.iter().copied().map(NodeId)).unwrap() }
+}
+
+/// Everything that decides what a node does from here on.
+pub(crate) fn state_of(node: &Flease) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    node.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Cluster {
+    pub(crate) fn new(count: u32) -> Self {
+        let members: Vec<u32> = (0..count).collect();
+        Self::with_view(count, &view(1, &members))
+    }
+
+    /// `count` nodes that have never voted; the cell is replicated by the members of `view`.
+    pub(crate) fn with_view(count: u32, view: &View) -> Self {
+        let config = Arc::new(Config { jitter_max: Span::ZERO, ..Config::default() });
+        // Just after an interval began, so that a story's first ballots share one.
+        let now = WallTime::from_micros(1_900_000 * 900_000_000 + 100_000);
+        let start = |node| {
+            Flease::new(Arc::clone(&config), Process::new(node, 1), Start::Fresh, now, u64::from(node))
+                .unwrap()
+        };
+        Self {
+            nodes: (0..count).map(start).collect(),
+            now,
+            offsets_ms: vec![0; count as usize],
+            flying: Vec::new(),
+            events: Vec::new(),
+            views: vec![view.clone(); count as usize],
+            config,
+        }
+    }
+
+    pub(crate) fn clock(&self, node: u32) -> WallTime {
+        let offset = self.offsets_ms[node as usize] * 1_000;
+        WallTime::from_micros(self.now.as_micros().saturating_add_signed(offset))
+    }
+
+    fn ids(&self) -> std::ops::Range<u32> {
+        0..u32::try_from(self.nodes.len()).unwrap()
+    }
+
+    pub(crate) fn node(&mut self, node: u32) -> &mut Flease {
+        &mut self.nodes[node as usize]
+    }
+
+    pub(crate) fn holds(&self, node: u32) -> bool {
+        self.nodes[node as usize].holds(self.clock(node), CELL)
+    }
+
+    pub(crate) fn holders(&self) -> Vec<u32> {
+        self.ids().filter(|&node| self.holds(node)).collect()
+    }
+
+    pub(crate) fn acquire(&mut self, node: u32) -> Result<(), Refusal> {
+        let (now, view) = (self.clock(node), self.views[node as usize].clone());
+        let result = self.node(node).acquire(now, CELL, &view);
+        self.collect(node);
+        result
+    }
+
+    pub(crate) fn release(&mut self, node: u32) {
+        let now = self.clock(node);
+        self.node(node).release(now, CELL, WATERMARK).unwrap();
+        self.collect(node);
+    }
+
+    pub(crate) fn hand_over(&mut self, node: u32, successor: u32) {
+        let now = self.clock(node);
+        self.node(node).hand_over(now, CELL, NodeId(successor), WATERMARK).unwrap();
+        self.collect(node);
+    }
+
+    /// Takes the messages that meet `condition` out of the network.
+    pub(crate) fn take(&mut self, condition: impl Fn(&Flying) -> bool) -> Vec<Flying> {
+        let (taken, left) =
+            std::mem::take(&mut self.flying).into_iter().partition(|flying| condition(flying));
+        self.flying = left;
+        taken
+    }
+
+    pub(crate) fn deliver(&mut self, flying: &Flying) {
+        let (to, now) = (flying.to, self.clock(flying.to));
+        let view = self.views[to as usize].clone();
+        self.node(to).handle_batch(now, &flying.batch, &view);
+        self.collect(to);
+    }
+
+    pub(crate) fn deliver_all(&mut self, flying: Vec<Flying>) {
+        flying.iter().for_each(|flying| self.deliver(flying));
+    }
+
+    /// Delivers everything that is on its way, and the answers, and theirs.
+    pub(crate) fn settle(&mut self) {
+        while !self.flying.is_empty() {
+            let flying = std::mem::take(&mut self.flying);
+            self.deliver_all(flying);
+        }
+    }
+
+    /// Lets time pass in steps of a millisecond while all messages arrive at once.
+    pub(crate) fn run(&mut self, span: Span) {
+        let end = self.now + span;
+        while self.now < end {
+            self.now = self.now + ms(1);
+            for node in self.ids() {
+                self.wake(node);
+            }
+            self.settle();
+        }
+    }
+
+    /// Lets time pass without anybody noticing.
+    pub(crate) fn skip(&mut self, span: Span) {
+        self.now = self.now + span;
+    }
+
+    pub(crate) fn wake(&mut self, node: u32) {
+        let now = self.clock(node);
+        self.node(node).handle_timeout(now);
+        self.collect(node);
+    }
+
+    /// The node loses its memory and starts again at once.
+    pub(crate) fn restart(&mut self, node: u32) {
+        let incarnation = self.node(node).me().incarnation.0 + 1;
+        let (now, config) = (self.clock(node), Arc::clone(&self.config));
+        *self.node(node) =
+            Flease::new(config, Process::new(node, incarnation), Start::Again, now, u64::from(incarnation))
+                .unwrap();
+    }
+
+    pub(crate) fn notice(&mut self, at: u32, node: u32, incarnation: u32) {
+        self.node(at).handle_death_notice(NodeId(node), Incarnation(incarnation));
+    }
+
+    /// Puts `view` in force at a node; `old` is the view it had.
+    pub(crate) fn change_view(&mut self, node: u32, old: &View, new: &View) {
+        let now = self.clock(node);
+        self.views[node as usize] = new.clone();
+        self.node(node).change_view(now, CELL, Some(old), new);
+        self.collect(node);
+    }
+
+    /// A message as if a member had sent it now.
+    pub(crate) fn forge(&self, from: Process, to: u32, message: Message) -> Flying {
+        let settings = self.settings();
+        let batch = Batch { sender: from, settings, sent: self.now, messages: vec![message] };
+        Flying { from: from.node.0, to, batch }
+    }
+
+    pub(crate) fn events_of(&self, node: u32) -> Vec<&Event> {
+        self.events.iter().filter(|(at, _)| *at == node).map(|(_, event)| event).collect()
+    }
+
+    pub(crate) fn settings(&self) -> u32 {
+        let mut probe = self.nodes[0].clone();
+        let source: BTreeMap<ObjectId, View> = [(ObjectId::new(9, 9), view(1, &[0, 99]))].into();
+        probe.acquire(self.clock(0), ObjectId::new(9, 9), &source).unwrap();
+        probe.poll_transmit(self.clock(0)).unwrap().1.settings
+    }
+
+    fn collect(&mut self, node: u32) {
+        let now = self.clock(node);
+        while let Some((to, batch)) = self.nodes[node as usize].poll_transmit(now) {
+            for message in &batch.messages {
+                let batch = Batch { messages: vec![message.clone()], ..batch.clone() };
+                self.flying.push(Flying { from: node, to: to.0, batch });
+            }
+        }
+        while let Some(event) = self.nodes[node as usize].poll_event() {
+            self.events.push((node, event));
+        }
+    }
+}
+
+impl Flying {
+    pub(crate) fn message(&self) -> &Message {
+        &self.batch.messages[0]
+    }
+
+    pub(crate) fn body(&self) -> &Body {
+        &self.message().body
+    }
+
+    pub(crate) fn is_write(&self) -> bool {
+        matches!(self.body(), Body::Write(_))
+    }
+
+    pub(crate) fn is_nack(&self) -> bool {
+        matches!(self.body(), Body::Nack { .. })
+    }
+}

@@ -1,0 +1,71 @@
+//! Courtesy: nobody reads under a lease that it knows to be another's and valid.
+//!
+//! Such a read gains nothing, because the lease will be respected anyway, but it aborts the owner's renewals. What a
+//! node knows is what its own register shows. Owners and former owners that still write that they gave the lease up
+//! are free to read, and so is a successor whose register has not seen that the lease was handed to it.
+
+use base::{NodeId, ObjectId, Process};
+use lease::Hint;
+
+use super::Violation;
+use crate::TrueTime;
+
+/// Watches every read as it leaves.
+#[derive(Debug, Default)]
+pub struct Courtesy {
+    reads: u64,
+}
+
+impl Courtesy {
+    /// `reader`, which owns nothing of the cell, sends a read while its own register shows `known`.
+    ///
+    /// `may_take` tells whether the reader was told that a process is dead, or that it offers this lease.
+    pub fn read_leaves(
+        &mut self,
+        at: TrueTime,
+        (reader, cell): (Process, ObjectId),
+        known: Option<&Hint>,
+        may_take: impl Fn(Process) -> bool,
+    ) -> Result<(), Violation> {
+        self.reads += 1;
+        match known {
+            Some(hint) if hint.owner.node != reader.node && !may_take(hint.owner) => {
+                let what = format!("{reader:?} reads although its own register shows {hint:?}");
+                Err(Violation { at, cell: Some(cell), checker: "courtesy", what })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How many reads it saw.
+    pub const fn reads(&self) -> u64 {
+        self.reads
+    }
+}
+
+/// Whether the floor told to a node by death notices covers a process.
+pub fn covers(floors: &[(NodeId, base::Incarnation)], process: Process) -> bool {
+    floors.iter().any(|&(node, floor)| node == process.node && process.incarnation <= floor)
+}
+
+#[cfg(test)]
+mod tests {
+    use base::{Incarnation, WallTime};
+
+    use super::*;
+
+    #[test]
+    fn reading_under_anothers_lease_breaks_it() {
+        let cell = ObjectId::new(0, 1);
+        let known = Hint { owner: Process::new(2, 3), until: WallTime::from_micros(9) };
+        let read = |reader: Process, known, dead: &[(NodeId, Incarnation)]| {
+            let dead = dead.to_vec();
+            Courtesy::default().read_leaves(TrueTime::ZERO, (reader, cell), known, |p| covers(&dead, p))
+        };
+        assert_eq!(read(Process::new(1, 1), None, &[]), Ok(()));
+        assert_eq!(read(Process::new(2, 4), Some(&known), &[]), Ok(()));
+        assert_eq!(read(Process::new(1, 1), Some(&known), &[(NodeId(2), Incarnation(3))]), Ok(()));
+        assert!(read(Process::new(1, 1), Some(&known), &[(NodeId(2), Incarnation(2))]).is_err());
+        assert!(read(Process::new(1, 1), Some(&known), &[]).is_err());
+    }
+}

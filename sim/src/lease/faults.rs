@@ -1,0 +1,244 @@
+//! The faults: what strikes, whom, and for how long.
+
+use base::{Process, Span};
+use lease::Algorithm;
+
+use super::workload::watermark;
+use super::world::{Task, World};
+use crate::clock::draw_rate;
+use crate::plan::{around, span_between};
+use crate::{FaultKind, Violation};
+
+impl<A: Algorithm> World<'_, A> {
+    pub(super) fn schedule_faults(&mut self) {
+        for &(kind, interval) in &self.plan.faults {
+            let at = self.now + around(interval, &mut self.dice.faults);
+            self.queue.push(at, Task::Fault(kind));
+        }
+    }
+
+    /// A fault of this kind happens, and the next one is scheduled.
+    pub(super) fn strike(&mut self, kind: FaultKind) -> Result<(), Violation> {
+        if self.is_calm {
+            return Ok(());
+        }
+        if let Some(interval) = self.plan.interval_of(kind) {
+            let next = self.now + around(interval, &mut self.dice.faults);
+            self.queue.push(next, Task::Fault(kind));
+        }
+        let node = self.random_node();
+        match kind {
+            FaultKind::Crash => self.crash(node),
+            FaultKind::Pause => self.pause(node),
+            FaultKind::Partition => self.partition(),
+            FaultKind::OneWay => self.cut_one_way(node),
+            FaultKind::Clog => self.clog(node),
+            FaultKind::ClockStep => return self.step_clock(node),
+            FaultKind::ClockRate => self.change_rate(node),
+            FaultKind::StandDown => return self.stand_down(node),
+            FaultKind::NoticeReplay => self.replay_notice(node),
+            FaultKind::ViewChange => return self.change_some_view(),
+            FaultKind::Impossible => return self.say_the_impossible(node),
+            // These happen to messages, and notices follow crashes.
+            FaultKind::Notice
+            | FaultKind::Loss
+            | FaultKind::Cut
+            | FaultKind::Duplicate
+            | FaultKind::Late
+            | FaultKind::Clogged => {}
+        }
+        Ok(())
+    }
+
+    fn random_node(&mut self) -> usize {
+        usize::try_from(self.dice.faults.below(self.hosts.len() as u64)).unwrap_or(0)
+    }
+
+    /// Mostly short compared with a lease, sometimes much longer.
+    fn while_it_lasts(&mut self) -> Span {
+        let t_max = self.config.t_max;
+        let longest = [t_max / 20, t_max / 2, t_max * 2, t_max * 4];
+        let longest = self.dice.faults.pick(&longest).copied().unwrap_or(t_max);
+        span_between(Span::from_micros(1), longest, &mut self.dice.faults)
+    }
+
+    fn crash(&mut self, node: usize) {
+        if self.hosts[node].node.is_none() {
+            return;
+        }
+        self.summary.faults.count(FaultKind::Crash);
+        let dead = self.hosts[node].process();
+        self.note(None, format_args!("{dead:?} crashes"));
+        self.leave_ghosts(node);
+        self.hosts[node].end(self.now);
+        self.checkers.renewal.process_ended(dead);
+        self.cells.iter_mut().for_each(|cell| cell.wanted &= !(1 << node));
+        let down = self.while_it_lasts();
+        self.queue.push(self.now + down, Task::Restart { node });
+        if self.dice.faults.chance(self.plan.witnessed_percent, 100) {
+            self.bury(dead);
+        }
+    }
+
+    /// A witness tells everybody, some of them late and some twice.
+    fn bury(&mut self, dead: Process) {
+        self.summary.faults.count(FaultKind::Notice);
+        self.buried.push(dead);
+        self.lay_ghosts(dead);
+        for to in 0..self.hosts.len() {
+            for _ in 0..self.dice.faults.between(1, 2) {
+                let delay = self.while_it_lasts();
+                self.queue.push(self.now + delay, Task::Notice { to, dead });
+            }
+        }
+    }
+
+    fn replay_notice(&mut self, to: usize) {
+        if let Some(&dead) = self.dice.faults.pick(&self.buried) {
+            self.summary.faults.count(FaultKind::NoticeReplay);
+            self.queue.push(self.now, Task::Notice { to, dead });
+        }
+    }
+
+    pub(super) fn notice(&mut self, to: usize, dead: Process) -> Result<(), Violation> {
+        if !self.hosts[to].runs() {
+            return Ok(());
+        }
+        self.note(None, format_args!("n{to} hears that {dead:?} is dead"));
+        self.hosts[to].told_dead.push((dead.node, dead.incarnation));
+        self.call(to, |process, _, _| process.handle_death_notice(dead.node, dead.incarnation))?;
+        Ok(())
+    }
+
+    pub(super) fn restart(&mut self, node: usize) -> Result<(), Violation> {
+        if self.hosts[node].node.is_some() {
+            return Ok(());
+        }
+        // A start takes the time from elsewhere; what ran before left nothing but its mark.
+        self.hosts[node].clock.step(self.now, &mut self.dice.clocks);
+        self.hosts[node].start(self.now, &self.config);
+        let (process, reading) = (self.hosts[node].process(), self.hosts[node].clock.reading(self.now));
+        self.note(None, format_args!("{process:?} starts at {reading:?}"));
+        self.reset_alarm(node);
+        Ok(())
+    }
+
+    fn pause(&mut self, node: usize) {
+        if !self.hosts[node].runs() {
+            return;
+        }
+        self.summary.faults.count(FaultKind::Pause);
+        self.hosts[node].paused = true;
+        let process = self.hosts[node].process();
+        self.note(None, format_args!("{process:?} freezes"));
+        let frozen = self.while_it_lasts();
+        self.queue.push(self.now + frozen, Task::Resume { process });
+    }
+
+    /// The process drains its inbox, reads its clock and goes on.
+    pub(super) fn resume(&mut self, process: Process) -> Result<(), Violation> {
+        let node = process.node.0 as usize;
+        let host = &mut self.hosts[node];
+        if host.process() != process || !host.paused {
+            return Ok(());
+        }
+        host.paused = false;
+        let inbox = std::mem::take(&mut host.inbox);
+        self.note(None, format_args!("{process:?} goes on"));
+        for batch in inbox {
+            self.deliver(node, batch)?;
+        }
+        self.call(node, |process, reading, _| process.handle_timeout(reading))?;
+        self.reset_alarm(node);
+        Ok(())
+    }
+
+    fn partition(&mut self) {
+        let nodes = self.hosts.len();
+        let sides = self.dice.faults.between(1, (1 << nodes) - 2);
+        let side = |node: usize| sides >> node & 1;
+        let links = pairs(nodes).filter(|&(from, to)| side(from) != side(to)).collect();
+        self.summary.faults.count(FaultKind::Partition);
+        self.note(None, format_args!("partition {sides:b}"));
+        self.cut(links);
+    }
+
+    fn cut_one_way(&mut self, node: usize) {
+        let outgoing = self.dice.faults.chance(1, 2);
+        let end = |(from, to)| if outgoing { from } else { to };
+        let links = pairs(self.hosts.len()).filter(|&link| end(link) == node).collect();
+        self.summary.faults.count(FaultKind::OneWay);
+        self.note(None, format_args!("n{node} is cut off, outgoing: {outgoing}"));
+        self.cut(links);
+    }
+
+    fn cut(&mut self, links: Vec<(usize, usize)>) {
+        links.iter().for_each(|&(from, to)| self.network.cut(from, to));
+        let lasts = self.while_it_lasts();
+        self.queue.push(self.now + lasts, Task::Mend(links));
+    }
+
+    fn clog(&mut self, node: usize) {
+        self.summary.faults.count(FaultKind::Clog);
+        let lasts = self.while_it_lasts();
+        self.note(None, format_args!("the way to n{node} is clogged for {lasts}"));
+        for from in 0..self.hosts.len() {
+            if self.dice.faults.chance(1, 2) {
+                self.network.clog(from, node, self.now + lasts);
+            }
+        }
+    }
+
+    fn step_clock(&mut self, node: usize) -> Result<(), Violation> {
+        self.summary.faults.count(FaultKind::ClockStep);
+        let host = &mut self.hosts[node];
+        let before = host.clock.reading(self.now);
+        host.clock.step(self.now, &mut self.dice.clocks);
+        let after = host.clock.reading(self.now);
+        self.note(None, format_args!("n{node}'s clock steps from {before:?} to {after:?}"));
+        self.reset_alarm(node);
+        self.look_at_all()
+    }
+
+    fn change_rate(&mut self, node: usize) {
+        self.summary.faults.count(FaultKind::ClockRate);
+        let ppm = draw_rate(self.plan.clocks.rate_ppm_max, &mut self.dice.clocks);
+        self.hosts[node].clock.set_rate(self.now, ppm);
+        self.note(None, format_args!("n{node}'s clock runs {ppm} ppm fast"));
+        self.reset_alarm(node);
+    }
+
+    fn stand_down(&mut self, node: usize) -> Result<(), Violation> {
+        if !self.hosts[node].runs() {
+            return Ok(());
+        }
+        self.summary.faults.count(FaultKind::StandDown);
+        let process = self.hosts[node].process();
+        self.note(None, format_args!("{process:?} stands down"));
+        let watermark = watermark(self.now);
+        self.cells.iter_mut().for_each(|cell| cell.wanted &= !(1 << node));
+        let lasts = self.while_it_lasts();
+        self.queue.push(self.now + lasts, Task::Trust { process });
+        self.call(node, |process, reading, _| process.stand_down(reading, &|_| watermark))?;
+        Ok(())
+    }
+
+    pub(super) fn trust(&mut self, process: Process) -> Result<(), Violation> {
+        let node = process.node.0 as usize;
+        if self.hosts[node].process() != process {
+            return Ok(());
+        }
+        if self.hosts[node].paused {
+            self.queue.push(self.now + self.config.t_max / 10, Task::Trust { process });
+            return Ok(());
+        }
+        self.note(None, format_args!("{process:?} trusts its clock again"));
+        self.call(node, |process, _, _| process.resume())?;
+        Ok(())
+    }
+}
+
+/// All links between different nodes.
+fn pairs(nodes: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..nodes).flat_map(move |from| (0..nodes).map(move |to| (from, to))).filter(|(from, to)| from != to)
+}

@@ -1,0 +1,249 @@
+//! The plan of a run: everything that a seed decides before anything happens.
+//!
+//! Each seed draws its own mix of faults, some of them not at all, and its own weather: what one mix hides another
+//! brings out. Every drawn configuration is one that the production check accepts.
+
+use base::{Random, Span, WallTime};
+use lease::Config;
+
+use crate::clock::ClockPlan;
+use crate::network::NetworkPlan;
+use crate::summary::FaultKind;
+
+/// Which algorithm a run is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clocks {
+    /// All within ε of each other (Flease).
+    Synchronised,
+    /// Anything, at nearly the same rate (PaxosLease).
+    Free,
+}
+
+/// Everything that a seed decides.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// How many nodes, 3 to 7.
+    pub nodes: u32,
+    /// How many cells.
+    pub cells: u32,
+    /// How many members a cell's first view has.
+    pub replicas: u32,
+    /// About how many cells somebody wants at a time.
+    pub active: u32,
+    /// How long the users of a cell think between two steps.
+    pub think: Span,
+    /// What every node runs with.
+    pub config: Config,
+    /// The clocks.
+    pub clocks: ClockPlan,
+    /// The network.
+    pub network: NetworkPlan,
+    /// Which faults are injected, and how far apart on average.
+    pub faults: Vec<(FaultKind, Span)>,
+    /// How likely a crash is noticed by a witness, in percent.
+    pub witnessed_percent: u64,
+    /// How long the faults go on at least.
+    pub duration: Span,
+}
+
+/// Faults that are injected at their own times, with their shortest and longest mean interval in units of `t_max`
+/// tenths.
+const INJECTED: &[(FaultKind, u64, u64)] = &[
+    (FaultKind::Crash, 10, 80),
+    (FaultKind::Pause, 8, 60),
+    (FaultKind::Partition, 20, 100),
+    (FaultKind::OneWay, 20, 100),
+    (FaultKind::Clog, 10, 80),
+    (FaultKind::ClockStep, 2, 40),
+    (FaultKind::ClockRate, 5, 60),
+    (FaultKind::StandDown, 20, 120),
+    (FaultKind::NoticeReplay, 5, 40),
+    (FaultKind::ViewChange, 1, 20),
+    (FaultKind::Impossible, 1, 20),
+];
+
+/// In hectic seeds faults are this many times as frequent.
+const HECTIC: u64 = 3;
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn draw(seed: u64, clocks: Clocks) -> Self {
+        let mut random = Random::new(seed);
+        let (mut sizes, mut weather, mut trouble) = (random.fork(), random.fork(), random.fork());
+        let nodes = draw_u32(&mut sizes, 3, 7);
+        let cells = draw_u32(&mut sizes, 100, 400);
+        let faults = draw_faults(&mut trouble, clocks);
+        let steps = faults.iter().any(|&(kind, _)| kind == FaultKind::ClockStep);
+        let config = draw_config(&mut weather);
+        let lease_millis = u32::try_from(config.t_max.as_micros() / 1000).unwrap_or(0);
+        // A third of all seeds is hectic: faults hit the same lease more than once, and two of three members decide.
+        let hectic = trouble.chance(1, 3);
+        let replicas = draw_u32(&mut sizes, 2, nodes).max(draw_u32(&mut sizes, 2, nodes));
+        Self {
+            seed,
+            nodes,
+            cells,
+            replicas: if hectic { 3 } else { replicas },
+            // The shorter the lease, the more there is to renew in a second.
+            active: draw_u32(&mut sizes, 6, 12).max(draw_u32(&mut sizes, 6, 12 + lease_millis / 200)),
+            think: config.t_max / 10 * sizes.between(1, 4),
+            clocks: draw_clocks(&mut weather, &config, clocks, steps),
+            network: draw_network(&mut weather, &config),
+            faults: scaled(faults, if hectic { config.t_max / HECTIC } else { config.t_max }),
+            witnessed_percent: [0, 50, 100][random_index(&mut trouble, 3)],
+            duration: Span::from_secs(sizes.between(60, 120)),
+            config,
+        }
+    }
+
+    /// With another number of nodes than the seed says.
+    pub fn with_nodes(mut self, nodes: u32) -> Self {
+        self.nodes = nodes;
+        self.replicas = self.replicas.min(nodes);
+        self
+    }
+
+    /// The mean interval of a fault, if it is injected at all.
+    pub fn interval_of(&self, kind: FaultKind) -> Option<Span> {
+        self.faults.iter().find(|(other, _)| *other == kind).map(|&(_, interval)| interval)
+    }
+}
+
+/// A span around `mean`, between an eighth of it and twice it.
+pub(crate) fn around(mean: Span, random: &mut Random) -> Span {
+    let mean = mean.as_micros();
+    Span::from_micros(random.between(mean / 8, mean * 2 - mean / 8))
+}
+
+/// A span from `low` to `high`.
+pub(crate) fn span_between(low: Span, high: Span, random: &mut Random) -> Span {
+    Span::from_micros(random.between(low.as_micros(), high.as_micros()))
+}
+
+fn draw_u32(random: &mut Random, low: u32, high: u32) -> u32 {
+    u32::try_from(random.between(u64::from(low), u64::from(high))).unwrap_or(high)
+}
+
+fn random_index(random: &mut Random, len: u64) -> usize {
+    usize::try_from(random.below(len)).unwrap_or(0)
+}
+
+/// About half of all kinds, at least three, with intervals in tenths of `t_max`.
+fn draw_faults(random: &mut Random, clocks: Clocks) -> Vec<(FaultKind, u64)> {
+    let possible = |kind| clocks == Clocks::Synchronised || kind != FaultKind::ClockStep;
+    loop {
+        let drawn: Vec<(FaultKind, u64)> = INJECTED
+            .iter()
+            .filter(|(kind, ..)| possible(*kind))
+            .map(|&(kind, low, high)| (kind, random.between(low, high), random.chance(3, 5)))
+            .filter_map(|(kind, tenths, on)| on.then_some((kind, tenths)))
+            .collect();
+        // Replaying notices does nothing where nobody crashes.
+        if drawn.iter().filter(|(kind, _)| *kind != FaultKind::NoticeReplay).count() >= 3 {
+            return drawn;
+        }
+    }
+}
+
+fn scaled(faults: Vec<(FaultKind, u64)>, t_max: Span) -> Vec<(FaultKind, Span)> {
+    faults.into_iter().map(|(kind, tenths)| (kind, t_max * tenths / 10)).collect()
+}
+
+fn draw_config(random: &mut Random) -> Config {
+    let t_max = Span::from_millis(random.between(500, 5000));
+    let permille = |random: &mut Random, low, high| t_max * random.between(low, high) / 1000;
+    let epsilon = Span::from_micros(permille(random, 5, 120).as_micros() / 2 * 2);
+    let round_trip_max = permille(random, 10, 60);
+    let rate_error_ppm = draw_u32(random, 1_000, 200_000);
+    let renew_after = permille(random, 200, 450);
+    let jitter_max = permille(random, 0, 30).min(renew_after);
+    let spare = t_max.saturating_sub(renew_after + epsilon * 2 + jitter_max + round_trip_max * 2);
+    let fitting = spare * 1_000_000 / (1_000_000 + u64::from(rate_error_ppm));
+    let session = fitting.min((t_max / 2).saturating_sub(epsilon)) * random.between(1, 9) / 10;
+    let backoff_min = Span::from_micros(random.between(200, 5_000));
+    Config {
+        t_max,
+        epsilon,
+        session,
+        rate_error_ppm,
+        round_trip_max,
+        renew_after,
+        jitter_max,
+        backoff_min,
+        backoff_max: backoff_min.max(permille(random, 10, 100)),
+        attempts_max: u8::try_from(random.between(4, 16)).unwrap_or(4),
+        registers_max: 10_000,
+        claims_max: 10_000,
+        batch_max: [1, 3, 64, 4096][random_index(random, 4)],
+        ..Config::default()
+    }
+}
+
+fn draw_clocks(random: &mut Random, config: &Config, clocks: Clocks, steps: bool) -> ClockPlan {
+    const HOUR: u64 = 3_600_000_000;
+    const DAY: u64 = 24 * HOUR;
+    let start = match random.below(4) {
+        0 => HOUR,
+        1 => 20_000 * DAY + random.below(DAY),
+        2 => 55 * 365 * DAY + random.below(365 * DAY),
+        _ => 1_000_000 * DAY,
+    };
+    // A pair of clocks at opposite edges is just within the rate error: (1 + x) / (1 - x) <= 1 + ρ.
+    let error = u64::from(config.rate_error_ppm);
+    let edge = error * 1_000_000 / (2_000_000 + error);
+    let rate_ppm_max = i32::try_from(random.between(0, edge)).unwrap_or(0);
+    ClockPlan {
+        start: WallTime::from_micros(start),
+        window: (clocks == Clocks::Synchronised).then_some(config.epsilon),
+        rate_ppm_max: if random.chance(1, 2) { i32::try_from(edge).unwrap_or(0) } else { rate_ppm_max },
+        steps,
+    }
+}
+
+fn draw_network(random: &mut Random, config: &Config) -> NetworkPlan {
+    let one_way = config.round_trip_max / 2;
+    let latency_max = one_way * random.between(1, 9) / 10;
+    let often = [0, 1_000, 20_000, 100_000];
+    NetworkPlan {
+        latency_min: latency_max / random.between(1, 20),
+        latency_max,
+        loss_ppm: often[random_index(random, 4)],
+        duplicate_ppm: often[random_index(random, 4)],
+        late_ppm: often[random_index(random, 4)],
+        late_max: config.t_max * random.between(1, 30) / 10,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plan_is_one_that_production_accepts() {
+        for seed in 0..20_000 {
+            for clocks in [Clocks::Synchronised, Clocks::Free] {
+                let plan = Plan::draw(seed, clocks);
+                assert_eq!(plan.config.check(), Ok(()), "seed {seed}");
+                assert!((3..=7).contains(&plan.nodes) && (2..=plan.nodes).contains(&plan.replicas));
+                assert!(plan.cells >= 100 && plan.active < plan.cells && plan.faults.len() >= 3);
+            }
+        }
+    }
+
+    #[test]
+    fn a_seed_has_one_plan_and_plans_differ() {
+        assert_eq!(Plan::draw(1, Clocks::Free), Plan::draw(1, Clocks::Free));
+        let sizes: std::collections::BTreeSet<u32> =
+            (0..100).map(|seed| Plan::draw(seed, Clocks::Free).nodes).collect();
+        assert_eq!(sizes.into_iter().collect::<Vec<_>>(), [3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn only_synchronised_clocks_step() {
+        let steps = |clocks| (0..100).filter(|&seed| Plan::draw(seed, clocks).clocks.steps).count();
+        assert_eq!(steps(Clocks::Free), 0);
+        assert!(steps(Clocks::Synchronised) > 30);
+    }
+}

@@ -1,0 +1,29 @@
+//! `fleasefs bench`: measurements, one file each.
+
+mod floor;
+mod lease;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+/// Measure what this machine and this program can do
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    measurement: Measurement,
+}
+
+#[derive(Subcommand)]
+enum Measurement {
+    Floor(floor::Args),
+    Lease(lease::Args),
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.measurement {
+        Measurement::Floor(args) => floor::run(&args),
+        Measurement::Lease(args) => lease::run(&args),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}

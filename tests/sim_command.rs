@@ -1,0 +1,36 @@
+//! `fleasefs sim lease` as people call it.
+
+use std::process::{Command, Output};
+
+fn sim(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fleasefs")).args(["sim", "lease"]).args(args).output().unwrap()
+}
+
+#[test]
+fn a_seed_is_replayed_and_summed_up() {
+    let output = sim(&["--seed", "3"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    for expected in ["seed 3 flease", "seed 3 paxoslease", "acquired", "faults:", "violations: 0"] {
+        assert!(text.contains(expected), "{expected} is missing in {text}");
+    }
+}
+
+#[test]
+fn json_is_one_object_for_each_run() {
+    let output = sim(&["--seed", "3", "--seeds", "2", "--json"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let runs: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let counted = runs.iter().filter(|run| run["counts"] == true && run["acquired"].as_u64() >= Some(1_000));
+    assert_eq!((runs.len(), counted.count()), (4, 4), "{text}");
+}
+
+#[test]
+fn a_trace_is_written_and_belongs_to_one_run() {
+    let path = format!("{}/sim_command.trace", env!("CARGO_TARGET_TMPDIR"));
+    assert!(!sim(&["--seed", "3", "--trace", &path]).status.success(), "two algorithms, one file");
+    assert!(sim(&["--seed", "3", "--algorithm", "flease", "--trace", &path]).status.success());
+    let trace = std::fs::read_to_string(&path).unwrap();
+    assert!(trace.contains("everything is healed") && trace.contains("Acquired"));
+    std::fs::remove_file(path).unwrap();
+}
