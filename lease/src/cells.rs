@@ -90,6 +90,11 @@ impl<T: Entry> Cells<T> {
         Some(entry)
     }
 
+    /// The same without entries.
+    pub(crate) const fn emptied(&self) -> Self {
+        Self::new(self.seed)
+    }
+
     /// The entries in the order of their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().flat_map(|chunk| &chunk.entries).flatten()
@@ -111,7 +116,7 @@ impl<T: Entry> Cells<T> {
     /// Memory follows the number of live entries: chunks go when they are empty, the index when it is mostly empty.
     fn shrink(&mut self) {
         if self.index.is_empty() {
-            *self = Self::new(self.seed);
+            *self = self.emptied();
         } else if self.index.capacity() > CHUNK && self.index.len() * 8 < self.index.capacity() {
             let (chunks, seed) = (&self.chunks, self.seed);
             self.index.shrink_to(self.index.len() * 2, |&slot| hash_at(chunks, seed, slot));
