@@ -15,7 +15,7 @@ use crate::trail::{TrailEntry, TrailKind};
 use crate::views::{ViewHandle, ViewSource};
 use crate::{Algorithm, Ballot, Body, Bug, Ended, Given, Lease, LeaseId, Message, Reject, Stamp, Written};
 
-/// A sweep visits every register once in `t_max`, in this many steps.
+/// A sweep visits every register once in the time that an idle one is kept, in this many steps.
 const SWEEP_STEPS: u32 = 8;
 
 /// One cell's register: 80 bytes. What few registers have (a given-up lease) lives beside it.
@@ -29,7 +29,7 @@ pub(crate) struct Register {
     id: LeaseId,
     previous: LeaseId,
     pub(crate) view: ViewHandle,
-    /// The sweep tick of the last message, to tell idleness.
+    /// The sweep tick of the last change, to tell idleness. What is repeated or refused is no use of a register.
     touched: u16,
     ended: Ended,
     given: bool,
@@ -64,13 +64,14 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    pub(crate) fn new(t_max: Span, floor: Ballot, now: WallTime, seed: u64) -> Self {
+    /// Registers are kept for `idle` after their last change.
+    pub(crate) fn new(idle: Span, floor: Ballot, now: WallTime, seed: u64) -> Self {
         Self {
             registers: Cells::new(seed),
             given: BTreeMap::new(),
             floor,
             newcomers: BTreeMap::new(),
-            sweep_period: (t_max / u64::from(SWEEP_STEPS)).max(Span::from_micros(1)),
+            sweep_period: (idle / u64::from(SWEEP_STEPS)).max(Span::from_micros(1)),
             sweep_cursor: 0,
             swept_at: now,
         }
@@ -135,15 +136,10 @@ impl Acceptor {
                 None => self.create(common, message.cell, source)?,
             },
         };
-        let answer = match &message.body {
-            Body::Write(lease) => self.write(common, now, (slot, message.ballot), (lease, expires))?,
-            _ => self.read(common, now, slot, message.ballot)?,
-        };
-        let tick = self.tick(now);
-        if let Some(register) = self.registers.at_mut(slot) {
-            register.touched = tick;
+        match &message.body {
+            Body::Write(lease) => self.write(common, now, (slot, message.ballot), (lease, expires)),
+            _ => self.read(common, now, slot, message.ballot),
         }
-        Ok(answer)
     }
 
     /// Puts a view in force for a cell.
@@ -211,7 +207,7 @@ impl Acceptor {
         let Some(register) = self.registers.at(slot) else { return };
         let over = register.id == LeaseId::NONE || common.rules.is_over(now, register.expires);
         let ticks_idle = self.tick(now).wrapping_sub(register.touched).cast_signed();
-        let ticks_needed = common.config.t_max.as_micros().div_ceil(self.sweep_period.as_micros());
+        let ticks_needed = common.config.idle_time().as_micros().div_ceil(self.sweep_period.as_micros());
         let idle = ticks_idle > 0 && ticks_idle.cast_unsigned() as u64 > ticks_needed;
         let early = common.config.breaks(Bug::DropBeforeExpiry) && ticks_idle > 0;
         if !(over && idle || early) {
@@ -291,6 +287,7 @@ impl Acceptor {
         slot: u32,
         ballot: Ballot,
     ) -> Result<Body, Reject> {
+        let tick = self.tick(now);
         let register = self.registers.at_mut(slot).ok_or(Reject::UnknownCell)?;
         if ballot < register.read || ballot < register.write {
             return Ok(Body::Nack { highest: register.read.max(register.write) });
@@ -300,7 +297,9 @@ impl Acceptor {
             return Err(Reject::Stale);
         }
         // A repeated read is answered as before: nothing can have been written below its own promise since.
-        register.read = ballot;
+        if ballot > register.read {
+            (register.read, register.touched) = (ballot, tick);
+        }
         let register = self.registers.at(slot).ok_or(Reject::UnknownCell)?;
         Ok(Body::ReadAck(self.value(common, now, register).map(Box::new)))
     }
@@ -313,6 +312,7 @@ impl Acceptor {
         (lease, expires): (&Lease, WallTime),
     ) -> Result<Body, Reject> {
         let is_held = self.is_held_by_another(common, now, slot, ballot.process);
+        let tick = self.tick(now);
         let register = self.registers.at_mut(slot).ok_or(Reject::UnknownCell)?;
         if ballot < register.read || ballot < register.write || is_held {
             return Ok(Body::Nack { highest: register.read.max(register.write) });
@@ -323,7 +323,7 @@ impl Acceptor {
             return if same { Ok(Body::WriteAck) } else { Err(Reject::TwoValues) };
         }
         let is_new = register.id != lease.id;
-        (register.read, register.write) = (ballot, ballot);
+        (register.read, register.write, register.touched) = (ballot, ballot, tick);
         (register.expires, register.id) = (expires, lease.id);
         (register.previous, register.ended) = (lease.previous, lease.ended);
         let was_given = std::mem::replace(&mut register.given, lease.given.is_some());

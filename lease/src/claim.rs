@@ -90,8 +90,6 @@ pub(crate) struct Attempt {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Votes {
     mask: u16,
-    /// Only for the planted bug that counts these instead.
-    messages: u8,
 }
 
 impl Entry for Claim {
@@ -159,9 +157,13 @@ impl Attempt {
 
 impl Votes {
     /// Adds the member at `position`; a repeated answer is one.
-    pub(crate) fn add(&mut self, position: usize) {
+    pub(crate) const fn add(&mut self, position: usize) {
         self.mask |= 1 << position;
-        self.messages = self.messages.saturating_add(1);
+    }
+
+    /// Only for the planted bug that counts messages: a repeated answer stands for a member that said nothing.
+    pub(crate) const fn add_message(&mut self, position: usize) {
+        self.mask |= if self.has(position) { !self.mask & self.mask.wrapping_add(1) } else { 1 << position };
     }
 
     pub(crate) const fn has(self, position: usize) -> bool {
@@ -174,9 +176,5 @@ impl Votes {
 
     pub(crate) const fn count(self) -> usize {
         self.mask.count_ones() as usize
-    }
-
-    pub(crate) const fn messages(self) -> usize {
-        self.messages as usize
     }
 }

@@ -29,6 +29,8 @@ pub struct Config {
     pub backoff_max: Span,
     /// After how many failed attempts an acquisition or a release is abandoned; default 16.
     pub attempts_max: u8,
+    /// How much longer than `t_max` an unused register is kept; more memory for a longer trail. Default zero.
+    pub linger: Span,
     /// How many registers are kept at most; more cells are refused. Default 16 Mi.
     pub registers_max: u32,
     /// How many cells this node may want or hold at a time. Default 4 Mi.
@@ -116,6 +118,7 @@ impl Default for Config {
             backoff_min: Span::from_millis(2),
             backoff_max: Span::from_millis(200),
             attempts_max: 16,
+            linger: Span::ZERO,
             registers_max: 16 << 20,
             claims_max: 4 << 20,
             batch_max: 4096,
@@ -162,6 +165,11 @@ impl Config {
             Some((name, _)) => Err(ConfigError::ZeroLimit { name }),
             None => Ok(()),
         }
+    }
+
+    /// How long an unused register is kept.
+    pub(crate) fn idle_time(&self) -> Span {
+        self.t_max + self.linger
     }
 
     /// How long one attempt waits for answers before it counts as failed.

@@ -105,7 +105,7 @@ impl<A: Algorithm> LeaseNode<A> {
             Start::Again => Ballot::ceiling_of(rules.floor_after(now)),
         };
         Ok(Self {
-            acceptor: Acceptor::new(config.t_max, floor, now, seed),
+            acceptor: Acceptor::new(config.idle_time(), floor, now, seed),
             claims: Cells::new(seed),
             timers: Timers::new((config.t_max / TICKS_PER_LEASE).max(base::Span::from_micros(1))),
             stamp: Stamp::ZERO,
@@ -153,6 +153,11 @@ impl<A: Algorithm> LeaseNode<A> {
     /// The view whose majority last decided this node's lease: the next change of view waits for it.
     pub fn decided_in(&self, cell: ObjectId) -> Option<ViewId> {
         Some(self.claim(cell)?.tenure.as_ref()?.view)
+    }
+
+    /// The ballot of the round that this node has under way for the cell, if there is one.
+    pub fn round(&self, cell: ObjectId) -> Option<Ballot> {
+        Some(self.claim(cell)?.attempt.as_ref()?.ballot)
     }
 
     /// Who seems to own the cell.

@@ -259,9 +259,12 @@ impl<A: Algorithm> LeaseNode<A> {
         let by_messages = self.breaks(Bug::VotesCountedByMessages);
         let Some(majority) = self.majority(slot) else { return };
         let Some(attempt) = self.attempt_mut(slot) else { return };
-        attempt.votes.add(position);
-        let votes = if by_messages { attempt.votes.messages() } else { attempt.votes.count() };
-        if votes < majority {
+        if by_messages {
+            attempt.votes.add_message(position)
+        } else {
+            attempt.votes.add(position)
+        }
+        if attempt.votes.count() < majority {
             return;
         }
         match attempt.writing.clone() {
