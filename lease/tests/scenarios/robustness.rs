@@ -140,7 +140,7 @@ fn as_much_of_a_lease_is_left_as_its_settings_promise() {
         cluster.skip(ms(1));
         cluster.wake(0);
         if step % 12 == 0 {
-            cluster.deliver_all(std::mem::replace(&mut late, std::mem::replace(&mut later, Vec::new())));
+            cluster.deliver_all(std::mem::replace(&mut late, std::mem::take(&mut later)));
         }
         later.append(&mut cluster.flying);
         let until = cluster.nodes[0].valid_until(cluster.now, CELL).unwrap();
