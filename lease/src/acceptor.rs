@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
-use base::{ObjectId, Process, Span, View, WallTime};
+use base::{ObjectId, Process, Span, View, ViewId, WallTime};
 
 use crate::cells::{Cells, Entry};
-use crate::node::Common;
+use crate::node::{Common, Membership};
 use crate::trail::{TrailEntry, TrailKind};
 use crate::views::{ViewHandle, ViewSource};
 use crate::{Algorithm, Ballot, Body, Bug, Ended, Given, Lease, LeaseId, Message, Reject, Stamp, Written};
@@ -43,6 +43,13 @@ impl Entry for Register {
     }
 }
 
+/// A newcomer to a view casts no vote.
+#[derive(Clone, Copy, Hash, Debug)]
+struct Silence {
+    view: ViewId,
+    until: WallTime,
+}
+
 /// The registers of one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Acceptor {
@@ -50,7 +57,7 @@ pub(crate) struct Acceptor {
     given: BTreeMap<ObjectId, Given>,
     floor: Ballot,
     /// Cells whose view this node joined too recently to vote.
-    newcomers: BTreeMap<ObjectId, WallTime>,
+    newcomers: BTreeMap<ObjectId, Silence>,
     sweep_period: Span,
     sweep_cursor: u32,
     swept_at: WallTime,
@@ -135,20 +142,41 @@ impl Acceptor {
         }
     }
 
-    /// Puts a view in force for a cell. `joined` says that this node was no member of the view before.
+    /// Puts a view in force for a cell.
     pub(crate) fn change_view<A: Algorithm>(
         &mut self,
         common: &mut Common<A>,
         now: WallTime,
         (cell, view): (ObjectId, &View),
-        joined: bool,
+        membership: Membership,
     ) {
-        if joined && !common.config.breaks(Bug::NewcomerVotes) {
-            self.newcomers.insert(cell, now + common.rules.newcomer_silence());
+        if membership == Membership::Joined && !common.config.breaks(Bug::NewcomerVotes) {
+            let silence = Silence { view: view.id, until: now + common.rules.newcomer_silence() };
+            let known = self.newcomers.entry(cell).or_insert(silence);
+            // Told twice of one view, it joined once.
+            if known.view != view.id {
+                *known = silence;
+            }
         }
         if let Some(register) = self.registers.find(cell).and_then(|slot| self.registers.at_mut(slot)) {
             let old = std::mem::replace(&mut register.view, common.views.intern(view));
             common.views.release(old);
+        }
+    }
+
+    /// The same acceptor without memory.
+    pub(crate) fn started_over(&self, now: WallTime, floor: Ballot) -> Self {
+        let &Self { sweep_period, ref registers, .. } = self;
+        let (registers, given) = (registers.emptied(), BTreeMap::new());
+        // A newcomer's silence is shorter than the one that follows, or as long.
+        Self {
+            registers,
+            given,
+            floor,
+            newcomers: BTreeMap::new(),
+            sweep_period,
+            sweep_cursor: 0,
+            swept_at: now,
         }
     }
 
@@ -163,7 +191,7 @@ impl Acceptor {
             return;
         }
         self.swept_at = now;
-        self.newcomers.retain(|_, silent_until| now < *silent_until);
+        self.newcomers.retain(|_, silence| now < silence.until);
         let steps = self.registers.slots().div_ceil(SWEEP_STEPS);
         for _ in 0..steps {
             let slots = self.registers.slots();
@@ -203,8 +231,8 @@ impl Acceptor {
         now: WallTime,
         message: &Message,
     ) -> Result<WallTime, Reject> {
-        let silent_until = if self.newcomers.is_empty() { None } else { self.newcomers.get(&message.cell) };
-        if silent_until.is_some_and(|&until| now < until) {
+        let silence = if self.newcomers.is_empty() { None } else { self.newcomers.get(&message.cell) };
+        if silence.is_some_and(|silence| now < silence.until) {
             return Err(Reject::Newcomer);
         }
         if message.ballot.stamp > common.rules.horizon(now) {

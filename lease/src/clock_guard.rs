@@ -5,9 +5,12 @@
 //! without any assumption on the network. The bound of a peer is the intersection of its last eight exchanges, each
 //! widened by the drift since; so one slow exchange never stands a node down.
 //!
-//! Two clocks that disagree do not say which of them is wrong. A node is sound while it agrees with a majority of
-//! those it hears, itself counted; a single wrong peer stands nobody else down. Whom it does not hear says nothing:
-//! a node without a majority cannot get or renew a lease anyway.
+//! Any two sound nodes must be within ε of each other, but a node judges only itself. So it is sound only within ε/2 of
+//! a majority of the cluster, itself counted: any two majorities share a witness, and both are within ε/2 of that. One
+//! wrong peer of several stands nobody else down. Two nodes that disagree with nobody else to ask both stand down.
+//!
+//! Whom a node does not hear says nothing against it for a while: a short silence must not cost it its leases. After
+//! [`patience`](GuardConfig::patience), by when they have run out, it has to find its majority again.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,6 +30,8 @@ pub struct GuardConfig {
     pub rate_error_ppm: u32,
     /// After this long without an exchange a peer counts as not heard.
     pub fresh: Span,
+    /// For how long a node stays sound on the word of a majority that it no longer hears: a lease time.
+    pub patience: Span,
     /// How many nodes the cluster has, this one included.
     pub cluster: usize,
 }
@@ -36,7 +41,8 @@ pub struct GuardConfig {
 pub enum GuardConfigError {
     /// A peer that was just heard would already be unknown again.
     #[error(
-        "fresh × rate error ({widening}) must be below epsilon/2 ({limit}): exchange times more often, or raise epsilon"
+        "fresh × rate error ({widening}) must be below epsilon/2 ({limit}): exchange times more often, or raise \
+         epsilon"
     )]
     DriftHidesOffset {
         /// How much a bound widens while it is fresh.
@@ -65,11 +71,11 @@ pub struct Exchange {
 /// Whether this node may take part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClockState {
-    /// Not yet known to be within ε/2 of a majority.
+    /// Not yet, or for too long no more, known to agree with a majority: own nothing and propose nothing.
     Joining,
-    /// Within ε of a majority of those heard.
+    /// Within ε/2 of a majority of the cluster.
     Sound,
-    /// Beyond ε, or it jumped: own nothing and propose nothing.
+    /// In disagreement with a majority of those heard, or it jumped: own nothing and propose nothing.
     Off,
 }
 
@@ -93,12 +99,15 @@ pub struct ClockGuard {
     config: GuardConfig,
     peers: BTreeMap<NodeId, Peer>,
     state: ClockState,
+    /// When a majority of the cluster was last known to agree.
+    agreed_at: WallTime,
 }
 
 impl GuardConfig {
     /// The guard's part of the lease configuration.
     pub fn new(config: &Config, fresh: Span, cluster: usize) -> Self {
-        Self { epsilon: config.epsilon, rate_error_ppm: config.rate_error_ppm, fresh, cluster }
+        let &Config { epsilon, rate_error_ppm, t_max: patience, .. } = config;
+        Self { epsilon, rate_error_ppm, fresh, patience, cluster }
     }
 
     fn check(&self) -> Result<(), GuardConfigError> {
@@ -116,7 +125,7 @@ impl ClockGuard {
     pub fn new(config: GuardConfig) -> Result<Self, GuardConfigError> {
         config.check()?;
         let state = if config.cluster == 1 { ClockState::Sound } else { ClockState::Joining };
-        Ok(Self { config, peers: BTreeMap::new(), state })
+        Ok(Self { config, peers: BTreeMap::new(), state, agreed_at: WallTime::ZERO })
     }
 
     /// The state as of the last exchange or timeout.
@@ -168,12 +177,22 @@ impl ClockGuard {
 
     /// Judges again with the time passed.
     pub fn handle_timeout(&mut self, now: WallTime) {
+        let Self { config, .. } = *self;
         let heard = self.heard(now).count();
         let within = |limit: Span| 1 + self.heard(now).filter(|(_, bound)| bound.worst() <= limit).count();
-        let may_join = within(self.config.epsilon / 2) > self.config.cluster / 2 && !self.jumped(now);
-        let is_outvoted = within(self.config.epsilon) <= heard.div_ceil(2) || self.jumped(now);
+        let is_majority = |count: usize, of: usize| count > of / 2;
+        let jumped = self.jumped(now);
+        let agrees = is_majority(within(config.epsilon / 2), config.cluster);
+        // Joining takes a closer agreement than staying, so that a clock near the limit does not come and go.
+        let may_join = is_majority(within(config.epsilon / 4), config.cluster) && !jumped;
+        let is_outvoted = !is_majority(within(config.epsilon / 2), heard + 1);
+        if agrees {
+            self.agreed_at = now;
+        }
+        let is_alone = now.since(self.agreed_at) > config.patience;
         self.state = match self.state {
-            ClockState::Sound if is_outvoted => ClockState::Off,
+            ClockState::Sound if is_outvoted || jumped => ClockState::Off,
+            ClockState::Sound if is_alone => ClockState::Joining,
             ClockState::Joining | ClockState::Off if may_join => ClockState::Sound,
             state => state,
         };
@@ -271,14 +290,14 @@ mod tests {
     }
 
     #[test]
-    fn a_node_joins_once_a_majority_is_within_half_of_epsilon() {
+    fn a_node_joins_once_it_agrees_closely_with_a_majority() {
         let mut guard = guard();
         assert_eq!(guard.state(), ClockState::Joining);
-        guard.handle_exchange(A, exchange(0, 60, (1, 1)));
-        assert_eq!(guard.state(), ClockState::Joining, "60 ms is more than ε/2");
-        guard.handle_exchange(B, exchange(2, 30, (1, 1)));
+        guard.handle_exchange(A, exchange(0, 40, (1, 1)));
+        assert_eq!(guard.state(), ClockState::Joining, "40 ms is more than ε/4");
+        guard.handle_exchange(B, exchange(2, 20, (1, 1)));
         assert_eq!(guard.state(), ClockState::Sound);
-        assert_eq!(guard.offset_of(WallTime::from_micros(1_000_004_000), B), Some(Span::from_millis(31)));
+        assert_eq!(guard.offset_of(WallTime::from_micros(1_000_004_000), B), Some(Span::from_millis(21)));
     }
 
     #[test]
@@ -299,8 +318,8 @@ mod tests {
             guard.handle_exchange(B, exchange(at, 10, (1, 1)));
         }
         for at in [200, 300] {
-            guard.handle_exchange(A, exchange(at, 130, (1, 1)));
-            guard.handle_exchange(B, exchange(at, 130, (1, 1)));
+            guard.handle_exchange(A, exchange(at, 70, (1, 1)));
+            guard.handle_exchange(B, exchange(at, 70, (1, 1)));
         }
         assert_eq!(guard.state(), ClockState::Off);
         for at in [400, 1000] {
@@ -313,7 +332,7 @@ mod tests {
     #[test]
     fn a_jump_stands_down_even_within_epsilon() {
         let mut guard = guard();
-        for (at, offset) in [(0, -20), (100, 40)] {
+        for (at, offset) in [(0, -20), (100, 20)] {
             guard.handle_exchange(A, exchange(at, offset, (1, 1)));
             guard.handle_exchange(B, exchange(at, offset, (1, 1)));
         }
@@ -334,12 +353,34 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_no_accusation() {
+    fn silence_is_no_accusation_until_the_leases_have_run_out() {
         let mut guard = guard();
         guard.handle_exchange(A, exchange(0, 0, (1, 1)));
-        guard.handle_timeout(WallTime::from_micros(9_000_000_000));
+        let heard = WallTime::from_micros(1_000_002_000);
+        guard.handle_timeout(heard + Span::from_secs(2));
         assert_eq!(guard.state(), ClockState::Sound);
-        assert_eq!(guard.offset_max(WallTime::from_micros(9_000_000_000)), None);
+        assert_eq!(guard.offset_max(heard + Span::from_secs(2)), None);
+        guard.handle_timeout(heard + Span::from_millis(2_500));
+        assert_eq!(guard.state(), ClockState::Joining);
+    }
+
+    /// Each of the outer two agrees with the one in the middle; together they are beyond ε.
+    #[test]
+    fn any_two_sound_nodes_are_within_epsilon() {
+        let offsets = [-80_i64, 0, 80];
+        let judge = |me: usize| {
+            let mut guard = guard();
+            for at in (0..2_000).step_by(100) {
+                // They drift apart slowly, so that nothing jumps.
+                let drifted = i64::try_from(at).unwrap().min(1_000);
+                for peer in (0..3).filter(|&peer| peer != me) {
+                    let offset = (offsets[peer] - offsets[me]) * drifted / 1_000;
+                    guard.handle_exchange(NodeId(u32::try_from(peer).unwrap()), exchange(at, offset, (1, 1)));
+                }
+            }
+            guard.state()
+        };
+        assert_eq!([judge(0), judge(1), judge(2)], [ClockState::Off; 3], "nobody is within ε/2 of anybody");
     }
 
     #[test]

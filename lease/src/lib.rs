@@ -53,7 +53,7 @@ pub use counters::Counters;
 pub use event::{Denial, Event, Loss, Refusal};
 pub use flease::FleaseRules;
 pub use message::{Batch, Body, Ended, Expiry, Given, Lease, LeaseId, Message, Reject, Watermark, Written};
-pub use node::{Hint, LeaseNode, Start};
+pub use node::{Hint, LeaseNode, Membership, Start};
 pub use paxoslease::PaxosRules;
 pub use trail::{TrailEntry, TrailKind};
 pub use views::ViewSource;

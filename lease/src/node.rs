@@ -33,6 +33,15 @@ pub enum Start {
     Again,
 }
 
+/// What a node was when another view comes into force.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Membership {
+    /// A member of every view that it may have missed and of the one before, or the object is new; or no member now.
+    Kept,
+    /// No member of the view before, or it cannot tell: it casts no vote for a while.
+    Joined,
+}
+
 /// Who seems to own a cell, for redirects. Never proof.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hint {
@@ -222,13 +231,12 @@ impl<A: Algorithm> LeaseNode<A> {
         self.give_up(now, cell, Given { successor: Some(successor), watermark })
     }
 
-    /// Puts a later view in force. `old` is the view before; without one the object is new and nobody is a newcomer.
+    /// Puts another view in force; the one in force already changes nothing.
     ///
-    /// An owner reads and writes again at once; see [`decided_in`](Self::decided_in).
-    pub fn change_view(&mut self, now: WallTime, cell: ObjectId, old: Option<&View>, new: &View) {
-        let me = self.common.me.node;
-        let joined = old.is_some_and(|old| !old.members.contains(me)) && new.members.contains(me);
-        self.acceptor.change_view(&mut self.common, now, (cell, new), joined);
+    /// An owner reads and writes again at once; see [`decided_in`](Self::decided_in). That views change by one member
+    /// at a time, and the next only after the owner's lease was decided in this one, is the caller's duty.
+    pub fn change_view(&mut self, now: WallTime, cell: ObjectId, new: &View, membership: Membership) {
+        self.acceptor.change_view(&mut self.common, now, (cell, new), membership);
         let Some(slot) = self.claims.find(cell) else { return };
         let view = self.common.views.intern(new);
         self.move_claim(now, slot, view);
@@ -251,9 +259,22 @@ impl<A: Algorithm> LeaseNode<A> {
         }
     }
 
-    /// Takes part again after [`stand_down`](Self::stand_down).
-    pub const fn resume(&mut self) {
+    /// Takes part again after [`stand_down`](Self::stand_down). If time went back by more than anybody's ballots may
+    /// lie ahead, everything this node promised lies in the future: it starts over, silent like a restarted node.
+    pub fn resume(&mut self, now: WallTime) {
         self.stood_down = false;
+        if self.stamp <= self.common.rules.horizon(now) {
+            return;
+        }
+        for claim in self.claims.iter().filter(|claim| matches!(claim.goal, Goal::GiveUp(_))) {
+            self.events.push_back(Event::GivenUp { cell: claim.cell, confirmed: false });
+        }
+        let floor = Ballot::ceiling_of(self.common.rules.floor_after(now));
+        self.acceptor = self.acceptor.started_over(now, floor);
+        self.claims = Cells::new(self.seed);
+        self.common.views = ViewTable::default();
+        self.stamp = Stamp::ZERO;
+        self.silent_until = now + self.common.rules.quarantine();
     }
 
     /// A witness reports that every incarnation of `node` up to `incarnation` is dead: its leases are over.
@@ -384,6 +405,9 @@ impl<A: Algorithm> LeaseNode<A> {
         let is_member = self.common.views.get(view).members.contains(self.common.me.node);
         let Some(claim) = self.claims.at_mut(slot) else { return };
         let old = std::mem::replace(&mut claim.view, view);
+        if old == view {
+            return self.common.views.release(old);
+        }
         // Votes of the old view say nothing about the new one.
         claim.attempt = None;
         self.common.views.release(old);

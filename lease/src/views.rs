@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use base::{ObjectId, View};
 
 /// Where a node looks up the view of a cell that it touches for the first time.
+///
+/// A view that this node joined belongs here only after [`change_view`](crate::LeaseNode::change_view) told of it.
 pub trait ViewSource {
     /// The current view of `cell`, if this node knows the object.
     fn view(&self, cell: ObjectId) -> Option<&View>;

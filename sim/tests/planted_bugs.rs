@@ -54,8 +54,8 @@ const FOUND_BY_THE_SIMULATOR: &[Row] = &[
     (Bug::ReadsUnderValidLease, PaxosLease, Weather::AsDrawn, 2, "courtesy"),
     (Bug::HoldsWhileReleasing, Flease, Weather::AsDrawn, 5, "exclusion"),
     (Bug::HoldsWhileReleasing, PaxosLease, Weather::AsDrawn, 5, "exclusion"),
-    (Bug::NoticeKillsEveryIncarnation, Flease, Weather::AsDrawn, 10, "courtesy"),
-    (Bug::NoticeKillsEveryIncarnation, PaxosLease, Weather::AsDrawn, 10, "courtesy"),
+    (Bug::NoticeKillsEveryIncarnation, Flease, Weather::AsDrawn, 10, "exclusion"),
+    (Bug::NoticeKillsEveryIncarnation, PaxosLease, Weather::AsDrawn, 10, "exclusion"),
     (Bug::TimerFromLastVote, PaxosLease, Weather::Pauses, 10, "exclusion"),
 ];
 

@@ -156,6 +156,8 @@ fn objection(package: &Package, dependency: &Dependency) -> Option<&'static str>
     match (package.pure, dependency.is_dev) {
         _ if is_own && package.workspace.contains(&wanted) => None,
         (None, true) => None,
+        // Its own tests, with a feature of its own.
+        (_, true) if wanted == package.name => None,
         _ if is_own => Some("the layout has no such edge (docs/architecture.md): pass plain values instead"),
         (None, false) => None,
         (Some(_), true) if WORLDLY.contains(&wanted) => {

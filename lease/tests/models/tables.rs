@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use base::{Incarnation, NodeId, ObjectId, Process, View, WallTime, mix};
 use lease::{
-    Algorithm, Batch, Body, Config, Event, LeaseNode, Message, Reject, Start, ViewSource, Watermark,
+    Algorithm, Batch, Body, Config, Event, LeaseNode, Membership, Message, Reject, Start, ViewSource,
+    Watermark,
 };
 
 use crate::milestone::Milestone;
@@ -275,7 +276,7 @@ impl<A: Algorithm> Tables<A> {
                 *given_up |= node.holds(now, CELL);
                 node.stand_down(now, &|_| WATERMARK);
             }
-            Move::Resume(_) => node.resume(),
+            Move::Resume(_) => node.resume(now),
             Move::Restart(_) => {
                 let Process { node: id, incarnation } = node.me();
                 *node = self.start(Process::new(id.0, incarnation.0 + 1), Start::Again, clock);
@@ -294,7 +295,9 @@ impl<A: Algorithm> Tables<A> {
             Some(view) => usize::from(view) + 1,
             None => self.views.iter().position(|view| view.members.contains(me)).unwrap_or(0),
         };
-        snapshot.node.change_view(now, CELL, Some(&self.views[next - 1]), &self.views[next]);
+        let was_member = self.views[next - 1].members.contains(me);
+        let membership = if was_member { Membership::Kept } else { Membership::Joined };
+        snapshot.node.change_view(now, CELL, &self.views[next], membership);
         snapshot.view = u8::try_from(next).ok();
     }
 

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use base::{Epoch, Incarnation, Members, NodeId, ObjectId, Process, Seq, Span, View, ViewId, WallTime};
-use lease::{Batch, Body, Config, Event, Flease, Message, Refusal, Start, Watermark};
+use lease::{Batch, Body, Config, Event, Flease, Membership, Message, Refusal, Start, Watermark};
 
 pub(crate) const CELL: ObjectId = ObjectId::new(1, 1);
 pub(crate) const WATERMARK: Watermark =
@@ -180,7 +180,9 @@ impl Cluster {
     pub(crate) fn change_view(&mut self, node: u32, old: &View, new: &View) {
         let now = self.clock(node);
         self.views[node as usize] = new.clone();
-        self.node(node).change_view(now, CELL, Some(old), new);
+        let was_member = old.members.contains(NodeId(node));
+        let membership = if was_member { Membership::Kept } else { Membership::Joined };
+        self.node(node).change_view(now, CELL, new, membership);
         self.collect(node);
     }
 

@@ -104,7 +104,7 @@ fn standing_down_ends_ownership_at_once_and_for_good() {
     assert_eq!(cluster.acquire(0), Err(Refusal::StoodDown));
     cluster.deliver_all(renewal);
     cluster.settle();
-    cluster.node(0).resume();
+    cluster.node(0).resume(now);
     assert_eq!(cluster.holders(), [0; 0], "no earlier vote revives it");
 }
 
@@ -115,7 +115,7 @@ fn an_acquisition_under_way_ends_with_standing_down() {
     let now = cluster.clock(0);
     cluster.node(0).stand_down(now, &|_| WATERMARK);
     cluster.settle();
-    cluster.node(0).resume();
+    cluster.node(0).resume(now);
     assert_eq!(cluster.holders(), [0; 0]);
 }
 

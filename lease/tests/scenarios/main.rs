@@ -5,4 +5,5 @@ mod cluster;
 mod endings;
 mod majorities;
 mod restarts;
+mod robustness;
 mod time;

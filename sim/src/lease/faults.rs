@@ -233,7 +233,7 @@ impl<A: Algorithm> World<'_, A> {
             return Ok(());
         }
         self.note(None, format_args!("{process:?} trusts its clock again"));
-        self.call(node, |process, _, _| process.resume())?;
+        self.call(node, |process, now, _| process.resume(now))?;
         Ok(())
     }
 }

@@ -4,7 +4,7 @@
 //! majority of the view before. A node applies the views one after the other, as it would replay a log.
 
 use base::{Members, NodeId, ObjectId, Seq, Span, View, ViewId};
-use lease::Algorithm;
+use lease::{Algorithm, Membership};
 
 use super::world::{Task, World};
 use crate::plan::span_between;
@@ -98,10 +98,11 @@ impl<A: Algorithm> World<'_, A> {
         loop {
             let known = self.hosts[node].known.index(cell);
             let Some(next) = self.cells[cell].views.get(known + 1).cloned() else { return Ok(()) };
-            let old = self.cells[cell].views[known].clone();
+            let was_member = self.cells[cell].views[known].members.contains(self.hosts[node].id);
+            let membership = if was_member { Membership::Kept } else { Membership::Joined };
             self.note(Some(id), format_args!("n{node} learns of {:?}", next.id));
             self.hosts[node].known.advance(cell, next.clone());
-            self.call(node, |process, now, _| process.change_view(now, id, Some(&old), &next))?;
+            self.call(node, |process, now, _| process.change_view(now, id, &next, membership))?;
         }
     }
 }
