@@ -10,7 +10,7 @@ use crate::setup::{Move, Setup};
 pub(crate) fn setup() -> Setup {
     Setup {
         voters: vec![1, 2],
-        horizon: bound(5, 6),
+        horizon: 5,
         rounds_max: bound(2, 3),
         moves: vec![
             Move::Acquire(0),
