@@ -322,6 +322,11 @@ impl<A: Algorithm> LeaseNode<A> {
     fn judge(&self, now: WallTime, tenure: Option<&Tenure>, written: &Written) -> Verdict {
         let (owner, lease) = (written.ballot.process, &written.lease);
         let free = |ended, watermark| Verdict::Take { previous: lease.id, ended, watermark };
+        let is_own = owner == self.common.me
+            || owner.node == self.common.me.node && self.breaks(Bug::EarlierIncarnationIsOwn);
+        if is_own && tenure.is_some_and(|tenure| tenure.lease == lease.id) {
+            return Verdict::Own;
+        }
         if let Some(given) = &lease.given {
             match given.successor {
                 None => return free(Ended::Released, Some(given.watermark)),
@@ -330,11 +335,6 @@ impl<A: Algorithm> LeaseNode<A> {
                 }
                 Some(_) => {}
             }
-        }
-        let is_own = owner == self.common.me
-            || owner.node == self.common.me.node && self.breaks(Bug::EarlierIncarnationIsOwn);
-        if is_own && tenure.is_some_and(|tenure| tenure.lease == lease.id) {
-            return Verdict::Own;
         }
         if self.common.is_dead(owner) {
             return free(Ended::Died, None);
