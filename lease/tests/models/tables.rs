@@ -40,7 +40,7 @@ pub(crate) struct Snapshot<A> {
 pub(crate) struct Envelope {
     pub(crate) sender: Process,
     pub(crate) to: u8,
-    /// The sender's clock. Answers carry none: they reach their proposer at any age.
+    /// The sender's clock. Answers and offers carry none: they arrive at any age.
     pub(crate) sent: Option<u8>,
     pub(crate) message: Message,
 }
@@ -330,10 +330,6 @@ impl<A: Algorithm> Tables<A> {
                     let by_floor = after.node.registers() == 0;
                     let by = if by_floor { Milestone::RefusedByFloor } else { Milestone::RefusedByRegister };
                     outcome.milestones |= by.bit();
-                }
-                // An offer is a hint to acquire, and models acquire whenever they like.
-                if message.body == Body::Offer {
-                    continue;
                 }
                 let sent = is_request.then(|| u8::try_from(now.as_micros()).expect("model clocks are short"));
                 let to = u8::try_from(to.0).expect("models have few nodes");

@@ -320,7 +320,8 @@ impl<A: Algorithm> World<A> {
                 let age_max = (config.t_max + config.epsilon).as_micros();
                 is_aging && u64::from(state.clocks[at].saturating_sub(sent)) > age_max
             }
-            // An answer that changes nothing belongs to an attempt or a phase that is over.
+            // An answer that changes nothing belongs to an attempt or a phase that is over. (A nack of the READ
+            // could still count against the WRITE: then it is taken for lost. So is an offer that finds no use.)
             None => {
                 let input = Input::Deliver(ticket.place);
                 let outcome = self.tables.step(state.nodes[at], state.clocks[at], input);
