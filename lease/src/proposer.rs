@@ -212,7 +212,7 @@ impl<A: Algorithm> LeaseNode<A> {
             self.outbox.entry(member).or_default().push_back(message.clone());
         }
         let Some(position) = own_position else { return };
-        if now < self.silent_until && !self.breaks(Bug::OwnVoteInQuarantine) {
+        if self.is_silent(now) {
             return;
         }
         let handle = claim.view;
