@@ -13,7 +13,7 @@ pub(crate) fn setup() -> Setup {
         // A round may take two ticks: what it takes counts against its lease.
         config: Config { round_trip_max: Span::from_micros(1), ..config(3, 0) },
         voters: vec![1, 2],
-        horizon: bound(5, 6),
+        horizon: 5,
         rounds_max: bound(2, 3),
         moves: vec![Move::Acquire(0), Move::Acquire(1), Move::Release(0), Move::Restart(1)],
         milestones: vec![

@@ -11,7 +11,7 @@ pub(crate) fn setup() -> Setup {
     Setup {
         voters: vec![1, 2],
         horizon: bound(5, 6),
-        rounds_max: bound(2, 3),
+        rounds_max: 2,
         moves: vec![
             Move::Acquire(0),
             Move::Acquire(1),
