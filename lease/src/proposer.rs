@@ -1,6 +1,6 @@
 //! The proposer: how a claim becomes a lease, stays one and ends.
 //!
-//! Every step is a *round*: a READ and a WRITE under one fresh ballot. Acquiring, renewing and giving up differ only
+//! Every step is an *attempt*: a READ and a WRITE under one fresh ballot. Acquiring, renewing and giving up differ only
 //! in what they make of the value that the READ found.
 
 use base::{NodeId, ObjectId, Process, Span, View, WallTime, mix};
