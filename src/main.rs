@@ -3,6 +3,7 @@
 mod bench;
 mod sim;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use ::bench::heap::CountingAllocator;
@@ -28,9 +29,25 @@ enum Command {
     Sim(sim::SimArgs),
 }
 
-fn main() -> anyhow::Result<ExitCode> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
         Command::Bench(args) => bench::run(args),
         Command::Sim(args) => sim::run(args),
+    };
+    match result {
+        Ok(code) => code,
+        // Whoever reads the output has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody is left to be told if this fails.
+            let _ = writeln!(io::stderr(), "fleasefs: {error:#}");
+            ExitCode::FAILURE
+        }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let kind =
+        |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<io::Error>().map(io::Error::kind);
+    error.chain().any(|cause| kind(cause) == Some(io::ErrorKind::BrokenPipe))
 }

@@ -1,16 +1,18 @@
 //! `fleasefs sim`: runs and replays simulations.
 //!
-//! Everything that happens in a run follows from its seed; only the time box of a series of runs looks at a clock.
+//! Everything that happens in a run follows from its seed. What is here looks at clocks and draws seeds: the time box
+//! and the progress of a series of runs.
 
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
-use clap::{Args, Subcommand, ValueEnum};
+use anyhow::Context;
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Subcommand, ValueEnum};
 use serde_json::json;
 use sim::lease::Subject;
 use sim::{FaultKind, Plan, Summary, Trace};
@@ -24,7 +26,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 const SECONDS_PER_HOUR: u64 = 3_600;
 const SECONDS_PER_MINUTE: u64 = 60;
 
-/// What to simulate.
+/// What to simulate
 #[derive(Args)]
 pub(crate) struct SimArgs {
     #[command(subcommand)]
@@ -33,42 +35,54 @@ pub(crate) struct SimArgs {
 
 #[derive(Subcommand)]
 enum What {
-    /// Leases: nodes compete for cells while everything around them fails.
+    /// Leases: nodes compete for cells while everything around them fails
+    ///
+    /// The same seed gives the same run. Exits with 1 if a promise was broken, or if so little happened that a seed
+    /// proved nothing.
+    ///
+    /// Examples:
+    ///   fleasefs sim lease --seed 17
+    ///   fleasefs sim lease --seed 17 --algorithm flease --trace run.txt
+    ///   fleasefs sim lease --minutes-real 30
+    #[command(verbatim_doc_comment)]
     Lease(LeaseArgs),
 }
 
 #[derive(Args)]
 struct LeaseArgs {
-    /// The seed to run or replay; drawn and printed if not given.
-    #[arg(long)]
+    /// The seed to run or replay; drawn and printed if not given
+    #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Run this many seeds, from the first one on.
-    #[arg(long)]
+    /// Run this many seeds, from the first one on
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
-    /// How many nodes, instead of as many as the seed says.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(3..=7))]
+    /// How many nodes, 3 to 7, instead of as many as the seed says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(3..=7))]
     nodes: Option<u32>,
-    /// How many hours of faults are simulated, instead of a minute or two.
-    #[arg(long)]
+    /// How many hours of faults are simulated, instead of a minute or two
+    #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     hours: Option<u64>,
-    /// Which algorithm.
+    /// Which lease algorithm
     #[arg(long, value_enum, default_value_t = Which::Both)]
     algorithm: Which,
-    /// Start no new run after this many minutes of real time. Without --seeds, run until then.
-    #[arg(long)]
+    /// Start no new run after this many minutes of real time; without --seeds, run until then
+    #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     minutes_real: Option<u64>,
-    /// Write a line for everything that happens to this file.
-    #[arg(long)]
+    /// Write a line for everything that happens to this file
+    #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Print a JSON object for each run instead of text.
+    /// Print a JSON object for each run instead of text
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Which {
+    /// Absolute expiry on synchronised clocks
     Flease,
+    /// Relative spans, no synchronisation
     Paxoslease,
+    /// One after the other
     Both,
 }
 
@@ -92,21 +106,25 @@ impl Series {
         let first = self.args.seed.unwrap_or_else(draw_seed);
         let is_one_run = self.args.seeds.unwrap_or(1) == 1 && self.args.minutes_real.is_none();
         if self.args.trace.is_some() && !(is_one_run && self.args.algorithm != Which::Both) {
-            bail!("a trace is of one run: give one seed and --algorithm flease or --algorithm paxoslease");
+            let what =
+                "a trace is of one run: give one seed, and --algorithm flease or --algorithm paxoslease";
+            crate::Cli::command().error(ErrorKind::ArgumentConflict, what).exit();
         }
         let count = self.args.seeds.unwrap_or(if self.args.minutes_real.is_some() { u64::MAX } else { 1 });
-        for seed in (first..).zip(0..count).map(|(seed, _)| seed) {
+        let mut last = first;
+        for seed in (0..count).map_while(|n| first.checked_add(n)) {
             if self.time_is_up() {
                 break;
             }
+            last = seed;
             for subject in self.args.algorithm.subjects() {
                 self.run_one(subject, seed)?;
             }
             self.tell_progress(seed)?;
         }
-        if self.runs > 2 && !self.args.json {
-            let seconds = self.started.elapsed().as_secs_f64();
-            writeln!(std::io::stdout(), "{} runs, {} failures, {seconds:.0} s", self.runs, self.failures)?;
+        if !is_one_run && !self.args.json {
+            let (Self { runs, failures, .. }, seconds) = (&self, self.started.elapsed().as_secs());
+            writeln!(io::stdout(), "seeds {first} to {last}: {runs} runs, {failures} failures, {seconds} s")?;
         }
         Ok(if self.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -130,7 +148,7 @@ impl Series {
     }
 
     fn report(&self, subject: Subject, plan: &Plan, summary: &Summary, took: Duration) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = io::stdout().lock();
         if self.args.json {
             writeln!(out, "{}", to_json(summary, took))?;
             return Ok(());
@@ -142,7 +160,7 @@ impl Series {
         let factor = summary.simulated.as_secs_f64() / took.as_secs_f64();
         writeln!(
             out,
-            "{summary}\n  took {:.1} s of real time, {factor:.0} times as fast",
+            "{summary}\n  took {:.1} s of real time, {factor:.0} times as fast as real time",
             took.as_secs_f64()
         )?;
         if !summary.is_clean() {
@@ -168,7 +186,7 @@ impl Series {
         }
         self.told = Instant::now();
         writeln!(
-            std::io::stdout(),
+            io::stderr(),
             "seed {seed} done: {} runs, {} failures, {:.0} s",
             self.runs,
             self.failures,
@@ -221,7 +239,7 @@ fn draw_seed() -> u64 {
 fn to_json(summary: &Summary, took: Duration) -> serde_json::Value {
     let faults: serde_json::Map<String, serde_json::Value> = FaultKind::ALL
         .iter()
-        .map(|&kind| (kind.label().replace(' ', "_"), summary.faults.of(kind).into()))
+        .map(|&kind| (kind.label().replace([' ', '-'], "_"), summary.faults.of(kind).into()))
         .collect();
     let violations: Vec<String> = summary.violations.iter().map(ToString::to_string).collect();
     json!({
@@ -240,6 +258,7 @@ fn to_json(summary: &Summary, took: Duration) -> serde_json::Value {
         "acts": summary.acts,
         "messages": summary.messages,
         "faults": faults,
+        "recovered_us": summary.recovered_in.map(base::Span::as_micros),
         "counts": summary.counts(),
         "violations": violations,
     })

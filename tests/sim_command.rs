@@ -26,9 +26,24 @@ fn json_is_one_object_for_each_run() {
 }
 
 #[test]
+fn what_proves_nothing_is_refused() {
+    for nothing in [["--seeds", "0"], ["--minutes-real", "0"], ["--hours", "0"], ["--nodes", "2"]] {
+        assert_eq!(sim(&nothing).status.code(), Some(2), "{nothing:?}");
+    }
+}
+
+#[test]
+fn a_series_tells_its_seeds() {
+    let output = sim(&["--seed", "18446744073709551614", "--seeds", "5", "--algorithm", "flease"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let expected = "seeds 18446744073709551614 to 18446744073709551615: 2 runs, 0 failures";
+    assert!(output.status.success() && text.contains(expected), "{text}");
+}
+
+#[test]
 fn a_trace_is_written_and_belongs_to_one_run() {
     let path = format!("{}/sim_command.trace", env!("CARGO_TARGET_TMPDIR"));
-    assert!(!sim(&["--seed", "3", "--trace", &path]).status.success(), "two algorithms, one file");
+    assert_eq!(sim(&["--seed", "3", "--trace", &path]).status.code(), Some(2), "two algorithms, one file");
     assert!(sim(&["--seed", "3", "--algorithm", "flease", "--trace", &path]).status.success());
     let trace = std::fs::read_to_string(&path).unwrap();
     assert!(trace.contains("everything is healed") && trace.contains("Acquired"));

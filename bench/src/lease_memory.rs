@@ -8,7 +8,7 @@ use lease::Algorithm;
 use serde::Serialize;
 
 use crate::heap::live_bytes;
-use crate::stats::{median, per_second};
+use crate::stats::{median, middle, per_second};
 use crate::trio::Trio;
 
 const BATCH: u64 = 50_000;
@@ -48,22 +48,21 @@ pub struct LeaseMemory {
 impl LeaseMemory {
     /// The bars that are not met.
     pub fn shortfalls(&self) -> Vec<String> {
-        let bars = [
-            (
-                "acquired_per_second",
-                self.acquired_per_second >= ACQUIRED_PER_SECOND_MIN,
-                ACQUIRED_PER_SECOND_MIN,
-            ),
-            (
-                "bytes_per_idle_register",
-                self.bytes_per_idle_register <= BYTES_PER_IDLE_REGISTER_MAX,
-                BYTES_PER_IDLE_REGISTER_MAX,
-            ),
-            ("cost_ratio", self.cost_ratio <= COST_RATIO_MAX, COST_RATIO_MAX),
-            ("failed", self.failed == 0, 0.0),
+        let acquired = self.acquired_per_second;
+        let bytes = self.bytes_per_idle_register;
+        let ratio = self.cost_ratio;
+        let missed = [
+            (acquired < ACQUIRED_PER_SECOND_MIN).then(|| {
+                format!("acquired_per_second is {acquired}, at least {ACQUIRED_PER_SECOND_MIN} is asked")
+            }),
+            (bytes > BYTES_PER_IDLE_REGISTER_MAX).then(|| {
+                format!("bytes_per_idle_register is {bytes}, at most {BYTES_PER_IDLE_REGISTER_MAX} is asked")
+            }),
+            (ratio > COST_RATIO_MAX)
+                .then(|| format!("cost_ratio is {ratio}, at most {COST_RATIO_MAX} is asked")),
+            (self.failed > 0).then(|| format!("failed is {}, none may fail", self.failed)),
         ];
-        let missed = bars.into_iter().filter(|&(_, met, _)| !met);
-        missed.map(|(name, _, bar)| format!("{name} misses its bar of {bar}")).collect()
+        missed.into_iter().flatten().collect()
     }
 }
 
@@ -93,7 +92,7 @@ pub fn run<A: Algorithm>(rounds: NonZeroU32, mut progress: impl FnMut(&'static s
         bytes_per_owned_lease,
         cost_at_1k_cells_ns: median(costs.iter().map(|&(few, _)| few)),
         cost_at_1m_cells_ns: median(costs.iter().map(|&(_, many)| many)),
-        cost_ratio: median(costs.iter().map(|&(few, many)| many / few)),
+        cost_ratio: middle(costs.iter().map(|&(few, many)| many / few)),
         failed,
     }
 }

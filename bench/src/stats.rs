@@ -27,17 +27,20 @@ impl Latencies {
     }
 }
 
-/// The middle one of some rounds' figures, or halfway between the middle two, to a tenth; zero without rounds.
+/// The middle one of some rounds' figures to a tenth: more digits would claim more than any round repeats.
 pub(crate) fn median(rounds: impl IntoIterator<Item = f64>) -> f64 {
+    (middle(rounds) * 10.0).round() / 10.0
+}
+
+/// The middle one of some rounds' figures, or halfway between the middle two; zero without rounds.
+pub(crate) fn middle(rounds: impl IntoIterator<Item = f64>) -> f64 {
     let mut rounds: Vec<f64> = rounds.into_iter().collect();
     rounds.sort_unstable_by(f64::total_cmp);
-    let middle = match rounds.len() {
+    match rounds.len() {
         0 => 0.0,
         count if count % 2 == 1 => rounds[count / 2],
         count => f64::midpoint(rounds[count / 2 - 1], rounds[count / 2]),
-    };
-    // More digits would claim more than any round repeats.
-    (middle * 10.0).round() / 10.0
+    }
 }
 
 /// How many of `count` fit a second, if all of them took `elapsed`.

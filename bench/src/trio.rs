@@ -6,8 +6,8 @@ use base::{Members, NodeId, ObjectId, Process, Span, View, ViewId, WallTime};
 use lease::{Algorithm, Config, Event, LeaseNode, Start};
 use wire::{decode_lease_frame, encode_lease_frames};
 
-/// The largest datagram that the network sends (`docs/wire.md`), less room for its headers.
-const FRAME_MAX: usize = 6400;
+/// What a loopback packet carries beside the headers of QUIC.
+const FRAME_MAX: usize = net::LOOPBACK_PACKET_BYTES as usize - 150;
 
 /// How many cells a node asks for in one turn of its loop.
 const TURN: usize = 1024;

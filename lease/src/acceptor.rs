@@ -43,6 +43,13 @@ impl Entry for Register {
     }
 }
 
+impl Register {
+    /// The highest ballot it answered: lower ones are refused.
+    fn promised(&self) -> Ballot {
+        self.read.max(self.write)
+    }
+}
+
 /// A newcomer to a view casts no vote.
 #[derive(Clone, Copy, Hash, Debug)]
 struct Silence {
@@ -88,7 +95,7 @@ impl Acceptor {
 
     /// What this node promised for a cell, or for all cells that it has no register for.
     pub(crate) fn promised(&self, register: Option<&Register>) -> Ballot {
-        register.map_or(self.floor, |register| register.read.max(register.write))
+        register.map_or(self.floor, |register| register.promised())
     }
 
     /// The value of a cell's register, whoever may have decided it.
@@ -213,7 +220,7 @@ impl Acceptor {
         if !(over && idle || early) {
             return;
         }
-        let highest = register.read.max(register.write);
+        let highest = register.promised();
         if !common.config.breaks(Bug::DropWithoutFloor) {
             self.floor = self.floor.max(highest);
         }
@@ -290,7 +297,7 @@ impl Acceptor {
         let tick = self.tick(now);
         let register = self.registers.at_mut(slot).ok_or(Reject::UnknownCell)?;
         if ballot < register.read || ballot < register.write {
-            return Ok(Body::Nack { highest: register.read.max(register.write) });
+            return Ok(Body::Nack { highest: register.promised() });
         }
         if ballot == register.write {
             // A late copy of a read whose write has arrived; its proposer has long had the answer.
@@ -315,7 +322,7 @@ impl Acceptor {
         let tick = self.tick(now);
         let register = self.registers.at_mut(slot).ok_or(Reject::UnknownCell)?;
         if ballot < register.read || ballot < register.write || is_held {
-            return Ok(Body::Nack { highest: register.read.max(register.write) });
+            return Ok(Body::Nack { highest: register.promised() });
         }
         let two_values = common.config.breaks(Bug::RenewalUnderOldBallot);
         if ballot == register.write && !two_values {

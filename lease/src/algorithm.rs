@@ -21,7 +21,7 @@ pub enum Standing {
 
 /// The time rules of a lease algorithm. Plain numbers, no state.
 pub trait Algorithm: Clone + Debug {
-    /// The name on the command line.
+    /// The name on the command line and in the settings' digest: nodes that name it differently refuse each other.
     const NAME: &'static str;
 
     /// Whether a vote counts only if its acceptor itself sees the cell open. Otherwise the value with the highest

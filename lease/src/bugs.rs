@@ -1,6 +1,6 @@
 //! Planted bugs: one rule broken at a time, to prove that the models and the simulator notice.
 //!
-//! They exist only with the feature `planted-bugs`; without it [`Config::breaks`] is the constant `false`.
+//! They act only with the feature `planted-bugs`; without it [`Config::breaks`] is the constant `false`.
 
 use crate::Config;
 
@@ -37,11 +37,11 @@ pub enum Bug {
     ReadsUnderValidLease,
     /// L9: a newcomer to a view votes at once.
     NewcomerVotes,
-    /// §3.2: `holds` stays true while the lease is being released.
+    /// L10: `holds` stays true while the lease is being released.
     HoldsWhileReleasing,
-    /// §3.3: a death notice ends the leases of every incarnation of the node.
+    /// L11: a death notice ends the leases of every incarnation of the node.
     NoticeKillsEveryIncarnation,
-    /// §3.4: PaxosLease starts its timer when the last vote arrives instead of when it asked.
+    /// L12: PaxosLease starts its timer when the last vote arrives instead of when it asked.
     TimerFromLastVote,
 }
 

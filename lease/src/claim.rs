@@ -22,8 +22,9 @@ pub(crate) struct Claim {
     pub(crate) wake_at: WallTime,
     /// Failed attempts since the goal was set.
     pub(crate) failures: u8,
-    /// The last lease of our own that was written for this claim, and what it follows.
-    pub(crate) written: Option<Succession>,
+    /// The lease that the last failed attempt wrote, and what it follows. Boxed, as is what few claims carry: there
+    /// are as many claims as leases owned.
+    pub(crate) abandoned: Option<Box<Succession>>,
     /// Who handed the lease to this node, if it may take it although a local register shows it as valid.
     pub(crate) offered_by: Option<Process>,
 }
@@ -33,7 +34,7 @@ pub(crate) struct Claim {
 pub(crate) enum Goal {
     Acquire,
     Keep,
-    GiveUp(Given),
+    GiveUp(Box<Given>),
     /// Nothing: it only remembers something for a while.
     Rest(Rest),
 }
@@ -84,6 +85,8 @@ pub(crate) struct Attempt {
     pub(crate) blocker: Option<Written>,
     /// The value being written, once the read is decided.
     pub(crate) writing: Option<Lease>,
+    /// For a new lease, what it follows.
+    pub(crate) follows: Option<Succession>,
 }
 
 /// Distinct members of a view, counted as bits.
@@ -91,6 +94,8 @@ pub(crate) struct Attempt {
 pub(crate) struct Votes {
     mask: u16,
 }
+
+const _: () = assert!(size_of::<Option<Claim>>() <= 168, "a claim for every lease that a daemon owns");
 
 impl Entry for Claim {
     fn cell(&self) -> ObjectId {
@@ -108,7 +113,7 @@ impl Claim {
             attempt: None,
             wake_at: WallTime::ZERO,
             failures: 0,
-            written: None,
+            abandoned: None,
             offered_by: None,
         }
     }
@@ -130,7 +135,7 @@ impl Claim {
 impl Hash for Claim {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.cell, self.view, &self.goal, &self.tenure, &self.attempt).hash(state);
-        (self.wake_at, self.failures, self.written, self.offered_by).hash(state);
+        (self.wake_at, self.failures, &self.abandoned, self.offered_by).hash(state);
     }
 }
 
@@ -144,6 +149,7 @@ impl Attempt {
             seen: None,
             blocker: None,
             writing: None,
+            follows: None,
         }
     }
 

@@ -19,7 +19,7 @@ pub struct Config {
     pub rate_error_ppm: u32,
     /// The worst round trip that still counts as a working network; default 50 ms.
     pub round_trip_max: Span,
-    /// When a lease is renewed, counted from its last renewal; default a third of `t_max`.
+    /// When a lease is renewed, counted from when it was last asked for; default a third of `t_max`.
     pub renew_after: Span,
     /// How much earlier a renewal may start, so that leases taken together do not renew together; default 50 ms.
     pub jitter_max: Span,
@@ -29,7 +29,7 @@ pub struct Config {
     pub backoff_max: Span,
     /// After how many failed attempts an acquisition or a release is abandoned; default 16.
     pub attempts_max: u8,
-    /// How much longer than `t_max` an unused register is kept; more memory for a longer trail. Default zero.
+    /// How much longer than `t_max` an unused register is kept; more memory, and owners are hinted at for longer. Default zero.
     pub linger: Span,
     /// How many registers are kept at most; more cells are refused. Default 16 Mi.
     pub registers_max: u32,

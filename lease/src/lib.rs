@@ -17,6 +17,7 @@
 //!   [`handle_death_notice`](LeaseNode::handle_death_notice).
 //! - *Out*: [`poll_transmit`](LeaseNode::poll_transmit), [`poll_event`](LeaseNode::poll_event) and
 //!   [`poll_timeout`](LeaseNode::poll_timeout), which may change after any command or event.
+//!   Both queues grow until they are drained, which is the caller's duty after every call.
 //! - [`holds`](LeaseNode::holds) is asked for every operation with a clock reading taken for that operation.
 //!
 //! # What is deliberately absent

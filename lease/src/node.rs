@@ -335,6 +335,11 @@ impl<A: Algorithm> LeaseNode<A> {
         self.timers.next().into_iter().chain(sweep).min()
     }
 
+    /// Whether this node's own proposer must do without its vote, and so without any.
+    pub(crate) fn is_silent(&self, now: WallTime) -> bool {
+        now < self.silent_until && !self.breaks(Bug::OwnVoteInQuarantine)
+    }
+
     pub(crate) fn breaks(&self, bug: Bug) -> bool {
         self.common.config.breaks(bug)
     }
@@ -344,7 +349,7 @@ impl<A: Algorithm> LeaseNode<A> {
     }
 
     fn check_may_propose(&self, now: WallTime) -> Result<(), Refusal> {
-        if now < self.silent_until && !self.breaks(Bug::OwnVoteInQuarantine) {
+        if self.is_silent(now) {
             return Err(Refusal::Quarantined { until: self.silent_until });
         }
         if self.stood_down { Err(Refusal::StoodDown) } else { Ok(()) }
@@ -428,7 +433,7 @@ impl<A: Algorithm> LeaseNode<A> {
         if self.common.rules.is_too_old(now, batch.sent) {
             return Err(Reject::TooOld);
         }
-        if now < self.silent_until && !self.breaks(Bug::OwnVoteInQuarantine) {
+        if self.is_silent(now) {
             return Err(Reject::Quarantined);
         }
         Ok(())

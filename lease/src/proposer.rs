@@ -1,6 +1,6 @@
 //! The proposer: how a claim becomes a lease, stays one and ends.
 //!
-//! Every step is a *round*: a READ and a WRITE under one fresh ballot. Acquiring, renewing and giving up differ only
+//! Every step is an *attempt*: a READ and a WRITE under one fresh ballot. Acquiring, renewing and giving up differ only
 //! in what they make of the value that the READ found.
 
 use base::{NodeId, ObjectId, Process, Span, View, WallTime, mix};
@@ -121,7 +121,7 @@ impl<A: Algorithm> LeaseNode<A> {
     pub(crate) fn start_giving_up(&mut self, now: WallTime, slot: u32, given: Given) {
         let Some(claim) = self.claims.at_mut(slot) else { return };
         // From here on `holds` is false, and no vote for a renewal under way can change that.
-        (claim.goal, claim.attempt, claim.failures) = (Goal::GiveUp(given), None, 0);
+        (claim.goal, claim.attempt, claim.failures) = (Goal::GiveUp(Box::new(given)), None, 0);
         self.start_round(now, slot);
     }
 
@@ -212,7 +212,7 @@ impl<A: Algorithm> LeaseNode<A> {
             self.outbox.entry(member).or_default().push_back(message.clone());
         }
         let Some(position) = own_position else { return };
-        if now < self.silent_until && !self.breaks(Bug::OwnVoteInQuarantine) {
+        if self.is_silent(now) {
             return;
         }
         let handle = claim.view;
@@ -322,6 +322,11 @@ impl<A: Algorithm> LeaseNode<A> {
     fn judge(&self, now: WallTime, tenure: Option<&Tenure>, written: &Written) -> Verdict {
         let (owner, lease) = (written.ballot.process, &written.lease);
         let free = |ended, watermark| Verdict::Take { previous: lease.id, ended, watermark };
+        let is_own = owner == self.common.me
+            || owner.node == self.common.me.node && self.breaks(Bug::EarlierIncarnationIsOwn);
+        if is_own && tenure.is_some_and(|tenure| tenure.lease == lease.id) {
+            return Verdict::Own;
+        }
         if let Some(given) = &lease.given {
             match given.successor {
                 None => return free(Ended::Released, Some(given.watermark)),
@@ -330,11 +335,6 @@ impl<A: Algorithm> LeaseNode<A> {
                 }
                 Some(_) => {}
             }
-        }
-        let is_own = owner == self.common.me
-            || owner.node == self.common.me.node && self.breaks(Bug::EarlierIncarnationIsOwn);
-        if is_own && tenure.is_some_and(|tenure| tenure.lease == lease.id) {
-            return Verdict::Own;
         }
         if self.common.is_dead(owner) {
             return free(Ended::Died, None);
@@ -362,9 +362,9 @@ impl<A: Algorithm> LeaseNode<A> {
         let in_time = claim.tenure.as_ref().is_none_or(|tenure| now < tenure.until);
         match (&claim.goal, verdict) {
             (Goal::Acquire, Verdict::Take { previous, ended, watermark }) => {
-                let retried = claim.written.filter(|written| written.lease == previous);
+                let retried = claim.abandoned.as_deref().filter(|abandoned| abandoned.lease == previous);
                 let found = Succession { lease: LeaseId::NONE, previous, ended, watermark };
-                self.write_new_lease(now, slot, retried.unwrap_or(found));
+                self.write_new_lease(now, slot, retried.copied().unwrap_or(found));
             }
             (Goal::Acquire, Verdict::WaitUntil(until)) => self.wait_until(slot, until),
             (Goal::Acquire, Verdict::HeldBy(..)) if self.breaks(Bug::ReadsUnderValidLease) => {
@@ -387,7 +387,7 @@ impl<A: Algorithm> LeaseNode<A> {
         // Unique without drawing numbers: no other attempt of anybody has this ballot.
         let id = LeaseId(mix(mix(seed ^ attempt.ballot.stamp.0) ^ cell.low ^ mix(cell.high)).max(1));
         let Succession { previous, ended, .. } = succession;
-        claim.written = Some(Succession { lease: id, ..succession });
+        attempt.follows = Some(Succession { lease: id, ..succession });
         self.start_write(now, slot, Lease { id, expiry, previous, ended, given: None });
     }
 
@@ -396,7 +396,7 @@ impl<A: Algorithm> LeaseNode<A> {
         let Some(claim) = self.claims.at(slot) else { return };
         let Some(tenure) = &claim.tenure else { return };
         let given = match &claim.goal {
-            Goal::GiveUp(given) => Some(Box::new(*given)),
+            Goal::GiveUp(given) => Some(given.clone()),
             _ => None,
         };
         let expiry = match (&given, self.common.rules.report(now, tenure.until)) {
@@ -451,7 +451,8 @@ impl<A: Algorithm> LeaseNode<A> {
         let Lease { id, previous, ended, .. } = *lease;
         claim.tenure = Some(Tenure { lease: id, previous, ended, ballot: attempt.ballot, until, view });
         claim.wake_at = renew_at.min(until);
-        let watermark = claim.written.take().and_then(|written| written.watermark);
+        claim.abandoned = None;
+        let watermark = attempt.follows.and_then(|follows| follows.watermark);
         self.timers.set(slot, claim.wake_at);
         if held_until.is_some() {
             self.common.counters.renewed += 1;
@@ -472,7 +473,9 @@ impl<A: Algorithm> LeaseNode<A> {
         let attempts_max = self.common.config.attempts_max;
         let backoff = self.backoff(slot);
         let Some(claim) = self.claims.at_mut(slot) else { return };
-        claim.attempt = None;
+        if let Some(follows) = claim.attempt.take().and_then(|attempt| attempt.follows) {
+            claim.abandoned = Some(Box::new(follows));
+        }
         claim.failures = claim.failures.saturating_add(1);
         let exhausted = claim.failures >= attempts_max;
         match claim.goal {
@@ -518,7 +521,10 @@ impl<A: Algorithm> LeaseNode<A> {
         let ballot = claim.tenure.take().map_or(Ballot::ZERO, |tenure| tenure.ballot);
         self.common.counters.given_up += 1;
         self.events.push_back(Event::GivenUp { cell, confirmed });
-        if confirmed && let Goal::GiveUp(Given { successor: Some(successor), .. }) = goal {
+        if confirmed
+            && let Goal::GiveUp(given) = goal
+            && let Some(successor) = given.successor
+        {
             let view = self.common.views.get(view).id;
             self.send(successor, Message { cell, view, ballot, body: Body::Offer });
         }

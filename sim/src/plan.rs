@@ -130,7 +130,7 @@ fn random_index(random: &mut Random, len: u64) -> usize {
     usize::try_from(random.below(len)).unwrap_or(0)
 }
 
-/// About half of all kinds, at least three, with intervals in tenths of `t_max`.
+/// About three fifths of all kinds, at least three, with intervals in tenths of `t_max`.
 fn draw_faults(random: &mut Random, clocks: Clocks) -> Vec<(FaultKind, u64)> {
     let possible = |kind| clocks == Clocks::Synchronised || kind != FaultKind::ClockStep;
     loop {

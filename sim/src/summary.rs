@@ -4,7 +4,7 @@ use std::fmt;
 
 use base::Span;
 
-use crate::{TrueTime, Violation};
+use crate::Violation;
 
 /// Below this much simulated time a run proves nothing.
 pub const SIMULATED_MIN: Span = Span::from_secs(60);
@@ -137,11 +137,6 @@ impl Summary {
     /// Whether the run shows that all is well.
     pub fn is_clean(&self) -> bool {
         self.violations.is_empty() && self.counts()
-    }
-
-    /// When the first promise was broken.
-    pub fn broken_at(&self) -> Option<TrueTime> {
-        self.violations.first().map(|violation| violation.at)
     }
 }
 

@@ -11,8 +11,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 /// Measure how many leases a second can be acquired and renewed, and what each costs in memory
 ///
-/// With --transport memory three nodes run in this process on one core and exchange encoded messages: the protocol
-/// and the codec, and no network. Each figure is the median of several rounds. It takes about half a minute.
+/// With --transport memory three nodes run in this process on one core and
+/// exchange encoded messages: the protocol and the codec, and no network. Each
+/// figure is the median of several rounds. It takes about half a minute.
 ///
 /// Examples:
 ///   fleasefs bench lease --transport memory
@@ -96,6 +97,7 @@ fn print(figures: &LeaseMemory, json: bool) -> anyhow::Result<()> {
     for (name, figure, unit) in rows {
         writeln!(out, "  {name:<34} {figure:>12.0} {unit}")?;
     }
+    writeln!(out, "  {:<34} {:>12.2}", "cost ratio", figures.cost_ratio)?;
     writeln!(out, "  {:<34} {:>12}", "failed", figures.failed)?;
     Ok(())
 }

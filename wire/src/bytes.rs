@@ -25,8 +25,8 @@ pub enum DecodeError {
         /// The byte.
         byte: u8,
     },
-    /// More messages are announced than the frame can hold.
-    #[error("{0} messages cannot fit the frame")]
+    /// No message is announced, or more than the frame can hold.
+    #[error("the frame cannot hold {0} messages")]
     TooMany(usize),
     /// The frame names another sender than the one the connection belongs to.
     #[error("the frame names node {named} as its sender, but it came from node {actual}")]
@@ -36,6 +36,9 @@ pub enum DecodeError {
         /// Who sent it.
         actual: NodeId,
     },
+    /// A field that is equal to its neighbour's is spelled out: no encoder does that.
+    #[error("a field that equals its neighbour's is not left out")]
+    NotLeftOut,
     /// The members of a view are empty, repeated, unsorted or too many.
     #[error("the members of a view are not a sorted list of distinct nodes")]
     BadMembers,

@@ -24,6 +24,7 @@ const _: () = assert!(FRAME_MIN <= 1100, "a frame must fit the smallest datagram
 const SAME_VIEW: u8 = 0x80;
 const SAME_PROCESS: u8 = 0x40;
 const SAME_HIGH: u8 = 0x20;
+const SAME_ALL: u8 = SAME_VIEW | SAME_PROCESS | SAME_HIGH;
 const BODY_MASK: u8 = 0x1f;
 
 const READ: u8 = 1;
@@ -52,6 +53,14 @@ impl Neighbour {
     /// What the first message of a frame is compared with.
     fn first(sender: Process) -> Self {
         Self { view: ViewId::default(), process: sender, high: 0 }
+    }
+
+    /// What may be left out because the message before said it.
+    fn flags(self, before: Self) -> u8 {
+        let flag = |same: bool, flag: u8| if same { flag } else { 0 };
+        flag(self.view == before.view, SAME_VIEW)
+            | flag(self.process == before.process, SAME_PROCESS)
+            | flag(self.high == before.high, SAME_HIGH)
     }
 }
 
@@ -96,7 +105,7 @@ pub fn decode_lease_frame(bytes: &[u8], peer: base::NodeId) -> Result<Batch, Dec
     if sender.node != peer {
         return Err(DecodeError::WrongSender { named: sender.node, actual: peer });
     }
-    if count * MESSAGE_BYTES_MIN > reader.left() {
+    if count == 0 || count * MESSAGE_BYTES_MIN > reader.left() {
         return Err(DecodeError::TooMany(count));
     }
     let mut messages = Vec::with_capacity(count);
@@ -122,11 +131,7 @@ fn write_header(writer: &mut Writer, batch: &Batch) {
 fn write_message(writer: &mut Writer, neighbour: &mut Neighbour, message: &Message) {
     let this = Neighbour { view: message.view, process: message.ballot.process, high: message.cell.high };
     let before = std::mem::replace(neighbour, this);
-    let flag = |same: bool, flag: u8| if same { flag } else { 0 };
-    let tag = body_tag(&message.body)
-        | flag(this.view == before.view, SAME_VIEW)
-        | flag(this.process == before.process, SAME_PROCESS)
-        | flag(this.high == before.high, SAME_HIGH);
+    let tag = body_tag(&message.body) | this.flags(before);
     writer.u8(tag);
     if tag & SAME_HIGH == 0 {
         writer.u64(this.high);
@@ -143,6 +148,7 @@ fn write_message(writer: &mut Writer, neighbour: &mut Neighbour, message: &Messa
 }
 
 fn read_message(reader: &mut Reader<'_>, neighbour: &mut Neighbour) -> Result<Message, DecodeError> {
+    let before = *neighbour;
     let tag = reader.u8()?;
     if tag & SAME_HIGH == 0 {
         neighbour.high = reader.u64()?;
@@ -154,6 +160,9 @@ fn read_message(reader: &mut Reader<'_>, neighbour: &mut Neighbour) -> Result<Me
     let stamp = Stamp(reader.u64()?);
     if tag & SAME_PROCESS == 0 {
         neighbour.process = reader.process()?;
+    }
+    if tag & SAME_ALL != neighbour.flags(before) {
+        return Err(DecodeError::NotLeftOut);
     }
     let ballot = Ballot { stamp, process: neighbour.process };
     Ok(Message { cell, view: neighbour.view, ballot, body: read_body(reader, tag & BODY_MASK)? })

@@ -1,6 +1,6 @@
 //! Models of the lease protocol: the production nodes in every order of events that small bounds allow.
 //!
-//! A model is a [`Setup`](world::Setup): which nodes there are, what they may be told to do and how far time runs.
+//! A model is a [`Setup`](setup::Setup): which nodes there are, what they may be told to do and how far time runs.
 //! [`world`] turns it into states and actions, [`tables`] runs the production code for a step (and remembers the
 //! step, because the same node meets the same message in millions of states), [`report`] lets the checker loose on
 //! it and judges the result.

@@ -79,6 +79,19 @@ fn a_handover_lost_half_way_leaves_the_lease_to_expire() {
 }
 
 #[test]
+fn a_release_that_one_acceptor_heard_is_finished() {
+    let mut cluster = owned_by_0();
+    cluster.release(0);
+    let reads = std::mem::take(&mut cluster.flying);
+    cluster.deliver_all(reads);
+    let acks = std::mem::take(&mut cluster.flying);
+    cluster.deliver_all(acks);
+    assert_eq!(cluster.take(Flying::is_write).len(), 2, "only its own acceptor has it");
+    cluster.run(ms(300));
+    assert!(matches!(cluster.events_of(0)[..], [.., Event::GivenUp { confirmed: true, .. }]));
+}
+
+#[test]
 fn a_release_that_nobody_hears_is_given_up_at_the_expiry() {
     let mut cluster = owned_by_0();
     cluster.release(0);

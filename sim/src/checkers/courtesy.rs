@@ -12,22 +12,19 @@ use crate::TrueTime;
 
 /// Watches every read as it leaves.
 #[derive(Debug, Default)]
-pub struct Courtesy {
-    reads: u64,
-}
+pub struct Courtesy;
 
 impl Courtesy {
     /// `reader`, which owns nothing of the cell, sends a read while its own register shows `known`.
     ///
     /// `may_take` tells whether the reader was told that a process is dead, or that it offers this lease.
     pub fn read_leaves(
-        &mut self,
+        &self,
         at: TrueTime,
         (reader, cell): (Process, ObjectId),
         known: Option<&Hint>,
         may_take: impl Fn(Process) -> bool,
     ) -> Result<(), Violation> {
-        self.reads += 1;
         match known {
             Some(hint) if hint.owner.node != reader.node && !may_take(hint.owner) => {
                 let what = format!("{reader:?} reads although its own register shows {hint:?}");
@@ -36,16 +33,11 @@ impl Courtesy {
             _ => Ok(()),
         }
     }
-
-    /// How many reads it saw.
-    pub const fn reads(&self) -> u64 {
-        self.reads
-    }
 }
 
-/// Whether the floor told to a node by death notices covers a process.
-pub fn covers(floors: &[(NodeId, base::Incarnation)], process: Process) -> bool {
-    floors.iter().any(|&(node, floor)| node == process.node && process.incarnation <= floor)
+/// Whether a node was told by death notices that a process is dead.
+pub fn was_told_dead(told: &[(NodeId, base::Incarnation)], process: Process) -> bool {
+    told.iter().any(|&(node, last)| node == process.node && process.incarnation <= last)
 }
 
 #[cfg(test)]
@@ -60,7 +52,7 @@ mod tests {
         let known = Hint { owner: Process::new(2, 3), until: WallTime::from_micros(9) };
         let read = |reader: Process, known, dead: &[(NodeId, Incarnation)]| {
             let dead = dead.to_vec();
-            Courtesy::default().read_leaves(TrueTime::ZERO, (reader, cell), known, |p| covers(&dead, p))
+            Courtesy.read_leaves(TrueTime::ZERO, (reader, cell), known, |p| was_told_dead(&dead, p))
         };
         assert_eq!(read(Process::new(1, 1), None, &[]), Ok(()));
         assert_eq!(read(Process::new(2, 4), Some(&known), &[]), Ok(()));

@@ -56,7 +56,6 @@ impl<A: Algorithm> World<'_, A> {
     fn stop_using(&mut self, cell: usize) -> Result<(), Violation> {
         (self.cells[cell].in_use, self.cells[cell].wanted) = (false, 0);
         match self.owner_of(cell) {
-            // Some just vanish, so that leases of all ages are left to expire.
             Some(owner) => self.give_up(owner, cell, None),
             None => Ok(()),
         }

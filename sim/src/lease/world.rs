@@ -160,10 +160,10 @@ impl<'a, A: Algorithm> World<'a, A> {
             network: Network::new(plan.network.clone(), nodes, random.fork()),
             dice: Dice { users: random.fork(), faults: random.fork(), clocks },
             checkers: Checkers {
-                exclusion: Exclusion::default(),
+                exclusion: Exclusion,
                 renewal: Renewal::new(longest),
                 liveness: Liveness::default(),
-                courtesy: Courtesy::default(),
+                courtesy: Courtesy,
             },
             summary: Summary {
                 seed: plan.seed,
@@ -302,7 +302,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             }
             let known = process.hint(batch.sent, message.cell);
             let is_offered = |owner| host.offers.get(&message.cell) == Some(&owner);
-            let may_take = |owner| courtesy::covers(&host.told_dead, owner) || is_offered(owner);
+            let may_take = |owner| courtesy::was_told_dead(&host.told_dead, owner) || is_offered(owner);
             let reader = (batch.sender, message.cell);
             self.checkers.courtesy.read_leaves(self.now, reader, known.as_ref(), may_take)?;
         }
