@@ -1,6 +1,7 @@
 //! Identities: nodes, their incarnations, objects, epochs and positions in a log.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +41,14 @@ pub struct Epoch {
     /// Whose tenure it is.
     pub node: NodeId,
 }
+
+/// A cluster, named at random when it was made: nodes of two clusters never take each other for a peer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ClusterId(pub [u8; 16]);
+
+/// A formatted data directory, named at random: an emptied one comes back under another id.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StoreId(pub [u8; 16]);
 
 /// The position of an entry in one object's log.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
@@ -89,6 +98,47 @@ impl fmt::Debug for ObjectId {
     }
 }
 
+/// Ids of 16 bytes are shown, and read from files, as 32 hexadecimal digits.
+macro_rules! hexadecimal {
+    ($name:ident) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = HexError;
+
+            fn from_str(text: &str) -> Result<Self, HexError> {
+                let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+                let number = u128::from_str_radix(text, 16).ok().filter(|_| is_hex).ok_or(HexError)?;
+                Ok(Self(number.to_be_bytes()))
+            }
+        }
+    };
+}
+hexadecimal!(ClusterId);
+hexadecimal!(StoreId);
+
+/// A text that is not 32 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HexError;
+
+impl fmt::Display for HexError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an id is 32 hexadecimal digits")
+    }
+}
+
+impl std::error::Error for HexError {}
+
 impl fmt::Debug for Epoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "e{}.{}", self.number, self.node.0)
@@ -98,5 +148,19 @@ impl fmt::Debug for Epoch {
 impl fmt::Debug for Seq {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "s{}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_ids_read_as_they_are_written() {
+        let id = ClusterId(*b"0123456789abcdef");
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for text in ["", "+0000000000000000000000000000001", "0", "0g000000000000000000000000000000"] {
+            assert_eq!(text.parse::<StoreId>(), Err(HexError), "{text}");
+        }
     }
 }

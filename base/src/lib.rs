@@ -5,10 +5,12 @@
 
 mod id;
 mod random;
+mod role;
 mod time;
 mod view;
 
-pub use id::{Epoch, Incarnation, NodeId, ObjectId, Process, Seq};
+pub use id::{ClusterId, Epoch, HexError, Incarnation, NodeId, ObjectId, Process, Seq, StoreId};
 pub use random::{Random, mix};
+pub use role::{NAME_LEN_MAX, Name, Role, RoleError};
 pub use time::{MonoTime, Span, WallTime};
 pub use view::{MEMBERS_MAX, Members, MembersError, View, ViewId};

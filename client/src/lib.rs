@@ -1,0 +1,1 @@
+//! Client sessions as a pure core, and the library that programs use.

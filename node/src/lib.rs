@@ -1,0 +1,10 @@
+//! One shard of a storage daemon as a pure state machine: what the daemon drives and the simulator runs as it is.
+
+mod map;
+mod message;
+
+pub use map::{ClusterMap, LeaseAlgorithm, MapError, Osd, REPLICAS_DEFAULT, Settings};
+pub use message::{
+    CLIENT_BATCH_MAX, ClientFrame, ClientId, DaemonFrame, Grant, PEER_BATCH_MAX, PeerMessage, Record, Reply,
+    ReplyBody, Request, RequestBody, RequestId, Token, Unavailable,
+};

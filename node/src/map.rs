@@ -1,0 +1,332 @@
+//! The cluster map: who the storage daemons are, and what all of them must agree on.
+//!
+//! It is static: an operator writes the next version to every machine. Two nodes talk only if their maps have the
+//! same digest, so a cell has the same members wherever it is asked for.
+
+use std::collections::BTreeMap;
+
+use base::{ClusterId, Members, MembersError, NodeId, ObjectId, Seq, Span, View, ViewId};
+use lease::{Config, ConfigError};
+use serde::{Deserialize, Serialize};
+
+/// On how many members a lock is kept, unless the map says otherwise.
+pub const REPLICAS_DEFAULT: u8 = 3;
+/// Far more daemons than one static map is meant for.
+const OSDS_MAX: usize = 1_000;
+
+/// Checked: ids and addresses are distinct, and the settings hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClusterMap {
+    cluster: ClusterId,
+    version: u64,
+    replicas: u8,
+    settings: Settings,
+    osds: BTreeMap<NodeId, Osd>,
+    digest: [u8; 32],
+}
+
+/// One storage daemon.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Osd {
+    /// Its number, never reused.
+    pub id: NodeId,
+    /// Where it listens: `host:port`.
+    pub address: String,
+}
+
+/// What every node of a cluster must agree on. Times are in milliseconds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// The lease algorithm.
+    pub algorithm: LeaseAlgorithm,
+    /// The longest life of a lease, and so of a failover without a witness.
+    pub t_max_ms: u32,
+    /// The bound on the difference between two clocks.
+    pub epsilon_ms: u32,
+    /// How long a client's session lasts without being heard.
+    pub session_ms: u32,
+    /// By how much two clocks may differ in rate, in millionths.
+    pub rate_error_ppm: u32,
+}
+
+/// How leases are decided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LeaseAlgorithm {
+    /// Absolute expiry on synchronised clocks.
+    #[default]
+    Flease,
+    /// Relative spans, no synchronisation.
+    Paxoslease,
+}
+
+/// Why a text is no cluster map.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum MapError {
+    /// Not TOML, a key that is unknown or missing, or a value of the wrong kind.
+    #[error("{0}")]
+    Syntax(String),
+    /// The cluster's id.
+    #[error(
+        "`cluster` is `{0}`: an id is 32 hexadecimal digits; take it from the map that `fleasefs init` wrote"
+    )]
+    Cluster(String),
+    /// No daemon at all, or far too many.
+    #[error("{0} daemons are listed under [[osds]]; a map has between 1 and {OSDS_MAX}")]
+    Count(usize),
+    /// An id is listed twice.
+    #[error("node {0} is listed twice: give each daemon an id of its own")]
+    Twice(NodeId),
+    /// Two daemons cannot share an address.
+    #[error("the address {0} is listed twice: give each daemon an address of its own")]
+    SharedAddress(String),
+    /// An address without a host or a port.
+    #[error("`{0}` is no address: use host:port")]
+    Address(String),
+    /// Too many or too few replicas.
+    #[error("`replicas` cannot be {replicas}: {source}")]
+    Replicas {
+        /// What was asked for.
+        replicas: u8,
+        /// Why not.
+        source: MembersError,
+    },
+    /// The times do not go together.
+    #[error(transparent)]
+    Settings(#[from] ConfigError),
+}
+
+/// The file as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    cluster: String,
+    version: u64,
+    #[serde(default = "replicas_default")]
+    replicas: u8,
+    #[serde(default)]
+    lease: Settings,
+    osds: Vec<Osd>,
+}
+
+const fn replicas_default() -> u8 {
+    REPLICAS_DEFAULT
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            algorithm: LeaseAlgorithm::Flease,
+            t_max_ms: 2_000,
+            epsilon_ms: 100,
+            session_ms: 800,
+            rate_error_ppm: 120_000,
+        }
+    }
+}
+
+impl Settings {
+    /// The lease protocol's configuration under these settings; everything else is as it is by default.
+    pub fn lease_config(&self) -> Config {
+        let millis = |ms: u32| Span::from_millis(ms.into());
+        let t_max = millis(self.t_max_ms);
+        Config {
+            t_max,
+            epsilon: millis(self.epsilon_ms),
+            session: millis(self.session_ms),
+            rate_error_ppm: self.rate_error_ppm,
+            renew_after: t_max / 3,
+            ..Config::default()
+        }
+    }
+}
+
+impl LeaseAlgorithm {
+    /// Its name in a map.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Flease => "flease",
+            Self::Paxoslease => "paxoslease",
+        }
+    }
+}
+
+impl ClusterMap {
+    /// Reads and checks the text of a map.
+    pub fn parse(text: &str) -> Result<Self, MapError> {
+        let file: File = toml::from_str(text).map_err(|error| MapError::Syntax(error.to_string()))?;
+        let cluster = file.cluster.parse().map_err(|_| MapError::Cluster(file.cluster))?;
+        Self::new(cluster, file.version, file.replicas, file.lease, file.osds)
+    }
+
+    /// Checks the parts of a map.
+    pub fn new(
+        cluster: ClusterId,
+        version: u64,
+        replicas: u8,
+        settings: Settings,
+        osds: Vec<Osd>,
+    ) -> Result<Self, MapError> {
+        if !(1..=OSDS_MAX).contains(&osds.len()) {
+            return Err(MapError::Count(osds.len()));
+        }
+        settings.lease_config().check()?;
+        Members::new((0..replicas.into()).map(NodeId))
+            .map_err(|source| MapError::Replicas { replicas, source })?;
+        let mut by_id = BTreeMap::new();
+        for osd in osds {
+            check_address(&osd.address)?;
+            if by_id.values().any(|other: &Osd| other.address == osd.address) {
+                return Err(MapError::SharedAddress(osd.address));
+            }
+            if let Some(other) = by_id.insert(osd.id, osd) {
+                return Err(MapError::Twice(other.id));
+            }
+        }
+        let mut map = Self { cluster, version, replicas, settings, osds: by_id, digest: [0; 32] };
+        map.digest = blake3::hash(map.to_text().as_bytes()).into();
+        Ok(map)
+    }
+
+    /// The map as text; reading it gives an equal map.
+    pub fn to_text(&self) -> String {
+        use std::fmt::Write;
+        let Settings { algorithm, t_max_ms, epsilon_ms, session_ms, rate_error_ppm } = &self.settings;
+        let mut text = format!(
+            "cluster = \"{}\"\nversion = {}\nreplicas = {}\n\n[lease]\nalgorithm = \"{}\"\nt_max_ms = {t_max_ms}\n\
+             epsilon_ms = {epsilon_ms}\nsession_ms = {session_ms}\nrate_error_ppm = {rate_error_ppm}\n",
+            self.cluster,
+            self.version,
+            self.replicas,
+            algorithm.name()
+        );
+        for Osd { id, address } in self.osds.values() {
+            let written = write!(text, "\n[[osds]]\nid = {id}\naddress = \"{address}\"\n");
+            written.expect("a string takes everything");
+        }
+        text
+    }
+
+    /// Which cluster.
+    pub const fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// Which version of its map; an operator raises it with every change.
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// A digest of everything in the map.
+    pub const fn digest(&self) -> [u8; 32] {
+        self.digest
+    }
+
+    /// What all nodes agree on.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The daemons in the order of their ids.
+    pub fn osds(&self) -> impl ExactSizeIterator<Item = &Osd> {
+        self.osds.values()
+    }
+
+    /// One daemon.
+    pub fn osd(&self, id: NodeId) -> Option<&Osd> {
+        self.osds.get(&id)
+    }
+
+    /// The members of a cell, the preferred primary first: rendezvous hashing, so that every node finds the same, and
+    /// primaries spread evenly.
+    pub fn members(&self, cell: ObjectId) -> Vec<NodeId> {
+        let mut ranked: Vec<(u64, NodeId)> = self.osds.keys().map(|&id| (weight(cell, id), id)).collect();
+        ranked.sort_unstable();
+        ranked.into_iter().take(self.replicas.into()).map(|(_, id)| id).collect()
+    }
+
+    /// The view of a cell.
+    pub fn view(&self, cell: ObjectId) -> View {
+        let members = Members::new(self.members(cell)).expect("a map has 1 to 15 replicas, each listed once");
+        let id = ViewId { epoch: base::Epoch::default(), seq: Seq(self.version) };
+        View { id, members }
+    }
+}
+
+fn weight(cell: ObjectId, node: NodeId) -> u64 {
+    base::mix(cell.high ^ base::mix(cell.low ^ base::mix(node.0.into())))
+}
+
+fn check_address(address: &str) -> Result<(), MapError> {
+    let is_plain = |host: &str| {
+        !host.is_empty() && host.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\')
+    };
+    let fits =
+        address.rsplit_once(':').is_some_and(|(host, port)| is_plain(host) && port.parse::<u16>().is_ok());
+    if fits { Ok(()) } else { Err(MapError::Address(address.to_owned())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn osd(id: u32) -> Osd {
+        Osd { id: NodeId(id), address: format!("10.0.0.{id}:7000") }
+    }
+
+    fn map(osds: Vec<Osd>) -> Result<ClusterMap, MapError> {
+        ClusterMap::new(ClusterId([7; 16]), 1, 3, Settings::default(), osds)
+    }
+
+    #[test]
+    fn a_map_reads_as_it_is_written() {
+        let written = map((1..=5).map(osd).collect()).unwrap();
+        assert_eq!(ClusterMap::parse(&written.to_text()), Ok(written));
+    }
+
+    #[test]
+    fn the_digest_covers_everything() {
+        let one = map((1..=3).map(osd).collect()).unwrap();
+        let text = one.to_text();
+        for (from, to) in
+            [("version = 1", "version = 2"), ("t_max_ms = 2000", "t_max_ms = 3000"), ("0.3:", "0.4:")]
+        {
+            let other = ClusterMap::parse(&text.replace(from, to)).unwrap();
+            assert_ne!(other.digest(), one.digest(), "{from}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let text = map((1..=3).map(osd).collect()).unwrap().to_text();
+        for (from, to, expected) in [
+            ("version = 1", "versoin = 1", "unknown field `versoin`"),
+            ("id = 2", "id = 1", "node 1 is listed twice"),
+            ("10.0.0.2", "10.0.0.1", "the address 10.0.0.1:7000 is listed twice"),
+            ("10.0.0.2:7000", "10.0.0.2", "`10.0.0.2` is no address"),
+            ("t_max_ms = 2000", "t_max_ms = 200", "t_max (200ms) must be longer than"),
+            ("replicas = 3", "replicas = 0", "`replicas` cannot be 0"),
+            ("replicas = 3", "replicas = 16", "`replicas` cannot be 16"),
+            ("\"flease\"", "\"raft\"", "unknown variant `raft`"),
+            ("cluster = \"07", "cluster = \"7", "`cluster` is `7"),
+        ] {
+            let error = ClusterMap::parse(&text.replace(from, to)).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        assert_eq!(map(vec![]), Err(MapError::Count(0)));
+    }
+
+    #[test]
+    fn cells_spread_over_all_daemons() {
+        let map = map((1..=5).map(osd).collect()).unwrap();
+        let mut firsts = BTreeMap::new();
+        for low in 0..5_000 {
+            let members = map.members(ObjectId::new(1, low));
+            assert_eq!(members.len(), 3);
+            *firsts.entry(members[0]).or_insert(0) += 1;
+        }
+        assert!(firsts.values().all(|count| (850..1_150).contains(count)), "{firsts:?}");
+    }
+}
