@@ -4,11 +4,10 @@
 //!
 //! Layout: postcard encodes these in the order of their fields and variants.
 
-use std::fmt;
-
 use base::{ClusterId, Incarnation, NodeId, Process, StoreId};
-use serde::de::{Error, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
+
+use crate::bounded;
 
 /// The most peers a status lists: as many as a cluster map has daemons.
 pub const STATUS_PEERS_MAX: usize = crate::map::OSDS_MAX;
@@ -39,7 +38,7 @@ pub struct Status {
     /// Whether it gives its leases up and takes no new ones.
     pub draining: bool,
     /// The other daemons of the map.
-    #[serde(deserialize_with = "peers")]
+    #[serde(deserialize_with = "bounded::list::<STATUS_PEERS_MAX, _, _>")]
     pub peers: Vec<PeerStatus>,
 }
 
@@ -135,35 +134,4 @@ pub struct PeerStatus {
     pub last_heard_ms: Option<u64>,
     /// The bounds of its clock minus this daemon's.
     pub offset_us: Option<(i64, i64)>,
-}
-
-/// Reads the list of peers, and refuses a long one before there is room for it.
-fn peers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PeerStatus>, D::Error> {
-    struct Peers;
-
-    impl<'de> Visitor<'de> for Peers {
-        type Value = Vec<PeerStatus>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "at most {STATUS_PEERS_MAX} peers")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-            // Without a hint the list grows as its peers come in.
-            let count = list.size_hint().unwrap_or_default();
-            if count > STATUS_PEERS_MAX {
-                return Err(A::Error::invalid_length(count, &self));
-            }
-            let mut peers = Vec::with_capacity(count);
-            while let Some(peer) = list.next_element()? {
-                if peers.len() == STATUS_PEERS_MAX {
-                    return Err(A::Error::invalid_length(peers.len() + 1, &self));
-                }
-                peers.push(peer);
-            }
-            Ok(peers)
-        }
-    }
-
-    deserializer.deserialize_seq(Peers)
 }

@@ -13,7 +13,7 @@ const _: () = assert!(ALPN[ALPN.len() - 1] == b'0' + PROTOCOL_VERSION, "the name
 /// The longest datagram there can be: what UDP carries over IPv4.
 const DATAGRAM_BYTES_MAX: u32 = 65_507;
 /// Holds a full batch of messages, with every number at its largest.
-const BATCH_BYTES_MAX: u32 = 512 * 1024;
+const BATCH_BYTES_MAX: u32 = 1024 * 1024;
 /// The longest text of a refusal.
 pub const REFUSAL_TEXT_BYTES_MAX: u32 = 1_000;
 

@@ -1,6 +1,6 @@
 //! What is no frame, and what is no message.
 
-use base::{NodeId, Process, Role};
+use base::{MEMBERS_MAX, NodeId, Process, Role};
 use bytes::Bytes;
 use node::{CLIENT_BATCH_MAX, ClientFrame, PEER_BATCH_MAX, PeerMessage, Status};
 use wire::{
@@ -48,7 +48,8 @@ fn every_truncation_is_incomplete_or_refused() {
         for len in 0..sample.frame.len() {
             let frame = arrive(&sample.frame[..len], sample.kind.lane(), &sample.role).unwrap();
             // The length of a lease frame is that of its datagram, so its decoder has to notice.
-            let is_noticed = frame.is_none_or(|frame| frame.kind() == Kind::Lease && missing(&frame) == Err("missing"));
+            let is_noticed =
+                frame.is_none_or(|frame| frame.kind() == Kind::Lease && missing(&frame) == Err("missing"));
             assert!(is_noticed, "{} of {len} bytes", sample.kind);
         }
     }
@@ -274,19 +275,34 @@ fn the_largest_numbers_fit_every_limit() {
     let mut frame = Vec::new();
     encode(&hello, &mut frame);
     encode(&Notice { dead: Process::new(u32::MAX, u32::MAX) }, &mut frame);
-    encode(&vec![largest_peer_message(); PEER_BATCH_MAX], &mut frame);
+    for message in largest_peer_messages() {
+        encode(&vec![message; PEER_BATCH_MAX], &mut frame);
+    }
     encode(&largest_status(), &mut frame);
     assert!(Frame::from_datagram(Bytes::from(frame)).is_err());
 }
 
-fn largest_peer_message() -> PeerMessage {
+fn largest_peer_messages() -> [PeerMessage; 2] {
     let epoch = base::Epoch { number: u64::MAX, node: NodeId(u32::MAX) };
     let cell = base::ObjectId::new(u64::MAX, u64::MAX);
     let client = node::ClientId { certificate: u64::MAX, program: u64::MAX };
     let grant = Some(node::Grant { client, token: node::Token(u64::MAX) });
     let writer = Process::new(u32::MAX, u32::MAX);
     let record = node::Record { epoch, version: u32::MAX, writer, grant };
-    PeerMessage::Promised { cell, epoch, record: Some(record), knows_all: true }
+    [
+        PeerMessage::Promise { cell, epoch, dead: vec![writer; MEMBERS_MAX] },
+        PeerMessage::Promised { cell, epoch, record: Some(record), knows_all: true },
+    ]
+}
+
+#[test]
+fn a_promise_names_no_more_dead_than_a_cell_has_members() {
+    let promise = |count: u8| {
+        let metadata = [&[1, 0, 1, 1, 5, 1, count][..], &[1; 32]].concat();
+        decode::<Vec<PeerMessage>>(&metadata[..7 + 2 * usize::from(count)], "node/1")
+            .map(|messages| messages.len())
+    };
+    assert_eq!((promise(15), promise(16)), (Ok(1), Err(DecodeError::Malformed(Kind::Peer))));
 }
 
 fn largest_status() -> Status {

@@ -95,7 +95,7 @@ fn record() -> Record {
 pub(crate) fn peer() -> Vec<PeerMessage> {
     let (cell, epoch) = (ObjectId::new(0x80, 1), Epoch { number: 5, node: NodeId(1) });
     vec![
-        PeerMessage::Promise { cell, epoch, dead: Some(Process::new(3, 4)) },
+        PeerMessage::Promise { cell, epoch, dead: vec![Process::new(3, 4), Process::new(5, 6)] },
         PeerMessage::Promised { cell, epoch, record: Some(record()), knows_all: false },
         PeerMessage::Write { cell, record: Record { grant: None, ..record() } },
         PeerMessage::Written { cell, epoch, version: 7 },
