@@ -3,10 +3,11 @@
 //! It is static: an operator writes the next version to every machine. Two nodes talk only if their maps have the
 //! same digest, so a cell has the same members wherever it is asked for.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use base::{ClusterId, Members, MembersError, NodeId, ObjectId, Seq, Span, View, ViewId};
-use lease::{Config, ConfigError};
+use base::{ClusterId, Epoch, Members, MembersError, NodeId, ObjectId, Seq, Span, View, ViewId};
+use lease::{Config, ConfigError, ViewSource};
 use serde::{Deserialize, Serialize};
 
 use crate::from_toml;
@@ -25,6 +26,8 @@ pub struct ClusterMap {
     settings: Settings,
     osds: BTreeMap<NodeId, Osd>,
     digest: [u8; 32],
+    /// The view of every cell, if there are no more daemons than replicas.
+    common_view: Option<View>,
 }
 
 /// One storage daemon.
@@ -189,8 +192,12 @@ impl ClusterMap {
                 return Err(MapError::Twice(other.id));
             }
         }
-        let mut map = Self { cluster, version, replicas, settings, osds: by_id, digest: [0; 32] };
+        let mut map =
+            Self { cluster, version, replicas, settings, osds: by_id, digest: [0; 32], common_view: None };
         map.digest = blake3::hash(map.to_text().as_bytes()).into();
+        if map.osds.len() <= replicas.into() {
+            map.common_view = Some(map.view_of(map.osds.keys().copied()));
+        }
         Ok(map)
     }
 
@@ -252,10 +259,22 @@ impl ClusterMap {
     }
 
     /// The view of a cell.
-    pub fn view(&self, cell: ObjectId) -> View {
-        let members = Members::new(self.members(cell)).expect("a map has 1 to 15 replicas, each listed once");
-        let id = ViewId { epoch: base::Epoch::default(), seq: Seq(self.version) };
-        View { id, members }
+    pub fn view(&self, cell: ObjectId) -> Cow<'_, View> {
+        match &self.common_view {
+            Some(view) => Cow::Borrowed(view),
+            None => Cow::Owned(self.view_of(self.members(cell))),
+        }
+    }
+
+    fn view_of(&self, members: impl IntoIterator<Item = NodeId>) -> View {
+        let members = Members::new(members).expect("a map has 1 to 15 replicas, each listed once");
+        View { id: ViewId { epoch: Epoch::default(), seq: Seq(self.version) }, members }
+    }
+}
+
+impl ViewSource for ClusterMap {
+    fn view(&self, cell: ObjectId) -> Option<Cow<'_, View>> {
+        Some(Self::view(self, cell))
     }
 }
 

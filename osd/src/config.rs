@@ -10,8 +10,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use base::{NodeId, Role};
-use net::credentials::{CredentialError, CredentialFiles, DenyFile};
 use net::Identity;
+use net::credentials::{CredentialError, CredentialFiles, DenyFile};
 use node::{ClusterMap, MapError, from_toml, is_address};
 use serde::{Deserialize, Serialize};
 
