@@ -21,6 +21,7 @@
 //! Clocks, sockets, disks: a mark for the disk is an output. Names of locks: a cell is a digest of one. Trust in
 //! what a peer says about itself: whoever drives this says who sent what.
 
+mod bounded;
 mod bugs;
 mod config;
 mod from_toml;
@@ -35,6 +36,7 @@ mod owner;
 mod requests;
 mod session;
 mod shard;
+mod status;
 
 pub use bugs::Bug;
 pub use config::ShardConfig;
@@ -47,3 +49,7 @@ pub use message::{
 pub use output::{Output, ShardEvent};
 pub use session::SessionId;
 pub use shard::{Remembered, Shard, ShardError};
+pub use status::{
+    ClockStatus, ClockTrust, DaemonStatus, LeaseStatus, LockStatus, PeerStatus, STATUS_PEERS_MAX, Status,
+    SupervisorStatus,
+};

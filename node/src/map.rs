@@ -15,7 +15,7 @@ use crate::from_toml;
 /// On how many members a lock is kept, unless the map says otherwise.
 pub const REPLICAS_DEFAULT: u8 = 3;
 /// Far more daemons than one static map is meant for.
-const OSDS_MAX: usize = 1_000;
+pub(crate) const OSDS_MAX: usize = 1_000;
 
 /// Checked: ids and addresses are distinct, and the settings hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
