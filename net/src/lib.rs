@@ -25,7 +25,7 @@ mod transport;
 
 pub use deny::{DENIED_MAX, Denied, DenyError, DenyList};
 pub use endpoint::{BindError, ConnectError, Endpoint, SocketBuffers};
-pub use identity::{Authority, Identity, IdentityError, Validity};
+pub use identity::{Authority, Identity, IdentityError, Validity, date};
 pub use peer::{Fingerprint, FingerprintError, Peer, PeerError, server_name};
 pub use tls::TlsError;
 pub use transport::{LOOPBACK_PACKET_BYTES, Path, SOCKET_BUFFER_BYTES};
