@@ -1,6 +1,9 @@
 //! `fleasefs`: the one command. One file per subcommand, no logic of its own.
 
 mod bench;
+mod cert;
+mod cluster_dir;
+mod init;
 mod sim;
 
 use std::io::{self, Write};
@@ -25,6 +28,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Args),
+    Cert(cert::Args),
+    Init(init::Args),
     /// Run the cluster in one thread under a seed, with faults and checkers
     Sim(sim::SimArgs),
 }
@@ -32,6 +37,8 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Bench(args) => bench::run(args),
+        Command::Cert(args) => cert::run(&args),
+        Command::Init(args) => init::run(&args),
         Command::Sim(args) => sim::run(args),
     };
     match result {
