@@ -20,9 +20,10 @@ use std::time::Duration;
 
 use base::{Incarnation, Process, Span, WallTime};
 use lease::{Config as LeaseConfig, Exchange, FleaseRules, GuardConfig, PaxosRules};
-use net::{Endpoint, Event, Inbox, Network, Path};
+use net::{Endpoint, Event, Identity, Inbox, Network, Path};
 use node::{ClusterMap, LeaseAlgorithm, Remembered, Shard, ShardConfig};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 use wire::TimeAnswer;
 
@@ -94,11 +95,10 @@ pub enum DaemonError {
     #[error("the kernel gives no random numbers: {0}")]
     Random(io::Error),
     /// Node time reached the mark on disk, because the disk took no newer one for long.
-    #[error("the disk has taken no time mark for {0}; this daemon stops before it uses time that it could not remember")]
+    #[error(
+        "the disk has taken no time mark for {0}; this daemon stops before it uses time that it could not remember"
+    )]
     MarkReached(Span),
-    /// The store's thread is gone.
-    #[error("the thread that writes the data directory ended")]
-    StoreThread,
 }
 
 /// Opens the data directory, tells `announce` which start this is, and serves until `stop` becomes true. Leases are
@@ -121,47 +121,58 @@ pub async fn run(
     tracing::info!(node = %me.node, incarnation = me.incarnation.0, store = %store.id(), "started");
 
     let floor = store.time_floor(clock::since_boot());
-    let ceiling = store.epoch_ceiling();
-    let keeper = StoreKeeper::start(store);
-    let doorman = Arc::new(Doorman::new(map.clone(), me, &keeper, config.limits.clients_max, start));
-    let address = config.listen_address()?;
-    let path = if address.ip().is_loopback() { Path::Loopback } else { Path::Network };
-    let endpoint = Endpoint::bind(address, &identity, path)?;
-    if let Some(clamped) = endpoint.buffers().clamped() {
-        tracing::warn!("{clamped}");
-    }
+    let remembered = Remembered { start: remembered(start), ceiling: store.epoch_ceiling() };
+    let keeper = StoreKeeper::new(store);
+    let reading = Reading::take()?;
+    let limits = config.limits;
+    let doorman = Doorman::new((map.clone(), me), keeper.clone(), reading, limits.clients_max, start);
+    let doorman = Arc::new(doorman);
     let seed = draw_seed()?;
-    let settings = net::Config { seed, ..net::Config::default() };
-    let (network, mut inbox) = Network::start(endpoint, settings, doorman.clone())?;
+    let (network, mut inbox) = open_network(config, &identity, &doorman, seed)?;
     let above = map.osds().filter(|osd| osd.id > me.node);
     let callers = above.map(|osd| network.keep_calling(osd.id, &osd.address)).collect();
 
     let mut early = Vec::new();
-    let clock = fix_clock(&doorman, &map, &mut inbox, &mut early, floor).await?;
-    keeper.mark_time(clock).await?;
+    let clock = fix_clock(reading, &map, &mut inbox, &mut early, floor).await?;
+    let mark = keeper.mark_time(clock).await?;
     doorman.fix(clock);
+    let mut following = JoinSet::new();
+    following
+        .spawn(config.deny_file().follow(identity.deny_list().clone(), |error| tracing::error!("{error}")));
 
-    let remembered = Remembered { start: remembered(start), ceiling };
+    let certificate_expires_s = identity.peer().not_after_s;
+    let supervised = options.supervised;
+    let parts = Parts {
+        network,
+        inbox,
+        callers,
+        clock,
+        keeper,
+        doorman,
+        stop,
+        certificate_expires_s,
+        supervised,
+        _following: following,
+    };
     let shard_config = ShardConfig {
-        locks_max: config.limits.locks_max as usize,
-        sessions_max: config.limits.clients_max as usize,
+        locks_max: limits.locks_max as usize,
+        sessions_max: limits.clients_max as usize,
         ..ShardConfig::new(map.clone())
     };
-    let driver = Parts { network, inbox, callers, clock, keeper, doorman, stop, options: &options, identity: &identity };
     match map.settings().algorithm {
         LeaseAlgorithm::Flease => {
             let shard = Shard::<FleaseRules>::new(shard_config, me, remembered, clock.now(), seed)?;
-            Driver::new(shard, driver).run(early).await
+            Driver::new(shard, parts, mark).run(early).await
         }
         LeaseAlgorithm::Paxoslease => {
             let shard = Shard::<PaxosRules>::new(shard_config, me, remembered, clock.now(), seed)?;
-            Driver::new(shard, driver).run(early).await
+            Driver::new(shard, parts, mark).run(early).await
         }
     }
 }
 
 /// What a driver works with.
-pub(crate) struct Parts<'a> {
+struct Parts {
     network: Network,
     inbox: Inbox,
     callers: Vec<net::Caller>,
@@ -169,8 +180,26 @@ pub(crate) struct Parts<'a> {
     keeper: StoreKeeper,
     doorman: Arc<Doorman>,
     stop: watch::Receiver<bool>,
-    options: &'a Options,
-    identity: &'a net::Identity,
+    certificate_expires_s: u64,
+    supervised: Option<Supervised>,
+    /// Keeps the deny list as its file is.
+    _following: JoinSet<()>,
+}
+
+fn open_network(
+    config: &Config,
+    identity: &Identity,
+    doorman: &Arc<Doorman>,
+    seed: u64,
+) -> Result<(Network, Inbox), DaemonError> {
+    let address = config.listen_address()?;
+    let path = if address.ip().is_loopback() { Path::Loopback } else { Path::Network };
+    let endpoint = Endpoint::bind(address, identity, path)?;
+    if let Some(clamped) = endpoint.buffers().clamped() {
+        tracing::warn!("{clamped}");
+    }
+    let settings = net::Config { seed, ..net::Config::default() };
+    Ok(Network::start(endpoint, settings, doorman.clone())?)
 }
 
 const fn remembered(start: Start) -> lease::Start {
@@ -183,7 +212,7 @@ const fn remembered(start: Start) -> lease::Start {
 /// Takes this node's place among its peers' times: asks whom it can reach, and corrects its own clock only if a
 /// majority of those that have theirs agree that it is off.
 async fn fix_clock(
-    doorman: &Doorman,
+    reading: Reading,
     map: &ClusterMap,
     inbox: &mut Inbox,
     early: &mut Vec<Event>,
@@ -214,11 +243,13 @@ async fn fix_clock(
             early.push(event);
         }
     }
-    let reading = doorman.provisional();
     let off = guard.correction(reading.wall).unwrap_or(0);
     let correction = if off.unsigned_abs() > lease.epsilon.as_micros() / 4 { off } else { 0 };
     if correction != 0 {
-        tracing::warn!(correction_us = correction, "most peers' clocks agree that this machine's is off; node time follows them");
+        tracing::warn!(
+            correction_us = correction,
+            "most peers' clocks agree that this machine's is off; node time follows them"
+        );
     }
     match Clock::fix(reading, correction, floor) {
         Ok(clock) => Ok(clock),

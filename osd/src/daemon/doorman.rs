@@ -1,7 +1,7 @@
 //! Who may come in, and how this daemon introduces itself: what the network asks its owner.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base::{NodeId, Process, Role, StoreId};
@@ -28,9 +28,8 @@ pub(crate) struct Doorman {
     clock: OnceLock<Clock>,
     /// Node time as far as it is known before it is fixed.
     provisional: Clock,
-    reading: Reading,
-    clients: AtomicU32,
-    clients_max: u32,
+    clients: AtomicUsize,
+    clients_max: usize,
     is_stopping: AtomicBool,
     restored: watch::Sender<Option<RestoredCopy>>,
 }
@@ -54,9 +53,8 @@ impl Doorman {
             known: Mutex::new(known),
             clock: OnceLock::new(),
             provisional: Clock::unfixed(reading),
-            reading,
-            clients: AtomicU32::new(0),
-            clients_max,
+            clients: AtomicUsize::new(0),
+            clients_max: clients_max as usize,
             is_stopping: AtomicBool::new(false),
             restored: watch::Sender::new(None),
         }
@@ -68,18 +66,13 @@ impl Doorman {
         let _ = self.clock.set(clock);
     }
 
-    /// The clocks as they were read at the start.
-    pub(crate) const fn reading(&self) -> Reading {
-        self.reading
-    }
-
     /// Node time, or what stands for it before it is fixed.
     pub(crate) fn time(&self) -> Clock {
         self.clock.get().copied().unwrap_or(self.provisional)
     }
 
     /// How many clients are connected.
-    pub(crate) fn set_clients(&self, count: u32) {
+    pub(crate) fn set_clients(&self, count: usize) {
         self.clients.store(count, Ordering::Relaxed);
     }
 
@@ -103,7 +96,9 @@ impl Doorman {
             let text = if theirs == ours {
                 format!("both maps say version {ours} and differ; copy one cluster.toml to every machine")
             } else {
-                format!("your map has version {theirs}, this daemon's {ours}; copy the newer cluster.toml to every machine")
+                format!(
+                    "your map has version {theirs}, this daemon's {ours}; copy the newer cluster.toml to every machine"
+                )
             };
             return Err(Refusal::new(Why::Map, &text));
         }
@@ -136,7 +131,8 @@ impl Doorman {
 
     fn admit_client(&self) -> Result<(), Refusal> {
         if self.clients.load(Ordering::Relaxed) >= self.clients_max {
-            let text = format!("this daemon has {} clients, as many as its `clients_max` allows", self.clients_max);
+            let text =
+                format!("this daemon has {} clients, as many as its `clients_max` allows", self.clients_max);
             return Err(Refusal::new(Why::TooManyClients, &text));
         }
         Ok(())
@@ -182,7 +178,10 @@ impl net::Owner for Doorman {
                     if self.map.osd(*node).is_some() {
                         return Ok(());
                     }
-                    Err(Refusal::new(Why::UnknownNode, &format!("the map of this cluster has no daemon {node}")))
+                    Err(Refusal::new(
+                        Why::UnknownNode,
+                        &format!("the map of this cluster has no daemon {node}"),
+                    ))
                 }
                 (Role::Client(_) | Role::Admin(_), Introduction::Client { .. }) => self.admit_client(),
                 (role, _) => {

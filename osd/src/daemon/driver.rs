@@ -138,7 +138,9 @@ impl<A: Algorithm> Driver<A> {
                     return;
                 }
                 tracing::info!(%node, incarnation = told.process.incarnation.0, "connected");
-                if let (true, Some(before)) = (told.predecessor_is_dead, told.process.incarnation.0.checked_sub(1)) {
+                if let (true, Some(before)) =
+                    (told.predecessor_is_dead, told.process.incarnation.0.checked_sub(1))
+                {
                     self.shard.handle_death_notice(now, *node, Incarnation(before));
                 }
                 self.shard.handle_peer_up(now, told.process);
@@ -146,7 +148,8 @@ impl<A: Algorithm> Driver<A> {
             (Role::Client(_) | Role::Admin(_), Introduction::Client { program }) => {
                 let session = self.links.open_client(link);
                 self.parts.doorman.set_clients(self.links.client_count());
-                let (certificate, _) = link.peer().fingerprint.0.split_first_chunk().expect("32 bytes begin with 8");
+                let (certificate, _) =
+                    link.peer().fingerprint.0.split_first_chunk().expect("32 bytes begin with 8");
                 let client = ClientId { certificate: u64::from_le_bytes(*certificate), program: *program };
                 self.shard.handle_client_up(now, session, client);
             }
@@ -183,9 +186,13 @@ impl<A: Algorithm> Driver<A> {
     fn handle_frame(&mut self, link: &Link, frame: &Admitted) {
         let now = self.now();
         let handled = match frame.kind() {
-            Kind::Client => frame.decode().map(|frame| self.shard.handle_client_frame(now, session_of(link), frame)),
+            Kind::Client => {
+                frame.decode().map(|frame| self.shard.handle_client_frame(now, session_of(link), frame))
+            }
             Kind::Peer => match self.links.process(link) {
-                Some(from) => frame.decode().map(|messages| self.shard.handle_peer_messages(now, from, messages)),
+                Some(from) => {
+                    frame.decode().map(|messages| self.shard.handle_peer_messages(now, from, messages))
+                }
                 None => Ok(()),
             },
             Kind::Notice => frame.decode().map(|notice: Notice| self.handle_notice(link, notice)),
@@ -205,7 +212,7 @@ impl<A: Algorithm> Driver<A> {
 
     fn handle_notice(&mut self, link: &Link, notice: Notice) {
         let now = self.now();
-        let Notice { node, incarnation } = notice;
+        let Process { node, incarnation } = notice.dead;
         self.shard.handle_death_notice(now, node, incarnation);
         let connected = self.links.node(node).filter(|(process, _)| process.incarnation <= incarnation);
         if let Some((_, dead)) = connected {
@@ -214,7 +221,7 @@ impl<A: Algorithm> Driver<A> {
         for caller in self.parts.callers.iter().filter(|caller| caller.node() == node) {
             caller.call_again();
         }
-        self.send(link, &NoticeAck { node, incarnation });
+        self.send(link, &NoticeAck { dead: notice.dead });
     }
 
     fn act(&mut self, output: Output) {
@@ -242,8 +249,9 @@ impl<A: Algorithm> Driver<A> {
 
     fn send_leases(&self, to: NodeId, batch: &Batch) {
         let Some((_, link)) = self.links.node(to) else { return };
-        wire::encode_lease_frames(batch, link.datagram_bytes_max(), |frame| {
-            // What does not fit any queue is counted there, and leases are asked for again.
+        let frame_max = link.datagram_bytes_max().max(wire::FRAME_MIN);
+        wire::encode_lease_frames(batch, frame_max, &mut |frame| {
+            // What no queue takes is counted there, and leases are asked for again.
             let _ = link.datagram(Bytes::copy_from_slice(frame));
         });
     }
@@ -346,7 +354,7 @@ impl<A: Algorithm> Driver<A> {
 }
 
 async fn restored_copy(restored: &mut watch::Receiver<Option<RestoredCopy>>) -> RestoredCopy {
-    match restored.wait_for(Option::is_some).await.map(|copy| copy.clone()) {
+    match restored.wait_for(Option::is_some).await.map(|copy| *copy) {
         Ok(Some(copy)) => copy,
         _ => std::future::pending().await,
     }

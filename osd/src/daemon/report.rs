@@ -66,7 +66,11 @@ pub(super) fn status<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Fact
             crash_looping: supervised.crash_looping,
         }),
         draining: facts.is_stopping,
-        peers: map.osds().filter(|osd| osd.id != shard.me().node).map(|osd| peer(shard, now, facts, osd.id)).collect(),
+        peers: map
+            .osds()
+            .filter(|osd| osd.id != shard.me().node)
+            .map(|osd| peer(shard, now, facts, osd.id))
+            .collect(),
     }
 }
 
@@ -88,12 +92,18 @@ fn peer<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Facts<'_>, node: 
 /// One line for what an operator may want to know.
 pub(super) fn shard_event(event: &ShardEvent) {
     match event {
-        ShardEvent::Clock(ClockState::Sound) => tracing::info!("the clock agrees with a majority: taking part"),
+        ShardEvent::Clock(ClockState::Sound) => {
+            tracing::info!("the clock agrees with a majority: taking part")
+        }
         ShardEvent::Clock(ClockState::Joining) => {
-            tracing::warn!("no majority of the cluster was heard for a lease time: owning nothing until it is");
+            tracing::warn!(
+                "no majority of the cluster was heard for a lease time: owning nothing until it is"
+            );
         }
         ShardEvent::Clock(ClockState::Off) => {
-            tracing::error!("this clock disagrees with the others by too much: owning nothing; check its synchronisation");
+            tracing::error!(
+                "this clock disagrees with the others by too much: owning nothing; check its synchronisation"
+            );
         }
         ShardEvent::Death { node, incarnation } => {
             tracing::warn!(%node, incarnation = incarnation.0, "reported dead by its supervisor or its successor");
@@ -106,7 +116,10 @@ pub(super) fn shard_event(event: &ShardEvent) {
             tracing::warn!(session = session.0, cells, "a client fell silent; what it held is free");
         }
         ShardEvent::Detached { cell } => {
-            tracing::warn!(?cell, "a lease may not outlast its client's session; the client has to attach again");
+            tracing::warn!(
+                ?cell,
+                "a lease may not outlast its client's session; the client has to attach again"
+            );
         }
         ShardEvent::SettingsDiffer { peer } => {
             tracing::error!(%peer, "runs with other lease settings; give all daemons the same cluster map");
