@@ -36,13 +36,13 @@ impl<A: Algorithm> Shard<A> {
             return self
                 .tell(ShardEvent::Misbehaved { peer: from, what: "asked for a promise it may not have" });
         }
-        match self.keeper.promise(now, cell, epoch) {
+        match self.keeper.promise(now, cell, (epoch, from.incarnation)) {
             Ok(record) => {
                 let forgets = !self.config.breaks(Bug::ForgetfulKnowsAll);
                 let knows_all = !forgets || dead.iter().all(|&process| self.keeper.knows_all_of(process));
                 self.keeper.numbers.take(epoch.number);
                 let promised = PeerMessage::Promised { cell, epoch, record, knows_all };
-                self.answer(now, (from.node, epoch.number), promised);
+                self.answer(now, (from, epoch.number), promised);
             }
             Err(why) => self.refuse(now, from, (cell, epoch), why),
         }
@@ -59,7 +59,7 @@ impl<A: Algorithm> Shard<A> {
             Ok(()) => {
                 self.keeper.numbers.take(epoch.number);
                 let written = PeerMessage::Written { cell, epoch, version };
-                self.answer(now, (from.node, epoch.number), written);
+                self.answer(now, (from, epoch.number), written);
             }
             Err(why) => self.refuse(now, from, (cell, epoch), why),
         }
@@ -116,7 +116,7 @@ impl<A: Algorithm> Shard<A> {
             Refused::Promised(highest) => highest,
             Refused::Full => 0,
         };
-        self.answer(now, (from.node, 0), PeerMessage::Refused { cell, epoch, highest });
+        self.answer(now, (from, 0), PeerMessage::Refused { cell, epoch, highest });
     }
 
     fn is_between_members(&self, from: Process, cell: ObjectId) -> bool {

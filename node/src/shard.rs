@@ -46,7 +46,7 @@ pub struct Shard<A> {
     pub(crate) due: BTreeSet<(WallTime, ObjectId)>,
     outbox: BTreeMap<NodeId, VecDeque<PeerMessage>>,
     /// Answers that wait until the mark on disk covers their number.
-    deferred: Vec<(u64, NodeId, PeerMessage)>,
+    deferred: Vec<(u64, Process, PeerMessage)>,
     outputs: VecDeque<Output>,
     trusted: bool,
     pub(crate) draining: bool,
@@ -177,8 +177,9 @@ impl<A: Algorithm> Shard<A> {
         self.draining && self.locks.is_empty() && self.leased.is_empty() && self.outbox.is_empty()
     }
 
-    /// A peer is connected, by this run of it.
+    /// A peer is connected, by this run of it. A connection before that ended.
     pub fn handle_peer_up(&mut self, now: WallTime, peer: Process) {
+        self.handle_peer_down(peer.node);
         self.peers.insert(peer.node, peer.incarnation);
         self.tell_all_to(now, peer.node);
         self.post(peer.node, PeerMessage::CaughtUp);
@@ -188,6 +189,8 @@ impl<A: Algorithm> Shard<A> {
     pub fn handle_peer_down(&mut self, node: NodeId) {
         self.peers.remove(&node);
         self.outbox.remove(&node);
+        // What it asked for it asks again, and its next run is somebody else.
+        self.deferred.retain(|(_, to, _)| to.node != node);
     }
 
     /// Lease messages of a connected peer.
@@ -201,6 +204,9 @@ impl<A: Algorithm> Shard<A> {
 
     /// Messages of a connected peer, in order.
     pub fn handle_peer_messages(&mut self, now: WallTime, from: Process, messages: Vec<PeerMessage>) {
+        if self.peers.get(&from.node) != Some(&from.incarnation) {
+            return;
+        }
         for message in messages {
             self.handle_peer_message(now, from, message);
         }
@@ -369,14 +375,14 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// An answer that speaks for `number`: it leaves once the mark on disk covers that.
-    pub(crate) fn answer(&mut self, now: WallTime, (to, number): (NodeId, u64), message: PeerMessage) {
+    pub(crate) fn answer(&mut self, now: WallTime, (to, number): (Process, u64), message: PeerMessage) {
         if !self.keeper.numbers.is_durable(number) {
             return self.deferred.push((number, to, message));
         }
-        if to == self.me().node {
-            self.handle_answer(now, to, message);
+        if to == self.me() {
+            self.handle_answer(now, to.node, message);
         } else {
-            self.post(to, message);
+            self.post(to.node, message);
         }
     }
 
