@@ -32,6 +32,8 @@ pub(crate) struct Kept {
     /// The run of the node that was promised: a number that was not on its disk when it died must not serve twice.
     promised_to: Incarnation,
     pub(crate) record: Option<Record>,
+    /// A record that was refused: whoever asks must not believe that this member knows all.
+    pub(crate) missed: Option<Record>,
     /// When it last changed, or somebody stood behind it.
     pub(crate) touched: WallTime,
 }
@@ -43,6 +45,13 @@ pub(crate) enum Refused {
     Promised(u64),
     /// Its limit is reached.
     Full,
+}
+
+impl Kept {
+    /// The record by which somebody may hold the lock.
+    pub(crate) fn uncertain(&self) -> Option<Record> {
+        self.missed.or(self.record.filter(|record| record.grant.is_some()))
+    }
 }
 
 impl Keeper {
@@ -59,6 +68,11 @@ impl Keeper {
     /// The latest record here.
     pub(crate) fn record(&self, cell: ObjectId) -> Option<Record> {
         self.kept.get(&cell)?.record
+    }
+
+    /// The record here by which somebody may hold the lock.
+    pub(crate) fn uncertain(&self, cell: ObjectId) -> Option<Record> {
+        self.kept.get(&cell)?.uncertain()
     }
 
     /// The highest number promised for the cell.
@@ -91,12 +105,13 @@ impl Keeper {
     ) -> Result<(), Refused> {
         let kept = self.entry(now, cell)?;
         if checks && record.epoch < kept.promised {
+            kept.missed = Some(record);
             return Err(Refused::Promised(kept.promised.number));
         }
         if record.epoch > kept.promised {
             (kept.promised, kept.promised_to) = (record.epoch, record.writer.incarnation);
         }
-        kept.touched = now;
+        (kept.missed, kept.touched) = (None, now);
         if !checks || kept.record.is_none_or(|before| before.position() < record.position()) {
             kept.record = Some(record);
         }
@@ -122,9 +137,11 @@ impl Keeper {
         self.caught_up.insert(process.node, process.incarnation);
     }
 
-    /// Whether this node would know of everything that `process` granted and had it keep.
-    pub(crate) fn knows_all_of(&self, process: Process) -> bool {
-        self.is_first || self.caught_up.get(&process.node) == Some(&process.incarnation)
+    /// Whether this node would know if `process` had granted the lock and had it keep that.
+    pub(crate) fn knows_all_of(&self, process: Process, cell: ObjectId) -> bool {
+        let has_missed = self.kept.get(&cell).is_some_and(|kept| kept.missed.is_some());
+        let is_told = self.caught_up.get(&process.node) == Some(&process.incarnation);
+        !has_missed && (self.is_first || is_told)
     }
 
     /// The next locks to look at, in turn: at most `count`.
@@ -145,7 +162,7 @@ impl Keeper {
         }
         let floor = Epoch { number: self.numbers.floor(), node: NodeId(0) };
         let promised_to = Incarnation(0);
-        Ok(self.kept.entry(cell).or_insert(Kept { promised: floor, promised_to, record: None, touched: now }))
+        Ok(self.kept.entry(cell).or_insert(Kept { promised: floor, promised_to, record: None, missed: None, touched: now }))
     }
 }
 

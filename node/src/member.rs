@@ -15,7 +15,7 @@ impl<A: Algorithm> Shard<A> {
             PeerMessage::Query { cell, epoch } => self.handle_query(from.node, cell, epoch),
             PeerMessage::Over { cell, epoch } => {
                 let is_his = |record: Record| record.epoch == epoch && record.writer == from;
-                if self.keeper.record(cell).is_some_and(is_his) {
+                if self.keeper.uncertain(cell).is_some_and(is_his) {
                     self.keeper.drop(cell);
                 }
             }
@@ -39,7 +39,7 @@ impl<A: Algorithm> Shard<A> {
         match self.keeper.promise(now, cell, (epoch, from.incarnation)) {
             Ok(record) => {
                 let forgets = !self.config.breaks(Bug::ForgetfulKnowsAll);
-                let knows_all = !forgets || dead.iter().all(|&process| self.keeper.knows_all_of(process));
+                let knows_all = !forgets || dead.iter().all(|&process| self.keeper.knows_all_of(process, cell));
                 self.keeper.numbers.take(epoch.number);
                 let promised = PeerMessage::Promised { cell, epoch, record, knows_all };
                 self.answer(now, (from, epoch.number), promised);
@@ -73,7 +73,7 @@ impl<A: Algorithm> Shard<A> {
                 continue;
             }
             let idle = now.since(kept.touched);
-            match kept.record.filter(|record| record.grant.is_some()) {
+            match kept.uncertain() {
                 None if idle > self.config.lease.t_max => self.keeper.drop(cell),
                 None => {}
                 Some(record) => self.question(now, cell, &kept, record),

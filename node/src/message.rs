@@ -103,7 +103,7 @@ pub enum PeerMessage {
         cell: ObjectId,
         /// The epoch of the refused request.
         epoch: Epoch,
-        /// What to go above.
+        /// What to go above, or 0 if the member keeps as many locks as its limit allows.
         highest: u64,
     },
     /// Everything that the sender wrote before is with the receiver now: sent once after every connect.

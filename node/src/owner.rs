@@ -152,13 +152,19 @@ impl<A: Algorithm> Shard<A> {
             PeerMessage::Refused { epoch, highest, .. } if epoch == lock.epoch => {
                 lock.highest = lock.highest.max(highest);
                 let refused = match (&mut lock.stage, &mut lock.write) {
-                    (Stage::Promising(promises), _) => &mut promises.refused,
-                    (_, Some(pending)) => &mut pending.refused,
-                    _ => return,
+                    (Stage::Leasing | Stage::GivingUp, _) => return,
+                    (Stage::Promising(promises), _) => Some(&mut promises.refused),
+                    (_, write) => write.as_mut().map(|pending| &mut pending.refused),
                 };
+                if highest >= epoch.number {
+                    // At once: the others may be gone, and then a majority takes this member, too. It may also have
+                    // restarted, and then it must know again who has the lock.
+                    return self.promise_anew(now, cell);
+                }
+                let Some(refused) = refused else { return };
                 *refused |= vote;
                 if votes(*refused) > count - majority {
-                    self.promise_anew(now, cell);
+                    self.leave_full(now, cell);
                 }
             }
             _ => {}
@@ -196,10 +202,14 @@ impl<A: Algorithm> Shard<A> {
             let Some(lock) = self.locks.get_mut(&cell) else { continue };
             match lock.stage {
                 Stage::Grace(until) if until <= now => {
-                    (lock.grant, lock.stage, lock.settled) = (None, Stage::Serving, lock.record.is_none());
+                    lock.stage = Stage::Serving;
+                    let is_back = lock.write.as_ref().is_some_and(|write| matches!(write.then, Then::Keep(_)));
+                    if !is_back {
+                        lock.settled = lock.grant.take().is_none() && lock.record.is_none();
+                    }
                     self.serve(now, cell);
                 }
-                Stage::Serving if lock.holder.is_some() => self.check_cover(now, cell),
+                Stage::Serving | Stage::Promising(_) if lock.holder.is_some() => self.check_cover(now, cell),
                 _ => {}
             }
         }
@@ -333,7 +343,18 @@ impl<A: Algorithm> Shard<A> {
         self.raise_ceiling();
     }
 
-    /// A majority promised a higher number to somebody else, or this tenure has no number left.
+    /// So many members are full that no majority would keep a record.
+    fn leave_full(&mut self, now: WallTime, cell: ObjectId) {
+        let Some(lock) = self.locks.get_mut(&cell) else { return };
+        let watermark = lock.watermark();
+        let gone = std::mem::replace(lock, Lock::new(Stage::GivingUp));
+        self.send_away(cell, gone, ReplyBody::Unavailable(Unavailable::Full));
+        if !matches!(self.lease.release(now, cell, watermark), Ok(()) | Err(Refusal::GivingUp)) {
+            self.locks.remove(&cell);
+        }
+    }
+
+    /// A member promised a higher number to somebody else, or this tenure has no number left.
     fn promise_anew(&mut self, now: WallTime, cell: ObjectId) {
         let Some(lock) = self.locks.get_mut(&cell) else { return };
         let before = match &lock.stage {
@@ -384,7 +405,7 @@ impl<A: Algorithm> Shard<A> {
         }
         let Some(lock) = self.locks.get_mut(&cell) else { return };
         lock.grant = found;
-        lock.settled = found.is_none();
+        lock.settled = found.is_none() && !waits;
         lock.stage = Stage::Grace(wait_until);
         let returning = std::mem::take(&mut lock.returning);
         self.due.insert((wait_until, cell));
@@ -554,9 +575,11 @@ impl<A: Algorithm> Shard<A> {
         }
         let Some(lock) = self.locks.get_mut(&cell) else { return };
         let (Some(session), Some(Grant { token, .. })) = (lock.holder.take(), lock.grant) else { return };
-        let until = now + self.config.session_over_after();
-        lock.stage = Stage::Grace(until);
-        self.due.insert((until, cell));
+        if matches!(lock.stage, Stage::Serving) {
+            let until = now + self.config.session_over_after();
+            lock.stage = Stage::Grace(until);
+            self.due.insert((until, cell));
+        }
         self.sessions.tell(session, Reply::Dropped { cell, token, successor: None }, None);
         self.sessions.unbind(session, cell);
         self.tell(ShardEvent::Detached { cell });
