@@ -162,7 +162,13 @@ impl Keeper {
         }
         let floor = Epoch { number: self.numbers.floor(), node: NodeId(0) };
         let promised_to = Incarnation(0);
-        Ok(self.kept.entry(cell).or_insert(Kept { promised: floor, promised_to, record: None, missed: None, touched: now }))
+        Ok(self.kept.entry(cell).or_insert(Kept {
+            promised: floor,
+            promised_to,
+            record: None,
+            missed: None,
+            touched: now,
+        }))
     }
 }
 
@@ -221,7 +227,10 @@ mod tests {
         for low in 1..=2 {
             keeper.promise(NOW, ObjectId::new(1, low), (epoch(1, 1), Incarnation(1))).unwrap();
         }
-        assert_eq!(keeper.promise(NOW, ObjectId::new(1, 3), (epoch(1, 1), Incarnation(1))), Err(Refused::Full));
+        assert_eq!(
+            keeper.promise(NOW, ObjectId::new(1, 3), (epoch(1, 1), Incarnation(1))),
+            Err(Refused::Full)
+        );
         assert!(keeper.promise(NOW, CELL, (epoch(2, 1), Incarnation(1))).is_ok());
     }
 

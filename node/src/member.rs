@@ -39,7 +39,8 @@ impl<A: Algorithm> Shard<A> {
         match self.keeper.promise(now, cell, (epoch, from.incarnation)) {
             Ok(record) => {
                 let forgets = !self.config.breaks(Bug::ForgetfulKnowsAll);
-                let knows_all = !forgets || dead.iter().all(|&process| self.keeper.knows_all_of(process, cell));
+                let knows_all =
+                    !forgets || dead.iter().all(|&process| self.keeper.knows_all_of(process, cell));
                 self.keeper.numbers.take(epoch.number);
                 let promised = PeerMessage::Promised { cell, epoch, record, knows_all };
                 self.answer(now, (from, epoch.number), promised);

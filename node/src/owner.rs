@@ -47,12 +47,19 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// A client no longer waits.
-    pub(crate) fn cancel(&mut self, cell: ObjectId, asker: Asker, waiting: crate::RequestId) {
+    pub(crate) fn cancel(&mut self, now: WallTime, cell: ObjectId, asker: Asker, waiting: crate::RequestId) {
         if let Some(lock) = self.locks.get_mut(&cell) {
             let is_it = |waiter: &Waiter| waiter.asker.session == asker.session && waiter.asker.id == waiting;
             lock.waiters.retain(|waiter| !is_it(waiter));
             if lock.holder != Some(asker.session) {
                 self.sessions.unbind(asker.session, cell);
+            }
+            // Its grant is being written: nobody will hear of it.
+            let pending =
+                lock.write.take_if(|write| matches!(&write.then, Then::Grant(waiter) if is_it(waiter)));
+            if pending.is_some() {
+                (lock.grant, lock.settled) = (None, false);
+                self.serve(now, cell);
             }
         }
         self.reply(asker.session, asker.id, ReplyBody::Cancelled);
@@ -203,7 +210,8 @@ impl<A: Algorithm> Shard<A> {
             match lock.stage {
                 Stage::Grace(until) if until <= now => {
                     lock.stage = Stage::Serving;
-                    let is_back = lock.write.as_ref().is_some_and(|write| matches!(write.then, Then::Keep(_)));
+                    let is_back =
+                        lock.write.as_ref().is_some_and(|write| matches!(write.then, Then::Keep(_)));
                     if !is_back {
                         lock.settled = lock.grant.take().is_none() && lock.record.is_none();
                     }
@@ -410,8 +418,9 @@ impl<A: Algorithm> Shard<A> {
         let returning = std::mem::take(&mut lock.returning);
         self.due.insert((wait_until, cell));
         returning.into_iter().for_each(|returning| self.judge_returning(now, cell, returning));
-        self.serve(now, cell);
+        // First, so that nobody is told to be in line for a lock that is free.
         self.check_due(now);
+        self.serve(now, cell);
     }
 
     /// Until when a client may believe in a grant of the tenure before.

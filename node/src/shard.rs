@@ -50,6 +50,8 @@ pub struct Shard<A> {
     outputs: VecDeque<Output>,
     trusted: bool,
     pub(crate) draining: bool,
+    /// Whether peers may count on this process having told them all.
+    is_greeted: bool,
     sweep_at: WallTime,
     judge_at: WallTime,
 }
@@ -99,7 +101,7 @@ impl<A: Algorithm> Shard<A> {
         let is_first = remembered.start == Start::Fresh;
         let mut shard = Self {
             lease,
-            trusted: guard.state() == ClockState::Sound,
+            trusted: !A::CLOCKS_AGREE || guard.state() == ClockState::Sound,
             guard,
             keeper: Keeper::new(numbers, is_first, config.locks_max),
             locks: BTreeMap::new(),
@@ -112,6 +114,7 @@ impl<A: Algorithm> Shard<A> {
             deferred: Vec::new(),
             outputs: VecDeque::new(),
             draining: false,
+            is_greeted: false,
             sweep_at: now,
             judge_at: now,
             config,
@@ -182,7 +185,9 @@ impl<A: Algorithm> Shard<A> {
         self.handle_peer_down(peer.node);
         self.peers.insert(peer.node, peer.incarnation);
         self.tell_all_to(now, peer.node);
-        self.post(peer.node, PeerMessage::CaughtUp);
+        if self.is_greeted {
+            self.post(peer.node, PeerMessage::CaughtUp);
+        }
     }
 
     /// A peer's connection is gone.
@@ -297,7 +302,9 @@ impl<A: Algorithm> Shard<A> {
             self.end_session(now, session);
         }
         self.check_due(now);
-        if now >= self.sweep_at {
+        self.greet(now);
+        // A clock that cannot be trusted must not decide that nobody needs a record.
+        if now >= self.sweep_at && self.trusted {
             self.sweep_at = now + self.config.lease.t_max / SWEEPS_PER_LEASE;
             let count = (self.keeper.len() / 32).max(SWEEP_COUNT_MIN);
             self.sweep_records(now, count);
@@ -308,8 +315,10 @@ impl<A: Algorithm> Shard<A> {
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called next.
     pub fn poll_timeout(&self) -> WallTime {
         let due = self.due.first().map(|&(at, _)| at);
-        let others = [self.lease.poll_timeout(), self.sessions.next_due(), due];
-        others.into_iter().flatten().fold(self.sweep_at.min(self.judge_at), WallTime::min)
+        let sweep = self.trusted.then_some(self.sweep_at);
+        let greeting = (!self.is_greeted).then_some(self.lease.silent_until());
+        let others = [self.lease.poll_timeout(), self.sessions.next_due(), due, sweep, greeting];
+        others.into_iter().flatten().fold(self.judge_at, WallTime::min)
     }
 
     /// The next thing to do, if any. `now` is read for this call: no client is told that something is its own which
@@ -418,11 +427,21 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
+    /// Once nobody can believe in a grant of an earlier run of this node: what peers were told is all there is.
+    fn greet(&mut self, now: WallTime) {
+        if self.is_greeted || now < self.lease.silent_until() {
+            return;
+        }
+        self.is_greeted = true;
+        let peers: Vec<NodeId> = self.peers.keys().copied().collect();
+        peers.into_iter().for_each(|peer| self.post(peer, PeerMessage::CaughtUp));
+    }
+
     fn judge_clock(&mut self, now: WallTime) {
         self.guard.handle_timeout(now);
         let state = self.guard.state();
         self.judge_at = now + (self.config.clock_fresh / JUDGEMENTS_PER_FRESH).max(Span::from_micros(1));
-        let is_sound = state == ClockState::Sound;
+        let is_sound = !A::CLOCKS_AGREE || state == ClockState::Sound;
         if is_sound == self.trusted {
             return;
         }
