@@ -64,6 +64,15 @@ pub(crate) struct Leased {
     pub(crate) asked: Option<RequestId>,
 }
 
+/// Locks that this node answers for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LockCounts {
+    /// Held by clients that are attached.
+    pub held: usize,
+    /// Requests that wait.
+    pub waiting: usize,
+}
+
 /// Why a shard cannot start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ShardError {
@@ -153,11 +162,17 @@ impl<A: Algorithm> Shard<A> {
         self.trusted
     }
 
-    /// How many locks this node owns or wants, how many of them are held by clients, and how many requests wait.
-    pub fn lock_counts(&self) -> (usize, usize, usize) {
-        let held = self.locks.values().filter(|lock| lock.holder.is_some()).count();
-        let waiting = self.locks.values().map(|lock| lock.waiters.len()).sum();
-        (self.locks.len(), held, waiting)
+    /// Counts of locks.
+    pub fn lock_counts(&self) -> LockCounts {
+        LockCounts {
+            held: self.locks.values().filter(|lock| lock.holder.is_some()).count(),
+            waiting: self.locks.values().map(|lock| lock.waiters.len()).sum(),
+        }
+    }
+
+    /// How many leases this node owns or wants.
+    pub fn leases_held(&self) -> usize {
+        self.locks.len() + self.leased.len()
     }
 
     /// How many locks something is kept about, owned here or elsewhere.
@@ -222,7 +237,7 @@ impl<A: Algorithm> Shard<A> {
     /// A client is connected.
     pub fn handle_client_up(&mut self, now: WallTime, session: SessionId, client: ClientId) {
         self.sessions.open(now, session, client, self.config.session_over_after());
-        let dead: Vec<_> = self.recent_deaths(now);
+        let dead: Vec<_> = self.recent_deaths(now).collect();
         for Process { node, incarnation } in dead {
             self.sessions.tell(session, Reply::Death { node, incarnation }, None);
         }
@@ -396,10 +411,16 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// The processes whose clients may still believe in what they granted.
-    pub(crate) fn recent_deaths(&self, now: WallTime) -> Vec<Process> {
+    pub(crate) fn recent_deaths(&self, now: WallTime) -> impl Iterator<Item = Process> {
         let over_after = self.config.session_over_after();
-        let recent = self.deaths.iter().filter(|(_, (_, at))| now.since(*at) < over_after);
-        recent.map(|(&node, &(incarnation, _))| Process { node, incarnation }).collect()
+        let recent = self.deaths.iter().filter(move |(_, (_, at))| now.since(*at) < over_after);
+        recent.map(|(&node, &(incarnation, _))| Process { node, incarnation })
+    }
+
+    /// Which of them were members of this cell: nobody else has granted anything there.
+    pub(crate) fn recent_deaths_of(&self, now: WallTime, cell: ObjectId) -> Vec<Process> {
+        let view = self.config.map.view(cell);
+        self.recent_deaths(now).filter(|process| view.members.contains(process.node)).collect()
     }
 
     /// Until when clients of the recently dead may believe in what they granted.
