@@ -4,6 +4,7 @@
 //! every ballot of every register that was dropped, and after a restart everything that may have been promised
 //! before. So a forgotten promise cannot be broken.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
@@ -129,10 +130,10 @@ impl Acceptor {
     ) -> Result<Body, Reject> {
         let slot = self.registers.find(message.cell);
         let view = match slot.and_then(|slot| self.registers.at(slot)) {
-            Some(register) => common.views.get(register.view),
+            Some(register) => Cow::Borrowed(common.views.get(register.view)),
             None => source.view(message.cell).ok_or(Reject::UnknownCell)?,
         };
-        if let Some(answer) = check_view(common, view, message)? {
+        if let Some(answer) = check_view(common, &view, message)? {
             return Ok(answer);
         }
         let expires = self.check_request(common, now, message)?;
@@ -272,7 +273,7 @@ impl Acceptor {
         if self.registers.len() >= common.config.registers_max as usize {
             return Err(Reject::Full);
         }
-        let view = common.views.intern(source.view(cell).ok_or(Reject::UnknownCell)?);
+        let view = common.views.intern(&*source.view(cell).ok_or(Reject::UnknownCell)?);
         Ok(self.registers.insert(Register {
             cell,
             read: Ballot::ZERO,

@@ -374,7 +374,7 @@ impl<A: Algorithm> LeaseNode<A> {
         }
         let view = match self.acceptor.find(cell).map(|register| register.view) {
             Some(view) => self.common.views.share(view),
-            None => self.common.views.intern(source.view(cell).ok_or(Refusal::UnknownCell)?),
+            None => self.common.views.intern(&*source.view(cell).ok_or(Refusal::UnknownCell)?),
         };
         if !self.common.views.get(view).members.contains(self.common.me.node) {
             self.common.views.release(view);

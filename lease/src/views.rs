@@ -1,5 +1,6 @@
 //! Views, stored once however many cells share them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use base::{ObjectId, View};
@@ -9,19 +10,19 @@ use base::{ObjectId, View};
 /// A view that this node joined belongs here only after [`change_view`](crate::LeaseNode::change_view) told of it.
 pub trait ViewSource {
     /// The current view of `cell`, if this node knows the object.
-    fn view(&self, cell: ObjectId) -> Option<&View>;
+    fn view(&self, cell: ObjectId) -> Option<Cow<'_, View>>;
 }
 
 /// Every cell has the same view.
 impl ViewSource for View {
-    fn view(&self, _cell: ObjectId) -> Option<&View> {
-        Some(self)
+    fn view(&self, _cell: ObjectId) -> Option<Cow<'_, View>> {
+        Some(Cow::Borrowed(self))
     }
 }
 
 impl ViewSource for BTreeMap<ObjectId, View> {
-    fn view(&self, cell: ObjectId) -> Option<&View> {
-        self.get(&cell)
+    fn view(&self, cell: ObjectId) -> Option<Cow<'_, View>> {
+        self.get(&cell).map(Cow::Borrowed)
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::identity::Identity;
+use crate::tls::{self, TlsError};
 use crate::transport::{self, Path, SOCKET_BUFFER_BYTES};
-use crate::{tls, tls::TlsError};
 
 /// Linux adds as much again for its own bookkeeping, and reports the sum.
 const REPORTED_PER_GRANTED: usize = 2;
@@ -47,7 +47,7 @@ pub enum BindError {
     },
     /// The identity cannot be used.
     #[error(transparent)]
-    Tls(TlsConfigError),
+    Tls(#[from] TlsError),
     /// The packet size is outside what QUIC allows: a mistake in this crate's constants.
     #[error("the packet size is outside what QUIC allows")]
     PacketSize(#[source] quinn::ConfigError),
@@ -55,11 +55,6 @@ pub enum BindError {
     #[error("an endpoint needs a running tokio runtime; bind it inside one")]
     Runtime,
 }
-
-/// Why an identity cannot be used: see its message.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct TlsConfigError(TlsError);
 
 /// Why two endpoints did not come together.
 #[derive(Debug, thiserror::Error)]
@@ -86,10 +81,9 @@ impl Endpoint {
         let (socket, buffers) =
             bind_socket(address).map_err(|source| BindError::Socket { address, source })?;
         let transport = transport::connection_config(path);
-        let mut server =
-            quinn::ServerConfig::with_crypto(Arc::new(tls::server(identity).map_err(tls_error)?));
+        let mut server = quinn::ServerConfig::with_crypto(Arc::new(tls::server(identity)?));
         server.transport_config(Arc::clone(&transport));
-        let mut client = quinn::ClientConfig::new(Arc::new(tls::client(identity).map_err(tls_error)?));
+        let mut client = quinn::ClientConfig::new(Arc::new(tls::client(identity)?));
         client.transport_config(transport);
 
         let config = transport::endpoint_config(path).map_err(BindError::PacketSize)?;
@@ -134,10 +128,6 @@ impl Endpoint {
     }
 }
 
-fn tls_error(error: TlsError) -> BindError {
-    BindError::Tls(TlsConfigError(error))
-}
-
 fn bind_socket(address: SocketAddr) -> io::Result<(std::net::UdpSocket, SocketBuffers)> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     // The kernel silently grants less than asked for, hence the reading back.
@@ -154,19 +144,39 @@ fn bind_socket(address: SocketAddr) -> io::Result<(std::net::UdpSocket, SocketBu
 
 #[cfg(test)]
 mod tests {
+    use base::{ClusterId, NodeId, Role};
+
     use super::*;
-    use crate::Authority;
+    use crate::{Authority, Identity, Validity};
+
+    const CLUSTER: ClusterId = ClusterId([7; 16]);
 
     const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
+    fn authority() -> Authority {
+        Authority::new(CLUSTER, Validity::ALWAYS).unwrap()
+    }
+
+    fn node(authority: &Authority, id: u32) -> Identity {
+        authority.issue(&Role::Node(NodeId(id)), &[], Validity::ALWAYS).unwrap()
+    }
+
+    fn bind(identity: &Identity) -> Endpoint {
+        Endpoint::bind(ANY_PORT, identity, Path::Loopback).unwrap()
+    }
+
     fn endpoint(authority: &Authority) -> Endpoint {
-        Endpoint::bind(ANY_PORT, &authority.issue("peer").unwrap(), Path::Loopback).unwrap()
+        bind(&node(authority, 1))
+    }
+
+    fn name() -> String {
+        crate::server_name(CLUSTER, NodeId(1))
     }
 
     /// Whether a message of the caller's reached the answerer.
     async fn talks(answerer: &Endpoint, caller: &Endpoint) -> bool {
         let call = async {
-            let connection = caller.connect(answerer.address(), "peer").await.ok()?;
+            let connection = caller.connect(answerer.address(), &name()).await.ok()?;
             let mut stream = connection.open_uni().await.ok()?;
             stream.write_all(b"hello").await.ok()?;
             stream.finish().ok()?;
@@ -182,42 +192,55 @@ mod tests {
         tokio::join!(call, answer).1.unwrap_or(false)
     }
 
+    fn client_without_certificate(authority: &Authority) -> quinn::ClientConfig {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(authority.certificate().clone()).unwrap();
+        let mut config = rustls::ClientConfig::builder_with_provider(tls::provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![tls::PROTOCOL.to_vec()];
+        let config = quinn::crypto::rustls::QuicClientConfig::try_from(config).unwrap();
+        quinn::ClientConfig::new(Arc::new(config))
+    }
+
     #[tokio::test]
     async fn peers_of_one_authority_talk() {
-        let authority = Authority::new().unwrap();
+        let authority = authority();
         assert!(talks(&endpoint(&authority), &endpoint(&authority)).await);
     }
 
     #[tokio::test]
     async fn a_caller_of_another_authority_is_refused() {
-        let (ours, theirs) = (Authority::new().unwrap(), Authority::new().unwrap());
+        let (ours, theirs) = (authority(), authority());
         let answerer = endpoint(&ours);
         // The stranger trusts our authority, so only the answerer's own check can turn it away.
-        let mut stranger = theirs.issue("peer").unwrap();
-        stranger.authority = ours.issue("peer").unwrap().authority;
-        let caller = Endpoint::bind(ANY_PORT, &stranger, Path::Loopback).unwrap();
+        let mut stranger = node(&theirs, 1);
+        stranger.authority = ours.certificate().clone();
+        let caller = bind(&stranger);
         assert!(!talks(&answerer, &caller).await);
     }
 
     #[tokio::test]
     async fn a_caller_does_not_trust_another_authority() {
-        let (ours, theirs) = (Authority::new().unwrap(), Authority::new().unwrap());
+        let (ours, theirs) = (authority(), authority());
         let (answerer, caller) = (endpoint(&theirs), endpoint(&ours));
-        let refused = tokio::join!(answerer.accept(), caller.connect(answerer.address(), "peer"));
+        let name = name();
+        let refused = tokio::join!(answerer.accept(), caller.connect(answerer.address(), &name));
         assert!(matches!(refused.1, Err(ConnectError::Handshake(_))));
         assert!(refused.0.is_err());
     }
 
     #[tokio::test]
     async fn a_caller_without_certificate_is_refused() {
-        let authority = Authority::new().unwrap();
+        let authority = authority();
         let answerer = endpoint(&authority);
         let mut caller = endpoint(&authority);
-        let nameless = tls::client_without_certificate(&authority.issue("peer").unwrap()).unwrap();
-        caller.inner.set_default_client_config(quinn::ClientConfig::new(Arc::new(nameless)));
+        caller.inner.set_default_client_config(client_without_certificate(&authority));
         let call = async {
             // Refused at once, or at the first use.
-            let connection = caller.connect(answerer.address(), "peer").await.ok()?;
+            let connection = caller.connect(answerer.address(), &name()).await.ok()?;
             connection.accept_uni().await.ok()
         };
         let (called, answered) = tokio::join!(call, answerer.accept());
@@ -231,16 +254,16 @@ mod tests {
 
     #[tokio::test]
     async fn the_kernel_grants_some_socket_buffer() {
-        let buffers = endpoint(&Authority::new().unwrap()).buffers();
+        let buffers = endpoint(&authority()).buffers();
         assert!((1..=SOCKET_BUFFER_BYTES).contains(&buffers.send_bytes), "{buffers:?}");
         assert!((1..=SOCKET_BUFFER_BYTES).contains(&buffers.receive_bytes), "{buffers:?}");
     }
 
     #[tokio::test]
     async fn a_taken_port_is_named() {
-        let authority = Authority::new().unwrap();
+        let authority = authority();
         let first = endpoint(&authority);
-        let second = Endpoint::bind(first.address(), &authority.issue("peer").unwrap(), Path::Loopback);
+        let second = Endpoint::bind(first.address(), &node(&authority, 1), Path::Loopback);
         let message = second.err().unwrap().to_string();
         assert!(message.contains(&first.address().to_string()), "{message}");
     }

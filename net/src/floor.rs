@@ -11,21 +11,24 @@ mod receiver;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use base::{ClusterId, NodeId, Role};
 use bytes::{BufMut, Bytes, BytesMut};
 use quinn::{RecvStream, SendStream};
 
 pub use load::{Carriage, Load, LoadError, MESSAGE_BYTES_MAX};
 
 use crate::endpoint::{BindError, ConnectError, Connection, Endpoint, SocketBuffers};
-use crate::identity::{Authority, IdentityError};
+use crate::identity::{Authority, Identity, IdentityError, Validity};
 use crate::transport::Path;
 use frames::FRAME_HEADER_BYTES;
 use load::{Ack, ECHO_BYTES, Order};
 use receiver::Receiver;
 
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-const SENDER_NAME: &str = "sender";
-const RECEIVER_NAMES: [&str; 2] = ["receiver-1", "receiver-2"];
+/// A cluster that exists only while the floor is measured.
+const CLUSTER: ClusterId = ClusterId(*b"floor of quic...");
+const SENDER: NodeId = NodeId(0);
+const RECEIVERS: [NodeId; 2] = [NodeId(1), NodeId(2)];
 
 /// Small messages are drained into one write of about this size, as requests waiting for a busy connection are.
 const BATCH_BYTES: u32 = 32 << 10;
@@ -88,10 +91,10 @@ pub enum RunError {
 impl FanOut {
     /// Makes an authority and three certificates, binds three endpoints and connects them.
     pub async fn start() -> Result<Self, StartError> {
-        let authority = Authority::new()?;
-        let sender = Endpoint::bind(LOOPBACK, &authority.issue(SENDER_NAME)?, Path::Loopback)?;
-        let (first, first_connection) = Receiver::join(&authority, RECEIVER_NAMES[0], &sender).await?;
-        let (second, second_connection) = Receiver::join(&authority, RECEIVER_NAMES[1], &sender).await?;
+        let authority = Authority::new(CLUSTER, Validity::ALWAYS)?;
+        let sender = Endpoint::bind(LOOPBACK, &node(&authority, SENDER)?, Path::Loopback)?;
+        let (first, first_connection) = Receiver::join(&authority, RECEIVERS[0], &sender).await?;
+        let (second, second_connection) = Receiver::join(&authority, RECEIVERS[1], &sender).await?;
         Ok(Self { sender, receivers: [first, second], connections: [first_connection, second_connection] })
     }
 
@@ -141,6 +144,10 @@ impl RoundTrip {
         self.receive.read_exact(&mut message).await?;
         Ok(())
     }
+}
+
+fn node(authority: &Authority, id: NodeId) -> Result<Identity, IdentityError> {
+    authority.issue(&Role::Node(id), &[], Validity::ALWAYS)
 }
 
 async fn send(connection: &Connection, load: Load) -> Result<(), RunError> {

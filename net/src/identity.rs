@@ -1,70 +1,320 @@
 //! Who we are on the network: a cluster's authority and the certificates it issues.
 //!
-//! Invariant: a key never leaves this crate except to sign a handshake, and an [`Identity`] always carries the
-//! authority it trusts, so that nobody can bind an endpoint that trusts nobody or everybody.
+//! Invariants: a key leaves this crate only into a file that its owner alone can read, and to sign a handshake. An
+//! [`Identity`] always carries the authority it trusts and the cluster it belongs to, so nobody can bind an endpoint
+//! that trusts nobody or everybody. What was loaded is checked like what was just issued: key, certificate,
+//! authority and cluster go together, or there is no identity.
 
+use std::fmt;
+use std::time::Duration;
+
+use base::{ClusterId, Role};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SanType,
 };
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
+use rustls::sign::CertifiedKey;
+use rustls::{CertificateError, Error as RustlsError, InconsistentKeys};
+
+use crate::deny::DenyList;
+use crate::peer::{self, Peer, PeerError};
+use crate::tls::{self, TlsError};
+
+/// The last second that the format of certificates can name: the end of the year 9999.
+const TIME_MAX_S: u64 = 253_402_300_799;
 
 /// A cluster's certificate authority, with its key.
 pub struct Authority {
-    issuer: CertifiedIssuer<'static, KeyPair>,
+    cluster: ClusterId,
+    issuer: Issuer<'static, KeyPair>,
+    certificate: CertificateDer<'static>,
 }
 
-/// A certificate with its key, and the authority whose peers it accepts.
+/// A certificate with its key, the authority whose peers it accepts, and those it no longer accepts.
 pub struct Identity {
+    pub(crate) cluster: ClusterId,
     pub(crate) certificate: CertificateDer<'static>,
     pub(crate) key: PrivateKeyDer<'static>,
     pub(crate) authority: CertificateDer<'static>,
+    pub(crate) denied: DenyList,
+    peer: Peer,
 }
 
-/// Why an authority or a certificate could not be made.
+/// From when to when a certificate is good, both included, in seconds since 1970.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Validity {
+    /// The first second.
+    pub not_before_s: u64,
+    /// The last second.
+    pub not_after_s: u64,
+}
+
+/// Why an authority, a certificate or an identity could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// A host name that a certificate cannot carry.
-    #[error("`{name}` cannot stand in a certificate; use a DNS name such as `node-1`")]
+    #[error("`{name}` cannot stand in a certificate; use a DNS name such as `node-1` or an IP address")]
     Name {
         /// The name that was asked for.
         name: String,
         /// What is wrong with it.
         source: rcgen::Error,
     },
+    /// Times that no certificate can carry.
+    #[error(
+        "a certificate cannot be good from {not_before_s} to {not_after_s}: use seconds since 1970, the earlier first"
+    )]
+    Validity {
+        /// The first second asked for.
+        not_before_s: u64,
+        /// The last second asked for.
+        not_after_s: u64,
+    },
     /// The cryptographic library refused, most likely for want of random numbers.
     #[error("could not make a key or sign a certificate; check that the system's random source works")]
     Sign(#[source] rcgen::Error),
+    /// The file of the authority's key, or of its certificate, holds something else.
+    #[error("the authority cannot be read; restore its certificate and key from a backup")]
+    Authority(#[source] rcgen::Error),
+    /// The certificate does not say who its holder is, or names another cluster.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    /// A key that no certificate was issued for, or no key at all.
+    #[error(
+        "the key does not belong to the certificate; copy both from one folder, or issue a new pair with `fleasefs cert issue`"
+    )]
+    Key,
+    /// Past its last second.
+    #[error("the certificate of {role} expired {ago_s} s ago; make a new one with `fleasefs cert renew`")]
+    Expired {
+        /// Whose certificate.
+        role: Role,
+        /// Seconds since then.
+        ago_s: u64,
+    },
+    /// Before its first second: the clock is wrong, as certificates are issued for now.
+    #[error("the certificate of {role} is not good yet; check this machine's clock")]
+    TooEarly {
+        /// Whose certificate.
+        role: Role,
+    },
+    /// Signed by somebody else.
+    #[error("the certificate of {0} was not issued by the authority beside it; copy both from one folder")]
+    OtherAuthority(Role),
+    /// TLS cannot use it for another reason.
+    #[error("the certificate of {role} cannot be used; make a new one with `fleasefs cert renew`")]
+    Unusable {
+        /// Whose certificate.
+        role: Role,
+        /// What TLS said.
+        source: RustlsError,
+    },
+    /// The authority's certificate cannot check others.
+    #[error("the authority's certificate cannot check others; copy it again from where the cluster was made")]
+    Roots(#[from] TlsError),
+}
+
+impl Validity {
+    /// Good at any time: for identities that stay in one process, such as those of a measurement.
+    pub const ALWAYS: Self = Self { not_before_s: 0, not_after_s: TIME_MAX_S };
+
+    fn apply(self, params: &mut CertificateParams) -> Result<(), IdentityError> {
+        let Self { not_before_s, not_after_s } = self;
+        if not_before_s > not_after_s || not_after_s > TIME_MAX_S {
+            return Err(IdentityError::Validity { not_before_s, not_after_s });
+        }
+        let epoch = rcgen::date_time_ymd(1970, 1, 1);
+        params.not_before = epoch + Duration::from_secs(not_before_s);
+        params.not_after = epoch + Duration::from_secs(not_after_s);
+        Ok(())
+    }
 }
 
 impl Authority {
-    /// A new authority with a fresh key, known to nobody else.
-    pub fn new() -> Result<Self, IdentityError> {
+    /// A new authority for `cluster`, with a fresh key known to nobody else.
+    pub fn new(cluster: ClusterId, validity: Validity) -> Result<Self, IdentityError> {
         let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, "fleasefs cluster authority");
+        params.distinguished_name.push(DnType::CommonName, format!("fleasefs cluster {cluster}"));
+        params.subject_alt_names = vec![uri(peer::authority_uri(cluster))?];
         // No certificate that this authority issues may issue others.
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        validity.apply(&mut params)?;
         let key = KeyPair::generate().map_err(IdentityError::Sign)?;
-        let issuer = CertifiedIssuer::self_signed(params, key).map_err(IdentityError::Sign)?;
-        Ok(Self { issuer })
+        let certificate = params.self_signed(&key).map_err(IdentityError::Sign)?.der().clone();
+        Ok(Self { cluster, issuer: Issuer::new(params, key), certificate })
     }
 
-    /// A certificate for the host `name`, good for both ends of a connection.
-    pub fn issue(&self, name: &str) -> Result<Identity, IdentityError> {
-        let mut params = CertificateParams::new(vec![name.to_owned()])
-            .map_err(|source| IdentityError::Name { name: name.to_owned(), source })?;
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        // Every process both calls and is called.
-        params.extended_key_usages =
-            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    /// The authority with this certificate and key, of whichever cluster the certificate names.
+    pub(crate) fn from_der(
+        certificate: CertificateDer<'static>,
+        key: &PrivateKeyDer<'_>,
+    ) -> Result<Self, IdentityError> {
+        let cluster = peer::authority_cluster(&certificate)?;
+        let key = KeyPair::try_from(key).map_err(IdentityError::Authority)?;
+        if peer::public_key(&certificate)? != key.public_key_raw() {
+            return Err(IdentityError::Key);
+        }
+        let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(IdentityError::Authority)?;
+        Ok(Self { cluster, issuer, certificate })
+    }
+
+    /// Whose authority this is.
+    pub const fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// A certificate for `role`, with a fresh key. A node's carries [`server_name`](crate::server_name) and `hosts`,
+    /// which are DNS names or IP addresses, and is good for both ends of a connection; any other can only call.
+    pub fn issue(
+        &self,
+        role: &Role,
+        hosts: &[String],
+        validity: Validity,
+    ) -> Result<Identity, IdentityError> {
+        self.issue_for(self.cluster, role, hosts, validity)
+    }
+
+    /// As [`Authority::issue`], for a cluster that a test may choose.
+    pub(crate) fn issue_for(
+        &self,
+        cluster: ClusterId,
+        role: &Role,
+        hosts: &[String],
+        validity: Validity,
+    ) -> Result<Identity, IdentityError> {
+        let mut params = leaf_params(cluster, role, hosts)?;
+        validity.apply(&mut params)?;
         let key = KeyPair::generate().map_err(IdentityError::Sign)?;
-        let certificate = params.signed_by(&key, &self.issuer).map_err(IdentityError::Sign)?;
+        let certificate = params.signed_by(&key, &self.issuer).map_err(IdentityError::Sign)?.der().clone();
+        let peer = Peer::from_certificate(&certificate, cluster)?;
         Ok(Identity {
-            certificate: certificate.der().clone(),
+            cluster,
+            certificate,
             key: PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
-            authority: self.issuer.as_ref().der().clone(),
+            authority: self.certificate.clone(),
+            denied: DenyList::default(),
+            peer,
         })
     }
+
+    pub(crate) fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
+    /// The key as PKCS#8.
+    pub(crate) fn key_der(&self) -> &[u8] {
+        self.issuer.key().serialized_der()
+    }
+}
+
+impl Identity {
+    /// Puts an identity together from what was stored, and checks that it is good for `cluster` at `now_s`.
+    pub(crate) fn from_der(
+        certificate: CertificateDer<'static>,
+        key: PrivateKeyDer<'static>,
+        authority: CertificateDer<'static>,
+        cluster: ClusterId,
+        now_s: u64,
+    ) -> Result<Self, IdentityError> {
+        let theirs = peer::authority_cluster(&authority)?;
+        if theirs != cluster {
+            return Err(PeerError::OtherCluster { theirs: theirs.to_string(), ours: cluster }.into());
+        }
+        let peer = Peer::from_certificate(&certificate, cluster)?;
+        let identity = Self { cluster, certificate, key, authority, denied: DenyList::default(), peer };
+        identity.check_key()?;
+        identity.check_issuer(now_s)?;
+        Ok(identity)
+    }
+
+    /// The list of certificates that endpoints with this identity refuse; empty until somebody replaces it.
+    pub fn deny_list(&self) -> &DenyList {
+        &self.denied
+    }
+
+    /// Whom a peer sees.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Which cluster we belong to.
+    pub const fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    fn check_key(&self) -> Result<(), IdentityError> {
+        let provider = tls::provider();
+        let matched = CertifiedKey::from_der(vec![self.certificate.clone()], self.key.clone_key(), &provider);
+        match matched {
+            Ok(_) => Ok(()),
+            Err(RustlsError::InconsistentKeys(InconsistentKeys::KeyMismatch)) => Err(IdentityError::Key),
+            Err(source) => Err(IdentityError::Unusable { role: self.peer.role.clone(), source }),
+        }
+    }
+
+    fn check_issuer(&self, now_s: u64) -> Result<(), IdentityError> {
+        let verifier = tls::issuer_verifier(self)?;
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now_s));
+        let role = || self.peer.role.clone();
+        match verifier.verify_client_cert(&self.certificate, &[], now) {
+            Ok(_) => Ok(()),
+            Err(RustlsError::InvalidCertificate(error)) => Err(match error {
+                CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                    let ago_s = now_s.saturating_sub(self.peer.not_after_s);
+                    IdentityError::Expired { role: role(), ago_s }
+                }
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                    IdentityError::TooEarly { role: role() }
+                }
+                CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                    IdentityError::OtherAuthority(role())
+                }
+                other => IdentityError::Unusable { role: role(), source: other.into() },
+            }),
+            Err(source) => Err(IdentityError::Unusable { role: role(), source }),
+        }
+    }
+}
+
+impl fmt::Debug for Identity {
+    /// Shows who it is, never the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").field("cluster", &self.cluster).field("peer", &self.peer).finish()
+    }
+}
+
+fn leaf_params(
+    cluster: ClusterId,
+    role: &Role,
+    hosts: &[String],
+) -> Result<CertificateParams, IdentityError> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, role.to_string());
+    params.subject_alt_names.push(uri(peer::role_uri(cluster, role))?);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    // The issuer's key is named, so that a certificate can be traced to its authority by hand too.
+    params.use_authority_key_identifier_extension = true;
+    if let Role::Node(node) = role {
+        params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+        for name in std::iter::once(&peer::server_name(cluster, *node)).chain(hosts) {
+            params.subject_alt_names.push(host(name)?);
+        }
+    }
+    Ok(params)
+}
+
+fn host(name: &str) -> Result<SanType, IdentityError> {
+    let bad_name = |source| IdentityError::Name { name: name.to_owned(), source };
+    match name.parse() {
+        Ok(address) => Ok(SanType::IpAddress(address)),
+        Err(_) => Ok(SanType::DnsName(name.try_into().map_err(bad_name)?)),
+    }
+}
+
+fn uri(text: String) -> Result<SanType, IdentityError> {
+    let bad_name = |source| IdentityError::Name { name: text.clone(), source };
+    Ok(SanType::URI(text.as_str().try_into().map_err(bad_name)?))
 }

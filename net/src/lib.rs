@@ -9,17 +9,23 @@
 //! ```text
 //! identity   who we are: an authority and the certificates it issued
 //! tls        identity -> rustls configuration, certificates required both ways
-//! transport  windows, packet sizes, stream counts
-//! endpoint   a bound socket that can connect and accept
-//! floor      what the above can do at best on this machine, for `fleasefs bench floor`
+//! transport    windows, packet sizes, stream counts
+//! endpoint     a bound socket that can connect and accept
+//! floor        what the above can do at best on this machine, for `fleasefs bench floor`
 //! ```
 
+pub mod credentials;
+mod deny;
 mod endpoint;
 pub mod floor;
 mod identity;
+mod peer;
 mod tls;
 mod transport;
 
+pub use deny::{DENIED_MAX, Denied, DenyError, DenyList};
 pub use endpoint::{BindError, ConnectError, Endpoint, SocketBuffers};
-pub use identity::{Authority, Identity, IdentityError};
+pub use identity::{Authority, Identity, IdentityError, Validity};
+pub use peer::{Fingerprint, FingerprintError, Peer, PeerError, server_name};
+pub use tls::TlsError;
 pub use transport::{LOOPBACK_PACKET_BYTES, Path, SOCKET_BUFFER_BYTES};

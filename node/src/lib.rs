@@ -1,10 +1,55 @@
 //! One shard of a storage daemon as a pure state machine: what the daemon drives and the simulator runs as it is.
+//!
+//! So far it hosts leases and locks. [`Shard`] puts together the lease protocol, the clock guard, clients' sessions
+//! and what members keep about locks:
+//!
+//! - a client's lock is a record at a majority of the members of the lock's cell, written by the owner of the cell's
+//!   lease, so that whoever owns it next knows whom to ask;
+//! - a client's session is confirmed by every frame it sends, and only while the leases above its locks outlast it;
+//! - tokens come from epoch numbers that never fall behind a mark on disk, so they never go back.
+//!
+//! # Contract
+//!
+//! *Events in*: `handle_*`, each with the time of its arrival. *Commands*: [`drain`](Shard::drain). *Out*:
+//! [`poll_output`](Shard::poll_output) until it is empty, after every call, with a reading of the clock taken then;
+//! and [`poll_timeout`](Shard::poll_timeout). Streams to peers and clients keep order and are whole while the
+//! connection lasts; what a lost connection swallowed is said again when [`handle_peer_up`](Shard::handle_peer_up)
+//! tells of the next one.
+//!
+//! # What is deliberately absent
+//!
+//! Clocks, sockets, disks: a mark for the disk is an output. Names of locks: a cell is a digest of one. Trust in
+//! what a peer says about itself: whoever drives this says who sent what.
 
+mod bounded;
+mod bugs;
+mod config;
+mod from_toml;
+mod keeper;
+mod lock;
 mod map;
+mod member;
 mod message;
+mod numbers;
+mod output;
+mod owner;
+mod requests;
+mod session;
+mod shard;
+mod status;
 
-pub use map::{ClusterMap, LeaseAlgorithm, MapError, Osd, REPLICAS_DEFAULT, Settings};
+pub use bugs::Bug;
+pub use config::ShardConfig;
+pub use from_toml::from_toml;
+pub use map::{ClusterMap, LeaseAlgorithm, MapError, Osd, REPLICAS_DEFAULT, Settings, is_address};
 pub use message::{
     CLIENT_BATCH_MAX, ClientFrame, ClientId, DaemonFrame, Grant, PEER_BATCH_MAX, PeerMessage, Record, Reply,
-    ReplyBody, Request, RequestBody, RequestId, Token, Unavailable,
+    ReplyBody, Request, RequestBody, RequestId, Token, Unavailable, lock_cell,
+};
+pub use output::{Output, ShardEvent};
+pub use session::SessionId;
+pub use shard::{Remembered, Shard, ShardError};
+pub use status::{
+    ClockStatus, ClockTrust, DaemonStatus, LeaseStatus, LockStatus, PeerStatus, STATUS_PEERS_MAX, Status,
+    SupervisorStatus,
 };

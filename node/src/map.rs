@@ -3,16 +3,19 @@
 //! It is static: an operator writes the next version to every machine. Two nodes talk only if their maps have the
 //! same digest, so a cell has the same members wherever it is asked for.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use base::{ClusterId, Members, MembersError, NodeId, ObjectId, Seq, Span, View, ViewId};
-use lease::{Config, ConfigError};
+use base::{ClusterId, Epoch, Members, MembersError, NodeId, ObjectId, Seq, Span, View, ViewId};
+use lease::{Config, ConfigError, ViewSource};
 use serde::{Deserialize, Serialize};
+
+use crate::from_toml;
 
 /// On how many members a lock is kept, unless the map says otherwise.
 pub const REPLICAS_DEFAULT: u8 = 3;
 /// Far more daemons than one static map is meant for.
-const OSDS_MAX: usize = 1_000;
+pub(crate) const OSDS_MAX: usize = 1_000;
 
 /// Checked: ids and addresses are distinct, and the settings hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,6 +26,8 @@ pub struct ClusterMap {
     settings: Settings,
     osds: BTreeMap<NodeId, Osd>,
     digest: [u8; 32],
+    /// The view of every cell, if there are no more daemons than replicas.
+    common_view: Option<View>,
 }
 
 /// One storage daemon.
@@ -156,7 +161,7 @@ impl LeaseAlgorithm {
 impl ClusterMap {
     /// Reads and checks the text of a map.
     pub fn parse(text: &str) -> Result<Self, MapError> {
-        let file: File = toml::from_str(text).map_err(|error| MapError::Syntax(error.to_string()))?;
+        let file: File = from_toml(text).map_err(MapError::Syntax)?;
         let cluster = file.cluster.parse().map_err(|_| MapError::Cluster(file.cluster))?;
         Self::new(cluster, file.version, file.replicas, file.lease, file.osds)
     }
@@ -177,7 +182,9 @@ impl ClusterMap {
             .map_err(|source| MapError::Replicas { replicas, source })?;
         let mut by_id = BTreeMap::new();
         for osd in osds {
-            check_address(&osd.address)?;
+            if !is_address(&osd.address) {
+                return Err(MapError::Address(osd.address));
+            }
             if by_id.values().any(|other: &Osd| other.address == osd.address) {
                 return Err(MapError::SharedAddress(osd.address));
             }
@@ -185,8 +192,12 @@ impl ClusterMap {
                 return Err(MapError::Twice(other.id));
             }
         }
-        let mut map = Self { cluster, version, replicas, settings, osds: by_id, digest: [0; 32] };
+        let mut map =
+            Self { cluster, version, replicas, settings, osds: by_id, digest: [0; 32], common_view: None };
         map.digest = blake3::hash(map.to_text().as_bytes()).into();
+        if map.osds.len() <= replicas.into() {
+            map.common_view = Some(map.view_of(map.osds.keys().copied()));
+        }
         Ok(map)
     }
 
@@ -248,10 +259,22 @@ impl ClusterMap {
     }
 
     /// The view of a cell.
-    pub fn view(&self, cell: ObjectId) -> View {
-        let members = Members::new(self.members(cell)).expect("a map has 1 to 15 replicas, each listed once");
-        let id = ViewId { epoch: base::Epoch::default(), seq: Seq(self.version) };
-        View { id, members }
+    pub fn view(&self, cell: ObjectId) -> Cow<'_, View> {
+        match &self.common_view {
+            Some(view) => Cow::Borrowed(view),
+            None => Cow::Owned(self.view_of(self.members(cell))),
+        }
+    }
+
+    fn view_of(&self, members: impl IntoIterator<Item = NodeId>) -> View {
+        let members = Members::new(members).expect("a map has 1 to 15 replicas, each listed once");
+        View { id: ViewId { epoch: Epoch::default(), seq: Seq(self.version) }, members }
+    }
+}
+
+impl ViewSource for ClusterMap {
+    fn view(&self, cell: ObjectId) -> Option<Cow<'_, View>> {
+        Some(Self::view(self, cell))
     }
 }
 
@@ -259,13 +282,12 @@ fn weight(cell: ObjectId, node: NodeId) -> u64 {
     base::mix(cell.high ^ base::mix(cell.low ^ base::mix(node.0.into())))
 }
 
-fn check_address(address: &str) -> Result<(), MapError> {
+/// Whether `address` looks like `host:port`.
+pub fn is_address(address: &str) -> bool {
     let is_plain = |host: &str| {
         !host.is_empty() && host.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\')
     };
-    let fits =
-        address.rsplit_once(':').is_some_and(|(host, port)| is_plain(host) && port.parse::<u16>().is_ok());
-    if fits { Ok(()) } else { Err(MapError::Address(address.to_owned())) }
+    address.rsplit_once(':').is_some_and(|(host, port)| is_plain(host) && port.parse::<u16>().is_ok())
 }
 
 #[cfg(test)]

@@ -7,14 +7,17 @@
 
 use std::fmt;
 
-use base::{Epoch, Incarnation, NodeId, ObjectId, Process, WallTime};
+use base::{Epoch, Incarnation, MEMBERS_MAX, NodeId, ObjectId, Process, WallTime};
 use serde::{Deserialize, Serialize};
+
+use crate::bounded;
 
 /// The most messages in one frame between daemons.
 pub const PEER_BATCH_MAX: usize = 4_096;
 /// The most requests or replies in one frame between a client and a daemon.
 pub const CLIENT_BATCH_MAX: usize = 4_096;
 
+const LOCK_BIT: u64 = 1 << 63;
 /// How many low bits of a token count the grants of one tenure.
 const TOKEN_GRANT_BITS: u32 = 20;
 
@@ -66,8 +69,9 @@ pub enum PeerMessage {
         cell: ObjectId,
         /// The new tenure.
         epoch: Epoch,
-        /// The process whose death ended the tenure before, if one did.
-        dead: Option<Process>,
+        /// The members' processes that died so recently that clients may still believe in their grants.
+        #[serde(deserialize_with = "bounded::list::<MEMBERS_MAX, _, _>")]
+        dead: Vec<Process>,
     },
     /// Promised, and durable as far as it has to be.
     Promised {
@@ -77,7 +81,7 @@ pub enum PeerMessage {
         epoch: Epoch,
         /// The latest record here.
         record: Option<Record>,
-        /// Whether this member would know of everything that the dead process granted and had it keep.
+        /// Whether this member would know of everything that the dead processes granted and had it keep.
         knows_all: bool,
     },
     /// Keep this record.
@@ -165,7 +169,7 @@ pub enum RequestBody {
         /// My token.
         token: Token,
     },
-    /// I no longer wait for what I asked for; if it was granted meanwhile, take it back.
+    /// I no longer wait for what I asked for. If the answer is on its way already, I give the lock back.
     Cancel {
         /// The lock.
         cell: ObjectId,
@@ -267,8 +271,22 @@ pub enum Unavailable {
     Contended,
     /// It is stopping.
     Stopping,
-    /// It keeps as many locks, or as many requests of this client, as its limit allows.
+    /// It keeps as many locks as its limit allows.
     Full,
+    /// The cell is of another kind than the request.
+    WrongCell,
+}
+
+/// The cell of the lock with this name. Locks have the highest bit set, and files never do.
+pub fn lock_cell(name: &str) -> ObjectId {
+    let hash = blake3::derive_key("fleasefs 2026 name of a lock", name.as_bytes());
+    let word = |at: usize| u64::from_le_bytes(hash[at..at + 8].try_into().expect("eight of 32 bytes"));
+    ObjectId::new(word(0) | LOCK_BIT, word(8))
+}
+
+/// Whether this is the cell of a lock.
+pub(crate) const fn is_lock(cell: ObjectId) -> bool {
+    cell.high & LOCK_BIT != 0
 }
 
 impl Token {

@@ -1,5 +1,8 @@
 //! The storage daemon.
 //!
-//! Only [`store`] touches files, and nothing in this crate decides what the pure crates decide.
+//! Only [`store`] touches data, only [`config`] reads what an operator wrote, and only [`clock`] reads clocks. Nothing
+//! in this crate decides what the pure crates decide.
 
+pub mod clock;
+pub mod config;
 pub mod store;

@@ -1,5 +1,337 @@
 //! What a daemon keeps on disk: the only part of the product that touches files.
 //!
-//! So far it holds what the disk allows at best, for `fleasefs bench floor`.
+//! So far a store holds a daemon's *identity*: who it is, how often it started, up to where its time and its
+//! epochs may have been used, and which starts of its peers it knows. That is what lets a daemon that remembers
+//! no vote take part again without harm, and what keeps an emptied or restored data directory from voting as if
+//! it remembered.
+//!
+//! Invariants:
+//! - What a method says is durable was made durable before it returned; what memory holds was read from disk or is
+//!   durable there. A method that fails for want of space has changed nothing. After any other failure of the
+//!   disk the store is closed: it takes no more, because nobody knows what the disk holds.
+//! - A start is on disk before anybody hears of it, so nobody knows a start that the store does not.
+//!
+//! ```text
+//! disk       the seam: one directory, real or simulated, and how a file is replaced
+//! directory  the real one: found or made, and locked
+//! record     header and checksum of every file
+//! tables     what is in each file
+//! host       the machine that a start happens on
+//! floor      the floor of the disk, for `fleasefs bench floor`
+//! ```
 
+mod directory;
+mod disk;
+mod error;
 pub mod floor;
+mod host;
+mod record;
+mod tables;
+
+use std::path::Path;
+
+use base::{Incarnation, MonoTime, NodeId, Span, StoreId, WallTime};
+
+pub use self::disk::{Disk, WriteError};
+pub use self::error::{OpenError, PeerRefusal, RestoredCopy};
+pub use self::host::Host;
+pub use self::record::{Damage, FORMAT};
+use self::tables::{Ceiling, PEERS_MAX, Peers, STARTS_MAX, Starts, Table, TimeMark};
+pub use self::tables::{Owner, Peer};
+
+/// How often the time mark is to be raised.
+pub const MARK_PERIOD: Span = Span::from_secs(2);
+/// How far ahead of node time a mark is set. See [`Store::mark_time`].
+pub const MARK_LEAD: Span = Span::from_secs(10);
+const _: () = assert!(MARK_LEAD.as_micros() >= 3 * MARK_PERIOD.as_micros(), "a slow write is no lost mark");
+
+/// By how much the epoch ceiling rises at least, so that few epochs cost a write.
+pub const CEILING_BLOCK: u64 = 4_096;
+
+/// An open store. Its methods wait for the disk.
+pub struct Store {
+    disk: Box<dyn Disk>,
+    is_closed: bool,
+    id: StoreId,
+    owner: Owner,
+    host: Host,
+    start: Start,
+    starts: Starts,
+    time: TimeMark,
+    ceiling: Ceiling,
+    peers: Peers,
+}
+
+/// Which start of the store this is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// The very first one: this node cannot have voted before.
+    Fresh,
+    /// A later one.
+    Again(Previous),
+}
+
+/// The start before this one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Previous {
+    /// Its number.
+    pub incarnation: Incarnation,
+    /// Whether it is certain that no process of it is left: it ran under the same kernel, and this process has
+    /// the lock that it had.
+    pub is_proven_dead: bool,
+    /// Whether it ended by [`Store::stop`].
+    pub stopped_cleanly: bool,
+}
+
+/// One start of a store, as others know it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StartId {
+    /// Its number.
+    pub incarnation: Incarnation,
+    /// Its random nonce, which tells it from a start with the same number of a copy of the store.
+    pub nonce: u64,
+}
+
+/// Random numbers for one opening of a store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entropy {
+    /// For this start.
+    pub nonce: u64,
+    /// For the store, if it is to be made.
+    pub store: StoreId,
+}
+
+impl Store {
+    /// Opens the data directory at `path` for `owner`, as a new start; makes it if nothing is there.
+    pub fn open(path: &Path, owner: Owner) -> Result<Self, OpenError> {
+        let entropy = Entropy::draw().map_err(OpenError::Random)?;
+        let directory = directory::open(path, |disk| format(disk, owner, entropy.store))?;
+        let host = Host::of(&directory);
+        Self::start_on(Box::new(directory), owner, host, entropy.nonce).map_err(|error| error.within(path))
+    }
+
+    /// Opens the store on `disk`, which nobody else uses, as a new start with `nonce` on `host`.
+    pub fn start_on(
+        mut disk: Box<dyn Disk>,
+        owner: Owner,
+        host: Host,
+        nonce: u64,
+    ) -> Result<Self, OpenError> {
+        let (id, found) = read::<Owner>(&mut *disk)?;
+        if found != owner {
+            return Err(OpenError::Owner { found, wanted: owner });
+        }
+        let starts = read_of::<Starts>(&mut *disk, id)?;
+        let time = read_of(&mut *disk, id)?;
+        let ceiling = read_of(&mut *disk, id)?;
+        let peers = read_of(&mut *disk, id)?;
+        if starts.nonces.len() >= STARTS_MAX {
+            return Err(OpenError::Exhausted);
+        }
+        let start = match starts.incarnation() {
+            Incarnation(0) => Start::Fresh,
+            incarnation => Start::Again(Previous {
+                incarnation,
+                is_proven_dead: !host.may_survive(starts.boot),
+                stopped_cleanly: starts.stopped_cleanly,
+            }),
+        };
+        let mut next = Starts { boot: host.boot(), stopped_cleanly: false, nonces: starts.nonces.clone() };
+        next.nonces.push(nonce);
+        let mut store = Self { disk, is_closed: false, id, owner, host, start, starts, time, ceiling, peers };
+        store.write(&next)?;
+        store.starts = next;
+        Ok(store)
+    }
+
+    /// Whom the store belongs to.
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// The store's own name, random since it was made.
+    pub fn id(&self) -> StoreId {
+        self.id
+    }
+
+    /// Which start this is.
+    pub fn start(&self) -> Start {
+        self.start
+    }
+
+    /// This start as peers are told of it.
+    pub fn start_id(&self) -> StartId {
+        let incarnation = self.starts.incarnation();
+        StartId { incarnation, nonce: *self.starts.nonces.last().expect("this start is among them") }
+    }
+
+    /// What is known of `node`, if it was ever admitted.
+    pub fn peer(&self, node: NodeId) -> Option<Peer> {
+        self.peers.0.get(&node).copied()
+    }
+
+    /// Admits a start of `peer` that calls itself `store`, or says why not. Durable before it returns.
+    ///
+    /// A peer that votes from another directory, or from an older state of the same one, would vote as if it
+    /// remembered what it does not.
+    pub fn admit_peer(&mut self, node: NodeId, store: StoreId, told: StartId) -> Result<(), PeerRefusal> {
+        if node == self.owner.node {
+            return Err(PeerRefusal::Ourselves { node });
+        }
+        if let Some(known) = self.peer(node) {
+            if known.store != store {
+                return Err(PeerRefusal::OtherStore { node, known: known.store, told: store });
+            }
+            if told.incarnation < known.incarnation {
+                let (known, told) = (known.incarnation, told.incarnation);
+                return Err(PeerRefusal::Outdated { node, known, told });
+            }
+            if told.incarnation == known.incarnation {
+                let is_same = told.nonce == known.nonce;
+                let incarnation = known.incarnation;
+                return is_same.then_some(()).ok_or(PeerRefusal::Copy { node, incarnation });
+            }
+        } else if self.peers.0.len() >= PEERS_MAX {
+            return Err(PeerRefusal::TooMany);
+        }
+        let mut next = self.peers.clone();
+        next.0.insert(node, Peer { store, incarnation: told.incarnation, nonce: told.nonce });
+        self.write(&next)?;
+        self.peers = next;
+        Ok(())
+    }
+
+    /// Whether `known`, the newest start of ours that a peer has seen, is one of this store's.
+    ///
+    /// If not, the directory was restored from an old copy, and has forgotten what that start promised.
+    pub fn check_own_chain(&self, known: StartId) -> Result<(), RestoredCopy> {
+        let is_ours = self.starts.nonce(known.incarnation) == Some(known.nonce);
+        is_ours
+            .then_some(())
+            .ok_or(RestoredCopy { known: known.incarnation, ours: self.starts.incarnation() })
+    }
+
+    /// Above every epoch that this node has used or promised. After a start the numbers in use begin here.
+    pub fn epoch_ceiling(&self) -> u64 {
+        self.ceiling.0
+    }
+
+    /// Raises the ceiling to `to` or somewhat above; durable before it returns. Below the ceiling it costs nothing.
+    pub fn raise_ceiling(&mut self, to: u64) -> Result<(), WriteError> {
+        if to <= self.ceiling.0 {
+            return Ok(());
+        }
+        // At the end of the numbers, which nobody reaches by counting, the ceiling no longer rises in blocks.
+        let next = Ceiling(to.checked_next_multiple_of(CEILING_BLOCK).unwrap_or(to));
+        self.write(&next)?;
+        self.ceiling = next;
+        Ok(())
+    }
+
+    /// What node time must not start below, when the clock since boot reads `since_boot`.
+    ///
+    /// Under the same kernel the clock since boot has counted on, and so the answer is exact: it is what the node
+    /// time of the previous start would be by now. Under another kernel it is the mark.
+    pub fn time_floor(&self, since_boot: MonoTime) -> WallTime {
+        let TimeMark { written, mark, boot, since_boot: earlier } = self.time;
+        // Where the clock since boot went back, somebody gave this process another one.
+        let has_counted_on = boot != [0; 16] && boot == self.host.boot && since_boot >= earlier;
+        if has_counted_on { written + since_boot.since(earlier) } else { mark }
+    }
+
+    /// What node time must not reach before a newer mark is durable.
+    pub fn time_mark(&self) -> WallTime {
+        self.time.mark
+    }
+
+    /// Notes that node time is `now` while the clock since boot reads `since_boot`; to be called every
+    /// [`MARK_PERIOD`], the first time before node time is used.
+    ///
+    /// The mark is set ahead of `now`, not at it. A mark at `now` would be a lower bound: between it and the end
+    /// of the process more time is used, and the next start would use it again. Only an upper bound is safe, and
+    /// it is one as long as node time stays below [`time_mark`](Self::time_mark); a daemon whose disk is so slow
+    /// that it would pass it stands down. A start that finds its clock below the mark must wait for it: to begin
+    /// at the mark would be to begin ahead of everybody else.
+    pub fn mark_time(&mut self, now: WallTime, since_boot: MonoTime) -> Result<(), WriteError> {
+        self.write_mark(now, now + MARK_LEAD, since_boot)
+    }
+
+    /// Notes that this start ends cleanly at `now`, from when on no node time is used.
+    pub fn stop(&mut self, now: WallTime, since_boot: MonoTime) -> Result<(), WriteError> {
+        self.write_mark(now, now, since_boot)?;
+        let next = Starts { stopped_cleanly: true, ..self.starts.clone() };
+        self.write(&next)?;
+        self.starts = next;
+        Ok(())
+    }
+
+    fn write_mark(&mut self, now: WallTime, mark: WallTime, since_boot: MonoTime) -> Result<(), WriteError> {
+        let next = TimeMark { written: now, mark, boot: self.host.boot, since_boot };
+        self.write(&next)?;
+        self.time = next;
+        Ok(())
+    }
+
+    fn write<T: Table>(&mut self, table: &T) -> Result<(), WriteError> {
+        if self.is_closed {
+            return Err(WriteError::Closed);
+        }
+        let written = write(&mut *self.disk, self.id, table);
+        self.is_closed = matches!(written, Err(WriteError::Io { .. } | WriteError::Closed));
+        written
+    }
+}
+
+impl Entropy {
+    /// From the kernel.
+    fn draw() -> std::io::Result<Self> {
+        let mut bytes = [0; 24];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
+                Ok(more) => filled += more,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        let (nonce, store) = bytes.split_first_chunk().expect("24 bytes begin with 8");
+        Ok(Self {
+            nonce: u64::from_le_bytes(*nonce),
+            store: StoreId(store.try_into().expect("16 of 24 bytes follow the first 8")),
+        })
+    }
+}
+
+/// Makes an empty directory the store `id` of `owner`.
+pub fn format(disk: &mut dyn Disk, owner: Owner, id: StoreId) -> Result<(), WriteError> {
+    write(disk, id, &Starts::default())?;
+    write(disk, id, &TimeMark::default())?;
+    write(disk, id, &Ceiling::default())?;
+    write(disk, id, &Peers::default())?;
+    write(disk, id, &owner)
+}
+
+fn write<T: Table>(disk: &mut dyn Disk, id: StoreId, table: &T) -> Result<(), WriteError> {
+    disk::replace(disk, T::KIND.file(), &record::encode(T::KIND, id, &table.encode()))
+}
+
+fn read<T: Table>(disk: &mut dyn Disk) -> Result<(StoreId, T), OpenError> {
+    let file = T::KIND.file();
+    let bytes = disk
+        .read(file, record::file_bytes(T::BODY_BYTES_MAX))
+        .map_err(|source| OpenError::Io { path: file.into(), source })?;
+    let decoded = bytes.as_deref().ok_or(Damage::Missing).and_then(|bytes| {
+        let (id, body) = record::decode(T::KIND, bytes)?;
+        Ok((id, T::decode(record::Fields::new(body))?))
+    });
+    decoded.map_err(|damage| OpenError::damaged(file, damage))
+}
+
+/// Reads a table of the store `id`, and of no other.
+fn read_of<T: Table>(disk: &mut dyn Disk, id: StoreId) -> Result<T, OpenError> {
+    let (found, table) = read::<T>(disk)?;
+    if found == id { Ok(table) } else { Err(OpenError::damaged(T::KIND.file(), Damage::Foreign)) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -101,9 +101,15 @@ const HOMES: &[Home] = &[
     Home {
         patterns: &["std::fs", "tokio::fs", "memmap2", "redb", "sled"],
         scope: PRODUCT,
-        homes: &["osd/src/store/", "client-fuse/src/device.rs"],
-        reason: "only the store touches files, because only it knows what survives a crash (and `device.rs` the \
-                 kernel's settings of a mount)",
+        homes: &[
+            "osd/src/store/",
+            "osd/src/config.rs",
+            "client/src/config.rs",
+            "net/src/credentials.rs",
+            "client-fuse/src/device.rs",
+        ],
+        reason: "only the store touches data, because only it knows what survives a crash; what an operator writes \
+                 is read in `config.rs` and `credentials.rs`, and `device.rs` sets up the kernel's side of a mount",
     },
     Home {
         patterns: &["*::Instant::now", "*::SystemTime::now", "*::clock_gettime"],
@@ -208,6 +214,8 @@ mod tests {
             ("fuser::Filesystem", "client-fuse/src/fuse.rs", "client-fuse/src/fs.rs"),
             ("std::fs::File", "osd/src/store/journal.rs", "osd/src/lib.rs"),
             ("tokio::fs::File", "sim/src/trace.rs", "client/src/lib.rs"),
+            ("std::fs::File", "net/src/credentials.rs", "net/src/endpoint.rs"),
+            ("std::fs::File", "osd/src/config.rs", "osd/src/shard.rs"),
             ("redb::Database", "osd/src/store/index.rs", "osd/src/shard.rs"),
             ("std::time::Instant::now", "osd/src/clock.rs", "net/src/lib.rs"),
             ("tokio::time::Instant::now", "src/sim.rs", "sim/src/lib.rs"),

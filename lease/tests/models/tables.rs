@@ -3,6 +3,7 @@
 //! A node is a pure function of its state, the time and the input. States of the world share a few thousand states
 //! of nodes, so each is stored once, has a number, and every step is computed once.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -155,8 +156,8 @@ impl<T> Store<T> {
 struct Known<'a>(Option<&'a View>);
 
 impl ViewSource for Known<'_> {
-    fn view(&self, _cell: ObjectId) -> Option<&View> {
-        self.0
+    fn view(&self, _cell: ObjectId) -> Option<Cow<'_, View>> {
+        self.0.map(Cow::Borrowed)
     }
 }
 

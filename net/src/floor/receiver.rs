@@ -1,5 +1,6 @@
 //! A receiver of the fan-out: an endpoint and a task that counts what arrives and acknowledges it.
 
+use base::NodeId;
 use bytes::Bytes;
 use quinn::{RecvStream, SendStream, VarInt};
 use tokio::task::JoinSet;
@@ -9,6 +10,7 @@ use super::frames::{FrameCounter, FrameTooLong};
 use super::load::{Ack, Carriage, ECHO_BYTES, Load, LoadError, Order};
 use crate::endpoint::{Connection, Endpoint, SocketBuffers};
 use crate::identity::Authority;
+use crate::peer::server_name;
 use crate::transport::Path;
 
 /// Pieces taken from a stream under one lock.
@@ -42,14 +44,15 @@ enum ServeError {
 }
 
 impl Receiver {
-    /// Binds a receiver called `name`, connects `sender` to it and starts to serve.
+    /// Binds the receiver `id`, connects `sender` to it and starts to serve.
     pub(super) async fn join(
         authority: &Authority,
-        name: &str,
+        id: NodeId,
         sender: &Endpoint,
     ) -> Result<(Self, Connection), StartError> {
-        let endpoint = Endpoint::bind(super::LOOPBACK, &authority.issue(name)?, Path::Loopback)?;
-        let (ours, theirs) = tokio::try_join!(endpoint.accept(), sender.connect(endpoint.address(), name))?;
+        let endpoint = Endpoint::bind(super::LOOPBACK, &super::node(authority, id)?, Path::Loopback)?;
+        let name = server_name(super::CLUSTER, id);
+        let (ours, theirs) = tokio::try_join!(endpoint.accept(), sender.connect(endpoint.address(), &name))?;
         tokio::spawn(serve(ours));
         Ok((Self { endpoint }, theirs))
     }

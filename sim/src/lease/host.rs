@@ -1,5 +1,6 @@
 //! A simulated machine: a clock that goes on, a process that comes and goes, and what survives the process.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -58,9 +59,9 @@ impl Known {
 }
 
 impl ViewSource for Known {
-    fn view(&self, cell: ObjectId) -> Option<&View> {
+    fn view(&self, cell: ObjectId) -> Option<Cow<'_, View>> {
         let (_, view) = self.0.get(usize::try_from(cell.low).ok()?)?;
-        Some(view)
+        Some(Cow::Borrowed(view))
     }
 }
 

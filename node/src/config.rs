@@ -1,0 +1,71 @@
+//! What a shard works by: plain numbers, fixed for its life.
+
+use std::sync::Arc;
+
+use base::Span;
+use lease::Config;
+
+use crate::{Bug, ClusterMap};
+
+/// A shard's configuration.
+#[derive(Clone, Debug)]
+pub struct ShardConfig {
+    /// The lease protocol's numbers; the cluster-wide ones come from the map.
+    pub lease: Arc<Config>,
+    /// Who is in the cluster.
+    pub map: Arc<ClusterMap>,
+    /// After this long without an exchange of times a peer's clock counts as unknown; default 400 ms.
+    pub clock_fresh: Span,
+    /// How many locks this node keeps a record of at most. Default 1 Mi.
+    pub locks_max: usize,
+    /// How many clients may have a session at a time. Default 4,096.
+    pub sessions_max: usize,
+    /// How many replies may wait to be sent to one client; its requests beyond that are refused. Default 256 Ki.
+    pub replies_max: usize,
+    /// The rule to break, if any.
+    #[cfg(feature = "planted-bugs")]
+    pub bug: Option<Bug>,
+}
+
+impl ShardConfig {
+    /// The defaults under a map.
+    pub fn new(map: Arc<ClusterMap>) -> Self {
+        Self {
+            lease: Arc::new(map.settings().lease_config()),
+            map,
+            clock_fresh: Span::from_millis(400),
+            locks_max: 1 << 20,
+            sessions_max: 4_096,
+            replies_max: 1 << 18,
+            #[cfg(feature = "planted-bugs")]
+            bug: None,
+        }
+    }
+
+    /// How long a client may think that its session lasts, by this node's clock: `τ(1+ρ)`.
+    pub fn session_over_after(&self) -> Span {
+        self.lease.session.stretched(if self.breaks(Bug::SessionNotStretched) {
+            0
+        } else {
+            self.lease.rate_error_ppm
+        })
+    }
+
+    /// How much of a lease must be left for a client's session under it: `τ(1+ρ) + ε`.
+    pub fn cover(&self) -> Span {
+        self.lease.session.stretched(self.lease.rate_error_ppm) + self.lease.epsilon
+    }
+
+    /// Whether this rule is broken on purpose.
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) fn breaks(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// Products break no rule.
+    #[cfg(not(feature = "planted-bugs"))]
+    #[expect(clippy::unused_self, reason = "the same signature as with planted bugs")]
+    pub(crate) const fn breaks(&self, _bug: Bug) -> bool {
+        false
+    }
+}

@@ -1,0 +1,100 @@
+//! What a shard wants done. Plain data: ids, never channels.
+
+use base::{Incarnation, NodeId, ObjectId, Process, WallTime};
+use lease::{Batch, ClockState, Ended, Loss};
+
+use crate::{DaemonFrame, Grant, PeerMessage, SessionId};
+
+/// Something to do, in this order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// Send these lease messages by datagram.
+    Lease {
+        /// To whom.
+        to: NodeId,
+        /// What.
+        batch: Batch,
+    },
+    /// Send these messages in order.
+    Peer {
+        /// To whom.
+        to: NodeId,
+        /// What, at most [`PEER_BATCH_MAX`](crate::PEER_BATCH_MAX).
+        messages: Vec<PeerMessage>,
+    },
+    /// Send this frame in order.
+    Client {
+        /// Over which connection.
+        session: SessionId,
+        /// What.
+        frame: DaemonFrame,
+    },
+    /// Close this client's connection, once what it was sent has left.
+    Close {
+        /// Which connection.
+        session: SessionId,
+    },
+    /// Put this epoch ceiling on disk, then call [`handle_ceiling`](crate::Shard::handle_ceiling).
+    RaiseCeiling {
+        /// The new mark.
+        to: u64,
+    },
+    /// For logs and metrics.
+    Event(ShardEvent),
+}
+
+/// Something an operator may want to know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ShardEvent {
+    /// This node's time can, or can no longer, be trusted.
+    Clock(ClockState),
+    /// A witness reported a process dead.
+    Death {
+        /// The daemon.
+        node: NodeId,
+        /// Its run.
+        incarnation: Incarnation,
+    },
+    /// A lock was taken over from a tenure that did not give it up.
+    TakenOver {
+        /// The lock.
+        cell: ObjectId,
+        /// How that tenure ended.
+        ended: Ended,
+        /// Who had the lock, as far as is known.
+        grant: Option<Grant>,
+        /// Nobody else gets it before then, if anybody may still believe to have it.
+        wait_until: Option<WallTime>,
+    },
+    /// A lease ended against this node's will.
+    LeaseLost {
+        /// The cell.
+        cell: ObjectId,
+        /// Why.
+        why: Loss,
+    },
+    /// A client that held locks was silent for too long.
+    SessionOver {
+        /// Which connection.
+        session: SessionId,
+        /// How many locks it held or waited for.
+        cells: usize,
+    },
+    /// The lease above a client's lock may end too early, so its client was told to attach anew.
+    Detached {
+        /// The lock.
+        cell: ObjectId,
+    },
+    /// A peer runs with other cluster-wide settings; its lease messages are ignored.
+    SettingsDiffer {
+        /// The peer.
+        peer: NodeId,
+    },
+    /// A member sent what a member must not.
+    Misbehaved {
+        /// The peer.
+        peer: Process,
+        /// What it did.
+        what: &'static str,
+    },
+}

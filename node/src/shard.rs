@@ -1,0 +1,483 @@
+//! The shard: events in, outputs out, and the timers between. What happens to locks is in `owner` and `member`.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use base::{Incarnation, NodeId, ObjectId, Process, Span, WallTime};
+use lease::{
+    Algorithm, Batch, ClockGuard, ClockState, ConfigError, Counters, Event, Exchange, GuardConfig,
+    GuardConfigError, LeaseNode, Loss, Start, Watermark,
+};
+
+use crate::keeper::Keeper;
+use crate::lock::{Lock, UNSETTLED};
+use crate::numbers::Numbers;
+use crate::session::Sessions;
+use crate::{
+    Bug, ClientFrame, ClientId, ClusterMap, Output, PEER_BATCH_MAX, PeerMessage, Reply, ReplyBody, RequestId,
+    SessionId, ShardConfig, ShardEvent, Unavailable,
+};
+
+/// How often in a lease time records are looked through for what nobody needs any longer.
+const SWEEPS_PER_LEASE: u64 = 64;
+/// How many records one look covers at least.
+const SWEEP_COUNT_MIN: usize = 64;
+/// The clock guard judges this often while its exchanges are fresh.
+const JUDGEMENTS_PER_FRESH: u64 = 4;
+
+/// One shard of a daemon.
+///
+/// Every call names the time. After each, drain [`poll_output`](Self::poll_output) with a reading taken after the
+/// inputs, and call [`handle_timeout`](Self::handle_timeout) when [`poll_timeout`](Self::poll_timeout) says so.
+#[derive(Clone, Debug)]
+pub struct Shard<A> {
+    pub(crate) config: ShardConfig,
+    pub(crate) lease: LeaseNode<A>,
+    pub(crate) guard: ClockGuard,
+    pub(crate) keeper: Keeper,
+    pub(crate) locks: BTreeMap<ObjectId, Lock>,
+    /// Cells that are leased because a client asked for the lease itself.
+    pub(crate) leased: BTreeMap<ObjectId, Leased>,
+    pub(crate) sessions: Sessions,
+    /// Who is connected, by which run.
+    pub(crate) peers: BTreeMap<NodeId, Incarnation>,
+    /// When this node heard of whose death.
+    pub(crate) deaths: BTreeMap<NodeId, (Incarnation, WallTime)>,
+    /// Locks with something to decide, and when.
+    pub(crate) due: BTreeSet<(WallTime, ObjectId)>,
+    outbox: BTreeMap<NodeId, VecDeque<PeerMessage>>,
+    /// Answers that wait until the mark on disk covers their number.
+    deferred: Vec<(u64, NodeId, PeerMessage)>,
+    outputs: VecDeque<Output>,
+    trusted: bool,
+    pub(crate) draining: bool,
+    sweep_at: WallTime,
+    judge_at: WallTime,
+}
+
+/// A lease that a client asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leased {
+    pub(crate) session: SessionId,
+    /// The request that waits for the answer.
+    pub(crate) asked: Option<RequestId>,
+}
+
+/// Why a shard cannot start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ShardError {
+    /// The lease protocol's numbers do not go together.
+    #[error(transparent)]
+    Lease(#[from] ConfigError),
+    /// The clock guard's numbers do not go together.
+    #[error(transparent)]
+    Guard(#[from] GuardConfigError),
+}
+
+/// What a store remembers of the time before this start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remembered {
+    /// Whether the node may have voted before.
+    pub start: Start,
+    /// The epoch ceiling on disk.
+    pub ceiling: u64,
+}
+
+impl<A: Algorithm> Shard<A> {
+    /// A shard that starts at `now`. `seed` decides lease ids and jitter.
+    pub fn new(
+        config: ShardConfig,
+        me: Process,
+        remembered: Remembered,
+        now: WallTime,
+        seed: u64,
+    ) -> Result<Self, ShardError> {
+        let lease = LeaseNode::new(config.lease.clone(), me, remembered.start, now, seed)?;
+        let guard = GuardConfig::new(&config.lease, config.clock_fresh, config.map.osds().len());
+        let guard = ClockGuard::new(guard)?;
+        let floor = if config.breaks(Bug::NumbersForgotten) { 0 } else { remembered.ceiling };
+        let numbers = Numbers::new(remembered.ceiling, floor);
+        let is_first = remembered.start == Start::Fresh;
+        let mut shard = Self {
+            lease,
+            trusted: guard.state() == ClockState::Sound,
+            guard,
+            keeper: Keeper::new(numbers, is_first, config.locks_max),
+            locks: BTreeMap::new(),
+            leased: BTreeMap::new(),
+            sessions: Sessions::default(),
+            peers: BTreeMap::new(),
+            deaths: BTreeMap::new(),
+            due: BTreeSet::new(),
+            outbox: BTreeMap::new(),
+            deferred: Vec::new(),
+            outputs: VecDeque::new(),
+            draining: false,
+            sweep_at: now,
+            judge_at: now,
+            config,
+        };
+        shard.raise_ceiling();
+        Ok(shard)
+    }
+
+    /// This process.
+    pub const fn me(&self) -> Process {
+        self.lease.me()
+    }
+
+    /// The map this shard works by.
+    pub fn map(&self) -> &ClusterMap {
+        &self.config.map
+    }
+
+    /// What the lease protocol counted.
+    pub const fn counters(&self) -> &Counters {
+        self.lease.counters()
+    }
+
+    /// The shard's leases, to look at.
+    pub const fn leases(&self) -> &LeaseNode<A> {
+        &self.lease
+    }
+
+    /// The clock guard, to look at.
+    pub const fn guard(&self) -> &ClockGuard {
+        &self.guard
+    }
+
+    /// Whether this node's time is trusted.
+    pub const fn is_trusted(&self) -> bool {
+        self.trusted
+    }
+
+    /// How many locks this node owns or wants, how many of them are held by clients, and how many requests wait.
+    pub fn lock_counts(&self) -> (usize, usize, usize) {
+        let held = self.locks.values().filter(|lock| lock.holder.is_some()).count();
+        let waiting = self.locks.values().map(|lock| lock.waiters.len()).sum();
+        (self.locks.len(), held, waiting)
+    }
+
+    /// How many locks something is kept about, owned here or elsewhere.
+    pub fn records(&self) -> usize {
+        self.keeper.len()
+    }
+
+    /// How many sessions there are.
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether another client may open a session.
+    pub fn has_room(&self) -> bool {
+        self.sessions.len() < self.config.sessions_max
+    }
+
+    /// Whether everything is given up after [`drain`](Self::drain).
+    pub fn is_drained(&self) -> bool {
+        self.draining && self.locks.is_empty() && self.leased.is_empty() && self.outbox.is_empty()
+    }
+
+    /// A peer is connected, by this run of it.
+    pub fn handle_peer_up(&mut self, now: WallTime, peer: Process) {
+        self.peers.insert(peer.node, peer.incarnation);
+        self.tell_all_to(now, peer.node);
+        self.post(peer.node, PeerMessage::CaughtUp);
+    }
+
+    /// A peer's connection is gone.
+    pub fn handle_peer_down(&mut self, node: NodeId) {
+        self.peers.remove(&node);
+        self.outbox.remove(&node);
+    }
+
+    /// Lease messages of a connected peer.
+    pub fn handle_lease_batch(&mut self, now: WallTime, from: Process, batch: &Batch) {
+        if batch.sender != from {
+            return self.tell(ShardEvent::Misbehaved { peer: from, what: "sent leases in another's name" });
+        }
+        self.lease.handle_batch(now, batch, &*self.config.map);
+        self.take_events(now);
+    }
+
+    /// Messages of a connected peer, in order.
+    pub fn handle_peer_messages(&mut self, now: WallTime, from: Process, messages: Vec<PeerMessage>) {
+        for message in messages {
+            self.handle_peer_message(now, from, message);
+        }
+        self.raise_ceiling();
+        self.take_events(now);
+    }
+
+    /// A client is connected.
+    pub fn handle_client_up(&mut self, now: WallTime, session: SessionId, client: ClientId) {
+        self.sessions.open(now, session, client, self.config.session_over_after());
+        let dead: Vec<_> = self.recent_deaths(now).collect();
+        for Process { node, incarnation } in dead {
+            self.sessions.tell(session, Reply::Death { node, incarnation }, None);
+        }
+    }
+
+    /// A client's connection is gone. What it holds stays its own until its session is over.
+    pub fn handle_client_down(&mut self, session: SessionId) {
+        self.sessions.disconnect(session);
+    }
+
+    /// A client's frame, in order.
+    pub fn handle_client_frame(&mut self, now: WallTime, session: SessionId, frame: ClientFrame) {
+        if self.sessions.get(session).is_none() {
+            return;
+        }
+        let is_late = self.sessions.is_over(now, session, self.config.session_over_after());
+        if is_late && !self.config.breaks(Bug::LateClientConfirmed) {
+            return self.end_session(now, session);
+        }
+        self.sessions.hear(now, session, frame.number);
+        for request in frame.requests {
+            self.handle_request(now, session, request);
+        }
+        self.take_events(now);
+    }
+
+    /// An exchange of times with a peer.
+    pub fn handle_exchange(&mut self, now: WallTime, peer: NodeId, exchange: Exchange) {
+        self.guard.handle_exchange(peer, exchange);
+        self.judge_clock(now);
+    }
+
+    /// A witness reports that every incarnation of `node` up to `incarnation` is dead.
+    pub fn handle_death_notice(&mut self, now: WallTime, node: NodeId, incarnation: Incarnation) {
+        if self.deaths.get(&node).is_some_and(|&(known, _)| known >= incarnation) {
+            return;
+        }
+        self.deaths.insert(node, (incarnation, now));
+        self.lease.handle_death_notice(node, incarnation);
+        self.tell(ShardEvent::Death { node, incarnation });
+        let sessions: Vec<SessionId> = self.sessions.ids().collect();
+        for session in sessions {
+            self.sessions.tell(session, Reply::Death { node, incarnation }, None);
+        }
+        self.take_events(now);
+    }
+
+    /// The epoch ceiling is on disk.
+    pub fn handle_ceiling(&mut self, now: WallTime, mark: u64) {
+        self.keeper.numbers.handle_durable(mark);
+        let deferred = std::mem::take(&mut self.deferred);
+        for (number, to, message) in deferred {
+            self.answer(now, (to, number), message);
+        }
+        self.take_events(now);
+    }
+
+    /// Gives every lease up, each to a connected member if a client still holds what is under it.
+    pub fn drain(&mut self, now: WallTime) {
+        if self.draining {
+            return;
+        }
+        self.draining = true;
+        let cells: Vec<ObjectId> = self.locks.keys().copied().collect();
+        cells.into_iter().for_each(|cell| self.leave_lock(now, cell));
+        let leased: Vec<ObjectId> = self.leased.keys().copied().collect();
+        leased.into_iter().for_each(|cell| self.drop_lease(now, cell));
+        self.take_events(now);
+    }
+
+    /// Lets time pass. Calling it early or often changes nothing.
+    pub fn handle_timeout(&mut self, now: WallTime) {
+        self.lease.handle_timeout(now);
+        self.take_events(now);
+        self.judge_clock(now);
+        while let Some(session) = self.sessions.pop_over(now, self.config.session_over_after()) {
+            self.end_session(now, session);
+        }
+        self.check_due(now);
+        if now >= self.sweep_at {
+            self.sweep_at = now + self.config.lease.t_max / SWEEPS_PER_LEASE;
+            let count = (self.keeper.len() / 32).max(SWEEP_COUNT_MIN);
+            self.sweep_records(now, count);
+        }
+        self.take_events(now);
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called next.
+    pub fn poll_timeout(&self) -> WallTime {
+        let due = self.due.first().map(|&(at, _)| at);
+        let others = [self.lease.poll_timeout(), self.sessions.next_due(), due];
+        others.into_iter().flatten().fold(self.sweep_at.min(self.judge_at), WallTime::min)
+    }
+
+    /// The next thing to do, if any. `now` is read for this call: no client is told that something is its own which
+    /// is no longer this node's to give.
+    pub fn poll_output(&mut self, now: WallTime) -> Option<Output> {
+        if let Some(output) = self.outputs.pop_front() {
+            return Some(output);
+        }
+        if let Some((to, batch)) = self.lease.poll_transmit(now) {
+            return Some(Output::Lease { to, batch });
+        }
+        if let Some(mut first) = self.outbox.first_entry() {
+            let to = *first.key();
+            let count = first.get().len().min(PEER_BATCH_MAX);
+            let messages = first.get_mut().drain(..count).collect();
+            if first.get().is_empty() {
+                first.remove();
+            }
+            return Some(Output::Peer { to, messages });
+        }
+        if !self.sessions.is_ready() {
+            return None;
+        }
+        // A process that was frozen since it took its inputs must not confirm anybody.
+        while let Some(session) = self.sessions.pop_over(now, self.config.session_over_after()) {
+            self.end_session(now, session);
+        }
+        self.check_due(now);
+        let lease = &self.lease;
+        let framed =
+            self.sessions.pop_frame(|outgoing| outgoing.under.is_none_or(|cell| lease.holds(now, cell)));
+        let (session, frame) = framed?;
+        Some(Output::Client { session, frame })
+    }
+
+    pub(crate) fn hand_out(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+
+    pub(crate) fn tell(&mut self, event: ShardEvent) {
+        self.hand_out(Output::Event(event));
+    }
+
+    pub(crate) fn reply(&mut self, session: SessionId, id: RequestId, body: ReplyBody) {
+        self.sessions.tell(session, Reply::To { id, body }, None);
+    }
+
+    /// A reply that says something is the client's: it leaves only while this node holds the lease.
+    pub(crate) fn reply_under(
+        &mut self,
+        cell: ObjectId,
+        (session, id): (SessionId, RequestId),
+        body: ReplyBody,
+    ) {
+        self.sessions.tell(session, Reply::To { id, body }, Some(cell));
+    }
+
+    /// To a connected peer; what others miss they are told when they connect.
+    pub(crate) fn post(&mut self, to: NodeId, message: PeerMessage) {
+        if self.peers.contains_key(&to) {
+            self.outbox.entry(to).or_default().push_back(message);
+        }
+    }
+
+    /// An answer that speaks for `number`: it leaves once the mark on disk covers that.
+    pub(crate) fn answer(&mut self, now: WallTime, (to, number): (NodeId, u64), message: PeerMessage) {
+        if !self.keeper.numbers.is_durable(number) {
+            return self.deferred.push((number, to, message));
+        }
+        if to == self.me().node {
+            self.handle_answer(now, to, message);
+        } else {
+            self.post(to, message);
+        }
+    }
+
+    /// The processes whose clients may still believe in what they granted.
+    pub(crate) fn recent_deaths(&self, now: WallTime) -> impl Iterator<Item = Process> {
+        let over_after = self.config.session_over_after();
+        let recent = self.deaths.iter().filter(move |(_, (_, at))| now.since(*at) < over_after);
+        recent.map(|(&node, &(incarnation, _))| Process { node, incarnation })
+    }
+
+    /// Which of them were members of this cell: nobody else has granted anything there.
+    pub(crate) fn recent_deaths_of(&self, now: WallTime, cell: ObjectId) -> Vec<Process> {
+        let view = self.config.map.view(cell);
+        self.recent_deaths(now).filter(|process| view.members.contains(process.node)).collect()
+    }
+
+    /// Until when clients of the recently dead may believe in what they granted.
+    pub(crate) fn deaths_matter_until(&self) -> WallTime {
+        let latest = self.deaths.values().map(|&(_, at)| at).max();
+        latest.map_or(WallTime::ZERO, |at| at + self.config.session_over_after())
+    }
+
+    /// Why this node acts as nobody's owner at present.
+    pub(crate) fn unavailable(&self, now: WallTime) -> Option<Unavailable> {
+        if self.draining {
+            Some(Unavailable::Stopping)
+        } else if now < self.lease.silent_until() {
+            Some(Unavailable::Quarantined)
+        } else if !self.trusted {
+            Some(Unavailable::Clock)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn raise_ceiling(&mut self) {
+        if let Some(to) = self.keeper.numbers.poll_raise() {
+            self.outputs.push_back(Output::RaiseCeiling { to });
+        }
+    }
+
+    fn judge_clock(&mut self, now: WallTime) {
+        self.guard.handle_timeout(now);
+        let state = self.guard.state();
+        self.judge_at = now + (self.config.clock_fresh / JUDGEMENTS_PER_FRESH).max(Span::from_micros(1));
+        let is_sound = state == ClockState::Sound;
+        if is_sound == self.trusted {
+            return;
+        }
+        self.trusted = is_sound;
+        self.tell(ShardEvent::Clock(state));
+        if is_sound {
+            self.lease.resume(now);
+        } else {
+            self.stand_down(now);
+        }
+        self.take_events(now);
+    }
+
+    fn stand_down(&mut self, now: WallTime) {
+        let cells: Vec<ObjectId> = self.locks.keys().copied().collect();
+        cells.into_iter().for_each(|cell| self.detach_all(cell, Unavailable::Clock));
+        let locks = &self.locks;
+        let watermark = |cell: ObjectId| -> Watermark { locks.get(&cell).map_or(UNSETTLED, Lock::watermark) };
+        self.lease.stand_down(now, &watermark);
+        self.locks.clear();
+        self.leased.clear();
+    }
+
+    fn take_events(&mut self, now: WallTime) {
+        while let Some(event) = self.lease.poll_event() {
+            self.take_event(now, event);
+        }
+    }
+
+    fn take_event(&mut self, now: WallTime, event: Event) {
+        match event {
+            Event::Renewed { .. } => {}
+            Event::Acquired { cell, until, ended, watermark, .. } => {
+                if self.leased.contains_key(&cell) {
+                    self.lease_granted(cell, until);
+                } else {
+                    self.lock_acquired(now, cell, (ended, watermark));
+                }
+            }
+            Event::Denied { cell, why } => self.lock_denied(cell, why),
+            Event::Lost { cell, why, .. } => self.lock_lost(cell, why),
+            Event::GivenUp { cell, .. } => self.lock_given_up(now, cell),
+            Event::Offered { cell, .. } => self.lock_offered(now, cell),
+            Event::SettingsDiffer { peer } => self.tell(ShardEvent::SettingsDiffer { peer }),
+            // The map is static, and peers with another one are not let in.
+            Event::WrongView { .. } | Event::ViewBehind { .. } => {}
+        }
+    }
+
+    fn lock_lost(&mut self, cell: ObjectId, why: Loss) {
+        self.tell(ShardEvent::LeaseLost { cell, why });
+        self.detach_all(cell, Unavailable::NoMajority);
+        self.locks.remove(&cell);
+        if let Some(leased) = self.leased.remove(&cell) {
+            self.sessions.unbind(leased.session, cell);
+        }
+    }
+}
