@@ -30,8 +30,8 @@ pub(crate) enum ClusterError {
     /// Loopback has no port left.
     #[error("cannot find free ports on 127.0.0.1: {0}")]
     Ports(io::Error),
-    /// A program is not there.
-    #[error("cannot start {program}: {source}; install it, or name it with its option")]
+    /// Nothing can be started. A program that is missing is found by `setpriv`, which ends and says so.
+    #[error("cannot start {program} with setpriv, which is part of util-linux: {source}")]
     Start {
         /// What was to be started.
         program: String,
