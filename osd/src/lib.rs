@@ -5,4 +5,5 @@
 
 pub mod clock;
 pub mod config;
+pub mod daemon;
 pub mod store;
