@@ -67,7 +67,7 @@ async fn hold(args: &Args, config: &client::Config) -> anyhow::Result<ExitCode> 
     let client = Client::connect(config).await?;
     let lock = tokio::select! {
         lock = obtain(&client, args) => lock?,
-        signal = signals.next() => return Ok(ended_by(signal)),
+        signal = signals.next() => return Ok(by_signal(signal.as_raw())),
     };
     let Some(lock) = lock else {
         say(&format!("somebody else has the lock `{}`", args.name));
@@ -136,10 +136,15 @@ fn tell(child: &Child, what: Signal) {
 }
 
 fn code_of(status: ExitStatus) -> ExitCode {
-    let by_signal =
-        || status.signal().and_then(|number| u8::try_from(number).ok()).map(|number| BY_SIGNAL + number);
-    let code = status.code().and_then(|code| u8::try_from(code).ok()).or_else(by_signal);
-    ExitCode::from(code.unwrap_or(1))
+    match (status.code().and_then(|code| u8::try_from(code).ok()), status.signal()) {
+        (Some(code), _) => ExitCode::from(code),
+        (None, Some(signal)) => by_signal(signal),
+        (None, None) => ExitCode::FAILURE,
+    }
+}
+
+fn by_signal(number: i32) -> ExitCode {
+    u8::try_from(number).map_or(ExitCode::FAILURE, |number| ExitCode::from(BY_SIGNAL.saturating_add(number)))
 }
 
 fn say(what: &str) {
