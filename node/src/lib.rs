@@ -24,6 +24,7 @@
 mod bounded;
 mod bugs;
 mod config;
+mod from_toml;
 mod keeper;
 mod lock;
 mod map;
@@ -39,14 +40,15 @@ mod status;
 
 pub use bugs::Bug;
 pub use config::ShardConfig;
-pub use map::{ClusterMap, LeaseAlgorithm, MapError, Osd, REPLICAS_DEFAULT, Settings};
+pub use from_toml::from_toml;
+pub use map::{ClusterMap, LeaseAlgorithm, MapError, Osd, REPLICAS_DEFAULT, Settings, is_address};
 pub use message::{
     CLIENT_BATCH_MAX, ClientFrame, ClientId, DaemonFrame, Grant, PEER_BATCH_MAX, PeerMessage, Record, Reply,
     ReplyBody, Request, RequestBody, RequestId, Token, Unavailable, lock_cell,
 };
 pub use output::{Output, ShardEvent};
 pub use session::SessionId;
-pub use shard::{Remembered, Shard, ShardError};
+pub use shard::{LockCounts, Remembered, Shard, ShardError};
 pub use status::{
     ClockStatus, ClockTrust, DaemonStatus, LeaseStatus, LockStatus, PeerStatus, STATUS_PEERS_MAX, Status,
     SupervisorStatus,
