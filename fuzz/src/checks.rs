@@ -1,10 +1,15 @@
 //! One check for each decoder. Whatever the input: no panic, no more memory than declared, and what is accepted is
 //! what our encoder writes.
 
-use base::{ClusterId, NodeId, Role};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use base::{ClusterId, NodeId, Role, StoreId};
 use bytes::Bytes;
 use net::{Denied, Peer};
 use node::{ClientFrame, ClusterMap, DaemonFrame, PeerMessage, Status};
+use osd::store::{Disk, Host, Owner, Store};
 use wire::{
     ALLOCATED_PER_BYTE_MAX, Admitted, DecodeError, Frame, FrameReader, Heartbeat, Hello, Kind, Lane, Message,
     Notice, NoticeAck, PROTOCOL_VERSION, Refusal, encode, encode_lease_frames,
@@ -23,11 +28,13 @@ const ALLOCATED_FOR_TEXT_MAX: usize = 64 * 1_024;
 pub(crate) type Check = fn(&[u8]);
 
 /// Every decoder, by the name of its fuzz target and its corpus.
-pub(crate) const CHECKS: [(&str, Check); 15] = [
+pub(crate) const CHECKS: [(&str, Check); 18] = [
     ("certificate", certificate),
     ("client", |bytes| metadata::<ClientFrame>(bytes, "client/a")),
+    ("client_config", client_config),
     ("cluster_map", cluster_map),
     ("daemon", |bytes| metadata::<DaemonFrame>(bytes, "node/1")),
+    ("daemon_config", daemon_config),
     ("datagram", datagram),
     ("deny_list", deny_list),
     ("heartbeat", |bytes| metadata::<Heartbeat>(bytes, "node/1")),
@@ -38,6 +45,7 @@ pub(crate) const CHECKS: [(&str, Check); 15] = [
     ("peer", |bytes| metadata::<Vec<PeerMessage>>(bytes, "node/1")),
     ("refusal", refusal),
     ("status", |bytes| metadata::<Status>(bytes, "node/1")),
+    ("store", store),
     ("stream", stream),
 ];
 
@@ -201,6 +209,72 @@ fn certificate(bytes: &[u8]) {
     within_for_text(allocated, bytes.len());
     if let Some(peer) = peer {
         assert_eq!(peer.role.to_string().parse(), Ok(peer.role));
+    }
+}
+
+/// The map that every configuration here finds, whatever it calls it.
+const CLUSTER_MAP: &str = "cluster = \"7369787465656e20627974652069642e\"\nversion = 1\nreplicas = 1\n\n[[osds]]\nid = 1\n\
+    address = \"127.0.0.1:7001\"\n";
+
+fn daemon_config(bytes: &[u8]) {
+    let (Ok(text), path) = (std::str::from_utf8(bytes), Path::new("osd-1/osd.toml")) else { return };
+    let (config, allocated) =
+        allocated_by(|| osd::config::Config::parse(path, text, |_| Ok(CLUSTER_MAP.to_owned())).ok());
+    within_for_text(allocated, bytes.len());
+    assert!(config.is_none_or(|config| config.node == NodeId(1)), "the map has one daemon");
+}
+
+fn client_config(bytes: &[u8]) {
+    let (Ok(text), path) = (std::str::from_utf8(bytes), Path::new("client/client.toml")) else { return };
+    let (_, allocated) =
+        allocated_by(|| client::Config::parse(path, text, |_| Ok(CLUSTER_MAP.to_owned())).map(drop));
+    within_for_text(allocated, bytes.len());
+}
+
+/// The first byte chooses the file of a store that holds the rest, under a checksum that fits.
+fn store(bytes: &[u8]) {
+    let Some((&choice, file)) = bytes.split_first() else { return };
+    let (owner, mut files) = (STORE_OWNER, Files(fresh_store()));
+    let count = files.0.len();
+    let damaged = files.0.values_mut().nth(usize::from(choice) % count).expect("one of its files");
+    *damaged = [file, &crc32c::crc32c(file).to_le_bytes()].concat();
+    let host = Host { machine: [1; 16], boot: [2; 16], is_local: true };
+    let (opened, allocated) = allocated_by(|| Store::start_on(Box::new(files), owner, host, 9).ok());
+    within_for_text(allocated, bytes.len());
+    assert!(opened.is_none_or(|store| store.owner() == owner), "a store belongs to whom it was opened for");
+}
+
+const STORE_OWNER: Owner = Owner { cluster: ClusterId(*b"sixteen byte id."), node: NodeId(1) };
+
+/// The files of a store that was just made.
+pub(crate) fn fresh_store() -> BTreeMap<String, Vec<u8>> {
+    let mut files = Files::default();
+    osd::store::format(&mut files, STORE_OWNER, StoreId([7; 16])).expect("memory takes everything");
+    files.0
+}
+
+/// A directory in memory.
+#[derive(Default)]
+struct Files(BTreeMap<String, Vec<u8>>);
+
+impl Disk for Files {
+    fn read(&mut self, file: &str, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.0.get(file).map(|bytes| bytes[..bytes.len().min(bytes_max + 1)].to_vec()))
+    }
+
+    fn write(&mut self, file: &str, bytes: &[u8]) -> io::Result<()> {
+        self.0.insert(file.to_owned(), bytes.to_vec());
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        let bytes = self.0.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        self.0.insert(to.to_owned(), bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

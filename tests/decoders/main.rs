@@ -16,7 +16,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use base::ClusterId;
+use base::{ClusterId, NodeId};
 use checks::CHECKS;
 use net::Peer;
 use node::{ClientFrame, ClusterMap, DaemonFrame, PeerMessage, Reply, Request};
@@ -36,6 +36,21 @@ fn metadata<M: Message>(message: &M) -> Vec<u8> {
     let mut frame = Vec::new();
     encode(message, &mut frame);
     frame.split_off(HEADER_BYTES)
+}
+
+/// The configurations that `fleasefs init` writes.
+fn configs() -> [(&'static str, String); 2] {
+    let client = client::commented(&"client/a".parse().unwrap());
+    [("client_config", client), ("daemon_config", osd::config::commented(NodeId(1)))]
+}
+
+/// A configuration whose defaults, which stand there as comments without a space, are in force.
+fn spelled_out(commented: &str) -> String {
+    let line = |line: &str| match line.strip_prefix('#') {
+        Some(setting) if !setting.starts_with([' ', '#']) => format!("{setting}\n"),
+        _ => format!("{line}\n"),
+    };
+    commented.lines().map(line).collect()
 }
 
 /// The seeds of each decoder that follow from the samples: a name and a content each.
@@ -74,6 +89,14 @@ fn seeds() -> BTreeMap<&'static str, Vec<(String, Vec<u8>)>> {
         add("daemon", format!("reply_{index}"), metadata(&DaemonFrame { acked: 1, replies }));
     }
     add("cluster_map", "sample".to_owned(), CLUSTER_MAP.as_bytes().to_vec());
+    for (target, text) in configs() {
+        add(target, "commented".to_owned(), text.clone().into_bytes());
+        add(target, "spelled_out".to_owned(), spelled_out(&text).into_bytes());
+    }
+    for (choice, (name, file)) in (0..).zip(checks::fresh_store()) {
+        // The checksum at the end is added by the check.
+        add("store", name, [&[choice], &file[..file.len() - 4]].concat());
+    }
     let denied = format!("# stolen\n{}  # laptop\n\n{}\n", "0f".repeat(32), "a1".repeat(32));
     add("deny_list", "sample".to_owned(), denied.into_bytes());
     seeds
@@ -102,6 +125,16 @@ fn seeds_say_something() {
     let certificate = fs::read(corpus("certificate").join("node")).unwrap();
     let peer = Peer::from_certificate(&certificate, ClusterId(*b"sixteen byte id.")).unwrap();
     assert_eq!(peer.role.to_string(), "node/1");
+    for (target, text) in configs() {
+        for text in [spelled_out(&text), text] {
+            let path = Path::new("a.toml");
+            let read = match target {
+                "client_config" => client::Config::parse(path, &text, |_| Ok(CLUSTER_MAP.to_owned())).is_ok(),
+                _ => osd::config::Config::parse(path, &text, |_| Ok(CLUSTER_MAP.to_owned())).is_ok(),
+            };
+            assert!(read, "{target}: {text}");
+        }
+    }
     for sample in samples() {
         let frame = samples::arrive(&sample.frame, sample.kind.lane(), &sample.role).unwrap().unwrap();
         assert_eq!(samples::again(&frame).as_ref(), Ok(&sample.frame), "{}", sample.kind);
