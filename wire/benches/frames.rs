@@ -18,9 +18,11 @@ const MESSAGES: u64 = 100;
 /// One kind of frame, both ways.
 fn both_ways<M: Message>(criterion: &mut Criterion, name: &str, role: &str, message: &M) {
     let role: Role = role.parse().expect("a role");
-    let mut group = criterion.benchmark_group(name);
-    group.throughput(Throughput::Elements(MESSAGES));
     let mut frame = Vec::new();
+    encode(message, &mut frame);
+    let size = frame.len() as u64 / MESSAGES;
+    let mut group = criterion.benchmark_group(format!("{name} of {size} bytes a message"));
+    group.throughput(Throughput::Elements(MESSAGES));
     group.bench_function("encode", |bencher| {
         bencher.iter(|| {
             frame.clear();
@@ -35,7 +37,6 @@ fn both_ways<M: Message>(criterion: &mut Criterion, name: &str, role: &str, mess
         });
     });
     group.finish();
-    eprintln!("{name}: {} bytes a message", frame.len() as u64 / MESSAGES);
 }
 
 fn frames(criterion: &mut Criterion) {
