@@ -4,3 +4,4 @@
 
 pub mod clock;
 pub mod store;
+pub mod supervisor;
