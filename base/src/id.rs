@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A storage daemon, named once in the cluster map and never reused: a lost disk gets a new id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
@@ -43,11 +44,11 @@ pub struct Epoch {
 }
 
 /// A cluster, named at random when it was made: nodes of two clusters never take each other for a peer.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterId(pub [u8; 16]);
 
 /// A formatted data directory, named at random: an emptied one comes back under another id.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId(pub [u8; 16]);
 
 /// The position of an entry in one object's log.
@@ -98,7 +99,7 @@ impl fmt::Debug for ObjectId {
     }
 }
 
-/// Ids of 16 bytes are shown, and read from files, as 32 hexadecimal digits.
+/// Ids of 16 bytes are shown, and read from files, as 32 hexadecimal digits. In messages they are their bytes.
 macro_rules! hexadecimal {
     ($name:ident) => {
         impl fmt::Display for $name {
@@ -120,6 +121,26 @@ macro_rules! hexadecimal {
                 let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
                 let number = u128::from_str_radix(text, 16).ok().filter(|_| is_hex).ok_or(HexError)?;
                 Ok(Self(number.to_be_bytes()))
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                if serializer.is_human_readable() {
+                    serializer.collect_str(self)
+                } else {
+                    self.0.serialize(serializer)
+                }
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                if deserializer.is_human_readable() {
+                    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+                } else {
+                    <[u8; 16]>::deserialize(deserializer).map(Self)
+                }
             }
         }
     };

@@ -103,6 +103,11 @@ impl MonoTime {
         self.0
     }
 
+    /// The time `span` before, not before the beginning.
+    pub const fn saturating_sub(self, span: Span) -> Self {
+        Self(self.0.saturating_sub(span.0))
+    }
+
     /// The time passed since `earlier`, zero if that lies ahead.
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))

@@ -1,8 +1,8 @@
 //! Identities, authorities and deny lists as files: the one place of this crate that touches them.
 //!
 //! Certificates and keys are PEM. A key that its group or others may read is refused, whoever they are: it may have
-//! been copied by then, and only a new one is safe. A new file is written whole beside its place, flushed, and put
-//! there by a link or a rename, so that a reader never meets half of one.
+//! been copied by then, and only a new one is safe. A new file is written whole beside its place, flushed, and then
+//! renamed, so that a reader never meets half of one.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
@@ -320,3 +320,6 @@ fn key_text(pkcs8: &[u8]) -> String {
 fn unix_lines() -> pem::EncodeConfig {
     pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF)
 }
+
+#[cfg(test)]
+mod tests;

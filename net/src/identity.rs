@@ -173,13 +173,24 @@ impl Authority {
         hosts: &[String],
         validity: Validity,
     ) -> Result<Identity, IdentityError> {
-        let mut params = leaf_params(self.cluster, role, hosts)?;
+        self.issue_for(self.cluster, role, hosts, validity)
+    }
+
+    /// As [`Authority::issue`], for a cluster that a test may choose.
+    pub(crate) fn issue_for(
+        &self,
+        cluster: ClusterId,
+        role: &Role,
+        hosts: &[String],
+        validity: Validity,
+    ) -> Result<Identity, IdentityError> {
+        let mut params = leaf_params(cluster, role, hosts)?;
         validity.apply(&mut params)?;
         let key = KeyPair::generate().map_err(IdentityError::Sign)?;
         let certificate = params.signed_by(&key, &self.issuer).map_err(IdentityError::Sign)?.der().clone();
-        let peer = Peer::from_certificate(&certificate, self.cluster)?;
+        let peer = Peer::from_certificate(&certificate, cluster)?;
         Ok(Identity {
-            cluster: self.cluster,
+            cluster,
             certificate,
             key: PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
             authority: self.certificate.clone(),

@@ -163,3 +163,70 @@ impl FromStr for Fingerprint {
             .map_err(|_| FingerprintError(text.to_owned()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLUSTER: ClusterId = ClusterId([7; 16]);
+
+    /// A certificate with these URIs, signed by itself.
+    fn certificate(uris: &[&str]) -> Vec<u8> {
+        let mut params = rcgen::CertificateParams::default();
+        params.subject_alt_names =
+            uris.iter().map(|&uri| rcgen::SanType::URI(uri.try_into().unwrap())).collect();
+        let key = rcgen::KeyPair::generate().unwrap();
+        params.self_signed(&key).unwrap().der().to_vec()
+    }
+
+    fn error(uris: &[&str]) -> String {
+        Peer::from_certificate(&certificate(uris), CLUSTER).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_holder_is_read_from_the_one_uri_of_ours() {
+        for text in ["node/3", "supervisor/3", "client/build-7", "admin/root"] {
+            let ours = format!("fleasefs://{CLUSTER}/{text}");
+            let der = certificate(&["https://example.org/node/9", &ours]);
+            let peer = Peer::from_certificate(&der, CLUSTER).unwrap();
+            assert_eq!(peer.role.to_string(), text);
+            assert_eq!(peer.fingerprint, Fingerprint::of(&der));
+            // What rcgen takes when nothing is said: the start of the year 4096.
+            assert_eq!(peer.not_after_s, 67_090_118_400);
+        }
+    }
+
+    #[test]
+    fn what_says_nothing_to_rely_on_is_refused() {
+        let ours = |path: &str| format!("fleasefs://{CLUSTER}/{path}");
+        assert!(error(&[]).contains("names no fleasefs role"));
+        assert!(error(&["https://example.org/node/1"]).contains("names no fleasefs role"));
+        assert!(error(&["fleasefs://node"]).contains("names no fleasefs role"));
+        assert!(error(&[&ours("node/1"), &ours("admin/a")]).contains("more than one"));
+        assert!(error(&[&ours("node/1"), &ours("node/1")]).contains("more than one"));
+        assert!(error(&[&ours("node/x")]).contains("`x` is no node id"));
+        assert!(error(&[&ours("king/1")]).contains("`king/1` is no role"));
+        assert!(error(&[&ours("client/a/b")]).contains("`a/b` is no name"));
+        assert!(error(&[&ours("authority")]).contains("`authority` is no role"));
+        let strange = error(&["fleasefs://0808/node/1"]);
+        assert!(strange.contains("belongs to cluster 0808, and this is cluster 0707"), "{strange}");
+    }
+
+    #[test]
+    fn what_is_no_certificate_is_refused() {
+        let good = certificate(&[&format!("fleasefs://{CLUSTER}/node/1")]);
+        let longer = [&good[..], &[0]].concat();
+        for bad in [&[][..], b"garbage", &good[..good.len() - 1], &longer] {
+            assert_eq!(Peer::from_certificate(bad, CLUSTER), Err(PeerError::Malformed));
+        }
+    }
+
+    #[test]
+    fn fingerprints_read_as_they_are_written() {
+        let fingerprint = Fingerprint::of(b"a certificate");
+        assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
+        for text in ["", "0", &fingerprint.to_string()[1..], &"g".repeat(64)] {
+            assert!(text.parse::<Fingerprint>().is_err(), "{text}");
+        }
+    }
+}

@@ -209,3 +209,6 @@ impl ServerCertVerifier for Gate<Arc<WebPkiServerVerifier>> {
         self.webpki.supported_verify_schemes()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,8 +21,10 @@
 //! Clocks, sockets, disks: a mark for the disk is an output. Names of locks: a cell is a digest of one. Trust in
 //! what a peer says about itself: whoever drives this says who sent what.
 
+mod bounded;
 mod bugs;
 mod config;
+mod from_toml;
 mod keeper;
 mod lock;
 mod map;
@@ -34,10 +36,12 @@ mod owner;
 mod requests;
 mod session;
 mod shard;
+mod status;
 
 pub use bugs::Bug;
 pub use config::ShardConfig;
-pub use map::{ClusterMap, LeaseAlgorithm, MapError, Osd, REPLICAS_DEFAULT, Settings};
+pub use from_toml::from_toml;
+pub use map::{ClusterMap, LeaseAlgorithm, MapError, Osd, REPLICAS_DEFAULT, Settings, is_address};
 pub use message::{
     CLIENT_BATCH_MAX, ClientFrame, ClientId, DaemonFrame, Grant, PEER_BATCH_MAX, PeerMessage, Record, Reply,
     ReplyBody, Request, RequestBody, RequestId, Token, Unavailable, lock_cell,
@@ -45,3 +49,7 @@ pub use message::{
 pub use output::{Output, ShardEvent};
 pub use session::SessionId;
 pub use shard::{Remembered, Shard, ShardError};
+pub use status::{
+    ClockStatus, ClockTrust, DaemonStatus, LeaseStatus, LockStatus, PeerStatus, STATUS_PEERS_MAX, Status,
+    SupervisorStatus,
+};

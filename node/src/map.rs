@@ -10,10 +10,12 @@ use base::{ClusterId, Epoch, Members, MembersError, NodeId, ObjectId, Seq, Span,
 use lease::{Config, ConfigError, ViewSource};
 use serde::{Deserialize, Serialize};
 
+use crate::from_toml;
+
 /// On how many members a lock is kept, unless the map says otherwise.
 pub const REPLICAS_DEFAULT: u8 = 3;
 /// Far more daemons than one static map is meant for.
-const OSDS_MAX: usize = 1_000;
+pub(crate) const OSDS_MAX: usize = 1_000;
 
 /// Checked: ids and addresses are distinct, and the settings hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -159,7 +161,7 @@ impl LeaseAlgorithm {
 impl ClusterMap {
     /// Reads and checks the text of a map.
     pub fn parse(text: &str) -> Result<Self, MapError> {
-        let file: File = toml::from_str(text).map_err(|error| MapError::Syntax(error.to_string()))?;
+        let file: File = from_toml(text).map_err(MapError::Syntax)?;
         let cluster = file.cluster.parse().map_err(|_| MapError::Cluster(file.cluster))?;
         Self::new(cluster, file.version, file.replicas, file.lease, file.osds)
     }
@@ -180,7 +182,9 @@ impl ClusterMap {
             .map_err(|source| MapError::Replicas { replicas, source })?;
         let mut by_id = BTreeMap::new();
         for osd in osds {
-            check_address(&osd.address)?;
+            if !is_address(&osd.address) {
+                return Err(MapError::Address(osd.address));
+            }
             if by_id.values().any(|other: &Osd| other.address == osd.address) {
                 return Err(MapError::SharedAddress(osd.address));
             }
@@ -278,13 +282,12 @@ fn weight(cell: ObjectId, node: NodeId) -> u64 {
     base::mix(cell.high ^ base::mix(cell.low ^ base::mix(node.0.into())))
 }
 
-fn check_address(address: &str) -> Result<(), MapError> {
+/// Whether `address` looks like `host:port`.
+pub fn is_address(address: &str) -> bool {
     let is_plain = |host: &str| {
         !host.is_empty() && host.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\')
     };
-    let fits =
-        address.rsplit_once(':').is_some_and(|(host, port)| is_plain(host) && port.parse::<u16>().is_ok());
-    if fits { Ok(()) } else { Err(MapError::Address(address.to_owned())) }
+    address.rsplit_once(':').is_some_and(|(host, port)| is_plain(host) && port.parse::<u16>().is_ok())
 }
 
 #[cfg(test)]

@@ -7,8 +7,10 @@
 
 use std::fmt;
 
-use base::{Epoch, Incarnation, NodeId, ObjectId, Process, WallTime};
+use base::{Epoch, Incarnation, MEMBERS_MAX, NodeId, ObjectId, Process, WallTime};
 use serde::{Deserialize, Serialize};
+
+use crate::bounded;
 
 /// The most messages in one frame between daemons.
 pub const PEER_BATCH_MAX: usize = 4_096;
@@ -68,6 +70,7 @@ pub enum PeerMessage {
         /// The new tenure.
         epoch: Epoch,
         /// The members' processes that died so recently that clients may still believe in their grants.
+        #[serde(deserialize_with = "bounded::list::<MEMBERS_MAX, _, _>")]
         dead: Vec<Process>,
     },
     /// Promised, and durable as far as it has to be.

@@ -167,7 +167,6 @@ impl<A: Algorithm> Shard<A> {
 
     /// Tells a member that was just connected all that this node has its members keep.
     pub(crate) fn tell_all_to(&mut self, now: WallTime, node: NodeId) {
-        let dead = self.recent_deaths(now);
         let mut messages = Vec::new();
         for (&cell, lock) in &self.locks {
             if !self.config.map.view(cell).members.contains(node) {
@@ -175,7 +174,8 @@ impl<A: Algorithm> Shard<A> {
             }
             match (&lock.stage, lock.record) {
                 (Stage::Promising(_), _) => {
-                    messages.push(PeerMessage::Promise { cell, epoch: lock.epoch, dead: dead.clone() });
+                    let dead = self.recent_deaths_of(now, cell);
+                    messages.push(PeerMessage::Promise { cell, epoch: lock.epoch, dead });
                 }
                 (Stage::Serving | Stage::Grace(_) | Stage::GivingUp, Some(record)) => {
                     messages.push(PeerMessage::Write { cell, record });
@@ -322,7 +322,7 @@ impl<A: Algorithm> Shard<A> {
         (lock.highest, lock.record, lock.write) = (number, None, None);
         lock.stage = Stage::Promising(Box::new(Promises { before, ..Promises::default() }));
         let epoch = lock.epoch;
-        let dead = self.recent_deaths(now);
+        let dead = self.recent_deaths_of(now, cell);
         for &member in self.config.map.clone().view(cell).members.as_slice() {
             if member == me.node {
                 self.promise(now, (me, cell, epoch), &dead);

@@ -211,7 +211,7 @@ impl<A: Algorithm> Shard<A> {
     /// A client is connected.
     pub fn handle_client_up(&mut self, now: WallTime, session: SessionId, client: ClientId) {
         self.sessions.open(now, session, client, self.config.session_over_after());
-        let dead: Vec<_> = self.recent_deaths(now);
+        let dead: Vec<_> = self.recent_deaths(now).collect();
         for Process { node, incarnation } in dead {
             self.sessions.tell(session, Reply::Death { node, incarnation }, None);
         }
@@ -381,10 +381,16 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// The processes whose clients may still believe in what they granted.
-    pub(crate) fn recent_deaths(&self, now: WallTime) -> Vec<Process> {
+    pub(crate) fn recent_deaths(&self, now: WallTime) -> impl Iterator<Item = Process> {
         let over_after = self.config.session_over_after();
-        let recent = self.deaths.iter().filter(|(_, (_, at))| now.since(*at) < over_after);
-        recent.map(|(&node, &(incarnation, _))| Process { node, incarnation }).collect()
+        let recent = self.deaths.iter().filter(move |(_, (_, at))| now.since(*at) < over_after);
+        recent.map(|(&node, &(incarnation, _))| Process { node, incarnation })
+    }
+
+    /// Which of them were members of this cell: nobody else has granted anything there.
+    pub(crate) fn recent_deaths_of(&self, now: WallTime, cell: ObjectId) -> Vec<Process> {
+        let view = self.config.map.view(cell);
+        self.recent_deaths(now).filter(|process| view.members.contains(process.node)).collect()
     }
 
     /// Until when clients of the recently dead may believe in what they granted.

@@ -1,7 +1,9 @@
 //! The storage daemon.
 //!
-//! Only [`store`] touches data, only [`clock`] reads clocks, and nothing in this crate decides what the pure crates decide.
+//! Only [`store`] touches data, only [`config`] reads what an operator wrote, and only [`clock`] reads clocks. Nothing
+//! in this crate decides what the pure crates decide.
 
 pub mod clock;
+pub mod config;
 pub mod store;
 pub mod supervisor;

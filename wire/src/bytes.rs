@@ -2,6 +2,8 @@
 
 use base::{Epoch, Incarnation, NodeId, Process, Seq, ViewId};
 
+use crate::kind::Kind;
+
 /// Why bytes are no message. The sender is broken or speaks another version; nothing of the frame is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecodeError {
@@ -17,6 +19,23 @@ pub enum DecodeError {
     /// A version that this program does not speak.
     #[error("version {0} of this frame is not spoken here: run the same version of fleasefs on all nodes")]
     UnknownVersion(u8),
+    /// The frame is not of the kind that was to be decoded.
+    #[error("a {kind} frame came where a {wanted} frame was expected")]
+    AnotherKind {
+        /// What was expected.
+        wanted: Kind,
+        /// What came.
+        kind: Kind,
+    },
+    /// A number, a choice or a text that its type cannot hold.
+    #[error("a {0} frame holds a value that has no meaning")]
+    Malformed(Kind),
+    /// A number is written longer than it has to be: no encoder does that.
+    #[error("a {0} frame holds a number that is padded")]
+    Padded(Kind),
+    /// The sender calls itself something else than its certificate does.
+    #[error("a {0} frame names a sender of another role than the certificate of the connection")]
+    WrongRole(Kind),
     /// A byte that has no meaning where it stands.
     #[error("byte {byte} has no meaning as {field}")]
     UnknownByte {

@@ -2,9 +2,34 @@
 //!
 //! Everything is little-endian with explicit widths. A decoder checks every length before it allocates, accepts
 //! exactly what its encoder can produce, and never panics. `docs/wire.md` shows the layouts.
+//!
+//! ```text
+//! kind         which frames there are, how long each may be, who may send it
+//! frame        a frame's way from bytes to a message, one type for each step
+//! reader       frames out of a stream that arrives in pieces
+//! codec        postcard, made strict; a message's way to a frame
+//! hello        how the ends of a connection introduce themselves
+//! heartbeat    the exchange of times
+//! message      everything else that travels as a frame
+//! lease_frame  lease messages, which have a layout of their own
+//! ```
 
 mod bytes;
+mod codec;
+mod frame;
+mod heartbeat;
+mod hello;
+mod kind;
 mod lease_frame;
+mod message;
+mod reader;
 
 pub use bytes::DecodeError;
+pub use codec::{ALLOCATED_PER_BYTE_MAX, Message, encode};
+pub use frame::{Admitted, Frame, FrameError, HEADER_BYTES, Header};
+pub use heartbeat::{Heartbeat, TimeAnswer};
+pub use hello::{Hello, Introduction, NodeIntroduction, Refusal, Start, Welcome, Why};
+pub use kind::{ALPN, Kind, Lane, PROTOCOL_VERSION, REFUSAL_TEXT_BYTES_MAX};
 pub use lease_frame::{FRAME_MIN, decode_lease_frame, encode_lease_frames};
+pub use message::{Notice, NoticeAck, StatusRequest};
+pub use reader::FrameReader;

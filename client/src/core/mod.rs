@@ -1,0 +1,463 @@
+//! A client's part of locks: what it holds, by which session, and until when it may believe so.
+//!
+//! A session with a daemon lasts from the moment the client *sent* the last frame that the daemon has confirmed. A
+//! lock lasts as long as the session it is attached to. When its daemon dies, stops, or cannot answer for it any
+//! longer, the lock keeps what it had of that session, and the client attaches it to another member meanwhile. If
+//! that comes too late the lock is lost, and the client says so before anybody else can have it.
+//!
+//! # Contract
+//!
+//! Pure, like every core: *events in* are `handle_*`, *commands* are [`acquire`](Core::acquire) and
+//! [`give_back`](Core::give_back), and everything it wants done comes out of [`poll_output`](Core::poll_output) and
+//! [`poll_timeout`](Core::poll_timeout). Time is a monotonic clock that goes on while the machine sleeps. Ask
+//! [`token`](Core::token) with a fresh reading before each act that needs the lock.
+
+mod link;
+mod ticket;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use base::{MonoTime, NodeId, ObjectId, Process, Span};
+use node::{
+    ClientFrame, ClusterMap, DaemonFrame, Reply, ReplyBody, Request, RequestBody, RequestId, Token,
+    Unavailable,
+};
+
+use link::Link;
+use ticket::{Claim, Stage};
+
+/// The first wait before a request is sent again.
+const BACKOFF_MIN: Span = Span::from_millis(2);
+/// The longest: a failover must not wait for a client that counts too far.
+const BACKOFF_MAX: Span = Span::from_millis(50);
+/// A request that is not answered for so long is sent to another member.
+const SILENCE: Span = Span::from_millis(200);
+/// A silent link says something this often in a session's length.
+const KEEP_ALIVES: u64 = 4;
+/// A lock is at risk when less than this part of a session is left.
+const RISK_PARTS: u64 = 4;
+/// How often each member is asked before a request that does not wait is given up.
+const ROUNDS: u32 = 4;
+
+/// Names a lock that the client wants or holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ticket(pub u64);
+
+/// Something to do, in this order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// Send this frame in order.
+    Send {
+        /// To whom.
+        to: NodeId,
+        /// What.
+        frame: ClientFrame,
+    },
+    /// This connection is of no use any longer: close it and connect again.
+    Reconnect {
+        /// To whom.
+        to: NodeId,
+    },
+    /// Tell whoever uses the client.
+    Event(Event),
+}
+
+/// What became of a ticket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The lock is the client's.
+    Granted {
+        /// Which.
+        ticket: Ticket,
+        /// Its fencing token.
+        token: Token,
+    },
+    /// Somebody else has it, and the client did not want to wait. The ticket is void.
+    Busy {
+        /// Which.
+        ticket: Ticket,
+    },
+    /// Nobody could answer for it. The ticket is void.
+    Unavailable {
+        /// Which.
+        ticket: Ticket,
+        /// What the last member said, if one did.
+        why: Option<Unavailable>,
+    },
+    /// Its session was not confirmed for a while; unless that comes soon the lock is lost.
+    AtRisk {
+        /// Which.
+        ticket: Ticket,
+    },
+    /// It is confirmed again.
+    Safe {
+        /// Which.
+        ticket: Ticket,
+    },
+    /// It is no longer the client's. The ticket is void.
+    Lost {
+        /// Which.
+        ticket: Ticket,
+    },
+    /// It was given back, or is no longer waited for. The ticket is void.
+    GivenBack {
+        /// Which.
+        ticket: Ticket,
+    },
+}
+
+/// All that a client holds and wants.
+#[derive(Debug)]
+pub struct Core {
+    map: Arc<ClusterMap>,
+    session: Span,
+    links: BTreeMap<NodeId, Link>,
+    claims: BTreeMap<Ticket, Claim>,
+    /// Which claim waits for the answer to which request.
+    requests: BTreeMap<RequestId, Ticket>,
+    /// Claims that are not attached, and when something is to be done about them.
+    due: BTreeSet<(MonoTime, Ticket)>,
+    events: VecDeque<Output>,
+    tickets: u64,
+    request_ids: u64,
+}
+
+impl Core {
+    /// A client that holds nothing and knows nobody.
+    pub fn new(map: Arc<ClusterMap>) -> Self {
+        let session = Span::from_millis(map.settings().session_ms.into());
+        Self {
+            map,
+            session,
+            links: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            due: BTreeSet::new(),
+            events: VecDeque::new(),
+            tickets: 0,
+            request_ids: 0,
+        }
+    }
+
+    /// The token of a lock that the client holds at `now`, a reading taken for this question.
+    pub fn token(&self, now: MonoTime, ticket: Ticket) -> Option<Token> {
+        let claim = self.claims.get(&ticket)?;
+        (now < self.valid_until(claim)?).then_some(claim.held()?)
+    }
+
+    /// Until when the client holds the lock unless its session is confirmed again.
+    pub fn held_until(&self, ticket: Ticket) -> Option<MonoTime> {
+        self.valid_until(self.claims.get(&ticket)?)
+    }
+
+    /// The daemon that the lock is attached to, or that was last asked for it.
+    pub fn answering(&self, ticket: Ticket) -> Option<NodeId> {
+        self.claims.get(&ticket)?.at
+    }
+
+    /// Wants a lock. With `waits` the ticket waits while somebody else has it, until it is given back.
+    pub fn acquire(&mut self, now: MonoTime, cell: ObjectId, waits: bool) -> Ticket {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        let members = self.map.members(cell);
+        self.claims.insert(ticket, Claim::new(cell, waits, members));
+        self.ask(now, ticket);
+        ticket
+    }
+
+    /// Gives a lock back, or no longer waits for it. From now on the client does not hold it.
+    pub fn give_back(&mut self, now: MonoTime, ticket: Ticket) {
+        let Some(claim) = self.claims.get(&ticket) else { return };
+        let cell = claim.cell;
+        let node = claim.at.or_else(|| self.pick(claim, now));
+        let body = match (claim.held(), claim.request) {
+            (Some(token), _) => Some(RequestBody::Release { cell, token }),
+            // A grant that is on its way finds no ticket, and is sent back.
+            (None, Some(request)) => Some(RequestBody::Cancel { cell, request }),
+            (None, None) => None,
+        };
+        if let (Some(node), Some(body)) = (node, body) {
+            self.send(node, body);
+        }
+        self.end(ticket, Event::GivenBack { ticket });
+    }
+
+    /// A session with a daemon is open.
+    pub fn handle_connected(&mut self, now: MonoTime, daemon: Process) {
+        self.handle_disconnected(now, daemon.node);
+        self.links.insert(daemon.node, Link::new(daemon.incarnation, now));
+        let unasked = self.claims.iter().filter(|(_, claim)| claim.at.is_none());
+        let unasked: Vec<Ticket> = unasked.map(|(&ticket, _)| ticket).collect();
+        unasked.into_iter().for_each(|ticket| self.ask(now, ticket));
+    }
+
+    /// A connection is gone. What it kept lasts as long as its session was confirmed for.
+    pub fn handle_disconnected(&mut self, now: MonoTime, node: NodeId) {
+        let Some(link) = self.links.remove(&node) else { return };
+        self.loosen(now, &link, None);
+    }
+
+    /// What a daemon says, in order.
+    pub fn handle_frame(&mut self, now: MonoTime, node: NodeId, frame: DaemonFrame) {
+        for reply in frame.replies {
+            match reply {
+                Reply::To { id, body } => self.handle_reply(now, node, id, body),
+                Reply::Dropped { cell, token, successor } => {
+                    self.handle_dropped(now, node, (cell, token), successor);
+                }
+                Reply::Death { node: dead, incarnation } => {
+                    self.handle_death(now, Process { node: dead, incarnation }, node);
+                }
+                Reply::SessionOver => return self.reconnect(now, node, None),
+            }
+        }
+        let session = self.session;
+        if let Some(link) = self.links.get_mut(&node) {
+            link.confirm(frame.acked, session);
+        }
+        self.note_risk(now, node);
+    }
+
+    /// Lets time pass. Calling it early or often changes nothing.
+    pub fn handle_timeout(&mut self, now: MonoTime) {
+        let nodes: Vec<NodeId> = self.links.keys().copied().collect();
+        nodes.into_iter().for_each(|node| self.look_at_link(now, node));
+        while let Some(&(at, ticket)) = self.due.first() {
+            if at > now {
+                return;
+            }
+            self.due.pop_first();
+            self.look_at_claim(now, ticket);
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) or [`poll_output`](Self::poll_output) has something to do.
+    pub fn poll_timeout(&self) -> Option<MonoTime> {
+        let claims = self.due.first().map(|&(at, _)| at);
+        let links = self.links.values().map(|link| link.next_due(self.session));
+        links.chain(claims).min()
+    }
+
+    /// The next thing to do, if any.
+    pub fn poll_output(&mut self, now: MonoTime) -> Option<Output> {
+        if let Some(output) = self.events.pop_front() {
+            return Some(output);
+        }
+        let session = self.session;
+        let (&to, link) = self.links.iter_mut().find(|(_, link)| link.has_to_speak(now))?;
+        Some(Output::Send { to, frame: link.speak(now, session) })
+    }
+
+    fn handle_reply(&mut self, now: MonoTime, node: NodeId, id: RequestId, body: ReplyBody) {
+        if body == ReplyBody::Queued {
+            return;
+        }
+        let cell = self.links.get_mut(&node).and_then(|link| link.answered(id));
+        let Some(ticket) = self.requests.remove(&id) else {
+            if let (ReplyBody::Granted(token), Some(cell)) = (body, cell) {
+                // A lock that nobody wants any longer goes back.
+                self.send(node, RequestBody::Release { cell, token });
+            }
+            return;
+        };
+        let Some(claim) = self.claims.get_mut(&ticket) else { return };
+        claim.request = None;
+        match body {
+            ReplyBody::Granted(token) => {
+                claim.stage = Stage::Held { token, loose_until: None };
+                self.events.push_back(Output::Event(Event::Granted { ticket, token }));
+            }
+            ReplyBody::Kept => claim.attach(),
+            ReplyBody::Busy => self.end(ticket, Event::Busy { ticket }),
+            ReplyBody::Gone => self.end(ticket, Event::Lost { ticket }),
+            ReplyBody::Elsewhere(other) => self.go_on(now, ticket, Some(other), None),
+            ReplyBody::Unavailable(why) => self.go_on(now, ticket, None, Some(why)),
+            ReplyBody::Queued | ReplyBody::Released | ReplyBody::Cancelled | ReplyBody::Leased { .. } => {}
+        }
+    }
+
+    /// The daemon asked does not answer for the lock: another is asked, after a while if that goes on.
+    fn go_on(&mut self, now: MonoTime, ticket: Ticket, hint: Option<NodeId>, why: Option<Unavailable>) {
+        self.unbind(ticket);
+        let Some(claim) = self.claims.get_mut(&ticket) else { return };
+        claim.pass(hint);
+        if claim.is_hopeless() {
+            return self.end(ticket, Event::Unavailable { ticket, why });
+        }
+        self.due.insert((now + claim.backoff(), ticket));
+    }
+
+    fn handle_dropped(
+        &mut self,
+        now: MonoTime,
+        node: NodeId,
+        (cell, token): (ObjectId, Token),
+        successor: Option<NodeId>,
+    ) {
+        let Some(link) = self.links.get(&node) else { return };
+        let until = link.valid_until;
+        let is_it = |ticket: &&Ticket| {
+            let claim = self.claims.get(ticket);
+            claim.is_some_and(|claim| claim.cell == cell && claim.held() == Some(token))
+        };
+        let Some(&ticket) = link.tickets.iter().find(is_it) else { return };
+        self.loosen_claim(now, ticket, until, successor);
+    }
+
+    /// A daemon's process is dead: what it kept is attached to another, first to the one that knows of it.
+    fn handle_death(&mut self, now: MonoTime, dead: Process, teller: NodeId) {
+        let is_linked = self.links.get(&dead.node).is_some_and(|link| link.incarnation <= dead.incarnation);
+        if is_linked {
+            self.reconnect(now, dead.node, Some(teller));
+        }
+    }
+
+    fn reconnect(&mut self, now: MonoTime, node: NodeId, hint: Option<NodeId>) {
+        let Some(link) = self.links.remove(&node) else { return };
+        self.events.push_back(Output::Reconnect { to: node });
+        self.loosen(now, &link, hint);
+    }
+
+    /// Nothing is attached to the link any longer, and nobody waits for its answers.
+    fn loosen(&mut self, now: MonoTime, link: &Link, hint: Option<NodeId>) {
+        for &ticket in &link.tickets {
+            let hint = hint.filter(|hint| self.claims.get(&ticket).is_some_and(|c| c.members.contains(hint)));
+            self.loosen_claim(now, ticket, link.valid_until, hint);
+        }
+    }
+
+    fn loosen_claim(&mut self, now: MonoTime, ticket: Ticket, until: MonoTime, hint: Option<NodeId>) {
+        self.unbind(ticket);
+        let Some(claim) = self.claims.get_mut(&ticket) else { return };
+        claim.loosen(until, hint);
+        if let Some(request) = claim.request.take() {
+            self.requests.remove(&request);
+        }
+        self.due.insert((now, ticket));
+    }
+
+    /// The claim has nothing to do any longer with the daemon that it was put to.
+    fn unbind(&mut self, ticket: Ticket) {
+        let node = self.claims.get_mut(&ticket).and_then(|claim| claim.at.take());
+        if let Some(link) = node.and_then(|node| self.links.get_mut(&node)) {
+            link.tickets.remove(&ticket);
+        }
+    }
+
+    /// What a link owes: locks that it kept too long without a confirmation, and answers that do not come.
+    fn look_at_link(&mut self, now: MonoTime, node: NodeId) {
+        let Some(link) = self.links.get(&node) else { return };
+        if now >= link.valid_until {
+            let held = |ticket: &Ticket| self.claims.get(ticket).is_some_and(Claim::is_attached);
+            let lost: Vec<Ticket> = link.tickets.iter().copied().filter(held).collect();
+            lost.into_iter().for_each(|ticket| self.lose(now, ticket));
+        }
+        self.note_risk(now, node);
+        let is_last = self.links.len() == 1;
+        let Some(link) = self.links.get_mut(&node) else { return };
+        if is_last || !link.falls_silent(now, SILENCE) {
+            return;
+        }
+        let waiting = |ticket: &Ticket| self.claims.get(ticket).is_some_and(|claim| !claim.is_attached());
+        let waiting: Vec<Ticket> = link.tickets.iter().copied().filter(waiting).collect();
+        for ticket in waiting {
+            if let Some(request) = self.claims.get_mut(&ticket).and_then(|claim| claim.request.take()) {
+                self.requests.remove(&request);
+            }
+            self.go_on(now, ticket, None, None);
+        }
+    }
+
+    fn note_risk(&mut self, now: MonoTime, node: NodeId) {
+        let session = self.session;
+        let Some(link) = self.links.get_mut(&node) else { return };
+        let Some(at_risk) = link.risk_changed(now, session) else { return };
+        for &ticket in
+            link.tickets.iter().filter(|ticket| self.claims.get(ticket).is_some_and(Claim::is_attached))
+        {
+            let event = if at_risk { Event::AtRisk { ticket } } else { Event::Safe { ticket } };
+            self.events.push_back(Output::Event(event));
+        }
+    }
+
+    /// Brings a claim that is not attached up to date with the time.
+    fn look_at_claim(&mut self, now: MonoTime, ticket: Ticket) {
+        let Some(claim) = self.claims.get_mut(&ticket) else { return };
+        if let Some(until) = claim.loose_until() {
+            if now >= until {
+                return self.lose(now, ticket);
+            }
+            let risky_at = until.saturating_sub(self.session / RISK_PARTS);
+            if now >= risky_at && !std::mem::replace(&mut claim.at_risk, true) {
+                self.events.push_back(Output::Event(Event::AtRisk { ticket }));
+            }
+            self.due.insert((if now >= risky_at { until } else { risky_at }, ticket));
+        }
+        if self.claims.get(&ticket).is_some_and(|claim| claim.at.is_none()) {
+            self.ask(now, ticket);
+        }
+    }
+
+    /// The lock may be somebody else's from now on. If a daemon still keeps it, it need not any longer.
+    fn lose(&mut self, now: MonoTime, ticket: Ticket) {
+        if let Some(claim) = self.claims.get(&ticket)
+            && let Some(token) = claim.held()
+            && let Some(node) = claim.at.or_else(|| self.pick(claim, now))
+        {
+            let cell = claim.cell;
+            self.send(node, RequestBody::Release { cell, token });
+        }
+        self.end(ticket, Event::Lost { ticket });
+    }
+
+    fn end(&mut self, ticket: Ticket, event: Event) {
+        self.unbind(ticket);
+        if let Some(request) = self.claims.remove(&ticket).and_then(|claim| claim.request) {
+            self.requests.remove(&request);
+        }
+        self.events.push_back(Output::Event(event));
+    }
+
+    /// Asks the daemon that the claim is best put to, or waits for a connection.
+    fn ask(&mut self, now: MonoTime, ticket: Ticket) {
+        let Some(claim) = self.claims.get(&ticket) else { return };
+        let Some(node) = self.pick(claim, now) else {
+            return self.go_on(now, ticket, None, None);
+        };
+        let cell = claim.cell;
+        let body = match claim.held() {
+            Some(token) => RequestBody::Reattach { cell, token },
+            None => RequestBody::Acquire { cell, wait: claim.waits },
+        };
+        let id = self.send(node, body);
+        self.requests.insert(id, ticket);
+        if let (Some(claim), Some(link)) = (self.claims.get_mut(&ticket), self.links.get_mut(&node)) {
+            (claim.request, claim.at) = (Some(id), Some(node));
+            link.tickets.insert(ticket);
+        }
+    }
+
+    /// The member that the claim should be put to: the one named, else the next in its order that is there.
+    fn pick(&self, claim: &Claim, now: MonoTime) -> Option<NodeId> {
+        let answers = |node: &NodeId| self.links.get(node).is_some_and(|link| !link.is_silent(now, SILENCE));
+        let is_linked = |node: &NodeId| self.links.contains_key(node);
+        let hinted = claim.hint.filter(answers);
+        hinted.or_else(|| claim.in_turn().find(answers)).or_else(|| claim.in_turn().find(is_linked))
+    }
+
+    fn send(&mut self, node: NodeId, body: RequestBody) -> RequestId {
+        self.request_ids += 1;
+        let id = RequestId(self.request_ids);
+        if let Some(link) = self.links.get_mut(&node) {
+            link.queue(Request { id, body });
+        }
+        id
+    }
+
+    fn valid_until(&self, claim: &Claim) -> Option<MonoTime> {
+        claim.held()?;
+        let attached = || Some(self.links.get(&claim.at?)?.valid_until);
+        claim.loose_until().or_else(attached)
+    }
+}

@@ -1,0 +1,137 @@
+//! What a daemon says about itself when it is asked: plain data for `fleasefs status` and its `--json`.
+//!
+//! Times are milliseconds from now or microseconds of a length, because a reader has another clock.
+//!
+//! Layout: postcard encodes these in the order of their fields and variants.
+
+use base::{ClusterId, Incarnation, NodeId, Process, StoreId};
+use serde::{Deserialize, Serialize};
+
+use crate::bounded;
+
+/// The most peers a status lists: as many as a cluster map has daemons.
+pub const STATUS_PEERS_MAX: usize = crate::map::OSDS_MAX;
+
+/// The state of one daemon.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Who answers.
+    pub daemon: DaemonStatus,
+    /// The cluster it belongs to.
+    pub cluster: ClusterId,
+    /// The version of its cluster map.
+    pub map_version: u64,
+    /// The digest of its cluster map, in hexadecimal digits.
+    pub map_digest: String,
+    /// For how long it casts no lease votes yet, because it started recently; 0 if it votes.
+    pub quarantine_ms: u64,
+    /// Its clock.
+    pub clock: ClockStatus,
+    /// Its leases.
+    pub leases: LeaseStatus,
+    /// Its locks.
+    pub locks: LockStatus,
+    /// When its certificate expires: seconds since 1970.
+    pub certificate_expires_unix_s: u64,
+    /// Its parent process, unless it runs without one.
+    pub supervisor: Option<SupervisorStatus>,
+    /// Whether it gives its leases up and takes no new ones.
+    pub draining: bool,
+    /// The other daemons of the map.
+    #[serde(deserialize_with = "bounded::list::<STATUS_PEERS_MAX, _, _>")]
+    pub peers: Vec<PeerStatus>,
+}
+
+/// Who answers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DaemonStatus {
+    /// Which run of which node.
+    pub process: Process,
+    /// Its data directory.
+    pub store: StoreId,
+    /// The version of its program.
+    pub version: String,
+    /// How long it has been running.
+    pub uptime_ms: u64,
+}
+
+/// What the clock guard says.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClockStatus {
+    /// Whether the clock is trusted.
+    pub state: ClockTrust,
+    /// The largest possible offset of any peer that was heard, if one was.
+    pub offset_max_us: Option<u64>,
+    /// The bound in force.
+    pub epsilon_us: u64,
+}
+
+/// Whether a clock is trusted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClockTrust {
+    /// Not yet known to agree with a majority.
+    Joining,
+    /// It agrees with a majority.
+    Sound,
+    /// It disagrees with a majority, or it jumped.
+    Off,
+}
+
+/// Leases, and what was counted since the daemon started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LeaseStatus {
+    /// Leases it owns.
+    pub held: u64,
+    /// Cells it remembers something of.
+    pub registers: u64,
+    /// Leases it acquired.
+    pub acquired: u64,
+    /// Times it renewed one.
+    pub renewed: u64,
+    /// Leases that ran out on it.
+    pub lost: u64,
+    /// Times it wanted one that somebody else had.
+    pub denied: u64,
+    /// Attempts that met a higher ballot.
+    pub conflicts: u64,
+    /// Attempts that found no majority in time.
+    pub timeouts: u64,
+}
+
+/// Locks as they are now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LockStatus {
+    /// Locks that clients hold through this daemon.
+    pub held: u64,
+    /// Requests that wait for a lock.
+    pub waiting: u64,
+    /// Clients with a session.
+    pub sessions: u64,
+}
+
+/// The daemon's parent process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SupervisorStatus {
+    /// How often it has started the daemon again.
+    pub restarts: u64,
+    /// Whether it waits longer and longer because the daemon keeps dying.
+    pub crash_looping: bool,
+}
+
+/// Another daemon, as this one sees it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Which.
+    pub node: NodeId,
+    /// Its run, if it ever connected.
+    pub incarnation: Option<Incarnation>,
+    /// Whether it is connected now.
+    pub connected: bool,
+    /// How long a question and its answer took last.
+    pub round_trip_us: Option<u64>,
+    /// How long ago it was last heard.
+    pub last_heard_ms: Option<u64>,
+    /// The bounds of its clock minus this daemon's.
+    pub offset_us: Option<(i64, i64)>,
+}

@@ -1,0 +1,428 @@
+//! The daemon's configuration file: what an operator writes, checked once at start.
+//!
+//! `fleasefs init` writes the file that [`commented`] returns, in which every key stands with its unit, its default
+//! and what it does. Paths in it are relative to the folder that the file is in, so a folder can be copied to
+//! another machine as it is.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+use base::{NodeId, Role};
+use net::Identity;
+use net::credentials::{CredentialError, CredentialFiles, DenyFile};
+use node::{ClusterMap, MapError, from_toml, is_address};
+use serde::{Deserialize, Serialize};
+
+/// Far above any configuration, a map of a thousand daemons included.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// What `metrics` says when there are to be none.
+const METRICS_OFF: &str = "off";
+
+/// Everything a daemon and its supervisor are told at start. Paths are absolute or relative to the working directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The file this was read from.
+    pub path: PathBuf,
+    /// Which daemon of the map this is.
+    pub node: NodeId,
+    /// The cluster.
+    pub map: ClusterMap,
+    /// Where to listen for peers and clients: `host:port`.
+    pub listen: String,
+    /// Where Prometheus and `fleasefs status` may ask for metrics: `host:port`; nowhere if there is none.
+    pub metrics: Option<String>,
+    /// The data directory.
+    pub data: PathBuf,
+    /// The daemon's own certificate.
+    pub credentials: CredentialFiles,
+    /// Its supervisor's.
+    pub supervisor: CredentialFiles,
+    /// The deny list.
+    pub denied: PathBuf,
+    /// What is logged, and how.
+    pub log: Log,
+    /// How much one daemon takes on.
+    pub limits: Limits,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// The form of a line.
+    pub format: LogFormat,
+    /// What is left out.
+    pub level: LogLevel,
+}
+
+/// The form of a line of the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line, for machines.
+    Json,
+}
+
+/// The least important lines that are still written.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// What needs a hand.
+    Error,
+    /// What may need one.
+    Warn,
+    /// What happened to the cluster.
+    #[default]
+    Info,
+    /// What happened to a connection or a lease.
+    Debug,
+    /// Every message.
+    Trace,
+}
+
+/// How much one daemon takes on. What is beyond is refused, and whoever asked is told so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Clients with a session at a time.
+    pub clients_max: u32,
+    /// Locks that a record is kept of.
+    pub locks_max: u32,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A file cannot be read.
+    #[error("cannot read {path}: {source}; `fleasefs init` makes a cluster's files")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Far too long.
+    #[error("{0} is longer than {FILE_BYTES_MAX} bytes, so it is no configuration; check the path")]
+    TooLong(PathBuf),
+    /// A key that is unknown or missing, or a value of the wrong kind.
+    #[error("{path}: {what}")]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The line, what is wrong with it, and what to do.
+        what: String,
+    },
+    /// A value that cannot be.
+    #[error("{path}: `{key}` is `{value}`; {advice}")]
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: &'static str,
+        /// What it says.
+        value: String,
+        /// What it should say.
+        advice: &'static str,
+    },
+    /// The map.
+    #[error("{path}: {source}")]
+    Map {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: MapError,
+    },
+    /// The daemon is not in its own map.
+    #[error("{path}: `node` is {node}, which is not in {map}; use the folder that was made for this daemon")]
+    NotInMap {
+        /// The configuration.
+        path: PathBuf,
+        /// The daemon.
+        node: NodeId,
+        /// The map.
+        map: PathBuf,
+    },
+    /// A host name that means nothing here.
+    #[error("{path}: `{key}` is `{value}`, and {source}; use an address of this machine")]
+    Resolve {
+        /// The configuration.
+        path: PathBuf,
+        /// The key.
+        key: &'static str,
+        /// What it says.
+        value: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Certificates, keys, the deny list.
+    #[error(transparent)]
+    Credentials(#[from] CredentialError),
+    /// A certificate for somebody else.
+    #[error(
+        "{path} is the certificate of {found} and not of {wanted}; use the folder that was made for this daemon"
+    )]
+    Role {
+        /// The certificate.
+        path: PathBuf,
+        /// Whose it should be.
+        wanted: Role,
+        /// Whose it is.
+        found: Role,
+    },
+}
+
+/// The file as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    node: NodeId,
+    listen: Option<String>,
+    metrics: Option<String>,
+    #[serde(default)]
+    files: Files,
+    #[serde(default)]
+    log: Log,
+    #[serde(default)]
+    limits: Limits,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Files {
+    map: PathBuf,
+    data: PathBuf,
+    authority: PathBuf,
+    certificate: PathBuf,
+    key: PathBuf,
+    supervisor_certificate: PathBuf,
+    supervisor_key: PathBuf,
+    denied: PathBuf,
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        Self {
+            map: "cluster.toml".into(),
+            data: "data".into(),
+            authority: "ca.pem".into(),
+            certificate: "node.pem".into(),
+            key: "node.key".into(),
+            supervisor_certificate: "supervisor.pem".into(),
+            supervisor_key: "supervisor.key".into(),
+            denied: "denied.txt".into(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { clients_max: 4_096, locks_max: 1 << 20 }
+    }
+}
+
+impl Config {
+    /// Reads and checks the file at `path` and the map that it names. Certificates are not looked at yet.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let what = |what| ConfigError::Syntax { path: path.to_owned(), what };
+        let written: Written = from_toml(&read(path)?).map_err(what)?;
+        let Written { node, listen, metrics, files, log, limits } = written;
+
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let map_path = folder.join(&files.map);
+        let map = ClusterMap::parse(&read(&map_path)?)
+            .map_err(|source| ConfigError::Map { path: map_path.clone(), source })?;
+        let Some(osd) = map.osd(node) else {
+            return Err(ConfigError::NotInMap { path: path.to_owned(), node, map: map_path });
+        };
+        let listen = listen.unwrap_or_else(|| osd.address.clone());
+        let metrics = metrics.unwrap_or_else(|| beside(&listen));
+
+        let config = Self {
+            path: path.to_owned(),
+            node,
+            map,
+            listen,
+            metrics: Some(metrics).filter(|metrics| metrics != METRICS_OFF),
+            data: folder.join(&files.data),
+            credentials: CredentialFiles {
+                certificate: folder.join(&files.certificate),
+                key: folder.join(&files.key),
+                authority: folder.join(&files.authority),
+            },
+            supervisor: CredentialFiles {
+                certificate: folder.join(&files.supervisor_certificate),
+                key: folder.join(&files.supervisor_key),
+                authority: folder.join(&files.authority),
+            },
+            denied: folder.join(&files.denied),
+            log,
+            limits,
+        };
+        config.check()?;
+        Ok(config)
+    }
+
+    /// The daemon's identity, with the deny list as its file is now. `now_s` counts from 1970.
+    pub fn identity(&self, now_s: u64) -> Result<Identity, ConfigError> {
+        let identity = self.identity_of(Role::Node(self.node), &self.credentials, now_s)?;
+        if let Some(denied) = self.deny_file().poll()? {
+            identity.deny_list().replace(denied);
+        }
+        Ok(identity)
+    }
+
+    /// The identity of the daemon's supervisor.
+    pub fn supervisor_identity(&self, now_s: u64) -> Result<Identity, ConfigError> {
+        self.identity_of(Role::Supervisor(self.node), &self.supervisor, now_s)
+    }
+
+    /// The deny list's file. Whoever runs [`DenyFile::follow`] with [`Identity::deny_list`] puts later versions in
+    /// force.
+    pub fn deny_file(&self) -> DenyFile {
+        DenyFile::new(self.denied.clone())
+    }
+
+    /// Where to listen, as an address.
+    pub fn listen_address(&self) -> Result<SocketAddr, ConfigError> {
+        self.resolve("listen", &self.listen)
+    }
+
+    /// Where to answer for metrics, as an address.
+    pub fn metrics_address(&self) -> Result<Option<SocketAddr>, ConfigError> {
+        self.metrics.as_ref().map(|metrics| self.resolve("metrics", metrics)).transpose()
+    }
+
+    fn resolve(&self, key: &'static str, value: &str) -> Result<SocketAddr, ConfigError> {
+        let failed =
+            |source| ConfigError::Resolve { path: self.path.clone(), key, value: value.to_owned(), source };
+        let mut found = value.to_socket_addrs().map_err(failed)?;
+        let none = || failed(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+        found.next().ok_or_else(none)
+    }
+
+    fn identity_of(
+        &self,
+        wanted: Role,
+        files: &CredentialFiles,
+        now_s: u64,
+    ) -> Result<Identity, ConfigError> {
+        let identity = Identity::load(files, self.map.cluster(), now_s)?;
+        let found = identity.peer().role.clone();
+        if found != wanted {
+            return Err(ConfigError::Role { path: files.certificate.clone(), wanted, found });
+        }
+        Ok(identity)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let wrong = |key, value: &dyn ToString, advice| ConfigError::Value {
+            path: self.path.clone(),
+            key,
+            value: value.to_string(),
+            advice,
+        };
+        if !is_address(&self.listen) {
+            return Err(wrong("listen", &self.listen, "use host:port"));
+        }
+        if let Some(metrics) = self.metrics.as_ref().filter(|metrics| !is_address(metrics)) {
+            return Err(wrong("metrics", metrics, "use host:port, or \"off\""));
+        }
+        let Limits { clients_max, locks_max } = self.limits;
+        for (key, value) in [("limits.clients_max", clients_max), ("limits.locks_max", locks_max)] {
+            if value == 0 {
+                return Err(wrong(
+                    key,
+                    &value,
+                    "use at least 1: a daemon that takes on nothing is of no use",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LogLevel {
+    /// Its name in a configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// The file that a new daemon starts with: every key, with its unit, its default and what it does.
+pub fn commented(node: NodeId) -> String {
+    format!(
+        r#"# The storage daemon {node}. Paths are relative to this file's folder. After a change: restart the daemon.
+
+# Which daemon of the map this is. It never changes: a lost disk gets a new number.
+node = {node}
+
+# Where to listen for daemons and clients: host:port, UDP. Default: the daemon's address in the map. Set it
+# where that is not an address of this machine, as behind a forwarded port; "0.0.0.0:7000" listens on all.
+#listen = "0.0.0.0:7000"
+
+# Where metrics are served: host:port, TCP, without any check of who asks. Default: 127.0.0.1, at the number of
+# the port above. "off" for nowhere.
+#metrics = "127.0.0.1:7000"
+
+[files]
+# The cluster map. It must be the same on every machine; a daemon with another one is not let in.
+#map = "cluster.toml"
+# The data directory, made at the first start. Without its contents a daemon has to join as a new one.
+#data = "data"
+# Whose certificates are accepted.
+#authority = "ca.pem"
+# The daemon's certificate and its key. The key must be its owner's alone (chmod 600).
+#certificate = "node.pem"
+#key = "node.key"
+# The same for the supervisor, the small process that reports the daemon's death.
+#supervisor_certificate = "supervisor.pem"
+#supervisor_key = "supervisor.key"
+# The fingerprints of certificates that are refused although the authority issued them. Looked at every second.
+#denied = "denied.txt"
+
+[log]
+# "text" for people, "json" for machines: one object a line. Default: "text".
+#format = "text"
+# The least important lines that are written: "error", "warn", "info", "debug" or "trace". Default: "info".
+# From "debug" on the log itself costs throughput.
+#level = "info"
+
+[limits]
+# Clients with a session at a time. Default: 4096. One more is refused; each takes some KiB of memory.
+#clients_max = 4096
+# Locks that are kept a record of. Default: 1048576. A further one is refused; each takes about 300 bytes.
+#locks_max = 1048576
+"#
+    )
+}
+
+/// Loopback, at the port of `address`: UDP and TCP have port numbers of their own, so it is as free as any.
+fn beside(address: &str) -> String {
+    let port = address.rsplit_once(':').map_or("", |(_, port)| port);
+    format!("127.0.0.1:{port}")
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    let unreadable = |source| ConfigError::Read { path: path.to_owned(), source };
+    let mut text = String::new();
+    let file = File::open(path).map_err(unreadable)?;
+    let bytes = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if bytes as u64 > FILE_BYTES_MAX {
+        return Err(ConfigError::TooLong(path.to_owned()));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests;

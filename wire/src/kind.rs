@@ -1,0 +1,214 @@
+//! Layout: the kinds of frames, how long each may be, how each travels, and who may send it.
+
+use std::fmt;
+
+use base::{NodeId, Role};
+
+/// The version of every layout in this crate. Peers of another version do not understand each other.
+pub const PROTOCOL_VERSION: u8 = 1;
+/// What QUIC calls the protocol when a connection is made.
+pub const ALPN: &[u8] = b"fleasefs/1";
+const _: () = assert!(ALPN[ALPN.len() - 1] == b'0' + PROTOCOL_VERSION, "the name carries the version");
+
+/// The longest datagram there can be: what UDP carries over IPv4.
+const DATAGRAM_BYTES_MAX: u32 = 65_507;
+/// Holds a full batch of messages, with every number at its largest.
+const BATCH_BYTES_MAX: u32 = 1024 * 1024;
+/// The longest text of a refusal.
+pub const REFUSAL_TEXT_BYTES_MAX: u32 = 1_000;
+
+/// What a frame is. Its number is the first byte on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// Lease messages between nodes; the one kind with a header of its own.
+    Lease = 1,
+    /// The first frame of each side of a connection.
+    Hello = 2,
+    /// The other side's hello is accepted.
+    Welcome = 3,
+    /// It is not; the connection ends.
+    Refusal = 4,
+    /// A question for the time, or its answer.
+    Heartbeat = 5,
+    /// Lock messages between nodes.
+    Peer = 6,
+    /// What a client asks.
+    Client = 7,
+    /// What a daemon tells a client.
+    Daemon = 8,
+    /// A supervisor reports the death of its child.
+    Notice = 9,
+    /// The notice was taken in.
+    NoticeAck = 10,
+    /// Asks for the daemon's state.
+    StatusRequest = 11,
+    /// The daemon's state.
+    Status = 12,
+}
+
+/// How a kind of frame travels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lane {
+    /// By itself: it may be lost, repeated and overtaken.
+    Datagram,
+    /// In order, behind other frames.
+    Stream,
+}
+
+/// Who sent a frame, as far as admission and decoding ask.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sender {
+    Node(NodeId),
+    Supervisor(NodeId),
+    Client,
+    Admin,
+}
+
+/// How long the two parts of a frame may be.
+pub(crate) struct Limits {
+    pub(crate) metadata: u32,
+    pub(crate) tail: u32,
+}
+
+impl Kind {
+    /// All kinds, by their number.
+    pub const ALL: [Self; 12] = [
+        Self::Lease,
+        Self::Hello,
+        Self::Welcome,
+        Self::Refusal,
+        Self::Heartbeat,
+        Self::Peer,
+        Self::Client,
+        Self::Daemon,
+        Self::Notice,
+        Self::NoticeAck,
+        Self::StatusRequest,
+        Self::Status,
+    ];
+
+    /// The kind with this number.
+    pub fn of(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == number)
+    }
+
+    /// How frames of this kind travel.
+    pub const fn lane(self) -> Lane {
+        match self {
+            Self::Lease | Self::Heartbeat => Lane::Datagram,
+            Self::Hello
+            | Self::Welcome
+            | Self::Refusal
+            | Self::Peer
+            | Self::Client
+            | Self::Daemon
+            | Self::Notice
+            | Self::NoticeAck
+            | Self::StatusRequest
+            | Self::Status => Lane::Stream,
+        }
+    }
+
+    /// Whether the holder of a certificate for `role` may send frames of this kind. This is the whole table.
+    pub fn may_come_from(self, role: &Role) -> bool {
+        self.may_be_sent_by(Sender::from(role))
+    }
+
+    pub(crate) const fn may_be_sent_by(self, sender: Sender) -> bool {
+        match self {
+            Self::Hello | Self::Welcome | Self::Refusal => true,
+            Self::Lease | Self::Heartbeat | Self::Peer | Self::Daemon | Self::NoticeAck | Self::Status => {
+                matches!(sender, Sender::Node(_))
+            }
+            Self::Client | Self::StatusRequest => matches!(sender, Sender::Client | Sender::Admin),
+            Self::Notice => matches!(sender, Sender::Supervisor(_)),
+        }
+    }
+
+    pub(crate) const fn limits(self) -> Limits {
+        let (metadata, tail) = match self {
+            Self::Lease => (DATAGRAM_BYTES_MAX, 0),
+            Self::Hello => (256, 0),
+            Self::Welcome | Self::StatusRequest => (0, 0),
+            Self::Refusal => (1, REFUSAL_TEXT_BYTES_MAX),
+            Self::Heartbeat => (64, 0),
+            Self::Peer | Self::Client | Self::Daemon => (BATCH_BYTES_MAX, 0),
+            Self::Notice | Self::NoticeAck => (16, 0),
+            Self::Status => (256 * 1024, 0),
+        };
+        Limits { metadata, tail }
+    }
+}
+
+impl From<&Role> for Sender {
+    fn from(role: &Role) -> Self {
+        match role {
+            Role::Node(node) => Self::Node(*node),
+            Role::Supervisor(node) => Self::Supervisor(*node),
+            Role::Client(_) => Self::Client,
+            Role::Admin(_) => Self::Admin,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lease => "lease",
+            Self::Hello => "hello",
+            Self::Welcome => "welcome",
+            Self::Refusal => "refusal",
+            Self::Heartbeat => "heartbeat",
+            Self::Peer => "peer",
+            Self::Client => "client",
+            Self::Daemon => "daemon",
+            Self::Notice => "notice",
+            Self::NoticeAck => "notice ack",
+            Self::StatusRequest => "status request",
+            Self::Status => "status",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_name_kinds() {
+        for number in 0..=u8::MAX {
+            assert_eq!(Kind::of(number).is_some(), (1..=12).contains(&number), "{number}");
+        }
+        assert!(Kind::ALL.iter().zip(1_u8..).all(|(kind, number)| *kind as u8 == number));
+    }
+
+    #[test]
+    fn who_may_send_what() {
+        let roles =
+            ["node/1", "supervisor/1", "client/a", "admin/a"].map(|role| role.parse::<Role>().unwrap());
+        let table = [
+            (Kind::Lease, "n..."),
+            (Kind::Hello, "nsca"),
+            (Kind::Welcome, "nsca"),
+            (Kind::Refusal, "nsca"),
+            (Kind::Heartbeat, "n..."),
+            (Kind::Peer, "n..."),
+            (Kind::Client, "..ca"),
+            (Kind::Daemon, "n..."),
+            (Kind::Notice, ".s.."),
+            (Kind::NoticeAck, "n..."),
+            (Kind::StatusRequest, "..ca"),
+            (Kind::Status, "n..."),
+        ];
+        assert_eq!(table.map(|(kind, _)| kind), Kind::ALL);
+        for (kind, letters) in table {
+            let admitted = roles.each_ref().map(|role| kind.may_come_from(role));
+            assert_eq!(
+                admitted.as_slice(),
+                letters.bytes().map(|letter| letter != b'.').collect::<Vec<_>>(),
+                "{kind}"
+            );
+        }
+    }
+}

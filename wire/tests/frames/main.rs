@@ -1,0 +1,8 @@
+//! Frames: their bytes, their way to a message, and everything that is refused on it.
+
+mod golden;
+mod memory;
+mod properties;
+mod reader;
+mod refused;
+mod samples;
