@@ -1,44 +1,68 @@
-//! A bound socket with an identity: it calls peers and is called by them, with certificates both ways.
+//! A bound socket with an identity: what connections start from. Everybody who is let in shows a certificate.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use base::Role;
+use quinn::crypto::rustls::QuicServerConfig;
+use quinn::{AsyncUdpSocket, Runtime, TokioRuntime};
 
+use crate::deny::DenyList;
+use crate::handshake::ConnectError;
 use crate::identity::Identity;
+use crate::reset;
+use crate::socket::{self, Foreign, PacketSocket, SocketBuffers};
 use crate::tls::{self, TlsError};
-use crate::transport::{self, Path, SOCKET_BUFFER_BYTES};
-
-/// Linux adds as much again for its own bookkeeping, and reports the sum.
-const REPORTED_PER_GRANTED: usize = 2;
+use crate::transport::{self, Path};
 
 /// A connection whose both ends have shown a certificate of the same authority.
 pub(crate) type Connection = quinn::Connection;
 
-/// A bound socket that can connect and accept.
+/// Callers that have sent a first packet and wait for their turn; quinn drops further ones.
+const INCOMING_MAX: usize = 1_024;
+/// What all of these together may have sent meanwhile.
+const INCOMING_BYTES_MAX: u64 = 16 << 20;
+
+/// A bound socket that can connect and, with a node's identity, accept. [`Network`](crate::Network) puts it to use.
 ///
 /// Dropping it closes its connections at once; [`Endpoint::close`] waits until the peers have been told.
 pub struct Endpoint {
-    inner: quinn::Endpoint,
+    pub(crate) inner: quinn::Endpoint,
     address: SocketAddr,
     buffers: SocketBuffers,
+    identity: Whose,
 }
 
-/// What the kernel granted of [`SOCKET_BUFFER_BYTES`]. Less than asked for means lost packets under load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SocketBuffers {
-    /// Bytes that may wait to be sent.
-    pub send_bytes: usize,
-    /// Bytes that may wait to be read.
-    pub receive_bytes: usize,
+/// What of an identity is asked for after the handshake.
+#[derive(Clone)]
+pub(crate) struct Whose {
+    pub(crate) cluster: base::ClusterId,
+    pub(crate) role: Role,
+    pub(crate) denied: DenyList,
 }
 
 /// Why an endpoint could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// The socket could not be made or bound.
-    #[error("could not bind UDP {address}; check that the address is this machine's and the port is free")]
+    /// Somebody listens there.
+    #[error(
+        "UDP port {address} is in use; stop the program that has it (`ss -ulpn` names it) or choose another port"
+    )]
+    InUse {
+        /// Where the endpoint was to listen.
+        address: SocketAddr,
+    },
+    /// The address is another machine's.
+    #[error("{address} is no address of this machine; use one that `ip address` shows, or 0.0.0.0")]
+    NotOurs {
+        /// Where the endpoint was to listen.
+        address: SocketAddr,
+    },
+    /// The socket could not be made or bound for another reason.
+    #[error(
+        "could not bind UDP {address}: {source}; check the address, the port and this user's permissions"
+    )]
     Socket {
         /// Where the endpoint was to listen.
         address: SocketAddr,
@@ -56,43 +80,59 @@ pub enum BindError {
     Runtime,
 }
 
-/// Why two endpoints did not come together.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// The address or the peer's name is unusable.
-    #[error("cannot call {peer}; check the address and the peer's name")]
-    Call {
-        /// Whom we called.
-        peer: SocketAddr,
-        /// What was wrong.
-        source: quinn::ConnectError,
-    },
-    /// The handshake failed: no answer, or a certificate that one side does not accept.
-    #[error("no connection; check that the peer runs and that both certificates are of one authority")]
-    Handshake(#[from] quinn::ConnectionError),
-    /// The endpoint was closed while it waited.
-    #[error("the endpoint was closed while it waited for a connection")]
-    Closed,
-}
-
 impl Endpoint {
     /// Binds `address` with `identity`; every peer is expected on `path`. Needs a running tokio runtime.
     pub fn bind(address: SocketAddr, identity: &Identity, path: Path) -> Result<Self, BindError> {
-        let (socket, buffers) =
-            bind_socket(address).map_err(|source| BindError::Socket { address, source })?;
-        let transport = transport::connection_config(path);
-        let mut server = quinn::ServerConfig::with_crypto(Arc::new(tls::server(identity)?));
-        server.transport_config(Arc::clone(&transport));
-        let mut client = quinn::ClientConfig::new(Arc::new(tls::client(identity)?));
-        client.transport_config(transport);
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(BindError::Runtime);
+        }
+        let (udp, buffers) = socket::bind_udp(address).map_err(|source| bind_error(address, source))?;
+        let udp = TokioRuntime.wrap_udp_socket(udp).map_err(|source| bind_error(address, source))?;
+        let endpoint = Self::new(udp, identity, path, None)?;
+        Ok(endpoint.with_buffers(buffers))
+    }
 
-        let config = transport::endpoint_config(path).map_err(BindError::PacketSize)?;
-        let runtime = quinn::default_runtime().ok_or(BindError::Runtime)?;
-        let mut inner = quinn::Endpoint::new(config, Some(server), socket, runtime)
-            .map_err(|source| BindError::Socket { address, source })?;
+    /// An endpoint over another network than the kernel's, for simulations. What the transport draws at random
+    /// comes from `seed`; keys of encryption do not.
+    pub fn over(
+        socket: Arc<dyn PacketSocket>,
+        identity: &Identity,
+        path: Path,
+        seed: u64,
+    ) -> Result<Self, BindError> {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        Self::new(Arc::new(Foreign(socket)), identity, path, Some(bytes))
+    }
+
+    fn new(
+        socket: Arc<dyn AsyncUdpSocket>,
+        identity: &Identity,
+        path: Path,
+        seed: Option<[u8; 32]>,
+    ) -> Result<Self, BindError> {
+        let role = identity.peer().role.clone();
+        let transport = transport::connection_config(path);
+        let mut client = quinn::ClientConfig::new(Arc::new(tls::client(identity)?));
+        client.transport_config(Arc::clone(&transport));
+        // Only a node's certificate is good for answering.
+        let server = match role {
+            Role::Node(_) => Some(server_config(tls::server(identity)?, transport)),
+            Role::Supervisor(_) | Role::Client(_) | Role::Admin(_) => None,
+        };
+        let mut config = transport::endpoint_config(path).map_err(BindError::PacketSize)?;
+        reset::survive_restarts(&mut config, identity.key.secret_der());
+        config.rng_seed(seed);
+
+        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+        let address = socket.local_addr().map_err(|source| bind_error(unknown, source))?;
+        // quinn takes its time from tokio's clock, and so from a test's when that is paused.
+        let runtime = Arc::new(TokioRuntime);
+        let mut inner = quinn::Endpoint::new_with_abstract_socket(config, server, socket, runtime)
+            .map_err(|source| bind_error(address, source))?;
         inner.set_default_client_config(client);
-        let address = inner.local_addr().map_err(|source| BindError::Socket { address, source })?;
-        Ok(Self { inner, address, buffers })
+        let identity = Whose { cluster: identity.cluster(), role, denied: identity.deny_list().clone() };
+        Ok(Self { inner, address, buffers: SocketBuffers::UNLIMITED, identity })
     }
 
     /// Where this endpoint listens.
@@ -105,14 +145,21 @@ impl Endpoint {
         self.buffers
     }
 
+    const fn with_buffers(mut self, buffers: SocketBuffers) -> Self {
+        self.buffers = buffers;
+        self
+    }
+
+    pub(crate) fn whose(&self) -> &Whose {
+        &self.identity
+    }
+
     /// Calls `peer`, whose certificate must carry `name`.
     ///
     /// The answerer checks our certificate after we have checked its own, so a refusal may only show at the
     /// first use of the connection.
     pub(crate) async fn connect(&self, peer: SocketAddr, name: &str) -> Result<Connection, ConnectError> {
-        let connecting =
-            self.inner.connect(peer, name).map_err(|source| ConnectError::Call { peer, source })?;
-        Ok(connecting.await?)
+        connect(&self.inner, peer, name).await
     }
 
     /// Waits for the next caller and completes the handshake with it.
@@ -128,18 +175,41 @@ impl Endpoint {
     }
 }
 
-fn bind_socket(address: SocketAddr) -> io::Result<(std::net::UdpSocket, SocketBuffers)> {
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-    // The kernel silently grants less than asked for, hence the reading back.
-    socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
-    socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
-    let buffers = SocketBuffers {
-        send_bytes: socket.send_buffer_size()? / REPORTED_PER_GRANTED,
-        receive_bytes: socket.recv_buffer_size()? / REPORTED_PER_GRANTED,
-    };
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    Ok((socket.into(), buffers))
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        // Connections hold handles of their own to the socket, and would go on without an owner.
+        self.inner.close(quinn::VarInt::from_u32(0), b"closed");
+    }
+}
+
+/// Calls `peer`, whose certificate must carry `name`.
+pub(crate) async fn connect(
+    endpoint: &quinn::Endpoint,
+    peer: SocketAddr,
+    name: &str,
+) -> Result<Connection, ConnectError> {
+    let connecting = endpoint.connect(peer, name).map_err(|error| match error {
+        quinn::ConnectError::EndpointStopping => ConnectError::Closed,
+        other => ConnectError::Address { address: peer.to_string(), reason: other.to_string() },
+    })?;
+    Ok(connecting.await?)
+}
+
+fn server_config(tls: QuicServerConfig, transport: Arc<quinn::TransportConfig>) -> quinn::ServerConfig {
+    let mut config = quinn::ServerConfig::with_crypto(Arc::new(tls));
+    config
+        .transport_config(transport)
+        .max_incoming(INCOMING_MAX)
+        .incoming_buffer_size_total(INCOMING_BYTES_MAX);
+    config
+}
+
+fn bind_error(address: SocketAddr, source: io::Error) -> BindError {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => BindError::InUse { address },
+        io::ErrorKind::AddrNotAvailable => BindError::NotOurs { address },
+        _ => BindError::Socket { address, source },
+    }
 }
 
 #[cfg(test)]
@@ -228,7 +298,7 @@ mod tests {
         let (answerer, caller) = (endpoint(&theirs), endpoint(&ours));
         let name = name();
         let refused = tokio::join!(answerer.accept(), caller.connect(answerer.address(), &name));
-        assert!(matches!(refused.1, Err(ConnectError::Handshake(_))));
+        assert!(matches!(refused.1, Err(ConnectError::Certificate(_))));
         assert!(refused.0.is_err());
     }
 
@@ -246,17 +316,10 @@ mod tests {
         let (called, answered) = tokio::join!(call, answerer.accept());
         assert!(called.is_none());
         let reason = match answered {
-            Err(ConnectError::Handshake(reason)) => reason.to_string(),
+            Err(ConnectError::Certificate(reason)) => reason,
             _ => "no refusal".to_owned(),
         };
         assert!(reason.contains("sent no certificate"), "{reason}");
-    }
-
-    #[tokio::test]
-    async fn the_kernel_grants_some_socket_buffer() {
-        let buffers = endpoint(&authority()).buffers();
-        assert!((1..=SOCKET_BUFFER_BYTES).contains(&buffers.send_bytes), "{buffers:?}");
-        assert!((1..=SOCKET_BUFFER_BYTES).contains(&buffers.receive_bytes), "{buffers:?}");
     }
 
     #[tokio::test]
@@ -265,6 +328,14 @@ mod tests {
         let first = endpoint(&authority);
         let second = Endpoint::bind(first.address(), &node(&authority, 1), Path::Loopback);
         let message = second.err().unwrap().to_string();
-        assert!(message.contains(&first.address().to_string()), "{message}");
+        let wanted = format!("UDP port {} is in use", first.address());
+        assert!(message.starts_with(&wanted), "{message}");
+    }
+
+    #[tokio::test]
+    async fn a_foreign_address_is_named() {
+        let foreign = "192.0.2.1:0".parse().unwrap();
+        let error = Endpoint::bind(foreign, &node(&authority(), 1), Path::Loopback).err().unwrap();
+        assert!(matches!(error, BindError::NotOurs { address } if address == foreign), "{error}");
     }
 }

@@ -17,8 +17,10 @@ use quinn::{RecvStream, SendStream};
 
 pub use load::{Carriage, Load, LoadError, MESSAGE_BYTES_MAX};
 
-use crate::endpoint::{BindError, ConnectError, Connection, Endpoint, SocketBuffers};
+use crate::endpoint::{BindError, Connection, Endpoint};
+use crate::handshake::ConnectError;
 use crate::identity::{Authority, Identity, IdentityError, Validity};
+use crate::socket::SocketBuffers;
 use crate::transport::Path;
 use frames::FRAME_HEADER_BYTES;
 use load::{Ack, ECHO_BYTES, Order};

@@ -7,25 +7,63 @@
 //! messages, and clocks (who measures brings its own).
 //!
 //! ```text
-//! identity   who we are: an authority and the certificates it issued
-//! tls        identity -> rustls configuration, certificates required both ways
+//! identity     who we are: an authority and the certificates it issued
+//! credentials  identities in files
+//! peer         who the other side is, from its certificate
+//! deny         certificates that are no longer welcome
+//! tls          identity -> rustls configuration, certificates required both ways
 //! transport    windows, packet sizes, stream counts
+//! socket       the kernel's UDP, or a simulated network
+//! reset        how peers learn at once that a process was replaced
 //! endpoint     a bound socket that can connect and accept
+//! handshake    hello and welcome each way, and what the owner has to decide
+//! link         a connection and its tasks: heartbeats, and the lanes below
+//! lanes        datagrams, small messages, transfers
+//! frames       frames out of a stream
+//! inbox        everything that comes in, for one task to take out
+//! network      an endpoint at work: lets callers in
+//! caller       keeps one connection to a node
+//! close        why connections end
 //! floor        what the above can do at best on this machine, for `fleasefs bench floor`
 //! ```
 
+mod caller;
+mod close;
+mod config;
 pub mod credentials;
 mod deny;
 mod endpoint;
 pub mod floor;
+mod frames;
+mod handshake;
 mod identity;
+mod inbox;
+mod lanes;
+mod link;
+mod network;
 mod peer;
+mod reset;
+mod socket;
 mod tls;
 mod transport;
 
+pub use caller::Caller;
+pub use close::CloseReason;
+pub use config::{Config, ConfigError};
 pub use deny::{DENIED_MAX, Denied, DenyError, DenyList};
-pub use endpoint::{BindError, ConnectError, Endpoint, SocketBuffers};
+pub use endpoint::{BindError, Endpoint};
+pub use handshake::{Admission, ConnectError, Owner, Reading};
 pub use identity::{Authority, Identity, IdentityError, Validity};
+pub use inbox::{Event, Inbox};
+pub use lanes::bulk::{BULK_BYTES_MIN, Bulk, BulkError, BulkReceiver, BulkSender};
+pub use lanes::datagrams::DatagramError;
+pub use lanes::messages::SendError;
+pub use link::{Link, LinkId, LinkStats};
+pub use network::Network;
 pub use peer::{Fingerprint, FingerprintError, Peer, PeerError, server_name};
+pub use socket::{ClampedBuffers, PacketSocket, SocketBuffers};
 pub use tls::TlsError;
 pub use transport::{LOOPBACK_PACKET_BYTES, Path, SOCKET_BUFFER_BYTES};
+
+#[cfg(test)]
+mod tests;

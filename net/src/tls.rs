@@ -69,13 +69,18 @@ pub(crate) fn server(identity: &Identity) -> Result<QuicServerConfig, TlsError> 
 
 /// How we call: with our certificate, trusting only the authority that issued it.
 pub(crate) fn client(identity: &Identity) -> Result<QuicClientConfig, TlsError> {
+    client_of_version(identity, PROTOCOL)
+}
+
+/// The same with another name of the protocol.
+pub(crate) fn client_of_version(identity: &Identity, protocol: &[u8]) -> Result<QuicClientConfig, TlsError> {
     let verifier = WebPkiServerVerifier::builder_with_provider(roots(identity)?, provider()).build()?;
     let mut config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Gate::new(identity, verifier)))
         .with_client_auth_cert(vec![identity.certificate.clone()], identity.key.clone_key())?;
-    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     config.resumption = Resumption::disabled();
     Ok(config.try_into()?)
 }
@@ -87,7 +92,7 @@ pub(crate) fn issuer_verifier(identity: &Identity) -> Result<Arc<dyn ClientCertV
 
 impl Peer {
     /// Who is at the other end of `connection`: the holder of the certificate that its handshake accepted.
-    pub fn of(connection: &quinn::Connection, cluster: ClusterId) -> Result<Self, PeerError> {
+    pub(crate) fn of(connection: &quinn::Connection, cluster: ClusterId) -> Result<Self, PeerError> {
         let shown =
             connection.peer_identity().and_then(|shown| shown.downcast::<Vec<CertificateDer<'_>>>().ok());
         let certificate = shown.as_ref().and_then(|chain| chain.first()).ok_or(PeerError::NoRole)?;

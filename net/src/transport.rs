@@ -33,6 +33,10 @@ const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 /// Streams in each direction that a peer may have open at once.
 const STREAMS_MAX: u32 = 256;
+/// Datagrams that wait inside quinn to be sent. More wait in our own queue, where they are counted when dropped.
+pub(crate) const DATAGRAM_SEND_BYTES: usize = 1 << 20;
+/// Datagrams that have arrived and were not yet read. A burst may come in before the reading task has its turn.
+pub(crate) const DATAGRAM_RECEIVE_BYTES: usize = 8 << 20;
 /// Only an abandoned connection is this quiet. Heartbeats detect failures, long before this does.
 const IDLE_TIMEOUT_MS: u32 = 30_000;
 /// A sender starts with this much on its way. Loopback has no queue to be polite to but the socket's buffer.
@@ -82,6 +86,8 @@ pub(crate) fn connection_config(path: Path) -> Arc<TransportConfig> {
         .send_window(u64::from(CONNECTION_WINDOW_BYTES))
         .max_concurrent_bidi_streams(VarInt::from_u32(STREAMS_MAX))
         .max_concurrent_uni_streams(VarInt::from_u32(STREAMS_MAX))
+        .datagram_send_buffer_size(DATAGRAM_SEND_BYTES)
+        .datagram_receive_buffer_size(Some(DATAGRAM_RECEIVE_BYTES))
         .max_idle_timeout(Some(IdleTimeout::from(VarInt::from_u32(IDLE_TIMEOUT_MS))))
         .initial_rtt(INITIAL_RTT);
     if path == Path::Loopback {

@@ -8,9 +8,10 @@ use tokio::task::JoinSet;
 use super::StartError;
 use super::frames::{FrameCounter, FrameTooLong};
 use super::load::{Ack, Carriage, ECHO_BYTES, Load, LoadError, Order};
-use crate::endpoint::{Connection, Endpoint, SocketBuffers};
+use crate::endpoint::{Connection, Endpoint};
 use crate::identity::Authority;
 use crate::peer::server_name;
+use crate::socket::SocketBuffers;
 use crate::transport::Path;
 
 /// Pieces taken from a stream under one lock.
