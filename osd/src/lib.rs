@@ -5,5 +5,7 @@
 
 pub mod clock;
 pub mod config;
+pub mod http;
+pub mod metrics;
 pub mod store;
 pub mod supervisor;

@@ -11,10 +11,12 @@
 //! ```text
 //! restarts    how long to wait before the next start, and when to give up
 //! supervised  the child's end of the pipes
+//! witness     how the peers are told
 //! ```
 
 mod restarts;
 mod supervised;
+mod witness;
 
 use std::future::Future;
 use std::process::{ExitStatus, Stdio};
@@ -30,6 +32,7 @@ use tokio::time::{sleep, timeout};
 
 pub use self::restarts::{CrashLoop, Policy};
 pub use self::supervised::{Supervised, TellError};
+pub use self::witness::Peers;
 use crate::clock;
 use restarts::Restarts;
 
