@@ -48,7 +48,7 @@ pub use message::{
 };
 pub use output::{Output, ShardEvent};
 pub use session::SessionId;
-pub use shard::{Remembered, Shard, ShardError};
+pub use shard::{LockCounts, Remembered, Shard, ShardError};
 pub use status::{
     ClockStatus, ClockTrust, DaemonStatus, LeaseStatus, LockStatus, PeerStatus, STATUS_PEERS_MAX, Status,
     SupervisorStatus,

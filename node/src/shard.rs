@@ -62,6 +62,15 @@ pub(crate) struct Leased {
     pub(crate) asked: Option<RequestId>,
 }
 
+/// Locks that this node answers for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LockCounts {
+    /// Held by clients that are attached.
+    pub held: usize,
+    /// Requests that wait.
+    pub waiting: usize,
+}
+
 /// Why a shard cannot start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ShardError {
@@ -150,11 +159,17 @@ impl<A: Algorithm> Shard<A> {
         self.trusted
     }
 
-    /// How many locks this node owns or wants, how many of them are held by clients, and how many requests wait.
-    pub fn lock_counts(&self) -> (usize, usize, usize) {
-        let held = self.locks.values().filter(|lock| lock.holder.is_some()).count();
-        let waiting = self.locks.values().map(|lock| lock.waiters.len()).sum();
-        (self.locks.len(), held, waiting)
+    /// Counts of locks.
+    pub fn lock_counts(&self) -> LockCounts {
+        LockCounts {
+            held: self.locks.values().filter(|lock| lock.holder.is_some()).count(),
+            waiting: self.locks.values().map(|lock| lock.waiters.len()).sum(),
+        }
+    }
+
+    /// How many leases this node owns or wants.
+    pub fn leases_held(&self) -> usize {
+        self.locks.len() + self.leased.len()
     }
 
     /// How many locks something is kept about, owned here or elsewhere.

@@ -62,6 +62,11 @@ impl Clock {
         Ok(Self { fixed, since_boot: reading.since_boot })
     }
 
+    /// What stands for node time before it is fixed: good for asking others for theirs, and for nothing else.
+    pub const fn unfixed(reading: Reading) -> Self {
+        Self { fixed: reading.wall, since_boot: reading.since_boot }
+    }
+
     /// The time of this node.
     pub fn now(&self) -> WallTime {
         self.at(since_boot())

@@ -170,6 +170,12 @@ impl Store {
         self.peers.0.get(&node).copied()
     }
 
+    /// The newest start of each peer that was admitted.
+    pub fn known_starts(&self) -> impl Iterator<Item = (NodeId, StartId)> {
+        let starts = self.peers.0.iter();
+        starts.map(|(&node, peer)| (node, StartId { incarnation: peer.incarnation, nonce: peer.nonce }))
+    }
+
     /// Admits a start of `peer` that calls itself `store`, or says why not. Durable before it returns.
     ///
     /// A peer that votes from another directory, or from an older state of the same one, would vote as if it

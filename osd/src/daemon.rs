@@ -1,0 +1,284 @@
+//! The daemon: one task that owns the shard, and everything around it that touches the world.
+//!
+//! ```text
+//! network --inbox--> driver --handle_*--> Shard --poll_output--> driver --links--> network
+//! store   --done---> driver                                     driver --jobs---> store (its own thread)
+//! ```
+//!
+//! The driver decides nothing: it says what happened and when, and does what the shard wants done.
+
+mod doorman;
+mod driver;
+mod keeper;
+mod links;
+mod report;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Incarnation, Process, Span, WallTime};
+use lease::{Config as LeaseConfig, Exchange, FleaseRules, GuardConfig, PaxosRules};
+use net::{Endpoint, Event, Identity, Inbox, Network, Path};
+use node::{ClusterMap, LeaseAlgorithm, Remembered, Shard, ShardConfig};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use wire::TimeAnswer;
+
+use crate::clock::{self, Behind, Clock, OffsetError, Reading};
+use crate::config::{Config, ConfigError};
+use crate::store::{OpenError, Owner, Previous, Start, Store};
+use doorman::Doorman;
+use driver::Driver;
+use keeper::StoreKeeper;
+
+/// How long a start waits for its peers' times before it trusts its own clock.
+const TIMES_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long a start waits for its clock to reach what it used before.
+const BEHIND_MAX: Span = Span::from_secs(30);
+
+/// What a daemon is started with.
+pub struct Options {
+    /// Its configuration.
+    pub config: Config,
+    /// Seconds since 1970, for certificates.
+    pub now_s: u64,
+    /// What its supervisor says of it, if it has one.
+    pub supervised: Option<Supervised>,
+}
+
+/// What a supervisor says of its child.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Supervised {
+    /// How often it has started the daemon again.
+    pub restarts: u64,
+    /// Whether it waits longer and longer because the daemon keeps dying.
+    pub crash_looping: bool,
+}
+
+/// Why a daemon cannot start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The configuration, a certificate, or an address in it.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The data directory.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The data directory while running.
+    #[error("the data directory cannot be written: {0}")]
+    Write(#[from] crate::store::WriteError),
+    /// The address.
+    #[error(transparent)]
+    Bind(#[from] net::BindError),
+    /// A constant of the network.
+    #[error(transparent)]
+    Network(#[from] net::ConfigError),
+    /// The settings of the cluster.
+    #[error(transparent)]
+    Shard(#[from] node::ShardError),
+    /// The clock was set back.
+    #[error(transparent)]
+    Behind(#[from] Behind),
+    /// The test offset.
+    #[error(transparent)]
+    Offset(#[from] OffsetError),
+    /// The data directory is an old copy.
+    #[error(transparent)]
+    Restored(#[from] crate::store::RestoredCopy),
+    /// Nobody was there to hear of the start.
+    #[error("the supervisor cannot be told of this start: {0}")]
+    Supervisor(io::Error),
+    /// The kernel has no random numbers.
+    #[error("the kernel gives no random numbers: {0}")]
+    Random(io::Error),
+    /// Node time reached the mark on disk, because the disk took no newer one for long.
+    #[error(
+        "the disk has taken no time mark for {0}; this daemon stops before it uses time that it could not remember"
+    )]
+    MarkReached(Span),
+}
+
+/// Opens the data directory, tells `announce` which start this is, and serves until `stop` becomes true. Leases are
+/// given up before it returns.
+///
+/// `announce` runs before anything is sent: a supervisor has to know whose death it would report.
+pub async fn run(
+    options: Options,
+    stop: watch::Receiver<bool>,
+    announce: impl FnOnce(Incarnation) -> io::Result<()>,
+) -> Result<(), DaemonError> {
+    let config = &options.config;
+    let identity = config.identity(options.now_s)?;
+    let map = Arc::new(config.map.clone());
+    let owner = Owner { cluster: map.cluster(), node: config.node };
+    let store = Store::open(&config.data, owner)?;
+    let (start, id) = (store.start(), store.start_id());
+    let me = Process { node: config.node, incarnation: id.incarnation };
+    announce(id.incarnation).map_err(DaemonError::Supervisor)?;
+    tracing::info!(node = %me.node, incarnation = me.incarnation.0, store = %store.id(), "started");
+
+    let floor = store.time_floor(clock::since_boot());
+    let remembered = Remembered { start: remembered(start), ceiling: store.epoch_ceiling() };
+    let keeper = StoreKeeper::new(store);
+    let reading = Reading::take()?;
+    let limits = config.limits;
+    let doorman = Doorman::new((map.clone(), me), keeper.clone(), reading, limits.clients_max, start);
+    let doorman = Arc::new(doorman);
+    let seed = draw_seed()?;
+    let (network, mut inbox) = open_network(config, &identity, &doorman, seed)?;
+    let above = map.osds().filter(|osd| osd.id > me.node);
+    let callers = above.map(|osd| network.keep_calling(osd.id, &osd.address)).collect();
+
+    let mut early = Vec::new();
+    let clock = fix_clock(reading, &map, &mut inbox, &mut early, floor).await?;
+    let mark = keeper.mark_time(clock).await?;
+    doorman.fix(clock);
+    let mut following = JoinSet::new();
+    following
+        .spawn(config.deny_file().follow(identity.deny_list().clone(), |error| tracing::error!("{error}")));
+
+    let certificate_expires_s = identity.peer().not_after_s;
+    let supervised = options.supervised;
+    let parts = Parts {
+        network,
+        inbox,
+        callers,
+        clock,
+        keeper,
+        doorman,
+        stop,
+        certificate_expires_s,
+        supervised,
+        _following: following,
+    };
+    let shard_config = ShardConfig {
+        locks_max: limits.locks_max as usize,
+        sessions_max: limits.clients_max as usize,
+        ..ShardConfig::new(map.clone())
+    };
+    match map.settings().algorithm {
+        LeaseAlgorithm::Flease => {
+            let shard = Shard::<FleaseRules>::new(shard_config, me, remembered, clock.now(), seed)?;
+            Driver::new(shard, parts, mark).run(early).await
+        }
+        LeaseAlgorithm::Paxoslease => {
+            let shard = Shard::<PaxosRules>::new(shard_config, me, remembered, clock.now(), seed)?;
+            Driver::new(shard, parts, mark).run(early).await
+        }
+    }
+}
+
+/// What a driver works with.
+struct Parts {
+    network: Network,
+    inbox: Inbox,
+    callers: Vec<net::Caller>,
+    clock: Clock,
+    keeper: StoreKeeper,
+    doorman: Arc<Doorman>,
+    stop: watch::Receiver<bool>,
+    certificate_expires_s: u64,
+    supervised: Option<Supervised>,
+    /// Keeps the deny list as its file is.
+    _following: JoinSet<()>,
+}
+
+fn open_network(
+    config: &Config,
+    identity: &Identity,
+    doorman: &Arc<Doorman>,
+    seed: u64,
+) -> Result<(Network, Inbox), DaemonError> {
+    let address = config.listen_address()?;
+    let path = if address.ip().is_loopback() { Path::Loopback } else { Path::Network };
+    let endpoint = Endpoint::bind(address, identity, path)?;
+    if let Some(clamped) = endpoint.buffers().clamped() {
+        tracing::warn!("{clamped}");
+    }
+    let settings = net::Config { seed, ..net::Config::default() };
+    Ok(Network::start(endpoint, settings, doorman.clone())?)
+}
+
+const fn remembered(start: Start) -> lease::Start {
+    match start {
+        Start::Fresh => lease::Start::Fresh,
+        Start::Again(_) => lease::Start::Again,
+    }
+}
+
+/// Takes this node's place among its peers' times: asks whom it can reach, and corrects its own clock only if a
+/// majority of those that have theirs agree that it is off.
+async fn fix_clock(
+    reading: Reading,
+    map: &ClusterMap,
+    inbox: &mut Inbox,
+    early: &mut Vec<Event>,
+    floor: WallTime,
+) -> Result<Clock, DaemonError> {
+    let lease: LeaseConfig = map.settings().lease_config();
+    let others = map.osds().len() - 1;
+    let guard = GuardConfig::new(&lease, Span::from_millis(400), map.osds().len());
+    let mut guard = lease::ClockGuard::new(guard).map_err(node::ShardError::from)?;
+    let mut heard = BTreeSet::new();
+    let mut events = Vec::new();
+    let deadline = sleep(TIMES_TIMEOUT);
+    tokio::pin!(deadline);
+    while heard.len() < others {
+        tokio::select! {
+            () = &mut deadline => break,
+            is_open = inbox.receive(&mut events) => if !is_open { break },
+        }
+        for event in events.drain(..) {
+            if let Event::Time { link, answer, done } = &event
+                && let Some(node) = link.peer().role.node()
+            {
+                heard.insert(node);
+                if answer.time_is_fixed {
+                    guard.handle_exchange(node, exchange(answer, *done));
+                }
+            }
+            early.push(event);
+        }
+    }
+    let off = guard.correction(reading.wall).unwrap_or(0);
+    let correction = if off.unsigned_abs() > lease.epsilon.as_micros() / 4 { off } else { 0 };
+    if correction != 0 {
+        tracing::warn!(
+            correction_us = correction,
+            "most peers' clocks agree that this machine's is off; node time follows them"
+        );
+    }
+    match Clock::fix(reading, correction, floor) {
+        Ok(clock) => Ok(clock),
+        Err(Behind { by }) if by <= BEHIND_MAX => {
+            tracing::warn!(%by, "the clock is behind what this node used before; waiting");
+            sleep(Duration::from_micros(by.as_micros())).await;
+            Ok(Clock::fix(Reading::take()?, correction, floor)?)
+        }
+        Err(behind) => Err(behind.into()),
+    }
+}
+
+fn draw_seed() -> Result<u64, DaemonError> {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => Ok(u64::from_le_bytes(bytes)),
+        Ok(_) => Err(DaemonError::Random(io::ErrorKind::UnexpectedEof.into())),
+        Err(errno) => Err(DaemonError::Random(errno.into())),
+    }
+}
+
+pub(crate) fn exchange(answer: &TimeAnswer, done: WallTime) -> Exchange {
+    Exchange { asked: answer.asked, received: answer.received, answered: answer.answered, done }
+}
+
+/// Whether the run before this one is known to have ended.
+pub(crate) const fn predecessor_is_dead(start: Start) -> bool {
+    match start {
+        Start::Fresh => false,
+        Start::Again(Previous { is_proven_dead, .. }) => is_proven_dead,
+    }
+}

@@ -1,0 +1,366 @@
+//! The loop around the shard: takes in everything that waits, then does everything the shard wants done.
+
+use std::time::Duration;
+
+use base::{Incarnation, NodeId, Process, Role, WallTime};
+use bytes::Bytes;
+use lease::{Algorithm, Batch};
+use net::{CloseReason, Event, Link};
+use node::{ClientId, Output, Shard};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use wire::{Admitted, Introduction, Kind, Message, Notice, NoticeAck, StatusRequest};
+
+use super::links::{Links, session_of};
+use super::{DaemonError, Parts, exchange, report};
+use crate::store::{MARK_LEAD, MARK_PERIOD, RestoredCopy, WriteError};
+
+/// Turns of the loop that take in more before anything is put out.
+const TURNS_MAX: usize = 8;
+/// How long a stop may take.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long after finding the disk full the store tries again.
+const FULL_RETRY: Duration = Duration::from_secs(1);
+/// Jobs for the store under way.
+const JOBS_MAX: usize = 16;
+
+/// The shard and what it is connected to.
+pub(super) struct Driver<A> {
+    shard: Shard<A>,
+    parts: Parts,
+    links: Links,
+    /// What the store has done.
+    done: mpsc::Receiver<Done>,
+    doing: mpsc::Sender<Done>,
+    /// What node time must not reach.
+    mark: WallTime,
+    started_at: WallTime,
+    is_stopping: bool,
+}
+
+/// Something the store has done.
+enum Done {
+    Ceiling(u64, Result<(), WriteError>),
+    Mark(Result<WallTime, WriteError>),
+}
+
+impl<A: Algorithm> Driver<A> {
+    pub(super) fn new(shard: Shard<A>, parts: Parts, mark: WallTime) -> Self {
+        let (doing, done) = mpsc::channel(JOBS_MAX);
+        let started_at = parts.clock.now();
+        Self { shard, parts, links: Links::default(), done, doing, mark, started_at, is_stopping: false }
+    }
+
+    /// Serves until it is to stop. `events` is what came before node time was fixed.
+    pub(super) async fn run(mut self, mut events: Vec<Event>) -> Result<(), DaemonError> {
+        let mut restored = self.parts.doorman.restored();
+        let mut stop = self.parts.stop.clone();
+        let mut marks = interval(Duration::from_micros(MARK_PERIOD.as_micros()));
+        marks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let deadline = sleep(Duration::MAX);
+        tokio::pin!(deadline);
+        self.turn(&mut events);
+        loop {
+            let next = self.until_timeout();
+            tokio::select! {
+                Some(done) = self.done.recv() => self.finish(done)?,
+                _ = self.parts.inbox.receive(&mut events) => {}
+                () = sleep(next) => {}
+                _ = marks.tick() => self.mark_time()?,
+                copy = restored_copy(&mut restored) => return Err(copy.into()),
+                () = told_to(&mut stop), if !self.is_stopping => {
+                    self.begin_stop();
+                    deadline.set(sleep(DRAIN_TIMEOUT));
+                }
+                () = &mut deadline => {
+                    tracing::warn!("not all leases could be given up in time; they will run out");
+                    return self.end().await;
+                }
+            }
+            self.turn(&mut events);
+            if self.shard.is_drained() {
+                return self.end().await;
+            }
+            // Sockets are other tasks' work.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Takes in `events` and what else waits, lets time pass, and does what the shard wants.
+    fn turn(&mut self, events: &mut Vec<Event>) {
+        for _ in 0..TURNS_MAX {
+            for event in events.drain(..) {
+                self.handle_event(event);
+            }
+            if !self.parts.inbox.try_receive(events) {
+                break;
+            }
+        }
+        events.drain(..).for_each(|event| self.handle_event(event));
+        let now = self.now();
+        if now >= self.shard.poll_timeout() {
+            self.shard.handle_timeout(now);
+        }
+        // Read again: the inputs took time, and nothing may be confirmed by an old reading.
+        let now = self.now();
+        while let Some(output) = self.shard.poll_output(now) {
+            self.act(output);
+        }
+    }
+
+    fn handle_event(&mut self, event: Event) {
+        match event {
+            Event::Opened(link) => self.opened(&link),
+            Event::Datagrams(link, datagrams) => {
+                let Some(process) = self.links.process(&link) else { return };
+                datagrams.iter().for_each(|datagram| self.handle_datagram(&link, process, datagram));
+            }
+            Event::Frames(link, frames) => frames.iter().for_each(|frame| self.handle_frame(&link, frame)),
+            // Nothing is transferred yet.
+            Event::Bulk(link, _) => link.close("no transfer is expected"),
+            Event::Time { link, answer, done } => {
+                if let (Some(process), true) = (self.links.process(&link), answer.time_is_fixed) {
+                    let now = self.now();
+                    self.shard.handle_exchange(now, process.node, exchange(&answer, done));
+                }
+            }
+            Event::Closed(link, reason) => self.closed(&link, &reason),
+            Event::CallFailed { node, error, failures } => report::call_failed(node, &error, failures),
+            Event::CallerRefused { from, error } => tracing::warn!(%from, "a caller was not let in: {error}"),
+        }
+    }
+
+    fn opened(&mut self, link: &Link) {
+        let now = self.now();
+        match (&link.peer().role, &link.hello().who) {
+            (Role::Node(node), Introduction::Node(told)) => {
+                if !self.links.open_node(told.process, link) {
+                    return;
+                }
+                tracing::info!(%node, incarnation = told.process.incarnation.0, "connected");
+                if let (true, Some(before)) =
+                    (told.predecessor_is_dead, told.process.incarnation.0.checked_sub(1))
+                {
+                    self.shard.handle_death_notice(now, *node, Incarnation(before));
+                }
+                self.shard.handle_peer_up(now, told.process);
+            }
+            (Role::Client(_) | Role::Admin(_), Introduction::Client { program }) => {
+                let session = self.links.open_client(link);
+                self.parts.doorman.set_clients(self.links.client_count());
+                let (certificate, _) =
+                    link.peer().fingerprint.0.split_first_chunk().expect("32 bytes begin with 8");
+                let client = ClientId { certificate: u64::from_le_bytes(*certificate), program: *program };
+                self.shard.handle_client_up(now, session, client);
+            }
+            // A supervisor says what it has to say and goes.
+            _ => {}
+        }
+    }
+
+    fn closed(&mut self, link: &Link, reason: &CloseReason) {
+        match link.peer().role {
+            Role::Node(node) if self.links.close_node(node, link.id()) => {
+                tracing::info!(%node, "connection lost: {reason}");
+                self.shard.handle_peer_down(node);
+            }
+            Role::Client(_) | Role::Admin(_) => {
+                self.links.close_client(session_of(link));
+                self.parts.doorman.set_clients(self.links.client_count());
+                self.shard.handle_client_down(session_of(link));
+            }
+            Role::Node(_) | Role::Supervisor(_) => {}
+        }
+    }
+
+    fn handle_datagram(&mut self, link: &Link, process: Process, datagram: &Admitted) {
+        match datagram.decode_leases() {
+            Ok(batch) => {
+                let now = self.now();
+                self.shard.handle_lease_batch(now, process, &batch);
+            }
+            Err(error) => self.cut_off(link, &error),
+        }
+    }
+
+    fn handle_frame(&mut self, link: &Link, frame: &Admitted) {
+        let now = self.now();
+        let handled = match frame.kind() {
+            Kind::Client => {
+                frame.decode().map(|frame| self.shard.handle_client_frame(now, session_of(link), frame))
+            }
+            Kind::Peer => match self.links.process(link) {
+                Some(from) => {
+                    frame.decode().map(|messages| self.shard.handle_peer_messages(now, from, messages))
+                }
+                None => Ok(()),
+            },
+            Kind::Notice => frame.decode().map(|notice: Notice| self.handle_notice(link, notice)),
+            Kind::StatusRequest => frame.decode().map(|StatusRequest| self.send(link, &self.status())),
+            _ => return self.cut_off(link, &"sent a frame that belongs to an introduction"),
+        };
+        if let Err(error) = handled {
+            self.cut_off(link, &error);
+        }
+    }
+
+    /// Whoever sends what cannot be understood is not listened to any longer.
+    fn cut_off(&self, link: &Link, why: &dyn std::fmt::Display) {
+        tracing::warn!(peer = %link.peer().role, "closing the connection: {why}");
+        link.close(&format!("this cannot be understood: {why}"));
+    }
+
+    fn handle_notice(&mut self, link: &Link, notice: Notice) {
+        let now = self.now();
+        let Process { node, incarnation } = notice.dead;
+        self.shard.handle_death_notice(now, node, incarnation);
+        let connected = self.links.node(node).filter(|(process, _)| process.incarnation <= incarnation);
+        if let Some((_, dead)) = connected {
+            dead.close("its process is reported dead");
+        }
+        for caller in self.parts.callers.iter().filter(|caller| caller.node() == node) {
+            caller.call_again();
+        }
+        self.send(link, &NoticeAck { dead: notice.dead });
+    }
+
+    fn act(&mut self, output: Output) {
+        match output {
+            Output::Lease { to, batch } => self.send_leases(to, &batch),
+            Output::Peer { to, messages } => {
+                if let Some((_, link)) = self.links.node(to) {
+                    self.send(link, &messages);
+                }
+            }
+            Output::Client { session, frame } => {
+                if let Some(link) = self.links.client(session) {
+                    self.send(link, &frame);
+                }
+            }
+            Output::Close { session } => {
+                if let Some(link) = self.links.client(session) {
+                    link.close_after_sending("the session is over");
+                }
+            }
+            Output::RaiseCeiling { to } => self.raise_ceiling(to, Duration::ZERO),
+            Output::Event(event) => report::shard_event(&event),
+        }
+    }
+
+    fn send_leases(&self, to: NodeId, batch: &Batch) {
+        let Some((_, link)) = self.links.node(to) else { return };
+        let frame_max = link.datagram_bytes_max().max(wire::FRAME_MIN);
+        wire::encode_lease_frames(batch, frame_max, &mut |frame| {
+            // What no queue takes is counted there, and leases are asked for again.
+            let _ = link.datagram(Bytes::copy_from_slice(frame));
+        });
+    }
+
+    /// A peer that takes nothing off its stream for so long is cut off: it is told everything when it is back.
+    fn send<M: Message>(&self, link: &Link, message: &M) {
+        let mut bytes = Vec::new();
+        wire::encode(message, &mut bytes);
+        if let Err(error) = link.send(bytes.into()) {
+            tracing::warn!(peer = %link.peer().role, "closing the connection: {error}");
+            link.close("too much waits to be sent");
+        }
+    }
+
+    fn raise_ceiling(&self, to: u64, after: Duration) {
+        let (keeper, doing) = (self.parts.keeper.clone(), self.doing.clone());
+        tokio::spawn(async move {
+            sleep(after).await;
+            let raised = keeper.raise_ceiling(to).await;
+            // Nobody waits for it any longer once the driver is gone.
+            let _ = doing.send(Done::Ceiling(to, raised)).await;
+        });
+    }
+
+    fn mark_time(&self) -> Result<(), DaemonError> {
+        let now = self.now();
+        if now >= self.mark {
+            return Err(DaemonError::MarkReached(now.since(self.mark) + MARK_LEAD));
+        }
+        let (keeper, doing, clock) = (self.parts.keeper.clone(), self.doing.clone(), self.parts.clock);
+        tokio::spawn(async move {
+            let marked = keeper.mark_time(clock).await;
+            let _ = doing.send(Done::Mark(marked)).await;
+        });
+        Ok(())
+    }
+
+    fn finish(&mut self, done: Done) -> Result<(), DaemonError> {
+        match done {
+            Done::Ceiling(to, Ok(())) => {
+                let now = self.now();
+                self.shard.handle_ceiling(now, to);
+            }
+            Done::Ceiling(to, Err(WriteError::Full { .. })) => {
+                tracing::error!("the disk is full; locks that need new numbers wait until there is space");
+                self.raise_ceiling(to, FULL_RETRY);
+            }
+            Done::Mark(Ok(mark)) => self.mark = self.mark.max(mark),
+            Done::Mark(Err(WriteError::Full { .. })) => {
+                tracing::error!("the disk is full; without space this daemon stops in a few seconds");
+            }
+            Done::Ceiling(_, Err(error)) | Done::Mark(Err(error)) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn begin_stop(&mut self) {
+        tracing::info!("stopping: giving up leases");
+        self.is_stopping = true;
+        self.parts.doorman.stop();
+        let now = self.now();
+        self.shard.drain(now);
+    }
+
+    async fn end(self) -> Result<(), DaemonError> {
+        let Parts { network, callers, clock, keeper, .. } = self.parts;
+        for link in self.links.all() {
+            link.close_after_sending("the daemon is stopping");
+        }
+        for link in self.links.all() {
+            link.closed().await;
+        }
+        drop(callers);
+        network.close().await;
+        keeper.stop(clock).await?;
+        tracing::info!("stopped");
+        Ok(())
+    }
+
+    fn status(&self) -> node::Status {
+        let facts = report::Facts {
+            links: &self.links,
+            certificate_expires_s: self.parts.certificate_expires_s,
+            supervised: self.parts.supervised,
+            store: self.parts.keeper.store(),
+            uptime: self.now().since(self.started_at),
+            is_stopping: self.is_stopping,
+        };
+        report::status(&self.shard, self.now(), &facts)
+    }
+
+    fn until_timeout(&self) -> Duration {
+        let left = self.shard.poll_timeout().since(self.now());
+        Duration::from_micros(left.as_micros())
+    }
+
+    fn now(&self) -> WallTime {
+        self.parts.clock.now()
+    }
+}
+
+async fn restored_copy(restored: &mut watch::Receiver<Option<RestoredCopy>>) -> RestoredCopy {
+    match restored.wait_for(Option::is_some).await.map(|copy| *copy) {
+        Ok(Some(copy)) => copy,
+        _ => std::future::pending().await,
+    }
+}
+
+async fn told_to(stop: &mut watch::Receiver<bool>) {
+    // Whoever could say so being gone is as good as saying it.
+    let _ = stop.wait_for(|stop| *stop).await;
+}

@@ -1,0 +1,87 @@
+//! The store at work: its writes wait for the disk on a thread of their own, and never hold the driver up.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::{NodeId, StoreId};
+
+use super::DaemonError;
+use super::doorman::NotAdmitted;
+use crate::clock::{self, Clock};
+use crate::store::{StartId, Store, WriteError};
+
+/// A handle of the store. Clones stand for the same one.
+#[derive(Clone)]
+pub(crate) struct StoreKeeper {
+    store: Arc<Mutex<Store>>,
+}
+
+impl StoreKeeper {
+    pub(crate) fn new(store: Store) -> Self {
+        Self { store: Arc::new(Mutex::new(store)) }
+    }
+
+    pub(crate) fn store(&self) -> StoreId {
+        self.with(|store| store.id())
+    }
+
+    pub(crate) fn nonce(&self) -> u64 {
+        self.with(|store| store.start_id().nonce)
+    }
+
+    /// Which start of each peer is the newest that this node has seen.
+    pub(crate) fn known_starts(&self) -> BTreeMap<NodeId, StartId> {
+        self.with(|store| store.known_starts().collect())
+    }
+
+    /// Notes a peer's start, durably, unless the peer or this node is not what it was.
+    pub(crate) async fn admit(
+        &self,
+        node: NodeId,
+        told: StoreId,
+        start: StartId,
+        ours: Option<StartId>,
+    ) -> Result<(), NotAdmitted> {
+        let admitted = self.run(move |store| {
+            if let Some(ours) = ours {
+                store.check_own_chain(ours).map_err(NotAdmitted::Restored)?;
+            }
+            store.admit_peer(node, told, start).map_err(NotAdmitted::Peer)
+        });
+        admitted.await
+    }
+
+    /// Raises the epoch ceiling.
+    pub(crate) async fn raise_ceiling(&self, to: u64) -> Result<(), WriteError> {
+        self.run(move |store| store.raise_ceiling(to)).await
+    }
+
+    /// Notes node time, and returns the mark that it must not reach before the next one.
+    pub(crate) async fn mark_time(&self, clock: Clock) -> Result<base::WallTime, WriteError> {
+        self.run(move |store| {
+            let since_boot = clock::since_boot();
+            store.mark_time(clock.at(since_boot), since_boot)?;
+            Ok(store.time_mark())
+        })
+        .await
+    }
+
+    /// Notes that this start ends cleanly.
+    pub(crate) async fn stop(&self, clock: Clock) -> Result<(), DaemonError> {
+        self.run(move |store| {
+            let since_boot = clock::since_boot();
+            Ok(store.stop(clock.at(since_boot), since_boot)?)
+        })
+        .await
+    }
+
+    async fn run<T: Send + 'static>(&self, work: impl FnOnce(&mut Store) -> T + Send + 'static) -> T {
+        let keeper = self.clone();
+        let done = tokio::task::spawn_blocking(move || keeper.with(work)).await;
+        done.expect("the store's thread neither panics nor is cancelled")
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Store) -> T) -> T {
+        work(&mut self.store.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,142 @@
+//! What a daemon says about itself: its log, and its status.
+
+use base::{NodeId, Span, StoreId, WallTime};
+use lease::{Algorithm, ClockState};
+use net::ConnectError;
+use node::{
+    ClockStatus, ClockTrust, DaemonStatus, LeaseStatus, LockStatus, PeerStatus, Shard, ShardEvent, Status,
+    SupervisorStatus,
+};
+
+use super::Supervised;
+use super::links::Links;
+
+/// What of a status the shard does not know.
+pub(super) struct Facts<'a> {
+    pub(super) links: &'a Links,
+    pub(super) certificate_expires_s: u64,
+    pub(super) supervised: Option<Supervised>,
+    pub(super) store: StoreId,
+    pub(super) uptime: Span,
+    pub(super) is_stopping: bool,
+}
+
+/// The state of the daemon around `shard`.
+pub(super) fn status<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Facts<'_>) -> Status {
+    let map = shard.map();
+    let (counters, locks) = (shard.counters(), shard.lock_counts());
+    Status {
+        daemon: DaemonStatus {
+            process: shard.me(),
+            store: facts.store,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_ms: millis(facts.uptime),
+        },
+        cluster: map.cluster(),
+        map_version: map.version(),
+        map_digest: map.digest().iter().map(|byte| format!("{byte:02x}")).collect(),
+        quarantine_ms: millis(shard.leases().silent_until().since(now)),
+        clock: ClockStatus {
+            state: match shard.guard().state() {
+                ClockState::Joining => ClockTrust::Joining,
+                ClockState::Sound => ClockTrust::Sound,
+                ClockState::Off => ClockTrust::Off,
+            },
+            offset_max_us: shard.guard().offset_max(now).map(Span::as_micros),
+            epsilon_us: map.settings().lease_config().epsilon.as_micros(),
+        },
+        leases: LeaseStatus {
+            held: shard.leases_held() as u64,
+            registers: shard.leases().registers() as u64,
+            acquired: counters.acquired,
+            renewed: counters.renewed,
+            lost: counters.lost,
+            denied: counters.denied,
+            conflicts: counters.conflicts,
+            timeouts: counters.timeouts,
+        },
+        locks: LockStatus {
+            held: locks.held as u64,
+            waiting: locks.waiting as u64,
+            sessions: shard.session_count() as u64,
+        },
+        certificate_expires_unix_s: facts.certificate_expires_s,
+        supervisor: facts.supervised.map(|supervised| SupervisorStatus {
+            restarts: supervised.restarts,
+            crash_looping: supervised.crash_looping,
+        }),
+        draining: facts.is_stopping,
+        peers: map
+            .osds()
+            .filter(|osd| osd.id != shard.me().node)
+            .map(|osd| peer(shard, now, facts, osd.id))
+            .collect(),
+    }
+}
+
+fn peer<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Facts<'_>, node: NodeId) -> PeerStatus {
+    let connected = facts.links.node(node);
+    PeerStatus {
+        node,
+        incarnation: connected.map(|(process, _)| process.incarnation),
+        connected: connected.is_some(),
+        round_trip_us: connected.map(|(_, link)| link.stats().round_trip.as_micros()),
+        last_heard_ms: None,
+        offset_us: shard.guard().offset_of(now, node).map(|worst| {
+            let micros = i64::try_from(worst.as_micros()).unwrap_or(i64::MAX);
+            (-micros, micros)
+        }),
+    }
+}
+
+/// One line for what an operator may want to know.
+pub(super) fn shard_event(event: &ShardEvent) {
+    match event {
+        ShardEvent::Clock(ClockState::Sound) => {
+            tracing::info!("the clock agrees with a majority: taking part")
+        }
+        ShardEvent::Clock(ClockState::Joining) => {
+            tracing::warn!(
+                "no majority of the cluster was heard for a lease time: owning nothing until it is"
+            );
+        }
+        ShardEvent::Clock(ClockState::Off) => {
+            tracing::error!(
+                "this clock disagrees with the others by too much: owning nothing; check its synchronisation"
+            );
+        }
+        ShardEvent::Death { node, incarnation } => {
+            tracing::warn!(%node, incarnation = incarnation.0, "reported dead by its supervisor or its successor");
+        }
+        ShardEvent::TakenOver { cell, ended, grant, wait_until } => {
+            tracing::info!(?cell, ?ended, holder = ?grant, ?wait_until, "took a lock over");
+        }
+        ShardEvent::LeaseLost { cell, why } => tracing::warn!(?cell, ?why, "lost a lease"),
+        ShardEvent::SessionOver { session, cells } => {
+            tracing::warn!(session = session.0, cells, "a client fell silent; what it held is free");
+        }
+        ShardEvent::Detached { cell } => {
+            tracing::warn!(
+                ?cell,
+                "a lease may not outlast its client's session; the client has to attach again"
+            );
+        }
+        ShardEvent::SettingsDiffer { peer } => {
+            tracing::error!(%peer, "runs with other lease settings; give all daemons the same cluster map");
+        }
+        ShardEvent::Misbehaved { peer, what } => tracing::error!(?peer, "{what}"),
+    }
+}
+
+/// Calls to a peer that is down fail again and again: the first says it, and then ever fewer.
+pub(super) fn call_failed(node: NodeId, error: &ConnectError, failures: u32) {
+    if failures.is_power_of_two() {
+        tracing::warn!(%node, failures, "cannot connect: {error}");
+    } else {
+        tracing::debug!(%node, failures, "cannot connect: {error}");
+    }
+}
+
+const fn millis(span: Span) -> u64 {
+    span.as_micros() / 1_000
+}
