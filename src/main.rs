@@ -1,6 +1,8 @@
 //! `fleasefs`: the one command. One file per subcommand, no logic of its own.
 
 mod bench;
+mod log;
+mod osd;
 mod sim;
 
 use std::io::{self, Write};
@@ -25,6 +27,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Args),
+    Osd(osd::Args),
     /// Run the cluster in one thread under a seed, with faults and checkers
     Sim(sim::SimArgs),
 }
@@ -32,6 +35,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Bench(args) => bench::run(args),
+        Command::Osd(args) => osd::run(&args),
         Command::Sim(args) => sim::run(args),
     };
     match result {

@@ -30,7 +30,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-pub use self::restarts::{CrashLoop, Policy};
+pub use self::restarts::{CrashLoop, History, Policy};
 pub use self::supervised::{Supervised, TellError};
 pub use self::witness::Peers;
 use crate::clock;
@@ -40,12 +40,28 @@ use restarts::Restarts;
 /// data directory is not its own.
 pub const EXIT_HOPELESS: u8 = 78;
 
+/// How long a daemon may take to stop; it needs a small part of it.
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// What a child's incarnation is told with: this, the number, and the end of the line.
 const INCARNATION: &str = "incarnation ";
 /// Longer than any line that tells an incarnation.
 const LINE_BYTES_MAX: u64 = 64;
 /// How long to look for the last words of a child that is gone. Only a process that it started could delay them.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+impl Config {
+    /// For the daemon `node`: a stop takes as long as the leases it gives up, and no peer is waited for much longer
+    /// than it takes to reach one that is there.
+    pub fn new(node: NodeId) -> Self {
+        Self {
+            node,
+            policy: Policy::default(),
+            stop_timeout: STOP_TIMEOUT,
+            notice_timeout: Duration::from_secs(1),
+        }
+    }
+}
 
 /// Who tells the peers that a process is gone.
 pub trait Witness: Clone + Send + 'static {
@@ -88,25 +104,25 @@ pub enum SupervisorError {
 
 /// Runs the child that `command` makes until `stops` gives something, or nothing more can be done.
 ///
-/// `command` is told how often the child was started before. A second stop does not wait for the child any more.
+/// `command` is told of the children before. A second stop does not wait for the child any more.
 pub async fn supervise<W: Witness>(
     config: Config,
     witness: W,
     mut stops: mpsc::Receiver<()>,
-    command: impl Fn(u32) -> Command,
+    command: impl Fn(History) -> Command,
 ) -> Result<Ended, SupervisorError> {
     let mut restarts = Restarts::new(config.policy);
     let mut notice = Notice { witness, running: None };
     loop {
         let started = clock::since_boot();
-        let death = match start(command(restarts.count())) {
+        let death = match start(command(restarts.history())) {
             Ok(child) => watch(config, child, &mut stops).await,
             Err(error) => {
                 tracing::error!(%error, "the daemon could not be started");
                 Death::default()
             }
         };
-        death.log(restarts.count());
+        death.log(restarts.history());
         if let Some(incarnation) = death.incarnation {
             notice.send(Process { node: config.node, incarnation });
         }
@@ -170,7 +186,8 @@ impl Death {
         self.status.and_then(|status| status.code()) == Some(EXIT_HOPELESS.into())
     }
 
-    fn log(&self, restarts: u32) {
+    fn log(&self, history: History) {
+        let restarts = history.restarts;
         let incarnation = self.incarnation.map(|incarnation| incarnation.0);
         match (self.status, self.asked_for) {
             (Some(status), Some(_)) => tracing::info!(incarnation, %status, "the daemon has stopped"),

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::{Incarnation, NodeId, Process, Span};
-use osd::supervisor::{Config, CrashLoop, EXIT_HOPELESS, Ended, Policy, SupervisorError, Witness, supervise};
+use osd::supervisor::{
+    Config, CrashLoop, EXIT_HOPELESS, Ended, History, Policy, SupervisorError, Witness, supervise,
+};
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
@@ -57,7 +59,7 @@ impl Scene {
     async fn run(self, config: Config, script: &str) -> (Result<Ended, SupervisorError>, Vec<Process>) {
         let script = format!("echo $$ >> ids\n{script}");
         let folder = self.folder.path();
-        let command = |restarts: u32| {
+        let command = |History { restarts, .. }| {
             let mut command = Command::new("sh");
             command.args(["-c", &script, "child", &restarts.to_string()]).current_dir(folder);
             command

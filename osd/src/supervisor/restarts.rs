@@ -29,6 +29,18 @@ pub struct CrashLoop {
     pub good_run: Span,
 }
 
+/// What a child is told of those before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct History {
+    /// How often the daemon was started again.
+    pub restarts: u32,
+    /// Whether it keeps dying before a run was a good one.
+    pub is_crash_looping: bool,
+}
+
+/// More deaths than this without a good run between them are no coincidence.
+const COINCIDENCES_MAX: u32 = 2;
+
 /// The deaths so far.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Restarts {
@@ -53,9 +65,9 @@ impl Restarts {
         Self { policy, all: 0, since_good_run: 0 }
     }
 
-    /// How often the daemon was started again so far.
-    pub(super) fn count(&self) -> u32 {
-        self.all
+    /// What there is to tell the next child.
+    pub(super) fn history(&self) -> History {
+        History { restarts: self.all, is_crash_looping: self.since_good_run > COINCIDENCES_MAX }
     }
 
     /// How long to wait before the next start, after a run that took `run`.
@@ -90,7 +102,7 @@ mod tests {
         let mut restarts = Restarts::new(Policy::default());
         let waits = waits_ms(&mut restarts, 9);
         assert_eq!(waits, [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]);
-        assert_eq!(restarts.count(), 9);
+        assert_eq!(restarts.history(), History { restarts: 9, is_crash_looping: true });
     }
 
     #[test]
@@ -98,7 +110,7 @@ mod tests {
         let mut restarts = Restarts::new(Policy::default());
         waits_ms(&mut restarts, 5);
         assert_eq!(restarts.after(Policy::default().good_run).unwrap(), Duration::from_millis(100));
-        assert_eq!(restarts.count(), 6, "the count goes on");
+        assert_eq!(restarts.history(), History { restarts: 6, is_crash_looping: false }, "the count goes on");
         assert_eq!(waits_ms(&mut restarts, 1), [200]);
     }
 
