@@ -5,6 +5,8 @@ mod cert;
 mod cluster_dir;
 mod init;
 mod lock;
+mod log;
+mod osd;
 mod sim;
 mod status;
 
@@ -34,6 +36,7 @@ enum Command {
     Cert(cert::Args),
     Init(init::Args),
     Lock(lock::Args),
+    Osd(osd::Args),
     /// Run the cluster in one thread under a seed, with faults and checkers
     Sim(sim::SimArgs),
     Status(status::Args),
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::Cert(args) => cert::run(&args),
         Command::Init(args) => init::run(&args),
         Command::Lock(args) => lock::run(&args),
+        Command::Osd(args) => osd::run(&args),
         Command::Sim(args) => sim::run(args),
         Command::Status(args) => status::run(&args),
     };

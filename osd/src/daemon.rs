@@ -101,6 +101,28 @@ pub enum DaemonError {
     MarkReached(Span),
 }
 
+impl DaemonError {
+    /// Whether a daemon that is started again would fail in the same way until somebody does something.
+    pub const fn is_hopeless(&self) -> bool {
+        match self {
+            // What is in the way may go away: a full disk, a port, a clock that is being set.
+            Self::Open(OpenError::Write(_) | OpenError::Random(_))
+            | Self::Write(_)
+            | Self::Bind(_)
+            | Self::Behind(_)
+            | Self::Supervisor(_)
+            | Self::Random(_)
+            | Self::MarkReached(_) => false,
+            Self::Config(_)
+            | Self::Open(_)
+            | Self::Network(_)
+            | Self::Shard(_)
+            | Self::Offset(_)
+            | Self::Restored(_) => true,
+        }
+    }
+}
+
 /// Opens the data directory, tells `announce` which start this is, and serves until `stop` becomes true. Leases are
 /// given up before it returns.
 ///
