@@ -14,8 +14,8 @@ use base::{NodeId, ObjectId, WallTime};
 use client::Config;
 use net::{Admission, Caller, Endpoint, Event, Inbox, Link, Network, Path, Peer};
 use node::{
-    ClientFrame, ClusterMap, DaemonFrame, Reply, ReplyBody, Request, RequestBody, RequestId, Status, Token,
-    lock_cell,
+    ClientFrame, ClockTrust, ClusterMap, DaemonFrame, Reply, ReplyBody, Request, RequestBody, RequestId,
+    Status, Token, lock_cell,
 };
 use tokio::time::timeout;
 use wire::{Hello, Introduction, Kind, StatusRequest};
@@ -69,6 +69,9 @@ pub enum LoadError {
     /// Not all daemons answer.
     #[error("daemons {0:?} did not answer; see their logs")]
     NotConnected(Vec<NodeId>),
+    /// Some daemon does not take part.
+    #[error("the daemons were not ready after {0:?}; see their logs")]
+    NotReady(Duration),
     /// A daemon fell silent.
     #[error("no daemon has said anything for {0:?}")]
     Silent(Duration),
@@ -149,6 +152,25 @@ impl Load {
             return Err(LoadError::NotConnected(missing.collect()));
         }
         Ok(load)
+    }
+
+    /// Waits until every daemon votes and takes part.
+    pub async fn wait_until_ready(&mut self) -> Result<(), LoadError> {
+        let begun = Instant::now();
+        loop {
+            let all = self.map.osds().len();
+            let is_ready = |status: &Status| {
+                let connected = status.peers.iter().filter(|peer| peer.connected).count();
+                status.quarantine_ms == 0 && status.clock.state == ClockTrust::Sound && connected + 1 == all
+            };
+            if self.statuses().await?.iter().all(is_ready) {
+                return Ok(());
+            }
+            if begun.elapsed() > CONNECT_TIMEOUT {
+                return Err(LoadError::NotReady(CONNECT_TIMEOUT));
+            }
+            self.keep(Duration::from_millis(50)).await?;
+        }
     }
 
     /// Asks for the leases of `cells`, with at most `in_flight` unanswered, or `rate` of them in a second.

@@ -122,6 +122,8 @@ pub async fn run(
     mut progress: impl FnMut(&str),
 ) -> Result<Measurement, LoadError> {
     let mut load = Load::connect(config, now_s).await?;
+    progress("waiting for the daemons");
+    load.wait_until_ready().await?;
     let mut bench = Bench { load: &mut load, plan, daemons, next: 0 };
     progress("warming up");
     bench.timed(WARM_UP, None).await?;
