@@ -170,15 +170,19 @@ impl Endpoint {
 
     /// Closes every connection and waits until the peers have been told.
     pub async fn close(&self) {
-        self.inner.close(quinn::VarInt::from_u32(0), b"closed");
+        self.close_all();
         self.inner.wait_idle().await;
+    }
+
+    fn close_all(&self) {
+        self.inner.close(quinn::VarInt::from_u32(0), b"the process is stopping");
     }
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
         // Connections hold handles of their own to the socket, and would go on without an owner.
-        self.inner.close(quinn::VarInt::from_u32(0), b"closed");
+        self.close_all();
     }
 }
 
