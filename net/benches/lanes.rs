@@ -13,6 +13,7 @@ use net::{
     Admission, Authority, Caller, Config, Endpoint, Event, Inbox, Link, Network, Owner, Path, Peer, Reading,
     SendError, Validity,
 };
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use wire::{Hello, Introduction, Kind, NodeIntroduction};
 
@@ -49,6 +50,7 @@ fn main() {
         for bytes in [100, 1_000, 4_096] {
             frames(bytes).await;
         }
+        transfers().await;
     });
 }
 
@@ -130,6 +132,42 @@ async fn frames(bytes: usize) {
         arrived as f64 / batches as f64,
         pair.link.stats().packets_lost,
     );
+    pair.close().await;
+}
+
+/// Sends transfers of 1 MiB, four at a time.
+async fn transfers() {
+    let mut pair = Pair::start().await;
+    let (count, at_once, piece) = (1_000, 4, Bytes::from(vec![0; 1 << 20]));
+    let (started, mut arrived, mut events, mut opened) = (Instant::now(), 0, Vec::new(), 0);
+    let (mut senders, mut receivers) = (JoinSet::new(), JoinSet::new());
+    while arrived < count {
+        while opened < count && opened - arrived < at_once {
+            opened += 1;
+            let (link, piece) = (pair.link.clone(), piece.clone());
+            senders.spawn(async move {
+                let mut bulk = link.open_bulk().await.unwrap();
+                bulk.send.send(piece).await.unwrap();
+                bulk.send.finish();
+                bulk.receive.receive_all(0).await.unwrap();
+            });
+        }
+        tokio::select! {
+            _ = pair.answerer.inbox.receive(&mut events) => {}
+            Some(_) = receivers.join_next() => arrived += 1,
+        }
+        for event in events.drain(..) {
+            if let Event::Bulk(_, mut bulk) = event {
+                bulk.send.finish();
+                receivers
+                    .spawn(async move { while bulk.receive.receive(usize::MAX).await.unwrap().is_some() {} });
+            }
+        }
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let megabytes = (count * piece.len()) as f64 / 1e6;
+    let lost = pair.link.stats().packets_lost;
+    println!("transfers of 1 MiB, {at_once} at once: {:.0} MB/s; {lost} packets lost", megabytes / seconds);
     pair.close().await;
 }
 

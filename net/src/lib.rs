@@ -14,6 +14,7 @@
 //! deny         certificates that are no longer welcome
 //! tls          identity -> rustls configuration, certificates required both ways
 //! transport    windows, packet sizes, stream counts
+//! congestion   how much may be on its way at once
 //! socket       the kernel's UDP, or a simulated network
 //! reset        how peers learn at once that a process was replaced
 //! endpoint     a bound socket that can connect and accept
@@ -31,6 +32,7 @@
 mod caller;
 mod close;
 mod config;
+mod congestion;
 pub mod credentials;
 mod deny;
 mod endpoint;
