@@ -1,6 +1,38 @@
-//! Client sessions as a pure core, and the library that programs use.
+//! What programs use: locks, and what daemons say about themselves.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use client::{Client, Config};
+//!
+//! let client = Client::connect(&Config::find(None)?).await?;
+//! let lock = client.lock("nightly-report").await?;
+//! println!("the token for whatever checks it: {}", lock.token());
+//! while lock.is_held() {
+//!     // One step of the work, short against the session.
+//! #   break;
+//! }
+//! lock.release().await;
+//! client.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A lock is the program's until it is released, or until its session could not be confirmed in time: then
+//! [`Lock::is_held`] is false *before* anybody else can have the lock, and [`Lock::lost`] returns. A program that
+//! was frozen meanwhile has not noticed: ask again before every act, or give the token to whatever is acted upon and
+//! have it refuse lower ones.
+//!
+//! [`core`](mod@core) decides; the rest of this crate is its driver.
 
+mod clock;
 mod config;
 pub mod core;
+mod driver;
+mod health;
+mod lock;
 
 pub use config::{CLUSTER_VARIABLE, CONFIG_FILE, Config, ConfigError, commented};
+pub use driver::{Client, ConnectError, DaemonState};
+pub use health::problems;
+pub use lock::{Lock, LockError, NAME_BYTES_MAX};
+pub use node::{Status, Token, Unavailable};

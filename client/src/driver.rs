@@ -1,0 +1,443 @@
+//! The task around the core: connections to the daemons, and whoever waits for something.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base::{MonoTime, NodeId, ObjectId, Process, Role, WallTime};
+use net::{Admission, Caller, Endpoint, Event, Identity, Inbox, Link, Network, Path, Peer};
+use node::{ClusterMap, Status, Token, Unavailable};
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use wire::{Admitted, Hello, Introduction, Kind, Message, Refusal, StatusRequest, Why};
+
+use crate::clock;
+use crate::config::{Config, ConfigError};
+use crate::core::{Core, Event as CoreEvent, Output, Ticket};
+use crate::lock::{Asked, Standing};
+
+/// How long a client waits for the first daemon.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long it waits for the others once one is there.
+const OTHERS_TIMEOUT: Duration = Duration::from_millis(250);
+/// How long a daemon has to say how it is.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a last word may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A program's connections to the daemons of a cluster.
+#[derive(Debug)]
+pub struct Client {
+    pub(crate) shared: Arc<Shared>,
+    map: Arc<ClusterMap>,
+    driver: JoinSet<()>,
+}
+
+/// Why a client did not come to be.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The configuration or the certificate.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// No socket.
+    #[error(transparent)]
+    Bind(#[from] net::BindError),
+    /// A constant of the network.
+    #[error(transparent)]
+    Network(#[from] net::ConfigError),
+    /// The kernel has no random numbers.
+    #[error("the kernel gives no random numbers: {0}")]
+    Random(std::io::Error),
+    /// Nobody answers.
+    #[error("no daemon of the cluster answers:{}", list(.0))]
+    NoDaemon(Vec<(NodeId, String, String)>),
+}
+
+/// A daemon as a client finds it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DaemonState {
+    /// Which.
+    pub node: NodeId,
+    /// Where.
+    pub address: String,
+    /// What it says, or why it does not.
+    pub status: Result<Box<Status>, String>,
+}
+
+/// What the driver and those who wait have in common.
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    /// The core has something to do.
+    wake: Notify,
+    /// How many daemons are connected.
+    connected: watch::Sender<usize>,
+}
+
+struct State {
+    core: Core,
+    waiting: BTreeMap<Ticket, oneshot::Sender<Outcome>>,
+    standings: BTreeMap<Ticket, watch::Sender<Standing>>,
+    asked: BTreeMap<NodeId, Vec<oneshot::Sender<Status>>>,
+    links: BTreeMap<NodeId, Link>,
+    /// Why there is no connection.
+    troubles: BTreeMap<NodeId, String>,
+}
+
+/// What became of a request for a lock.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Granted { token: Token, standing: watch::Receiver<Standing> },
+    Busy,
+    Unavailable(Option<Unavailable>),
+    Closed,
+}
+
+impl Client {
+    /// Connects to the daemons of a cluster. There is a client once one of them answers; the others are called for
+    /// as long as it lives. Needs a running tokio runtime.
+    pub async fn connect(config: &Config) -> Result<Self, ConnectError> {
+        let now_s = clock::wall().as_micros() / 1_000_000;
+        let identity = config.identity(now_s)?;
+        let map = Arc::new(config.map.clone());
+        let (network, inbox) = open_network(&map, &identity)?;
+        let shared = Arc::new(Shared::new(map.clone()));
+        let mut driver = JoinSet::new();
+        let callers = map.osds().map(|osd| (osd.id, network.keep_calling(osd.id, &osd.address))).collect();
+        driver.spawn(drive(shared.clone(), network, inbox, callers));
+        let client = Self { shared, map, driver };
+        client.wait_for_daemons().await?;
+        Ok(client)
+    }
+
+    /// The cluster.
+    pub fn map(&self) -> &ClusterMap {
+        &self.map
+    }
+
+    /// Asks every daemon of the map how it is.
+    pub async fn status(&self) -> Vec<DaemonState> {
+        let mut answers = Vec::new();
+        for osd in self.map.osds() {
+            answers.push((osd, self.shared.ask_status(osd.id)));
+        }
+        let mut states = Vec::new();
+        for (osd, answer) in answers {
+            let status = match timeout(STATUS_TIMEOUT, answer).await {
+                Ok(Ok(status)) => Ok(Box::new(status)),
+                Ok(Err(_)) => Err(self.shared.trouble(osd.id)),
+                Err(_) => Err("connected, but it does not answer".to_owned()),
+            };
+            states.push(DaemonState { node: osd.id, address: osd.address.clone(), status });
+        }
+        states
+    }
+
+    /// Releases every lock and closes the connections.
+    pub async fn close(mut self) {
+        let links: Vec<Link> = self.shared.state().links.values().cloned().collect();
+        for link in &links {
+            link.close_after_sending("the client is done");
+        }
+        let closed = async {
+            for link in &links {
+                link.closed().await;
+            }
+        };
+        // What was not heard by then runs out by itself.
+        let _ = timeout(CLOSE_TIMEOUT, closed).await;
+        self.driver.abort_all();
+    }
+
+    async fn wait_for_daemons(&self) -> Result<(), ConnectError> {
+        let mut connected = self.shared.connected.subscribe();
+        if timeout(CONNECT_TIMEOUT, connected.wait_for(|count| *count > 0)).await.is_err() {
+            let trouble = |osd: &node::Osd| (osd.id, osd.address.clone(), self.shared.trouble(osd.id));
+            return Err(ConnectError::NoDaemon(self.map.osds().map(trouble).collect()));
+        }
+        let all = self.map.osds().len();
+        let _ = timeout(OTHERS_TIMEOUT, connected.wait_for(|count| *count == all)).await;
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn new(map: Arc<ClusterMap>) -> Self {
+        let state = State {
+            core: Core::new(map),
+            waiting: BTreeMap::new(),
+            standings: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            links: BTreeMap::new(),
+            troubles: BTreeMap::new(),
+        };
+        Self { state: Mutex::new(state), wake: Notify::new(), connected: watch::Sender::new(0) }
+    }
+
+    pub(crate) fn token(&self, now: MonoTime, ticket: Ticket) -> Option<Token> {
+        self.state().core.token(now, ticket)
+    }
+
+    pub(crate) fn acquire(
+        self: &Arc<Self>,
+        cell: ObjectId,
+        waits: bool,
+    ) -> (Asked, oneshot::Receiver<Outcome>) {
+        let (sender, receiver) = oneshot::channel();
+        let mut state = self.state();
+        let ticket = state.core.acquire(clock::now(), cell, waits);
+        state.waiting.insert(ticket, sender);
+        drop(state);
+        self.wake.notify_one();
+        (Asked { shared: self.clone(), ticket, is_settled: false }, receiver)
+    }
+
+    pub(crate) fn give_back(&self, ticket: Ticket) {
+        self.state().core.give_back(clock::now(), ticket);
+        self.wake.notify_one();
+    }
+
+    fn ask_status(&self, node: NodeId) -> oneshot::Receiver<Status> {
+        let (sender, receiver) = oneshot::channel();
+        let mut state = self.state();
+        if let Some(link) = state.links.get(&node) {
+            send(link, &StatusRequest);
+            state.asked.entry(node).or_default().push(sender);
+        }
+        receiver
+    }
+
+    fn trouble(&self, node: NodeId) -> String {
+        let state = self.state();
+        state.troubles.get(&node).cloned().unwrap_or_else(|| "it has not answered yet".to_owned())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Held for moments only, and never while waiting.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn drive(shared: Arc<Shared>, _network: Network, mut inbox: Inbox, callers: BTreeMap<NodeId, Caller>) {
+    let mut events = Vec::new();
+    loop {
+        let next = shared.state().core.poll_timeout();
+        let left = next.map_or(Duration::MAX, |at| Duration::from_micros(at.since(clock::now()).as_micros()));
+        tokio::select! {
+            is_open = inbox.receive(&mut events) => if !is_open { return },
+            () = shared.wake.notified() => {}
+            () = sleep(left) => {}
+        }
+        let (count, again) = shared.state().turn(&mut events);
+        again.iter().filter_map(|node| callers.get(node)).for_each(Caller::call_again);
+        shared.connected.send_if_modified(|before| std::mem::replace(before, count) != count);
+        // Sockets are other tasks' work.
+        tokio::task::yield_now().await;
+    }
+}
+
+impl State {
+    /// Takes in what happened and does what the core wants done. Returns how many daemons are connected, and which
+    /// are to be called again.
+    fn turn(&mut self, events: &mut Vec<Event>) -> (usize, Vec<NodeId>) {
+        events.drain(..).for_each(|event| self.handle_event(event));
+        self.core.handle_timeout(clock::now());
+        let mut again = Vec::new();
+        while let Some(output) = self.core.poll_output(clock::now()) {
+            again.extend(self.act(output));
+        }
+        (self.links.len(), again)
+    }
+
+    fn handle_event(&mut self, event: Event) {
+        match event {
+            Event::Opened(link) => self.opened(link),
+            Event::Closed(link, reason) => self.closed(&link, &reason),
+            Event::Frames(link, frames) => frames.iter().for_each(|frame| self.handle_frame(&link, frame)),
+            Event::CallFailed { node, error, .. } => {
+                self.troubles.insert(node, error.to_string());
+            }
+            Event::Bulk(link, _) => link.close("no transfer is expected"),
+            Event::Datagrams(..) | Event::Time { .. } | Event::CallerRefused { .. } => {}
+        }
+    }
+
+    fn opened(&mut self, link: Link) {
+        let Introduction::Node(told) = &link.hello().who else { return };
+        let process: Process = told.process;
+        self.core.handle_connected(clock::now(), process);
+        self.troubles.remove(&process.node);
+        self.links.insert(process.node, link);
+    }
+
+    fn closed(&mut self, link: &Link, reason: &net::CloseReason) {
+        let Some(node) = link.peer().role.node() else { return };
+        if self.links.get(&node).is_some_and(|present| present.id() == link.id()) {
+            self.links.remove(&node);
+            self.asked.remove(&node);
+            self.troubles.insert(node, reason.to_string());
+            self.core.handle_disconnected(clock::now(), node);
+        }
+    }
+
+    fn handle_frame(&mut self, link: &Link, frame: &Admitted) {
+        let Some(node) = link.peer().role.node() else { return };
+        let handled = match frame.kind() {
+            Kind::Daemon => frame.decode().map(|frame| self.core.handle_frame(clock::now(), node, frame)),
+            Kind::Status => frame.decode::<Status>().map(|status| {
+                for asked in self.asked.remove(&node).unwrap_or_default() {
+                    // Whoever asked may have gone.
+                    let _ = asked.send(status.clone());
+                }
+            }),
+            _ => return link.close("this is not for a client"),
+        };
+        if let Err(error) = handled {
+            link.close(&format!("this cannot be understood: {error}"));
+        }
+    }
+
+    /// Does what the core wants done, but for calling a daemon again: returns which.
+    fn act(&mut self, output: Output) -> Option<NodeId> {
+        match output {
+            Output::Send { to, frame } => {
+                if let Some(link) = self.links.get(&to) {
+                    send(link, &frame);
+                }
+                None
+            }
+            Output::Reconnect { to } => {
+                self.links.remove(&to);
+                Some(to)
+            }
+            Output::Event(event) => {
+                self.tell(event);
+                None
+            }
+        }
+    }
+
+    fn tell(&mut self, event: CoreEvent) {
+        let (ticket, outcome) = match event {
+            CoreEvent::Granted { ticket, token } => {
+                let (sender, standing) = watch::channel(Standing::Safe);
+                self.standings.insert(ticket, sender);
+                (ticket, Outcome::Granted { token, standing })
+            }
+            CoreEvent::Busy { ticket } => (ticket, Outcome::Busy),
+            CoreEvent::Unavailable { ticket, why } => (ticket, Outcome::Unavailable(why)),
+            CoreEvent::AtRisk { ticket } => return self.stands(ticket, Standing::AtRisk),
+            CoreEvent::Safe { ticket } => return self.stands(ticket, Standing::Safe),
+            CoreEvent::Lost { ticket } => return self.ends(ticket, Standing::Lost),
+            CoreEvent::GivenBack { ticket } => return self.ends(ticket, Standing::GivenBack),
+        };
+        if let Some(waiting) = self.waiting.remove(&ticket)
+            && waiting.send(outcome).is_err()
+        {
+            // Whoever waited is gone, and the lock goes back.
+            self.core.give_back(clock::now(), ticket);
+        }
+    }
+
+    fn stands(&mut self, ticket: Ticket, standing: Standing) {
+        if let Some(sender) = self.standings.get(&ticket) {
+            sender.send_replace(standing);
+        }
+    }
+
+    fn ends(&mut self, ticket: Ticket, standing: Standing) {
+        self.stands(ticket, standing);
+        self.standings.remove(&ticket);
+        self.waiting.remove(&ticket);
+    }
+}
+
+/// A client at its own door: it lets in whom it called.
+struct Doorman {
+    map: Arc<ClusterMap>,
+    program: u64,
+}
+
+impl net::Owner for Doorman {
+    fn hello(&self, _peer: &Peer) -> Hello {
+        Hello {
+            cluster: self.map.cluster(),
+            map_version: self.map.version(),
+            map_digest: self.map.digest(),
+            who: Introduction::Client { program: self.program },
+        }
+    }
+
+    fn admit<'a>(&'a self, peer: &'a Peer, hello: &'a Hello) -> Admission<'a> {
+        Box::pin(async move {
+            let fits = match (&peer.role, &hello.who) {
+                (Role::Node(node), Introduction::Node(told)) => told.process.node == *node,
+                _ => false,
+            };
+            if !fits {
+                return Err(Refusal::new(Why::Protocol, "a client talks to daemons only"));
+            }
+            if hello.map_digest != self.map.digest() {
+                let (theirs, ours) = (hello.map_version, self.map.version());
+                let text = format!(
+                    "the daemon's map has version {theirs}, the client's {ours}; copy the newer cluster.toml"
+                );
+                return Err(Refusal::new(Why::Map, &text));
+            }
+            Ok(())
+        })
+    }
+
+    fn clock(&self) -> net::Reading {
+        // Nobody asks a client for the time.
+        net::Reading { time: WallTime::ZERO, is_fixed: false }
+    }
+}
+
+fn open_network(map: &Arc<ClusterMap>, identity: &Identity) -> Result<(Network, Inbox), ConnectError> {
+    let addresses = || map.osds().filter_map(|osd| osd.address.parse::<SocketAddr>().ok());
+    let is_near =
+        addresses().count() == map.osds().len() && addresses().all(|address| address.ip().is_loopback());
+    let is_v6 = addresses().any(|address| address.is_ipv6());
+    let (path, ip) = match (is_near, is_v6) {
+        (true, false) => (Path::Loopback, Ipv4Addr::LOCALHOST.into()),
+        (true, true) => (Path::Loopback, Ipv6Addr::LOCALHOST.into()),
+        (false, false) => (Path::Network, Ipv4Addr::UNSPECIFIED.into()),
+        (false, true) => (Path::Network, Ipv6Addr::UNSPECIFIED.into()),
+    };
+    let program = random()?;
+    let endpoint = Endpoint::bind(SocketAddr::new(ip, 0), identity, path)?;
+    let doorman = Arc::new(Doorman { map: map.clone(), program });
+    let settings = net::Config { seed: program, ..net::Config::default() };
+    Ok(Network::start(endpoint, settings, doorman)?)
+}
+
+fn random() -> Result<u64, ConnectError> {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => Ok(u64::from_le_bytes(bytes)),
+        Ok(_) => Err(ConnectError::Random(std::io::ErrorKind::UnexpectedEof.into())),
+        Err(errno) => Err(ConnectError::Random(errno.into())),
+    }
+}
+
+/// A daemon that reads nothing for so long is no use: its connection is closed, and made again.
+fn send<M: Message>(link: &Link, message: &M) {
+    let mut bytes = Vec::new();
+    wire::encode(message, &mut bytes);
+    if link.send(bytes.into()).is_err() {
+        link.close("too much waits to be sent");
+    }
+}
+
+fn list(daemons: &[(NodeId, String, String)]) -> String {
+    daemons.iter().map(|(node, address, why)| format!("\n  daemon {node} at {address}: {why}")).collect()
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shared")
+    }
+}
