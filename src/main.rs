@@ -1,12 +1,18 @@
 //! `fleasefs`: the one command. One file per subcommand, no logic of its own.
 
 mod bench;
+mod cert;
+mod cluster_dir;
+mod init;
+mod lock;
 mod sim;
+mod status;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use ::bench::heap::CountingAllocator;
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 #[global_allocator]
@@ -25,14 +31,22 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Args),
+    Cert(cert::Args),
+    Init(init::Args),
+    Lock(lock::Args),
     /// Run the cluster in one thread under a seed, with faults and checkers
     Sim(sim::SimArgs),
+    Status(status::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Bench(args) => bench::run(args),
+        Command::Cert(args) => cert::run(&args),
+        Command::Init(args) => init::run(&args),
+        Command::Lock(args) => lock::run(&args),
         Command::Sim(args) => sim::run(args),
+        Command::Status(args) => status::run(&args),
     };
     match result {
         Ok(code) => code,
@@ -44,6 +58,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// One thread is enough for what waits for a network.
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("could not start the asynchronous runtime")
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

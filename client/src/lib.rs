@@ -28,9 +28,11 @@ mod clock;
 mod config;
 pub mod core;
 mod driver;
+mod health;
 mod lock;
 
 pub use config::{CLUSTER_VARIABLE, CONFIG_FILE, Config, ConfigError, commented};
 pub use driver::{Client, ConnectError, DaemonState};
+pub use health::problems;
 pub use lock::{Lock, LockError, NAME_BYTES_MAX};
 pub use node::{Status, Token, Unavailable};

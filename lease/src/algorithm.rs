@@ -28,6 +28,9 @@ pub trait Algorithm: Clone + Debug {
     /// ballot among a majority decides.
     const EVERY_VOTE_IS_OPEN: bool;
 
+    /// Whether points in time travel between nodes, so that their clocks must agree.
+    const CLOCKS_AGREE: bool;
+
     /// The rules under this configuration.
     fn new(config: &Config) -> Self;
 

@@ -25,6 +25,7 @@ pub struct FleaseRules {
 impl Algorithm for FleaseRules {
     const NAME: &'static str = "flease";
     const EVERY_VOTE_IS_OPEN: bool = false;
+    const CLOCKS_AGREE: bool = true;
 
     fn new(config: &Config) -> Self {
         let &Config { t_max, epsilon, .. } = config;

@@ -18,6 +18,7 @@ pub struct PaxosRules {
 impl Algorithm for PaxosRules {
     const NAME: &'static str = "paxoslease";
     const EVERY_VOTE_IS_OPEN: bool = true;
+    const CLOCKS_AGREE: bool = false;
 
     fn new(config: &Config) -> Self {
         Self { t_max: config.t_max, rate_error_ppm: config.rate_error_ppm }

@@ -29,7 +29,11 @@ pub(crate) struct Keeper {
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) promised: Epoch,
+    /// The run of the node that was promised: a number that was not on its disk when it died must not serve twice.
+    promised_to: Incarnation,
     pub(crate) record: Option<Record>,
+    /// A record that was refused: whoever asks must not believe that this member knows all.
+    pub(crate) missed: Option<Record>,
     /// When it last changed, or somebody stood behind it.
     pub(crate) touched: WallTime,
 }
@@ -41,6 +45,13 @@ pub(crate) enum Refused {
     Promised(u64),
     /// Its limit is reached.
     Full,
+}
+
+impl Kept {
+    /// The record by which somebody may hold the lock.
+    pub(crate) fn uncertain(&self) -> Option<Record> {
+        self.missed.or(self.record.filter(|record| record.grant.is_some()))
+    }
 }
 
 impl Keeper {
@@ -59,6 +70,11 @@ impl Keeper {
         self.kept.get(&cell)?.record
     }
 
+    /// The record here by which somebody may hold the lock.
+    pub(crate) fn uncertain(&self, cell: ObjectId) -> Option<Record> {
+        self.kept.get(&cell)?.uncertain()
+    }
+
     /// The highest number promised for the cell.
     pub(crate) fn promised(&self, cell: ObjectId) -> u64 {
         self.kept.get(&cell).map_or(self.numbers.floor(), |kept| kept.promised.number)
@@ -69,13 +85,13 @@ impl Keeper {
         &mut self,
         now: WallTime,
         cell: ObjectId,
-        epoch: Epoch,
+        (epoch, to): (Epoch, Incarnation),
     ) -> Result<Option<Record>, Refused> {
         let kept = self.entry(now, cell)?;
-        if epoch != kept.promised && epoch.number <= kept.promised.number {
+        if (epoch, to) != (kept.promised, kept.promised_to) && epoch.number <= kept.promised.number {
             return Err(Refused::Promised(kept.promised.number));
         }
-        (kept.promised, kept.touched) = (epoch, now);
+        (kept.promised, kept.promised_to, kept.touched) = (epoch, to, now);
         Ok(kept.record)
     }
 
@@ -89,9 +105,13 @@ impl Keeper {
     ) -> Result<(), Refused> {
         let kept = self.entry(now, cell)?;
         if checks && record.epoch < kept.promised {
+            kept.missed = Some(record);
             return Err(Refused::Promised(kept.promised.number));
         }
-        (kept.promised, kept.touched) = (record.epoch.max(kept.promised), now);
+        if record.epoch > kept.promised {
+            (kept.promised, kept.promised_to) = (record.epoch, record.writer.incarnation);
+        }
+        (kept.missed, kept.touched) = (None, now);
         if !checks || kept.record.is_none_or(|before| before.position() < record.position()) {
             kept.record = Some(record);
         }
@@ -117,9 +137,11 @@ impl Keeper {
         self.caught_up.insert(process.node, process.incarnation);
     }
 
-    /// Whether this node would know of everything that `process` granted and had it keep.
-    pub(crate) fn knows_all_of(&self, process: Process) -> bool {
-        self.is_first || self.caught_up.get(&process.node) == Some(&process.incarnation)
+    /// Whether this node would know if `process` had granted the lock and had it keep that.
+    pub(crate) fn knows_all_of(&self, process: Process, cell: ObjectId) -> bool {
+        let has_missed = self.kept.get(&cell).is_some_and(|kept| kept.missed.is_some());
+        let is_told = self.caught_up.get(&process.node) == Some(&process.incarnation);
+        !has_missed && (self.is_first || is_told)
     }
 
     /// The next locks to look at, in turn: at most `count`.
@@ -139,7 +161,14 @@ impl Keeper {
             return Err(Refused::Full);
         }
         let floor = Epoch { number: self.numbers.floor(), node: NodeId(0) };
-        Ok(self.kept.entry(cell).or_insert(Kept { promised: floor, record: None, touched: now }))
+        let promised_to = Incarnation(0);
+        Ok(self.kept.entry(cell).or_insert(Kept {
+            promised: floor,
+            promised_to,
+            record: None,
+            missed: None,
+            touched: now,
+        }))
     }
 }
 
@@ -165,10 +194,12 @@ mod tests {
     #[test]
     fn a_number_is_promised_to_one_tenure() {
         let mut keeper = keeper();
-        assert_eq!(keeper.promise(NOW, CELL, epoch(5, 1)), Ok(None));
-        assert_eq!(keeper.promise(NOW, CELL, epoch(5, 1)), Ok(None), "asked again");
-        assert_eq!(keeper.promise(NOW, CELL, epoch(5, 2)), Err(Refused::Promised(5)));
-        assert_eq!(keeper.promise(NOW, CELL, epoch(6, 2)), Ok(None));
+        let (first, next) = (Incarnation(1), Incarnation(2));
+        assert_eq!(keeper.promise(NOW, CELL, (epoch(5, 1), first)), Ok(None));
+        assert_eq!(keeper.promise(NOW, CELL, (epoch(5, 1), first)), Ok(None), "asked again");
+        assert_eq!(keeper.promise(NOW, CELL, (epoch(5, 1), next)), Err(Refused::Promised(5)));
+        assert_eq!(keeper.promise(NOW, CELL, (epoch(5, 2), first)), Err(Refused::Promised(5)));
+        assert_eq!(keeper.promise(NOW, CELL, (epoch(6, 2), first)), Ok(None));
         assert_eq!(keeper.write(NOW, CELL, record(5, 1), true), Err(Refused::Promised(6)));
     }
 
@@ -186,25 +217,28 @@ mod tests {
         let mut keeper = keeper();
         keeper.write(NOW, CELL, record(5, 1), true).unwrap();
         keeper.drop(CELL);
-        assert_eq!(keeper.promise(NOW, CELL, epoch(5, 2)), Err(Refused::Promised(5)));
-        assert_eq!(keeper.promise(NOW, ObjectId::new(1, 2), epoch(6, 2)), Ok(None));
+        assert_eq!(keeper.promise(NOW, CELL, (epoch(5, 2), Incarnation(1))), Err(Refused::Promised(5)));
+        assert_eq!(keeper.promise(NOW, ObjectId::new(1, 2), (epoch(6, 2), Incarnation(1))), Ok(None));
     }
 
     #[test]
     fn the_limit_holds_for_new_locks_only() {
         let mut keeper = keeper();
         for low in 1..=2 {
-            keeper.promise(NOW, ObjectId::new(1, low), epoch(1, 1)).unwrap();
+            keeper.promise(NOW, ObjectId::new(1, low), (epoch(1, 1), Incarnation(1))).unwrap();
         }
-        assert_eq!(keeper.promise(NOW, ObjectId::new(1, 3), epoch(1, 1)), Err(Refused::Full));
-        assert!(keeper.promise(NOW, CELL, epoch(2, 1)).is_ok());
+        assert_eq!(
+            keeper.promise(NOW, ObjectId::new(1, 3), (epoch(1, 1), Incarnation(1))),
+            Err(Refused::Full)
+        );
+        assert!(keeper.promise(NOW, CELL, (epoch(2, 1), Incarnation(1))).is_ok());
     }
 
     #[test]
     fn a_sweep_comes_round() {
         let mut keeper = keeper();
         for low in 1..=2 {
-            keeper.promise(NOW, ObjectId::new(1, low), epoch(1, 1)).unwrap();
+            keeper.promise(NOW, ObjectId::new(1, low), (epoch(1, 1), Incarnation(1))).unwrap();
         }
         let mut lows = || keeper.sweep(1).first().map(|(cell, _)| cell.low);
         assert_eq!([lows(), lows(), lows(), lows()], [Some(1), Some(2), None, Some(1)]);

@@ -15,7 +15,7 @@ impl<A: Algorithm> Shard<A> {
             PeerMessage::Query { cell, epoch } => self.handle_query(from.node, cell, epoch),
             PeerMessage::Over { cell, epoch } => {
                 let is_his = |record: Record| record.epoch == epoch && record.writer == from;
-                if self.keeper.record(cell).is_some_and(is_his) {
+                if self.keeper.uncertain(cell).is_some_and(is_his) {
                     self.keeper.drop(cell);
                 }
             }
@@ -36,13 +36,14 @@ impl<A: Algorithm> Shard<A> {
             return self
                 .tell(ShardEvent::Misbehaved { peer: from, what: "asked for a promise it may not have" });
         }
-        match self.keeper.promise(now, cell, epoch) {
+        match self.keeper.promise(now, cell, (epoch, from.incarnation)) {
             Ok(record) => {
                 let forgets = !self.config.breaks(Bug::ForgetfulKnowsAll);
-                let knows_all = !forgets || dead.iter().all(|&process| self.keeper.knows_all_of(process));
+                let knows_all =
+                    !forgets || dead.iter().all(|&process| self.keeper.knows_all_of(process, cell));
                 self.keeper.numbers.take(epoch.number);
                 let promised = PeerMessage::Promised { cell, epoch, record, knows_all };
-                self.answer(now, (from.node, epoch.number), promised);
+                self.answer(now, (from, epoch.number), promised);
             }
             Err(why) => self.refuse(now, from, (cell, epoch), why),
         }
@@ -59,7 +60,7 @@ impl<A: Algorithm> Shard<A> {
             Ok(()) => {
                 self.keeper.numbers.take(epoch.number);
                 let written = PeerMessage::Written { cell, epoch, version };
-                self.answer(now, (from.node, epoch.number), written);
+                self.answer(now, (from, epoch.number), written);
             }
             Err(why) => self.refuse(now, from, (cell, epoch), why),
         }
@@ -73,7 +74,7 @@ impl<A: Algorithm> Shard<A> {
                 continue;
             }
             let idle = now.since(kept.touched);
-            match kept.record.filter(|record| record.grant.is_some()) {
+            match kept.uncertain() {
                 None if idle > self.config.lease.t_max => self.keeper.drop(cell),
                 None => {}
                 Some(record) => self.question(now, cell, &kept, record),
@@ -116,7 +117,7 @@ impl<A: Algorithm> Shard<A> {
             Refused::Promised(highest) => highest,
             Refused::Full => 0,
         };
-        self.answer(now, (from.node, 0), PeerMessage::Refused { cell, epoch, highest });
+        self.answer(now, (from, 0), PeerMessage::Refused { cell, epoch, highest });
     }
 
     fn is_between_members(&self, from: Process, cell: ObjectId) -> bool {

@@ -106,10 +106,11 @@ pub enum PeerMessage {
         cell: ObjectId,
         /// The epoch of the refused request.
         epoch: Epoch,
-        /// What to go above.
+        /// What to go above, or 0 if the member keeps as many locks as its limit allows.
         highest: u64,
     },
-    /// Everything that the sender wrote before is with the receiver now: sent once after every connect.
+    /// Everything that the sender wrote before is with the receiver now: sent once after every connect, but not before
+    /// the sender's start is so long ago that no client can believe in a grant of its earlier runs.
     CaughtUp,
     /// Does the receiver still stand behind this record of its own? Asked about records whose lease nobody renews.
     Query {
@@ -169,7 +170,7 @@ pub enum RequestBody {
         /// My token.
         token: Token,
     },
-    /// I no longer wait for what I asked for. If the answer is on its way already, I give the lock back.
+    /// I no longer wait for what I asked for. If I was granted the lock already, I release it by its token.
     Cancel {
         /// The lock.
         cell: ObjectId,
@@ -243,7 +244,7 @@ pub enum ReplyBody {
     Gone,
     /// Released, or it was not the client's.
     Released,
-    /// The request waits no longer, and its lock was not granted.
+    /// The request waits no longer: if its answer did not come before this, none will.
     Cancelled,
     /// Another daemon answers for the lock.
     Elsewhere(NodeId),

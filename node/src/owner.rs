@@ -47,12 +47,19 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// A client no longer waits.
-    pub(crate) fn cancel(&mut self, cell: ObjectId, asker: Asker, waiting: crate::RequestId) {
+    pub(crate) fn cancel(&mut self, now: WallTime, cell: ObjectId, asker: Asker, waiting: crate::RequestId) {
         if let Some(lock) = self.locks.get_mut(&cell) {
             let is_it = |waiter: &Waiter| waiter.asker.session == asker.session && waiter.asker.id == waiting;
             lock.waiters.retain(|waiter| !is_it(waiter));
             if lock.holder != Some(asker.session) {
                 self.sessions.unbind(asker.session, cell);
+            }
+            // Its grant is being written: nobody will hear of it.
+            let pending =
+                lock.write.take_if(|write| matches!(&write.then, Then::Grant(waiter) if is_it(waiter)));
+            if pending.is_some() {
+                (lock.grant, lock.settled) = (None, false);
+                self.serve(now, cell);
             }
         }
         self.reply(asker.session, asker.id, ReplyBody::Cancelled);
@@ -152,13 +159,19 @@ impl<A: Algorithm> Shard<A> {
             PeerMessage::Refused { epoch, highest, .. } if epoch == lock.epoch => {
                 lock.highest = lock.highest.max(highest);
                 let refused = match (&mut lock.stage, &mut lock.write) {
-                    (Stage::Promising(promises), _) => &mut promises.refused,
-                    (_, Some(pending)) => &mut pending.refused,
-                    _ => return,
+                    (Stage::Leasing | Stage::GivingUp, _) => return,
+                    (Stage::Promising(promises), _) => Some(&mut promises.refused),
+                    (_, write) => write.as_mut().map(|pending| &mut pending.refused),
                 };
+                if highest >= epoch.number {
+                    // At once: the others may be gone, and then a majority takes this member, too. It may also have
+                    // restarted, and then it must know again who has the lock.
+                    return self.promise_anew(now, cell);
+                }
+                let Some(refused) = refused else { return };
                 *refused |= vote;
                 if votes(*refused) > count - majority {
-                    self.promise_anew(now, cell);
+                    self.leave_full(now, cell);
                 }
             }
             _ => {}
@@ -196,10 +209,15 @@ impl<A: Algorithm> Shard<A> {
             let Some(lock) = self.locks.get_mut(&cell) else { continue };
             match lock.stage {
                 Stage::Grace(until) if until <= now => {
-                    (lock.grant, lock.stage, lock.settled) = (None, Stage::Serving, lock.record.is_none());
+                    lock.stage = Stage::Serving;
+                    let is_back =
+                        lock.write.as_ref().is_some_and(|write| matches!(write.then, Then::Keep(_)));
+                    if !is_back {
+                        lock.settled = lock.grant.take().is_none() && lock.record.is_none();
+                    }
                     self.serve(now, cell);
                 }
-                Stage::Serving if lock.holder.is_some() => self.check_cover(now, cell),
+                Stage::Serving | Stage::Promising(_) if lock.holder.is_some() => self.check_cover(now, cell),
                 _ => {}
             }
         }
@@ -333,7 +351,18 @@ impl<A: Algorithm> Shard<A> {
         self.raise_ceiling();
     }
 
-    /// A majority promised a higher number to somebody else, or this tenure has no number left.
+    /// So many members are full that no majority would keep a record.
+    fn leave_full(&mut self, now: WallTime, cell: ObjectId) {
+        let Some(lock) = self.locks.get_mut(&cell) else { return };
+        let watermark = lock.watermark();
+        let gone = std::mem::replace(lock, Lock::new(Stage::GivingUp));
+        self.send_away(cell, gone, ReplyBody::Unavailable(Unavailable::Full));
+        if !matches!(self.lease.release(now, cell, watermark), Ok(()) | Err(Refusal::GivingUp)) {
+            self.locks.remove(&cell);
+        }
+    }
+
+    /// A member promised a higher number to somebody else, or this tenure has no number left.
     fn promise_anew(&mut self, now: WallTime, cell: ObjectId) {
         let Some(lock) = self.locks.get_mut(&cell) else { return };
         let before = match &lock.stage {
@@ -384,13 +413,14 @@ impl<A: Algorithm> Shard<A> {
         }
         let Some(lock) = self.locks.get_mut(&cell) else { return };
         lock.grant = found;
-        lock.settled = found.is_none();
+        lock.settled = found.is_none() && !waits;
         lock.stage = Stage::Grace(wait_until);
         let returning = std::mem::take(&mut lock.returning);
         self.due.insert((wait_until, cell));
         returning.into_iter().for_each(|returning| self.judge_returning(now, cell, returning));
-        self.serve(now, cell);
+        // First, so that nobody is told to be in line for a lock that is free.
         self.check_due(now);
+        self.serve(now, cell);
     }
 
     /// Until when a client may believe in a grant of the tenure before.
@@ -554,9 +584,11 @@ impl<A: Algorithm> Shard<A> {
         }
         let Some(lock) = self.locks.get_mut(&cell) else { return };
         let (Some(session), Some(Grant { token, .. })) = (lock.holder.take(), lock.grant) else { return };
-        let until = now + self.config.session_over_after();
-        lock.stage = Stage::Grace(until);
-        self.due.insert((until, cell));
+        if matches!(lock.stage, Stage::Serving) {
+            let until = now + self.config.session_over_after();
+            lock.stage = Stage::Grace(until);
+            self.due.insert((until, cell));
+        }
         self.sessions.tell(session, Reply::Dropped { cell, token, successor: None }, None);
         self.sessions.unbind(session, cell);
         self.tell(ShardEvent::Detached { cell });

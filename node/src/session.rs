@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::{ObjectId, Span, WallTime};
 
-use crate::{CLIENT_BATCH_MAX, ClientId, DaemonFrame, Reply};
+use crate::{CLIENT_BATCH_MAX, ClientId, DaemonFrame, Reply, ReplyBody, Unavailable};
 
 /// Names a client's connection; the driver counts them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -32,6 +32,16 @@ pub(crate) struct Outgoing {
     pub(crate) reply: Reply,
     /// The lease that must be held.
     pub(crate) under: Option<ObjectId>,
+}
+
+impl Outgoing {
+    /// What is said instead, because the lease is gone.
+    fn too_late(self) -> Reply {
+        match self.reply {
+            Reply::To { id, .. } => Reply::To { id, body: ReplyBody::Unavailable(Unavailable::NoMajority) },
+            reply => reply,
+        }
+    }
 }
 
 /// All sessions of a shard.
@@ -166,7 +176,9 @@ impl Sessions {
             let Some(session) = self.sessions.get_mut(&id) else { continue };
             let count = session.replies.len().min(CLIENT_BATCH_MAX);
             let leaving = session.replies.drain(..count);
-            let replies: Vec<Reply> = leaving.filter(&mut may_leave).map(|outgoing| outgoing.reply).collect();
+            let replies: Vec<Reply> = leaving
+                .map(|outgoing| if may_leave(&outgoing) { outgoing.reply } else { outgoing.too_late() })
+                .collect();
             if !session.replies.is_empty() {
                 // What follows is to be taken in before the ack counts.
                 self.ready.insert(id);

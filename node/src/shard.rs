@@ -46,10 +46,12 @@ pub struct Shard<A> {
     pub(crate) due: BTreeSet<(WallTime, ObjectId)>,
     outbox: BTreeMap<NodeId, VecDeque<PeerMessage>>,
     /// Answers that wait until the mark on disk covers their number.
-    deferred: Vec<(u64, NodeId, PeerMessage)>,
+    deferred: Vec<(u64, Process, PeerMessage)>,
     outputs: VecDeque<Output>,
     trusted: bool,
     pub(crate) draining: bool,
+    /// Whether peers may count on this process having told them all.
+    is_greeted: bool,
     sweep_at: WallTime,
     judge_at: WallTime,
 }
@@ -108,7 +110,7 @@ impl<A: Algorithm> Shard<A> {
         let is_first = remembered.start == Start::Fresh;
         let mut shard = Self {
             lease,
-            trusted: guard.state() == ClockState::Sound,
+            trusted: !A::CLOCKS_AGREE || guard.state() == ClockState::Sound,
             guard,
             keeper: Keeper::new(numbers, is_first, config.locks_max),
             locks: BTreeMap::new(),
@@ -121,6 +123,7 @@ impl<A: Algorithm> Shard<A> {
             deferred: Vec::new(),
             outputs: VecDeque::new(),
             draining: false,
+            is_greeted: false,
             sweep_at: now,
             judge_at: now,
             config,
@@ -192,17 +195,22 @@ impl<A: Algorithm> Shard<A> {
         self.draining && self.locks.is_empty() && self.leased.is_empty() && self.outbox.is_empty()
     }
 
-    /// A peer is connected, by this run of it.
+    /// A peer is connected, by this run of it. A connection before that ended.
     pub fn handle_peer_up(&mut self, now: WallTime, peer: Process) {
+        self.handle_peer_down(peer.node);
         self.peers.insert(peer.node, peer.incarnation);
         self.tell_all_to(now, peer.node);
-        self.post(peer.node, PeerMessage::CaughtUp);
+        if self.is_greeted {
+            self.post(peer.node, PeerMessage::CaughtUp);
+        }
     }
 
     /// A peer's connection is gone.
     pub fn handle_peer_down(&mut self, node: NodeId) {
         self.peers.remove(&node);
         self.outbox.remove(&node);
+        // What it asked for it asks again, and its next run is somebody else.
+        self.deferred.retain(|(_, to, _)| to.node != node);
     }
 
     /// Lease messages of a connected peer.
@@ -216,6 +224,9 @@ impl<A: Algorithm> Shard<A> {
 
     /// Messages of a connected peer, in order.
     pub fn handle_peer_messages(&mut self, now: WallTime, from: Process, messages: Vec<PeerMessage>) {
+        if self.peers.get(&from.node) != Some(&from.incarnation) {
+            return;
+        }
         for message in messages {
             self.handle_peer_message(now, from, message);
         }
@@ -306,7 +317,9 @@ impl<A: Algorithm> Shard<A> {
             self.end_session(now, session);
         }
         self.check_due(now);
-        if now >= self.sweep_at {
+        self.greet(now);
+        // A clock that cannot be trusted must not decide that nobody needs a record.
+        if now >= self.sweep_at && self.trusted {
             self.sweep_at = now + self.config.lease.t_max / SWEEPS_PER_LEASE;
             let count = (self.keeper.len() / 32).max(SWEEP_COUNT_MIN);
             self.sweep_records(now, count);
@@ -317,8 +330,10 @@ impl<A: Algorithm> Shard<A> {
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called next.
     pub fn poll_timeout(&self) -> WallTime {
         let due = self.due.first().map(|&(at, _)| at);
-        let others = [self.lease.poll_timeout(), self.sessions.next_due(), due];
-        others.into_iter().flatten().fold(self.sweep_at.min(self.judge_at), WallTime::min)
+        let sweep = self.trusted.then_some(self.sweep_at);
+        let greeting = (!self.is_greeted).then_some(self.lease.silent_until());
+        let others = [self.lease.poll_timeout(), self.sessions.next_due(), due, sweep, greeting];
+        others.into_iter().flatten().fold(self.judge_at, WallTime::min)
     }
 
     /// The next thing to do, if any. `now` is read for this call: no client is told that something is its own which
@@ -384,14 +399,14 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// An answer that speaks for `number`: it leaves once the mark on disk covers that.
-    pub(crate) fn answer(&mut self, now: WallTime, (to, number): (NodeId, u64), message: PeerMessage) {
+    pub(crate) fn answer(&mut self, now: WallTime, (to, number): (Process, u64), message: PeerMessage) {
         if !self.keeper.numbers.is_durable(number) {
             return self.deferred.push((number, to, message));
         }
-        if to == self.me().node {
-            self.handle_answer(now, to, message);
+        if to == self.me() {
+            self.handle_answer(now, to.node, message);
         } else {
-            self.post(to, message);
+            self.post(to.node, message);
         }
     }
 
@@ -433,11 +448,21 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
+    /// Once nobody can believe in a grant of an earlier run of this node: what peers were told is all there is.
+    fn greet(&mut self, now: WallTime) {
+        if self.is_greeted || now < self.lease.silent_until() {
+            return;
+        }
+        self.is_greeted = true;
+        let peers: Vec<NodeId> = self.peers.keys().copied().collect();
+        peers.into_iter().for_each(|peer| self.post(peer, PeerMessage::CaughtUp));
+    }
+
     fn judge_clock(&mut self, now: WallTime) {
         self.guard.handle_timeout(now);
         let state = self.guard.state();
         self.judge_at = now + (self.config.clock_fresh / JUDGEMENTS_PER_FRESH).max(Span::from_micros(1));
-        let is_sound = state == ClockState::Sound;
+        let is_sound = !A::CLOCKS_AGREE || state == ClockState::Sound;
         if is_sound == self.trusted {
             return;
         }

@@ -41,6 +41,16 @@ fn crates_depend_only_on_what_the_layout_allows() {
 }
 
 #[test]
+fn packages_outside_the_workspace_keep_its_lints() {
+    let tree = tree();
+    let root = text_at(&tree, "Cargo.toml").expect("the workspace has a manifest");
+    report(manifest::outsiders(root).into_iter().filter_map(|folder| {
+        let path = format!("{folder}/Cargo.toml");
+        manifest::other_lints(&path, text_at(&tree, &path).unwrap_or_default(), root)
+    }));
+}
+
+#[test]
 fn names_stay_at_home() {
     report_sources(names::names_away_from_home);
 }

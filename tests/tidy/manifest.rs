@@ -120,6 +120,23 @@ pub(crate) fn members(root: &str) -> Result<Vec<String>, Finding> {
     Ok(list.iter().filter_map(|member| member.get_ref().as_str()).map(str::to_owned).collect())
 }
 
+/// The folders of packages that are no members because their dependencies are no business of the workspace.
+pub(crate) fn outsiders(root: &str) -> Vec<String> {
+    let table: toml::Table = toml::from_str(root).unwrap_or_default();
+    let list = table.get("workspace").and_then(|workspace| workspace.get("exclude")?.as_array());
+    list.into_iter().flatten().filter_map(|folder| folder.as_str().map(str::to_owned)).collect()
+}
+
+/// A package outside the workspace cannot inherit its lints, so it repeats them. Found if they differ.
+pub(crate) fn other_lints(path: &str, text: &str, root: &str) -> Option<Finding> {
+    let read = |text: &str| toml::from_str::<toml::Table>(text).unwrap_or_default();
+    let (own, root) = (read(text), read(root));
+    let wanted = root.get("workspace").and_then(|workspace| workspace.get("lints"));
+    (own.get("lints") != wanted).then(|| {
+        Finding::new(path, 1, "lints of its own", "one style for all: repeat `workspace.lints` of the root")
+    })
+}
+
 /// What the manifest at `path` brings in against the table; `root` is the manifest of the workspace.
 pub(crate) fn forbidden_dependencies(path: &str, text: &str, root: &str) -> Vec<Finding> {
     let (table, root) = match (DeTable::parse(text), DeTable::parse(root)) {
@@ -237,6 +254,16 @@ mod tests {
         assert_eq!(members(ROOT).unwrap(), ["base", "lease"]);
         assert!(members("[package]").is_err());
         assert!(members("[package").is_err());
+    }
+
+    #[test]
+    fn a_package_outside_the_workspace_repeats_its_lints() {
+        let root = "[workspace]\nexclude = [\"far/off\"]\n[workspace.lints.rust]\nmissing_docs = \"warn\"";
+        assert_eq!(outsiders(root), ["far/off"]);
+        assert_eq!(outsiders(ROOT), [""; 0]);
+        assert_eq!(other_lints("far/off/Cargo.toml", "[lints.rust]\nmissing_docs = \"warn\"", root), None);
+        assert!(other_lints("far/off/Cargo.toml", "[lints.rust]\nmissing_docs = \"allow\"", root).is_some());
+        assert!(other_lints("far/off/Cargo.toml", "package.name = \"off\"", root).is_some());
     }
 
     #[test]

@@ -1,0 +1,108 @@
+//! A cluster of real daemons in this process, on loopback ports of its own.
+
+use std::net::UdpSocket;
+use std::path::PathBuf;
+
+use base::{ClusterId, NodeId, Role};
+use client::{Client, Config};
+use net::credentials::CredentialFiles;
+use net::{Authority, Validity};
+use node::{ClusterMap, Osd, Settings};
+use osd::daemon::{self, DaemonError, Options};
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+const VALIDITY: Validity = Validity { not_before_s: 0, not_after_s: 4_000_000_000 };
+/// Any instant while the certificates are valid.
+const NOW_S: u64 = 1_800_000_000;
+
+pub(crate) struct Cluster {
+    folder: TempDir,
+    daemons: Vec<Option<Daemon>>,
+}
+
+struct Daemon {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<Result<(), DaemonError>>,
+}
+
+impl Cluster {
+    /// A started cluster of `count` daemons.
+    pub(crate) fn start(count: u32, settings: Settings) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = ClusterId([count as u8; 16]);
+        let authority = Authority::new(cluster, VALIDITY).unwrap();
+        let osds = free_ports(count).into_iter().zip(1..);
+        let osds = osds.map(|(port, id)| Osd { id: NodeId(id), address: format!("127.0.0.1:{port}") });
+        let map = ClusterMap::new(cluster, 1, 3, settings, osds.collect()).unwrap();
+        for id in 1..=count {
+            let home = folder.path().join(format!("osd-{id}"));
+            std::fs::create_dir(&home).unwrap();
+            std::fs::write(home.join("cluster.toml"), map.to_text()).unwrap();
+            std::fs::write(home.join("denied.txt"), "").unwrap();
+            std::fs::write(home.join("osd.toml"), format!("node = {id}\nmetrics = \"off\"\n")).unwrap();
+            for (role, name) in
+                [(Role::Node(NodeId(id)), "node"), (Role::Supervisor(NodeId(id)), "supervisor")]
+            {
+                let identity = authority.issue(&role, &[], VALIDITY).unwrap();
+                identity.save(&CredentialFiles::in_folder(&home, name)).unwrap();
+            }
+        }
+        let home = folder.path().join("client");
+        std::fs::create_dir(&home).unwrap();
+        std::fs::write(home.join("cluster.toml"), map.to_text()).unwrap();
+        std::fs::write(home.join("client.toml"), "").unwrap();
+        let identity = authority.issue(&Role::Client("tester".parse().unwrap()), &[], VALIDITY).unwrap();
+        let files = CredentialFiles {
+            certificate: home.join("cert.pem"),
+            key: home.join("key.pem"),
+            authority: home.join("ca.pem"),
+        };
+        identity.save(&files).unwrap();
+        let mut cluster = Self { folder, daemons: (0..count).map(|_| None).collect() };
+        (1..=count).for_each(|id| cluster.start_daemon(id));
+        cluster
+    }
+
+    pub(crate) fn start_daemon(&mut self, id: u32) {
+        let path = self.folder.path().join(format!("osd-{id}/osd.toml"));
+        let config = osd::config::Config::load(&path).unwrap();
+        let (stop, stopping) = watch::channel(false);
+        let options = Options { config, now_s: NOW_S, supervised: None };
+        let task = tokio::spawn(daemon::run(options, stopping, |_| Ok(())));
+        self.daemons[id as usize - 1] = Some(Daemon { stop, task });
+    }
+
+    /// Stops a daemon cleanly and returns how it ended.
+    pub(crate) async fn stop_daemon(&mut self, id: u32) -> Result<(), DaemonError> {
+        let daemon = self.daemons[id as usize - 1].take().unwrap();
+        daemon.stop.send(true).unwrap();
+        daemon.task.await.unwrap()
+    }
+
+    /// Takes a daemon's process away, as far as that can be done to a task.
+    pub(crate) async fn kill_daemon(&mut self, id: u32) {
+        let daemon = self.daemons[id as usize - 1].take().unwrap();
+        daemon.task.abort();
+        let _ = daemon.task.await;
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        Config::find(Some(&self.home())).unwrap()
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(&self.config()).await.unwrap()
+    }
+
+    fn home(&self) -> PathBuf {
+        self.folder.path().to_owned()
+    }
+}
+
+/// Ports that were free just now.
+fn free_ports(count: u32) -> Vec<u16> {
+    let sockets: Vec<UdpSocket> = (0..count).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    sockets.iter().map(|socket| socket.local_addr().unwrap().port()).collect()
+}

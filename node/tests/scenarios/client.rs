@@ -1,0 +1,187 @@
+//! A client as honest as the library, but driven by hand: it says what the story has it say, keeps its sessions alive
+//! unless it is silent, and believes in its lock while the session that keeps it is covered.
+
+use std::collections::BTreeMap;
+
+use base::{ObjectId, Span, WallTime};
+use node::{ClientFrame, DaemonFrame, Reply, ReplyBody, Request, RequestBody, RequestId, SessionId, Token};
+
+/// A program that wants a lock.
+pub(crate) struct Client {
+    session: Span,
+    connections: BTreeMap<u32, Connection>,
+    requests: u64,
+    asked: BTreeMap<RequestId, (u32, Token)>,
+    answers: BTreeMap<RequestId, ReplyBody>,
+    lock: Option<Held>,
+    new_grants: Vec<(ObjectId, Token)>,
+    /// All that it was told, and by whom.
+    pub(crate) heard: Vec<(u32, Reply)>,
+    /// It says nothing by itself, as if it was stopped.
+    pub(crate) is_silent: bool,
+}
+
+struct Connection {
+    id: SessionId,
+    number: u64,
+    /// Frames without an ack, and when they were sent.
+    sent: BTreeMap<u64, WallTime>,
+    /// What a frozen daemon has not read yet.
+    unread: Vec<ClientFrame>,
+    covered_until: WallTime,
+}
+
+/// The lock, as far as the client knows.
+#[derive(Clone, Copy)]
+struct Held {
+    token: Token,
+    /// The daemon whose session keeps it.
+    by: Option<u32>,
+    /// Until when it is covered by sessions that keep it no longer.
+    until: WallTime,
+}
+
+impl Client {
+    pub(crate) fn new(session: Span) -> Self {
+        Self {
+            session,
+            connections: BTreeMap::new(),
+            requests: 0,
+            asked: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            lock: None,
+            new_grants: Vec::new(),
+            heard: Vec::new(),
+            is_silent: false,
+        }
+    }
+
+    /// Whether it believes to hold the lock.
+    pub(crate) fn holds(&self, now: WallTime) -> bool {
+        let Some(held) = self.lock else { return false };
+        let kept = held.by.and_then(|by| self.connections.get(&by));
+        now < kept.map_or(held.until, |connection| connection.covered_until.max(held.until))
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        self.lock.unwrap().token
+    }
+
+    pub(crate) fn has(&self, session: SessionId) -> bool {
+        self.connections.values().any(|connection| connection.id == session)
+    }
+
+    pub(crate) fn is_connected(&self, node: u32) -> bool {
+        self.connections.contains_key(&node)
+    }
+
+    pub(crate) fn connected(&mut self, node: u32, id: SessionId) {
+        let connection = Connection {
+            id,
+            number: 0,
+            sent: BTreeMap::new(),
+            unread: Vec::new(),
+            covered_until: WallTime::ZERO,
+        };
+        assert!(self.connections.insert(node, connection).is_none(), "connected already");
+    }
+
+    /// The connection is gone; what it kept is covered for as long as it was.
+    pub(crate) fn disconnected(&mut self, node: u32) -> Option<SessionId> {
+        let connection = self.connections.remove(&node)?;
+        self.detach(node, connection.covered_until);
+        Some(connection.id)
+    }
+
+    pub(crate) fn closed(&mut self, session: SessionId) {
+        let node =
+            self.connections.iter().find(|(_, connection)| connection.id == session).map(|(&id, _)| id);
+        self.disconnected(node.unwrap());
+    }
+
+    pub(crate) fn next_request(&mut self, node: u32, body: &RequestBody) -> RequestId {
+        self.requests += 1;
+        let id = RequestId(self.requests);
+        if let RequestBody::Reattach { token, .. } = body {
+            self.asked.insert(id, (node, *token));
+        }
+        id
+    }
+
+    pub(crate) fn say(&mut self, now: WallTime, node: u32, requests: Vec<Request>) {
+        let connection = self.connections.get_mut(&node).unwrap();
+        connection.number += 1;
+        connection.sent.insert(connection.number, now);
+        connection.unread.push(ClientFrame { number: connection.number, requests });
+    }
+
+    pub(crate) fn take_frames(&mut self, node: u32) -> Option<(SessionId, Vec<ClientFrame>)> {
+        let connection = self.connections.get_mut(&node)?;
+        Some((connection.id, std::mem::take(&mut connection.unread)))
+    }
+
+    pub(crate) fn to_keep_alive(&self) -> Vec<u32> {
+        if self.is_silent { Vec::new() } else { self.connections.keys().copied().collect() }
+    }
+
+    /// It gives the lock up.
+    pub(crate) fn let_go(&mut self) {
+        self.lock = None;
+    }
+
+    pub(crate) fn answer(&self, id: RequestId) -> Option<ReplyBody> {
+        self.answers.get(&id).cloned()
+    }
+
+    pub(crate) fn new_grants(&mut self) -> Vec<(ObjectId, Token)> {
+        std::mem::take(&mut self.new_grants)
+    }
+
+    pub(crate) fn hear(&mut self, now: WallTime, session: SessionId, frame: DaemonFrame) {
+        let found = self.connections.iter().find(|(_, connection)| connection.id == session);
+        let node = *found.unwrap().0;
+        for reply in frame.replies {
+            self.take_in(now, node, &reply);
+            self.heard.push((node, reply));
+        }
+        let connection = self.connections.get_mut(&node).unwrap();
+        if let Some(&sent) = connection.sent.get(&frame.acked) {
+            connection.covered_until = connection.covered_until.max(sent + self.session);
+            connection.sent = connection.sent.split_off(&(frame.acked + 1));
+        }
+    }
+
+    fn take_in(&mut self, now: WallTime, node: u32, reply: &Reply) {
+        match reply {
+            Reply::To { id, body } => {
+                match body {
+                    ReplyBody::Granted(token) => {
+                        self.new_grants.push((crate::cluster::cell(), *token));
+                        self.lock = Some(Held { token: *token, by: Some(node), until: now });
+                    }
+                    ReplyBody::Kept => {
+                        let (by, token) = self.asked[id];
+                        let until = self.lock.map_or(now, |held| held.until);
+                        self.lock = Some(Held { token, by: Some(by), until });
+                    }
+                    ReplyBody::Gone => self.lock = None,
+                    _ => {}
+                }
+                self.answers.insert(*id, body.clone());
+            }
+            Reply::Dropped { .. } => {
+                let until = self.connections[&node].covered_until;
+                self.detach(node, until);
+            }
+            Reply::Death { .. } | Reply::SessionOver => {}
+        }
+    }
+
+    fn detach(&mut self, node: u32, until: WallTime) {
+        if let Some(held) = &mut self.lock
+            && held.by == Some(node)
+        {
+            (held.by, held.until) = (None, until);
+        }
+    }
+}

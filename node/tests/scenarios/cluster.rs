@@ -1,0 +1,508 @@
+//! A few shards and hand-driven clients on virtual time. Messages arrive at once, unless the story holds them back;
+//! after every step the promises about locks are checked.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use base::{ClusterId, NodeId, ObjectId, Process, Span, WallTime};
+use lease::{Algorithm, Batch, Exchange, FleaseRules, Start};
+use node::{
+    Bug, ClientId, ClusterMap, Grant, LeaseAlgorithm, Osd, Output, PeerMessage, Remembered, ReplyBody,
+    Request, RequestBody, RequestId, SessionId, Settings, Shard, ShardConfig, ShardEvent, Token, lock_cell,
+};
+
+use crate::client::Client;
+
+/// Two clocks exchange times, and clients say that they are there, this often.
+const HEARTBEAT_MS: u64 = 100;
+
+/// Something on its way.
+#[derive(Clone, Debug)]
+pub(crate) enum Flying {
+    Lease { from: Process, to: u32, batch: Batch },
+    Peer { from: Process, to: u32, messages: Vec<PeerMessage> },
+    Ceiling { node: Process, mark: u64 },
+}
+
+/// A daemon: its process, if it runs, and its disk.
+pub(crate) struct Daemon<A> {
+    pub(crate) shard: Option<Shard<A>>,
+    incarnation: u32,
+    ceiling: u64,
+    /// What its clock shows ahead of true time.
+    pub(crate) offset_ms: i64,
+    pub(crate) is_frozen: bool,
+    pub(crate) events: Vec<ShardEvent>,
+}
+
+pub(crate) struct Cluster<A = FleaseRules> {
+    pub(crate) daemons: BTreeMap<u32, Daemon<A>>,
+    pub(crate) clients: BTreeMap<u64, Client>,
+    pub(crate) now: WallTime,
+    map: Arc<ClusterMap>,
+    pub(crate) bug: Option<Bug>,
+    flying: VecDeque<Flying>,
+    /// What the story holds back.
+    pub(crate) held: Vec<Flying>,
+    holds_back: Box<dyn Fn(&Flying) -> bool>,
+    /// Pairs that cannot talk.
+    cuts: BTreeSet<(u32, u32)>,
+    connected: BTreeSet<(u32, u32)>,
+    sessions: u64,
+    /// The highest token ever granted, by lock.
+    tokens: BTreeMap<ObjectId, Token>,
+    seed: u64,
+}
+
+pub(crate) fn ms(millis: u64) -> Span {
+    Span::from_millis(millis)
+}
+
+pub(crate) fn cell() -> ObjectId {
+    lock_cell("nightly")
+}
+
+impl<A: Algorithm> Cluster<A> {
+    /// So many daemons that never ran before, connected and in agreement about the time.
+    pub(crate) fn new(count: u32) -> Self {
+        Self::with(count, 3, None)
+    }
+
+    /// Each lock at so many members, and perhaps a rule broken.
+    pub(crate) fn with(count: u32, replicas: u8, bug: Option<Bug>) -> Self {
+        let mut cluster = Self::stopped(count, replicas, bug);
+        cluster.start_all();
+        cluster
+    }
+
+    /// Nobody runs yet.
+    pub(crate) fn stopped(count: u32, replicas: u8, bug: Option<Bug>) -> Self {
+        let osds = (1..=count).map(|id| Osd { id: NodeId(id), address: format!("10.0.0.{id}:7000") });
+        let algorithm = if A::NAME == "flease" { LeaseAlgorithm::Flease } else { LeaseAlgorithm::Paxoslease };
+        let settings = Settings { algorithm, ..Settings::default() };
+        let map = ClusterMap::new(ClusterId([7; 16]), 1, replicas, settings, osds.collect()).unwrap();
+        let mut cluster = Self {
+            daemons: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            now: WallTime::from_micros(1_900_000 * 900_000_000 + 100_000),
+            map: Arc::new(map),
+            bug,
+            flying: VecDeque::new(),
+            held: Vec::new(),
+            holds_back: Box::new(|_| false),
+            cuts: BTreeSet::new(),
+            connected: BTreeSet::new(),
+            sessions: 0,
+            tokens: BTreeMap::new(),
+            seed: 0,
+        };
+        for id in 1..=count {
+            let daemon = Daemon {
+                shard: None,
+                incarnation: 0,
+                ceiling: 0,
+                offset_ms: 0,
+                is_frozen: false,
+                events: Vec::new(),
+            };
+            cluster.daemons.insert(id, daemon);
+        }
+        cluster
+    }
+
+    pub(crate) fn start_all(&mut self) {
+        let ids: Vec<u32> = self.daemons.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.start(id));
+        self.run(ms(300));
+    }
+
+    /// The members of the lock's cell, the preferred owner first.
+    pub(crate) fn members(&self) -> Vec<u32> {
+        self.map.members(cell()).into_iter().map(|node| node.0).collect()
+    }
+
+    pub(crate) fn clock(&self, node: u32) -> WallTime {
+        let offset = self.daemons[&node].offset_ms * 1_000;
+        WallTime::from_micros(self.now.as_micros().saturating_add_signed(offset))
+    }
+
+    pub(crate) fn shard(&self, node: u32) -> &Shard<A> {
+        self.daemons[&node].shard.as_ref().unwrap()
+    }
+
+    pub(crate) fn process(&self, node: u32) -> Process {
+        Process::new(node, self.daemons[&node].incarnation)
+    }
+
+    /// Starts a daemon, anew if it ran before.
+    pub(crate) fn start(&mut self, node: u32) {
+        let now = self.clock(node);
+        self.seed += 1;
+        let (seed, bug, map) = (self.seed, self.bug, Arc::clone(&self.map));
+        let daemon = self.daemons.get_mut(&node).unwrap();
+        assert!(daemon.shard.is_none(), "it runs already");
+        let start = if daemon.incarnation == 0 { Start::Fresh } else { Start::Again };
+        daemon.incarnation += 1;
+        let me = Process::new(node, daemon.incarnation);
+        let remembered = Remembered { start, ceiling: daemon.ceiling };
+        let config = ShardConfig { bug, ..ShardConfig::new(map) };
+        daemon.shard = Some(Shard::new(config, me, remembered, now, seed).unwrap());
+        self.collect(node);
+        self.connect_all();
+    }
+
+    /// The process ends; whoever it was connected with notices at once.
+    pub(crate) fn kill(&mut self, node: u32) -> Process {
+        let dead = self.process(node);
+        self.daemons.get_mut(&node).unwrap().shard = None;
+        self.flying.retain(|flying| !flying.is_of(node));
+        self.connect_all();
+        dead
+    }
+
+    /// The process ends, and its supervisor tells the other daemons.
+    pub(crate) fn kill_with_notice(&mut self, node: u32) {
+        let dead = self.kill(node);
+        self.notice(dead);
+    }
+
+    pub(crate) fn notice(&mut self, dead: Process) {
+        for id in self.ids() {
+            self.call(id, |shard, now| shard.handle_death_notice(now, dead.node, dead.incarnation));
+        }
+        self.settle();
+    }
+
+    pub(crate) fn drain(&mut self, node: u32) {
+        self.call(node, |shard, now| shard.drain(now));
+        self.settle();
+    }
+
+    /// Two daemons, or a client (as 0) and a daemon, cannot talk any longer.
+    pub(crate) fn cut(&mut self, a: u32, b: u32) {
+        self.cuts.extend([(a, b), (b, a)]);
+        self.flying.retain(|flying| !flying.is_between(a, b));
+        self.connect_all();
+    }
+
+    pub(crate) fn isolate(&mut self, node: u32) {
+        for other in self.ids() {
+            self.cut(node, other);
+        }
+    }
+
+    pub(crate) fn mend(&mut self) {
+        self.cuts.clear();
+        self.connect_all();
+    }
+
+    /// From now on what fits stays on its way.
+    pub(crate) fn hold_back(&mut self, what: impl Fn(&Flying) -> bool + 'static) {
+        self.holds_back = Box::new(what);
+    }
+
+    /// What was held back arrives now, in order.
+    pub(crate) fn let_go(&mut self) {
+        self.holds_back = Box::new(|_| false);
+        let held = std::mem::take(&mut self.held);
+        self.flying.extend(held);
+        self.settle();
+    }
+
+    pub(crate) fn freeze(&mut self, node: u32) {
+        self.daemons.get_mut(&node).unwrap().is_frozen = true;
+    }
+
+    pub(crate) fn thaw(&mut self, node: u32) {
+        self.daemons.get_mut(&node).unwrap().is_frozen = false;
+        let clients: Vec<u64> = self.clients.keys().copied().collect();
+        clients.into_iter().for_each(|client| self.flush(client, node));
+        self.call(node, |shard, now| shard.handle_timeout(now));
+        self.settle();
+    }
+
+    /// Lets time pass in steps of a millisecond.
+    pub(crate) fn run(&mut self, span: Span) {
+        let end = self.now + span;
+        while self.now < end {
+            self.now = self.now + ms(1);
+            if (self.now.as_micros() / 1_000).is_multiple_of(HEARTBEAT_MS) {
+                self.exchange_times();
+                self.keep_alive();
+            }
+            for node in self.ids() {
+                let due = self.shard(node).poll_timeout() <= self.clock(node);
+                if due {
+                    self.call(node, |shard, now| shard.handle_timeout(now));
+                }
+            }
+            self.settle();
+        }
+    }
+
+    /// Lets time pass until `condition`, for `limit` at most. How long it took.
+    pub(crate) fn run_until(&mut self, limit: Span, condition: impl Fn(&Self) -> bool) -> Span {
+        let start = self.now;
+        while !condition(self) {
+            assert!(self.now.since(start) < limit, "not within {limit}");
+            self.run(ms(1));
+        }
+        self.now.since(start)
+    }
+
+    /// Everything on its way arrives, and what follows from it.
+    pub(crate) fn settle(&mut self) {
+        while let Some(flying) = self.flying.pop_front() {
+            if (self.holds_back)(&flying) {
+                self.held.push(flying);
+                continue;
+            }
+            self.arrive(flying);
+        }
+        self.check();
+    }
+
+    fn arrive(&mut self, flying: Flying) {
+        match flying {
+            Flying::Lease { from, to, batch } if self.can_talk(from.node.0, to) => {
+                self.call(to, |shard, now| shard.handle_lease_batch(now, from, &batch));
+            }
+            Flying::Peer { from, to, messages } if self.connected.contains(&(from.node.0, to)) => {
+                self.call(to, |shard, now| shard.handle_peer_messages(now, from, messages));
+            }
+            Flying::Ceiling { node, mark } if self.process(node.node.0) == node => {
+                let daemon = self.daemons.get_mut(&node.node.0).unwrap();
+                daemon.ceiling = daemon.ceiling.max(mark);
+                self.call(node.node.0, |shard, now| shard.handle_ceiling(now, mark));
+            }
+            _ => {}
+        }
+    }
+
+    /// The running daemons.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        let running = self.daemons.iter().filter(|(_, daemon)| daemon.shard.is_some() && !daemon.is_frozen);
+        running.map(|(&id, _)| id).collect()
+    }
+
+    fn can_talk(&self, a: u32, b: u32) -> bool {
+        let runs = |id: u32| id == 0 || self.daemons[&id].shard.is_some();
+        runs(a) && runs(b) && !self.cuts.contains(&(a, b))
+    }
+
+    /// Makes connections where there can be some, and breaks the others.
+    fn connect_all(&mut self) {
+        let ids: Vec<u32> = self.daemons.keys().copied().collect();
+        for &a in &ids {
+            for &b in ids.iter().filter(|&&b| b != a) {
+                let (can, does) = (self.can_talk(a, b), self.connected.contains(&(a, b)));
+                if can && !does {
+                    self.connected.insert((a, b));
+                    let peer = self.process(b);
+                    self.call(a, |shard, now| shard.handle_peer_up(now, peer));
+                } else if !can && does {
+                    self.connected.remove(&(a, b));
+                    self.call(a, |shard, _| shard.handle_peer_down(NodeId(b)));
+                }
+            }
+        }
+        let clients: Vec<u64> = self.clients.keys().copied().collect();
+        for node in ids {
+            if !self.can_talk(0, node) {
+                clients.iter().for_each(|&client| self.disconnect(client, node));
+            }
+        }
+        self.settle();
+    }
+
+    fn exchange_times(&mut self) {
+        for a in self.ids() {
+            for b in self.ids() {
+                if a != b && self.can_talk(a, b) {
+                    let (mine, theirs) = (self.clock(a), self.clock(b));
+                    let exchange = Exchange { asked: mine, received: theirs, answered: theirs, done: mine };
+                    self.call(a, |shard, now| shard.handle_exchange(now, NodeId(b), exchange));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn call(&mut self, node: u32, act: impl FnOnce(&mut Shard<A>, WallTime)) {
+        let now = self.clock(node);
+        if let Some(shard) = &mut self.daemons.get_mut(&node).unwrap().shard {
+            act(shard, now);
+            self.collect(node);
+        }
+    }
+
+    fn collect(&mut self, node: u32) {
+        let (now, from) = (self.clock(node), self.process(node));
+        while let Some(output) = self.daemons.get_mut(&node).unwrap().shard.as_mut().unwrap().poll_output(now)
+        {
+            match output {
+                Output::Lease { to, batch } => {
+                    self.flying.push_back(Flying::Lease { from, to: to.0, batch });
+                }
+                Output::Peer { to, messages } => {
+                    self.flying.push_back(Flying::Peer { from, to: to.0, messages });
+                }
+                Output::RaiseCeiling { to } => {
+                    self.flying.push_back(Flying::Ceiling { node: from, mark: to });
+                }
+                Output::Client { session, frame } => {
+                    let now = self.now;
+                    if let Some(client) = self.clients.values_mut().find(|client| client.has(session)) {
+                        client.hear(now, session, frame);
+                    }
+                }
+                Output::Close { session } => {
+                    if let Some(client) = self.clients.values_mut().find(|client| client.has(session)) {
+                        client.closed(session);
+                    }
+                }
+                Output::Event(event) => self.daemons.get_mut(&node).unwrap().events.push(event),
+            }
+        }
+    }
+
+    /// A client without a connection.
+    pub(crate) fn client(&mut self, program: u64) {
+        let session = self.map.settings().session_ms;
+        self.clients.insert(program, Client::new(ms(session.into())));
+    }
+
+    pub(crate) fn connect(&mut self, client: u64, node: u32) {
+        assert!(self.can_talk(0, node), "{node} cannot be reached");
+        self.sessions += 1;
+        let session = SessionId(self.sessions);
+        self.clients.get_mut(&client).unwrap().connected(node, session);
+        let id = ClientId { certificate: 1, program: client };
+        self.call(node, |shard, now| shard.handle_client_up(now, session, id));
+        self.say(client, node, Vec::new());
+    }
+
+    /// The connection breaks, and both ends notice.
+    pub(crate) fn disconnect(&mut self, client: u64, node: u32) {
+        let Some(session) = self.clients.get_mut(&client).unwrap().disconnected(node) else { return };
+        self.call(node, |shard, _| shard.handle_client_down(session));
+        self.settle();
+    }
+
+    /// The client asks something. The id of its request.
+    pub(crate) fn ask(&mut self, client: u64, node: u32, body: RequestBody) -> RequestId {
+        if !self.clients[&client].is_connected(node) {
+            self.connect(client, node);
+        }
+        let id = self.clients.get_mut(&client).unwrap().next_request(node, &body);
+        self.say(client, node, vec![Request { id, body }]);
+        id
+    }
+
+    /// The client asks, and this is the last answer that it has.
+    pub(crate) fn ask_for(&mut self, client: u64, node: u32, body: RequestBody) -> Option<ReplyBody> {
+        let id = self.ask(client, node, body);
+        self.answer(client, id)
+    }
+
+    pub(crate) fn answer(&self, client: u64, id: RequestId) -> Option<ReplyBody> {
+        self.clients[&client].answer(id)
+    }
+
+    pub(crate) fn acquire(&mut self, client: u64, node: u32) -> RequestId {
+        self.ask(client, node, RequestBody::Acquire { cell: cell(), wait: true })
+    }
+
+    pub(crate) fn reattach(&mut self, client: u64, node: u32, token: Token) -> RequestId {
+        self.ask(client, node, RequestBody::Reattach { cell: cell(), token })
+    }
+
+    pub(crate) fn release(&mut self, client: u64, node: u32, token: Token) -> Option<ReplyBody> {
+        self.clients.get_mut(&client).unwrap().let_go();
+        self.ask_for(client, node, RequestBody::Release { cell: cell(), token })
+    }
+
+    /// The client has the lock within `limit`; its token.
+    pub(crate) fn granted(&mut self, client: u64, id: RequestId, limit: Span) -> (Token, Span) {
+        let is_granted = |cluster: &Self| matches!(cluster.answer(client, id), Some(ReplyBody::Granted(_)));
+        let took = self.run_until(limit, is_granted);
+        let Some(ReplyBody::Granted(token)) = self.answer(client, id) else { unreachable!() };
+        (token, took)
+    }
+
+    pub(crate) fn say(&mut self, client: u64, node: u32, requests: Vec<Request>) {
+        self.clients.get_mut(&client).unwrap().say(self.now, node, requests);
+        if !self.daemons[&node].is_frozen {
+            self.flush(client, node);
+            self.settle();
+        }
+    }
+
+    fn flush(&mut self, client: u64, node: u32) {
+        let Some((session, frames)) = self.clients.get_mut(&client).unwrap().take_frames(node) else {
+            return;
+        };
+        for frame in frames {
+            self.call(node, |shard, now| shard.handle_client_frame(now, session, frame));
+        }
+    }
+
+    fn keep_alive(&mut self) {
+        let clients: Vec<u64> = self.clients.keys().copied().collect();
+        for client in clients {
+            for node in self.clients[&client].to_keep_alive() {
+                self.say(client, node, Vec::new());
+            }
+        }
+    }
+
+    /// Who believes to have the lock.
+    pub(crate) fn holders(&self) -> Vec<u64> {
+        let holds = |(&id, client): (&u64, &Client)| client.holds(self.now).then_some(id);
+        self.clients.iter().filter_map(holds).collect()
+    }
+
+    pub(crate) fn events(&self, node: u32) -> &[ShardEvent] {
+        &self.daemons[&node].events
+    }
+
+    fn check(&mut self) {
+        let holders = self.holders();
+        assert!(holders.len() <= 1, "{holders:?} hold the lock at once");
+        for (&program, client) in &mut self.clients {
+            for (cell, token) in client.new_grants() {
+                let highest = self.tokens.get(&cell);
+                assert!(
+                    highest.is_none_or(|&highest| token > highest),
+                    "{token:?} went to {program} after {highest:?}"
+                );
+                self.tokens.insert(cell, token);
+            }
+        }
+    }
+}
+
+impl Flying {
+    fn is_of(&self, node: u32) -> bool {
+        match self {
+            Self::Lease { from, to, .. } | Self::Peer { from, to, .. } => from.node.0 == node || *to == node,
+            Self::Ceiling { node: of, .. } => of.node.0 == node,
+        }
+    }
+
+    fn is_between(&self, a: u32, b: u32) -> bool {
+        a != b && self.is_of(a) && self.is_of(b)
+    }
+
+    /// A peer message that fits.
+    pub(crate) fn is_peer(&self, to: u32, fits: impl Fn(&PeerMessage) -> bool) -> bool {
+        matches!(self, Self::Peer { to: at, messages, .. } if *at == to && messages.iter().any(fits))
+    }
+}
+
+/// The last takeover that a daemon told of: who had the lock, and whether it waits.
+pub(crate) fn taken_over(events: &[ShardEvent]) -> Option<(Option<Grant>, bool)> {
+    events.iter().rev().find_map(|event| match event {
+        ShardEvent::TakenOver { grant, wait_until, .. } => Some((*grant, wait_until.is_some())),
+        _ => None,
+    })
+}

@@ -1,0 +1,8 @@
+//! One story for each way in which a lock, its token or a session could go wrong.
+
+mod client;
+mod cluster;
+mod endings;
+mod failures;
+mod grants;
+mod restarts;
