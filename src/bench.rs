@@ -1,7 +1,9 @@
 //! `fleasefs bench`: measurements, one file each.
 
+mod cluster;
 mod floor;
 mod lease;
+mod lock;
 
 use std::process::ExitCode;
 
@@ -18,12 +20,14 @@ pub(crate) struct Args {
 enum Measurement {
     Floor(floor::Args),
     Lease(lease::Args),
+    Lock(lock::Args),
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.measurement {
         Measurement::Floor(args) => floor::run(&args),
         Measurement::Lease(args) => lease::run(&args),
+        Measurement::Lock(args) => lock::run(&args),
     }?;
     Ok(ExitCode::SUCCESS)
 }

@@ -17,24 +17,18 @@ const TICKS_PER_S: f64 = 100.0;
 
 /// Running daemons; they are stopped when this is dropped.
 pub struct Daemons {
+    program: PathBuf,
+    folder: PathBuf,
     supervisors: Vec<Child>,
 }
 
 impl Daemons {
     /// Starts `program osd --config FOLDER/osd-N/osd.toml` for each of `count` daemons, with their logs beside that.
     pub fn start(program: &Path, folder: &Path, count: usize) -> io::Result<Self> {
-        let mut daemons = Self { supervisors: Vec::new() };
+        let (program, folder) = (program.to_owned(), folder.to_owned());
+        let mut daemons = Self { program, folder, supervisors: Vec::new() };
         for id in 1..=count {
-            let home: PathBuf = folder.join(format!("osd-{id}"));
-            let log = File::create(home.join("log"))?;
-            let child = Command::new(program)
-                .arg("osd")
-                .arg("--config")
-                .arg(home.join("osd.toml"))
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(log)
-                .spawn()?;
+            let child = daemons.spawn(id)?;
             daemons.supervisors.push(child);
         }
         Ok(daemons)
@@ -45,15 +39,48 @@ impl Daemons {
         let pids = self.supervisors.iter().flat_map(|child| with_children(child.id()));
         pids.filter_map(cpu_of).sum()
     }
+
+    /// Kills daemon `id`. Its supervisor finds out, and starts it again.
+    pub fn kill(&self, id: usize) {
+        for pid in with_children(self.supervisors[id - 1].id()).into_iter().skip(1) {
+            signal(pid, Signal::KILL);
+        }
+    }
+
+    /// Takes daemon `id` and its supervisor away as a failing machine would: nobody is left to tell of it.
+    pub fn kill_machine(&mut self, id: usize) {
+        let supervisor = &mut self.supervisors[id - 1];
+        let pids = with_children(supervisor.id());
+        // Frozen first, so that neither sees the other die.
+        pids.iter().for_each(|&pid| signal(pid, Signal::STOP));
+        pids.iter().for_each(|&pid| signal(pid, Signal::KILL));
+        let _ = supervisor.wait();
+    }
+
+    /// Starts a daemon again whose supervisor is gone.
+    pub fn restart(&mut self, id: usize) -> io::Result<()> {
+        self.supervisors[id - 1] = self.spawn(id)?;
+        Ok(())
+    }
+
+    fn spawn(&self, id: usize) -> io::Result<Child> {
+        let home = self.folder.join(format!("osd-{id}"));
+        let log = File::options().create(true).append(true).open(home.join("log"))?;
+        Command::new(&self.program)
+            .arg("osd")
+            .arg("--config")
+            .arg(home.join("osd.toml"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+    }
 }
 
 impl Drop for Daemons {
     fn drop(&mut self) {
         for child in &self.supervisors {
-            if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-                // It may be gone already.
-                let _ = kill_process(pid, Signal::TERM);
-            }
+            signal(child.id(), Signal::TERM);
         }
         let deadline = Instant::now() + STOP_TIMEOUT;
         for child in &mut self.supervisors {
@@ -64,6 +91,14 @@ impl Drop for Daemons {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+}
+
+/// Sends a signal to a process that was started here.
+pub(crate) fn signal(pid: u32, what: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // It may be gone already.
+        let _ = kill_process(pid, what);
     }
 }
 

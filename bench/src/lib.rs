@@ -9,6 +9,7 @@ pub mod heap;
 pub mod lease_load;
 pub mod lease_memory;
 pub mod lease_quic;
+pub mod lock_failover;
 mod others;
 mod stats;
 pub mod trio;

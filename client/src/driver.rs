@@ -180,6 +180,10 @@ impl Shared {
         self.state().core.token(now, ticket)
     }
 
+    pub(crate) fn answering(&self, ticket: Ticket) -> Option<NodeId> {
+        self.state().core.answering(ticket)
+    }
+
     pub(crate) fn acquire(
         self: &Arc<Self>,
         cell: ObjectId,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::NodeId;
 use node::{Token, Unavailable, lock_cell};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -97,6 +98,11 @@ impl Lock {
     /// Whether the lock is ours at this instant.
     pub fn is_held(&self) -> bool {
         self.shared.token(clock::now(), self.ticket).is_some()
+    }
+
+    /// The daemon that keeps the lock for us; none while it is attached to another.
+    pub fn kept_by(&self) -> Option<NodeId> {
+        self.shared.answering(self.ticket)
     }
 
     /// Returns once the lock is at risk: unless its session is confirmed soon, it is lost.

@@ -151,9 +151,9 @@ impl Core {
         self.valid_until(self.claims.get(&ticket)?)
     }
 
-    /// The daemon that the lock is attached to, or that was last asked for it.
+    /// The daemon whose session keeps the lock.
     pub fn answering(&self, ticket: Ticket) -> Option<NodeId> {
-        self.claims.get(&ticket)?.at
+        self.claims.get(&ticket).filter(|claim| claim.is_attached())?.at
     }
 
     /// Wants a lock. With `waits` the ticket waits while somebody else has it, until it is given back.

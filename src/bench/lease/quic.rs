@@ -1,11 +1,9 @@
 //! Leases from real daemons that this command starts and stops.
 
 use std::io::{self, Write};
-use std::net::UdpSocket;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use ::bench::daemons::Daemons;
 use ::bench::lease_load::Wish;
 use ::bench::lease_quic::{self, Figures, Measurement, Plan};
 use anyhow::{Context, bail};
@@ -14,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use node::{LeaseAlgorithm, Settings};
 
 use super::Algorithm;
-use crate::cluster_dir;
+use crate::bench::cluster::Cluster;
 
 /// The bars that `--check` enforces.
 const ACQUIRED_PER_SECOND_MIN: f64 = 200_000.0;
@@ -103,12 +101,8 @@ fn plan(args: &super::Args) -> Plan {
 }
 
 fn measure(args: &super::Args, plan: &Plan, bar: &ProgressBar) -> anyhow::Result<Measurement> {
-    let parent = args.quic.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let folder = tempfile::Builder::new().prefix("fleasefs-bench-").tempdir_in(&parent);
-    let folder = folder.with_context(|| format!("could not make a folder in {}", parent.display()))?;
-    let home = folder.path().join("cluster");
-    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let t_max_ms = args.quic.t_max_ms;
+    let defaults = Settings::default();
     let settings = Settings {
         algorithm: match args.algorithm {
             Algorithm::Flease => LeaseAlgorithm::Flease,
@@ -116,32 +110,13 @@ fn measure(args: &super::Args, plan: &Plan, bar: &ProgressBar) -> anyhow::Result
         },
         t_max_ms,
         // A session has to end before half of the lease does.
-        session_ms: Settings::default()
-            .session_ms
-            .min((t_max_ms / 2).saturating_sub(Settings::default().epsilon_ms)),
-        ..Settings::default()
+        session_ms: defaults.session_ms.min((t_max_ms / 2).saturating_sub(defaults.epsilon_ms)),
+        ..defaults
     };
-    let plan_of_cluster = cluster_dir::Plan {
-        addresses: free_addresses(args.quic.members.into())?,
-        replicas: Some(args.quic.members),
-        settings,
-        clients: Vec::new(),
-        days: cluster_dir::DAYS_DEFAULT,
-    };
-    cluster_dir::create(&home, &plan_of_cluster, now_s)?;
-    let program = std::env::current_exe().context("could not find this program")?;
-    let daemons =
-        Daemons::start(&program, &home, args.quic.members.into()).context("could not start the daemons")?;
-    let config = client::Config::find(Some(&home))?;
-    let measuring = lease_quic::run(plan, &daemons, &config, now_s, |step| bar.set_message(step.to_owned()));
+    let cluster = Cluster::start(args.quic.members, settings, args.quic.dir.as_deref())?;
+    let progress = |step: &str| bar.set_message(step.to_owned());
+    let measuring = lease_quic::run(plan, &cluster.daemons, &cluster.config, crate::init::now_s()?, progress);
     Ok(crate::runtime()?.block_on(measuring)?)
-}
-
-/// Loopback addresses that were free just now.
-fn free_addresses(count: usize) -> anyhow::Result<Vec<String>> {
-    let sockets: io::Result<Vec<UdpSocket>> = (0..count).map(|_| UdpSocket::bind("127.0.0.1:0")).collect();
-    let sockets = sockets.context("no free UDP port on 127.0.0.1")?;
-    sockets.iter().map(|socket| Ok(socket.local_addr()?.to_string())).collect()
 }
 
 /// The bars that are not met.
