@@ -50,7 +50,7 @@ pub(crate) struct Args {
     rounds: NonZeroU32,
 
     #[command(flatten)]
-    quic: quic::Args,
+    quic: quic::QuicArgs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -21,7 +21,7 @@ const KEEPING_PERCENT_OF_MACHINE_MAX: f64 = 75.0;
 /// What concerns daemons only.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Over QUIC")]
-pub(super) struct Args {
+pub(super) struct QuicArgs {
     /// Time a batch of this many distinct leases; may be given several times [default: 1000 10000 50000]
     #[arg(long = "batch", value_name = "LEASES")]
     batches: Vec<u64>,
@@ -84,7 +84,7 @@ pub(super) fn run(args: &super::Args) -> anyhow::Result<()> {
 }
 
 fn plan(args: &super::Args) -> Plan {
-    let Args { batches, wish, in_flight, rate, keep, seconds, .. } = &args.quic;
+    let QuicArgs { batches, wish, in_flight, rate, keep, seconds, .. } = &args.quic;
     let how_long = Duration::from_secs(*seconds);
     let is_plain = batches.is_empty() && rate.is_none() && keep.is_none();
     Plan {
