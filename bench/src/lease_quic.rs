@@ -94,6 +94,8 @@ pub struct Figures {
     pub driver_cpu_s: f64,
     /// Share of one processor that the client took.
     pub driver_percent_of_one: f64,
+    /// Attempts of daemons, to acquire a lease or to give it up, that were not answered in time and made again.
+    pub timeouts: u64,
 }
 
 /// Leases that were kept alive.
@@ -177,11 +179,18 @@ impl Bench<'_> {
     /// Acquires that many leases, and gives them back.
     async fn timed(&mut self, leases: u64, rate: Option<f64>) -> Result<Figures, LoadError> {
         let cells = self.cells(leases);
+        let timeouts = self.timeouts().await?;
         let (servers, driver) = (self.daemons.cpu(), own_cpu());
         let (tally, held) = self.load.acquire(self.plan.wish, cells, self.plan.in_flight, rate).await?;
         let spent = (self.daemons.cpu().saturating_sub(servers), own_cpu().saturating_sub(driver));
         self.load.give_back(self.plan.wish, &held).await?;
-        Ok(figures(leases, rate, &tally, spent))
+        // What is still being given up would be part of the next stretch.
+        while self.load.statuses().await?.iter().any(|status| status.leases.changing + status.leases.held > 0)
+        {
+            self.load.keep(Duration::from_millis(20)).await?;
+        }
+        let timeouts = self.timeouts().await?.saturating_sub(timeouts);
+        Ok(Figures { timeouts, ..figures(leases, rate, &tally, spent) })
     }
 
     async fn kept(&mut self, leases: u64, how_long: Duration) -> Result<Kept, LoadError> {
@@ -204,6 +213,11 @@ impl Bench<'_> {
             cpu_percent_of_one: percent,
             cpu_percent_of_machine: percent / count_f64(processors as u64),
         })
+    }
+
+    /// Attempts that found no majority in time, so far.
+    async fn timeouts(&mut self) -> Result<u64, LoadError> {
+        Ok(self.load.statuses().await?.iter().map(|status| status.leases.timeouts).sum())
     }
 
     /// Renewals and losses so far.
@@ -247,6 +261,7 @@ fn figures(
         servers_cpu_s: servers.as_secs_f64(),
         driver_cpu_s: driver.as_secs_f64(),
         driver_percent_of_one: driver.as_secs_f64() * 100.0 / elapsed_s,
+        timeouts: 0,
     }
 }
 
@@ -270,6 +285,7 @@ fn middle_of(rounds: &[Figures]) -> Figures {
         servers_cpu_s: of(|round| round.servers_cpu_s),
         driver_cpu_s: of(|round| round.driver_cpu_s),
         driver_percent_of_one: of(|round| round.driver_percent_of_one),
+        timeouts: rounds.iter().map(|round| round.timeouts).sum(),
     }
 }
 

@@ -179,6 +179,11 @@ impl<A: Algorithm> Shard<A> {
         self.locks.len() + self.leased.len()
     }
 
+    /// How many leases this node is about to acquire or to give up.
+    pub fn leases_changing(&self) -> usize {
+        self.steps.len()
+    }
+
     /// How many locks something is kept about, owned here or elsewhere.
     pub fn records(&self) -> usize {
         self.keeper.len()
@@ -196,7 +201,7 @@ impl<A: Algorithm> Shard<A> {
 
     /// Whether everything is given up after [`drain`](Self::drain).
     pub fn is_drained(&self) -> bool {
-        self.draining && self.locks.is_empty() && self.steps.is_idle() && self.outbox.is_empty()
+        self.draining && self.locks.is_empty() && self.steps.len() == 0 && self.outbox.is_empty()
     }
 
     /// A peer is connected, by this run of it. A connection before that ended.

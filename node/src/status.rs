@@ -83,6 +83,8 @@ pub enum ClockTrust {
 pub struct LeaseStatus {
     /// Leases it owns.
     pub held: u64,
+    /// Leases it is about to acquire or to give up.
+    pub changing: u64,
     /// Cells it remembers something of.
     pub registers: u64,
     /// Leases it acquired.

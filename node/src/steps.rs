@@ -29,9 +29,9 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Whether nothing waits and nothing is under way.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.under_way == 0
+    /// How many wait or are under way.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len() + self.under_way
     }
 
     /// Takes the step once it is its turn. Its end is an event of the lease.

@@ -47,6 +47,7 @@ pub(super) fn status<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Fact
         },
         leases: LeaseStatus {
             held: shard.leases_held() as u64,
+            changing: shard.leases_changing() as u64,
             registers: shard.leases().registers() as u64,
             acquired: counters.acquired,
             renewed: counters.renewed,

@@ -194,6 +194,12 @@ fn row(out: &mut impl Write, figures: &Figures) -> io::Result<()> {
         figures.p99_us / 1e3,
         figures.servers_cpu_s_per_1000 * 1e3,
         figures.driver_cpu_s_per_1000 * 1e3,
-        if figures.failed > 0 { format!("  {} failed", figures.failed) } else { String::new() },
+        trouble(figures),
     )
+}
+
+fn trouble(figures: &Figures) -> String {
+    let named = [(figures.failed, "failed"), (figures.timeouts, "attempts timed out")];
+    let named = named.into_iter().filter(|(count, _)| *count > 0);
+    named.map(|(count, what)| format!("  {count} {what}")).collect()
 }
