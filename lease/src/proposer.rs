@@ -13,6 +13,9 @@ use crate::{
     Refusal, Reject, Stamp, Standing, Watermark, Written,
 };
 
+/// How often the time that an attempt waits for answers is doubled at most, once for each that failed before.
+const PATIENCE_DOUBLINGS_MAX: u8 = 3;
+
 /// What a decided READ means for a claim.
 enum Verdict {
     /// Free: write a lease of our own.
@@ -50,8 +53,11 @@ impl<A: Algorithm> LeaseNode<A> {
             return self.run_out_of_ballots(now, slot);
         };
         let ballot = Ballot { stamp, process: self.common.me };
-        let deadline = now + self.common.config.round_timeout();
         let Some(claim) = self.claims.at_mut(slot) else { return };
+        // Where answers come late because there is too much to do, asking again and again would only make more of it.
+        // An owner has no time for such patience.
+        let patience = if claim.goal == Goal::Keep { 0 } else { claim.failures.min(PATIENCE_DOUBLINGS_MAX) };
+        let deadline = now + self.common.config.round_timeout() * (1 << patience);
         claim.attempt = Some(Box::new(Attempt::new(ballot, now)));
         claim.wake_at = claim.tenure.as_ref().map_or(deadline, |tenure| deadline.min(tenure.until));
         let wake_at = claim.wake_at;
