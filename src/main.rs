@@ -1,6 +1,9 @@
 //! `fleasefs`: the one command. One file per subcommand, no logic of its own.
 
 mod bench;
+mod cert;
+mod cluster_dir;
+mod init;
 mod lock;
 mod log;
 mod osd;
@@ -30,6 +33,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Args),
+    Cert(cert::Args),
+    Init(init::Args),
     Lock(lock::Args),
     Osd(osd::Args),
     /// Run the cluster in one thread under a seed, with faults and checkers
@@ -40,6 +45,8 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Bench(args) => bench::run(args),
+        Command::Cert(args) => cert::run(&args),
+        Command::Init(args) => init::run(&args),
         Command::Lock(args) => lock::run(&args),
         Command::Osd(args) => osd::run(&args),
         Command::Sim(args) => sim::run(args),

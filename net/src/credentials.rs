@@ -187,6 +187,12 @@ pub fn read_peer(path: &Path, cluster: ClusterId) -> Result<Peer, CredentialErro
         .map_err(|source| CredentialError::Peer { path: path.to_owned(), source })
 }
 
+/// When the authority whose certificate is at `path` expires, in seconds since 1970.
+pub fn read_authority_expiry(path: &Path) -> Result<u64, CredentialError> {
+    crate::peer::authority_not_after_s(&read_certificate(path)?)
+        .map_err(|source| CredentialError::Peer { path: path.to_owned(), source })
+}
+
 impl DenyFile {
     /// The list at `path`, not read yet.
     pub fn new(path: PathBuf) -> Self {

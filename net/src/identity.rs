@@ -71,6 +71,9 @@ pub enum IdentityError {
         /// The last second asked for.
         not_after_s: u64,
     },
+    /// No random numbers.
+    #[error("the system gave no random numbers; check that its random source works")]
+    Random,
     /// The cryptographic library refused, most likely for want of random numbers.
     #[error("could not make a key or sign a certificate; check that the system's random source works")]
     Sign(#[source] rcgen::Error),
@@ -132,6 +135,13 @@ impl Validity {
 }
 
 impl Authority {
+    /// A new authority for a new cluster, named at random.
+    pub fn found(validity: Validity) -> Result<Self, IdentityError> {
+        let mut name = [0; 16];
+        tls::provider().secure_random.fill(&mut name).map_err(|_| IdentityError::Random)?;
+        Self::new(ClusterId(name), validity)
+    }
+
     /// A new authority for `cluster`, with a fresh key known to nobody else.
     pub fn new(cluster: ClusterId, validity: Validity) -> Result<Self, IdentityError> {
         let mut params = CertificateParams::default();
@@ -166,7 +176,8 @@ impl Authority {
     }
 
     /// A certificate for `role`, with a fresh key. A node's carries [`server_name`](crate::server_name) and `hosts`,
-    /// which are DNS names or IP addresses, and is good for both ends of a connection; any other can only call.
+    /// which are DNS names or IP addresses, and is good for both ends of a connection; any other can only call. None
+    /// outlives its authority.
     pub fn issue(
         &self,
         role: &Role,
@@ -185,7 +196,8 @@ impl Authority {
         validity: Validity,
     ) -> Result<Identity, IdentityError> {
         let mut params = leaf_params(cluster, role, hosts)?;
-        validity.apply(&mut params)?;
+        let not_after_s = validity.not_after_s.min(peer::authority_not_after_s(&self.certificate)?);
+        Validity { not_after_s, ..validity }.apply(&mut params)?;
         let key = KeyPair::generate().map_err(IdentityError::Sign)?;
         let certificate = params.signed_by(&key, &self.issuer).map_err(IdentityError::Sign)?.der().clone();
         let peer = Peer::from_certificate(&certificate, cluster)?;
@@ -285,6 +297,12 @@ impl fmt::Debug for Identity {
     }
 }
 
+/// The day in UTC, as `2030-01-31`, on which the second `time_s` falls; counted from 1970.
+pub fn date(time_s: u64) -> String {
+    let time = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(time_s.min(TIME_MAX_S));
+    format!("{:04}-{:02}-{:02}", time.year(), u8::from(time.month()), time.day())
+}
+
 fn leaf_params(
     cluster: ClusterId,
     role: &Role,
@@ -317,4 +335,54 @@ fn host(name: &str) -> Result<SanType, IdentityError> {
 fn uri(text: String) -> Result<SanType, IdentityError> {
     let bad_name = |source| IdentityError::Name { name: text.clone(), source };
     Ok(SanType::URI(text.as_str().try_into().map_err(bad_name)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_cluster_has_a_name_of_its_own() {
+        let found = || Authority::found(Validity::ALWAYS).unwrap().cluster();
+        assert_ne!(found(), found());
+    }
+
+    #[test]
+    fn times_that_no_certificate_can_carry_are_refused() {
+        let new = |not_before_s, not_after_s| {
+            Authority::new(ClusterId([7; 16]), Validity { not_before_s, not_after_s })
+                .err()
+                .map(|e| e.to_string())
+        };
+        assert_eq!(new(0, TIME_MAX_S), None);
+        assert_eq!(new(7, 7), None);
+        assert!(new(8, 7).unwrap().contains("from 8 to 7"));
+        assert!(new(0, u64::MAX).unwrap().contains(&u64::MAX.to_string()));
+    }
+
+    #[test]
+    fn no_certificate_outlives_its_authority() {
+        let authority = Authority::found(Validity { not_before_s: 0, not_after_s: 1_000 }).unwrap();
+        let issue = |validity| authority.issue(&"client/a".parse().unwrap(), &[], validity);
+        assert_eq!(issue(Validity::ALWAYS).unwrap().peer().not_after_s, 1_000);
+        let late = Validity { not_before_s: 1_001, not_after_s: 2_000 };
+        assert!(matches!(issue(late), Err(IdentityError::Validity { .. })));
+    }
+
+    #[test]
+    fn a_name_that_no_certificate_can_carry_is_refused() {
+        let authority = Authority::found(Validity::ALWAYS).unwrap();
+        let issue =
+            |host: &str| authority.issue(&"node/1".parse().unwrap(), &[host.to_owned()], Validity::ALWAYS);
+        assert!(issue("10.0.0.1").is_ok() && issue("::1").is_ok() && issue("host-a.example").is_ok());
+        assert!(issue("zürich").unwrap_err().to_string().contains("`zürich` cannot stand in a certificate"));
+    }
+
+    #[test]
+    fn dates_are_days_in_utc() {
+        assert_eq!(date(0), "1970-01-01");
+        assert_eq!(date(951_868_799), "2000-02-29");
+        assert_eq!(date(951_868_800), "2000-03-01");
+        assert_eq!(date(u64::MAX), "9999-12-31");
+    }
 }

@@ -53,7 +53,7 @@ pub use config::{Config, ConfigError};
 pub use deny::{DENIED_MAX, Denied, DenyError, DenyList};
 pub use endpoint::{BindError, Endpoint};
 pub use handshake::{Admission, ConnectError, Owner, Reading};
-pub use identity::{Authority, Identity, IdentityError, Validity};
+pub use identity::{Authority, Identity, IdentityError, Validity, date};
 pub use inbox::{Event, Inbox};
 pub use lanes::bulk::{BULK_BYTES_MIN, Bulk, BulkError, BulkReceiver, BulkSender};
 pub use lanes::datagrams::DatagramError;

@@ -72,9 +72,7 @@ impl Peer {
         if theirs != cluster.to_string() {
             return Err(PeerError::OtherCluster { theirs, ours: cluster });
         }
-        let not_after = certificate.validity().not_after.timestamp();
-        // A year before 1970 is in the past all the same.
-        let not_after_s = u64::try_from(not_after).unwrap_or(0);
+        let not_after_s = not_after_s(&certificate);
         Ok(Self { role: role.parse()?, fingerprint: Fingerprint::of(der), not_after_s })
     }
 }
@@ -112,6 +110,12 @@ pub(crate) fn authority_cluster(der: &[u8]) -> Result<ClusterId, PeerError> {
     cluster.parse().map_err(|_| PeerError::Malformed)
 }
 
+/// The last second of an authority's certificate.
+pub(crate) fn authority_not_after_s(der: &[u8]) -> Result<u64, PeerError> {
+    authority_cluster(der)?;
+    Ok(not_after_s(&read(der)?))
+}
+
 /// The public key in `der`, as a signer shows it.
 pub(crate) fn public_key(der: &[u8]) -> Result<Vec<u8>, PeerError> {
     Ok(read(der)?.public_key().subject_public_key.data.to_vec())
@@ -122,6 +126,11 @@ fn read(der: &[u8]) -> Result<X509Certificate<'_>, PeerError> {
         Ok(([], certificate)) => Ok(certificate),
         _ => Err(PeerError::Malformed),
     }
+}
+
+fn not_after_s(certificate: &X509Certificate<'_>) -> u64 {
+    // A year before 1970 is in the past all the same.
+    u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0)
 }
 
 /// The cluster and the path of the one URI of ours.

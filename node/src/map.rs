@@ -230,6 +230,11 @@ impl ClusterMap {
         self.version
     }
 
+    /// On how many members a lock is kept, if there are as many.
+    pub const fn replicas(&self) -> u8 {
+        self.replicas
+    }
+
     /// A digest of everything in the map.
     pub const fn digest(&self) -> [u8; 32] {
         self.digest

@@ -76,6 +76,8 @@ fn a_loaded_authority_issues_what_the_saved_one_would() {
     assert_eq!(folder.mode("ca.key"), 0o600);
     let loaded = Authority::load(folder.folder.path()).unwrap();
     assert_eq!(loaded.cluster(), CLUSTER);
+    assert_eq!(read_authority_expiry(&folder.path("ca.pem")).unwrap(), Validity::ALWAYS.not_after_s);
+    assert!(read_authority_expiry(&folder.path("node.pem")).is_err());
     let issued = loaded.issue(&Role::Node(NodeId(1)), &["10.0.0.1".to_owned()], GOOD).unwrap();
     issued.save(&folder.files()).unwrap();
     assert_eq!(folder.complaint_for(CLUSTER), None);
