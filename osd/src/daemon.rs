@@ -9,6 +9,7 @@
 
 mod doorman;
 mod driver;
+mod gauges;
 mod keeper;
 mod links;
 mod report;
@@ -29,15 +30,22 @@ use wire::TimeAnswer;
 
 use crate::clock::{self, Behind, Clock, OffsetError, Reading};
 use crate::config::{Config, ConfigError};
+use crate::http;
+use crate::metrics::About;
 use crate::store::{OpenError, Owner, Previous, Start, Store};
 use doorman::Doorman;
 use driver::Driver;
+use gauges::Gauges;
 use keeper::StoreKeeper;
 
 /// How long a start waits for its peers' times before it trusts its own clock.
 const TIMES_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a start waits for its clock to reach what it used before.
 const BEHIND_MAX: Span = Span::from_secs(30);
+
+/// How often to look whether another process lets go of the data directory, and how long to wait in between.
+const LOCK_ATTEMPTS: u32 = 30;
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a daemon is started with.
 pub struct Options {
@@ -73,6 +81,9 @@ pub enum DaemonError {
     /// The address.
     #[error(transparent)]
     Bind(#[from] net::BindError),
+    /// The address of the metrics.
+    #[error(transparent)]
+    Listen(#[from] http::ListenError),
     /// A constant of the network.
     #[error(transparent)]
     Network(#[from] net::ConfigError),
@@ -109,6 +120,7 @@ impl DaemonError {
             Self::Open(OpenError::Write(_) | OpenError::Random(_))
             | Self::Write(_)
             | Self::Bind(_)
+            | Self::Listen(_)
             | Self::Behind(_)
             | Self::Supervisor(_)
             | Self::Random(_)
@@ -120,6 +132,11 @@ impl DaemonError {
             | Self::Offset(_)
             | Self::Restored(_) => true,
         }
+    }
+
+    /// Whether an address could not be had. If the daemon was not just running there, it is somebody else's.
+    pub const fn is_taken_address(&self) -> bool {
+        matches!(self, Self::Bind(_) | Self::Listen(_))
     }
 }
 
@@ -136,11 +153,15 @@ pub async fn run(
     let identity = config.identity(options.now_s)?;
     let map = Arc::new(config.map.clone());
     let owner = Owner { cluster: map.cluster(), node: config.node };
-    let store = Store::open(&config.data, owner)?;
+    let store = open_store(config, owner).await?;
     let (start, id) = (store.start(), store.start_id());
     let me = Process { node: config.node, incarnation: id.incarnation };
     announce(id.incarnation).map_err(DaemonError::Supervisor)?;
     tracing::info!(node = %me.node, incarnation = me.incarnation.0, store = %store.id(), "started");
+
+    let restarts = options.supervised.map_or(0, |supervised| supervised.restarts);
+    let about = About { process: me, restarts, epsilon: map.settings().lease_config().epsilon };
+    let (gauges, http) = gauges::start(config.metrics_address()?, about).await?;
 
     let floor = store.time_floor(clock::since_boot());
     let remembered = Remembered { start: remembered(start), ceiling: store.epoch_ceiling() };
@@ -174,7 +195,9 @@ pub async fn run(
         stop,
         certificate_expires_s,
         supervised,
+        gauges,
         _following: following,
+        _http: http,
     };
     let shard_config = ShardConfig {
         locks_max: limits.locks_max as usize,
@@ -204,8 +227,25 @@ struct Parts {
     stop: watch::Receiver<bool>,
     certificate_expires_s: u64,
     supervised: Option<Supervised>,
+    gauges: Gauges,
     /// Keeps the deny list as its file is.
     _following: JoinSet<()>,
+    /// Answers whoever asks for metrics.
+    _http: Option<http::Server>,
+}
+
+/// Opens the data directory, and waits a moment for a daemon whose supervisor was killed: it stops by itself.
+async fn open_store(config: &Config, owner: Owner) -> Result<Store, OpenError> {
+    for _ in 0..LOCK_ATTEMPTS {
+        match Store::open(&config.data, owner) {
+            Err(OpenError::Locked { holder, .. }) => {
+                tracing::debug!(?holder, "the data directory is in use");
+                sleep(LOCK_PAUSE).await;
+            }
+            other => return other,
+        }
+    }
+    Store::open(&config.data, owner)
 }
 
 fn open_network(
