@@ -122,11 +122,20 @@ impl Config {
 
     /// Reads and checks the file at `path` and the map that it names. Certificates are not looked at yet.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        Self::parse(path, &read(path)?, read)
+    }
+
+    /// Checks `text`, the file at `path`, and the map that it names and that `read_map` reads.
+    pub fn parse(
+        path: &Path,
+        text: &str,
+        read_map: impl FnOnce(&Path) -> Result<String, ConfigError>,
+    ) -> Result<Self, ConfigError> {
         let what = |what| ConfigError::Syntax { path: path.to_owned(), what };
-        let Written { map, authority, certificate, key } = from_toml(&read(path)?).map_err(what)?;
+        let Written { map, authority, certificate, key } = from_toml(text).map_err(what)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let map_path = folder.join(map);
-        let map = ClusterMap::parse(&read(&map_path)?)
+        let map = ClusterMap::parse(&read_map(&map_path)?)
             .map_err(|source| ConfigError::Map { path: map_path, source })?;
         let credentials = CredentialFiles {
             certificate: folder.join(certificate),

@@ -95,8 +95,11 @@ async fn keep_calling(endpoint: quinn::Endpoint, common: Arc<Common>, shared: Ar
         };
         match called {
             Ok(introduced) => {
-                let link = link::start(introduced, true, Arc::clone(&shared)).await;
+                let ready = link::prepare(introduced, true, &shared);
+                let link = ready.link.clone();
+                // Before the owner is told, so that it finds the connection here when it is.
                 *common.slot() = Some(link.clone());
+                tokio::spawn(link::serve(ready, Arc::clone(&shared)));
                 stay(&link, &mut pauses).await;
             }
             Err(ConnectError::Closed) => return,

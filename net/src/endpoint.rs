@@ -88,8 +88,7 @@ impl Endpoint {
         }
         let (udp, buffers) = socket::bind_udp(address).map_err(|source| bind_error(address, source))?;
         let udp = TokioRuntime.wrap_udp_socket(udp).map_err(|source| bind_error(address, source))?;
-        let endpoint = Self::new(udp, identity, path, None)?;
-        Ok(endpoint.with_buffers(buffers))
+        Self::new(udp, buffers, identity, path, None)
     }
 
     /// An endpoint over another network than the kernel's, for simulations. What the transport draws at random
@@ -102,17 +101,18 @@ impl Endpoint {
     ) -> Result<Self, BindError> {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
-        Self::new(Arc::new(Foreign(socket)), identity, path, Some(bytes))
+        Self::new(Arc::new(Foreign(socket)), SocketBuffers::UNLIMITED, identity, path, Some(bytes))
     }
 
     fn new(
         socket: Arc<dyn AsyncUdpSocket>,
+        buffers: SocketBuffers,
         identity: &Identity,
         path: Path,
         seed: Option<[u8; 32]>,
     ) -> Result<Self, BindError> {
         let role = identity.peer().role.clone();
-        let transport = transport::connection_config(path);
+        let transport = transport::connection_config(path, buffers);
         let mut client = quinn::ClientConfig::new(Arc::new(tls::client(identity)?));
         client.transport_config(Arc::clone(&transport));
         // Only a node's certificate is good for answering.
@@ -132,7 +132,7 @@ impl Endpoint {
             .map_err(|source| bind_error(address, source))?;
         inner.set_default_client_config(client);
         let identity = Whose { cluster: identity.cluster(), role, denied: identity.deny_list().clone() };
-        Ok(Self { inner, address, buffers: SocketBuffers::UNLIMITED, identity })
+        Ok(Self { inner, address, buffers, identity })
     }
 
     /// Where this endpoint listens.
@@ -143,11 +143,6 @@ impl Endpoint {
     /// What the kernel granted as socket buffers.
     pub fn buffers(&self) -> SocketBuffers {
         self.buffers
-    }
-
-    const fn with_buffers(mut self, buffers: SocketBuffers) -> Self {
-        self.buffers = buffers;
-        self
     }
 
     pub(crate) fn whose(&self) -> &Whose {
@@ -170,15 +165,19 @@ impl Endpoint {
 
     /// Closes every connection and waits until the peers have been told.
     pub async fn close(&self) {
-        self.inner.close(quinn::VarInt::from_u32(0), b"closed");
+        self.close_all();
         self.inner.wait_idle().await;
+    }
+
+    fn close_all(&self) {
+        self.inner.close(quinn::VarInt::from_u32(0), b"the process is stopping");
     }
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
         // Connections hold handles of their own to the socket, and would go on without an owner.
-        self.inner.close(quinn::VarInt::from_u32(0), b"closed");
+        self.close_all();
     }
 }
 

@@ -3,8 +3,9 @@
 //! Everything that leaves a process leaves it here, over TLS 1.3, and a peer that shows no certificate of the
 //! cluster's authority is refused before a byte of its is decoded. There is no plaintext mode.
 //!
-//! Deliberately absent: decisions about retries, redirects or leadership (callers make them), the layout of
-//! messages, and clocks (who measures brings its own).
+//! Deliberately absent: decisions about who is let in, who calls whom, and which request is repeated (owners make
+//! them), the layout of messages, and clocks (an owner brings its own; timers are tokio's). `docs/network.md` says
+//! what happens on each failure.
 //!
 //! ```text
 //! identity     who we are: an authority and the certificates it issued
@@ -13,6 +14,7 @@
 //! deny         certificates that are no longer welcome
 //! tls          identity -> rustls configuration, certificates required both ways
 //! transport    windows, packet sizes, stream counts
+//! congestion   how much may be on its way at once
 //! socket       the kernel's UDP, or a simulated network
 //! reset        how peers learn at once that a process was replaced
 //! endpoint     a bound socket that can connect and accept
@@ -30,6 +32,7 @@
 mod caller;
 mod close;
 mod config;
+mod congestion;
 pub mod credentials;
 mod deny;
 mod endpoint;

@@ -198,34 +198,38 @@ impl fmt::Debug for Link {
     }
 }
 
-/// Puts a connection into service: its tasks run from here on, and the owner is told.
-pub(crate) async fn start(introduced: Introduced, is_outgoing: bool, shared: Arc<Shared>) -> Link {
-    let Introduced { connection, peer, hello, send, receive } = introduced;
-    let link = Link {
-        inner: Arc::new(Inner {
-            id: LinkId(shared.next_link.fetch_add(1, Ordering::Relaxed)),
-            is_outgoing,
-            datagrams: DatagramSender::new(connection.clone(), shared.config.datagram_queue_bytes),
-            messages: MessageSender::new(shared.config.message_queue_bytes),
-            connection,
-            peer,
-            hello,
-            is_heard: AtomicBool::new(true),
-            datagrams_taken: AtomicU64::new(0),
-            datagrams_refused: AtomicU64::new(0),
-            ours: OnceLock::new(),
-        }),
-    };
-    if shared.outlet.announce(Event::Opened(link.clone())).await.is_ok() {
-        tokio::spawn(serve(link.clone(), send, receive, shared));
-    } else {
-        end_ownerless(&link);
-    }
-    link
+/// A connection that is ready to serve, with what [`serve`] needs.
+pub(crate) struct Ready {
+    pub(crate) link: Link,
+    send: SendStream,
+    receive: FrameStream,
 }
 
-/// Serves a connection until it ends.
-async fn serve(link: Link, send: SendStream, receive: FrameStream, shared: Arc<Shared>) {
+/// Makes a connection ready; nothing runs before [`serve`].
+pub(crate) fn prepare(introduced: Introduced, is_outgoing: bool, shared: &Shared) -> Ready {
+    let Introduced { connection, peer, hello, send, receive } = introduced;
+    let inner = Inner {
+        id: LinkId(shared.next_link.fetch_add(1, Ordering::Relaxed)),
+        is_outgoing,
+        datagrams: DatagramSender::new(connection.clone(), shared.config.datagram_queue_bytes),
+        messages: MessageSender::new(shared.config.message_queue_bytes),
+        connection,
+        peer,
+        hello,
+        is_heard: AtomicBool::new(true),
+        datagrams_taken: AtomicU64::new(0),
+        datagrams_refused: AtomicU64::new(0),
+        ours: OnceLock::new(),
+    };
+    Ready { link: Link { inner: Arc::new(inner) }, send, receive }
+}
+
+/// Tells the owner of a connection, serves it until it ends, and tells the owner again.
+pub(crate) async fn serve(ready: Ready, shared: Arc<Shared>) {
+    let Ready { link, send, receive } = ready;
+    if shared.outlet.announce(Event::Opened(link.clone())).await.is_err() {
+        return end_ownerless(&link);
+    }
     let (mut readers, mut others) = (JoinSet::new(), JoinSet::new());
     readers.spawn(read_datagrams(link.clone(), Arc::clone(&shared)));
     readers.spawn(read_frames(link.clone(), receive, shared.outlet.clone()));

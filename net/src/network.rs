@@ -93,13 +93,12 @@ async fn accept(endpoint: quinn::Endpoint, whose: Whose, shared: Arc<Shared>) {
     }
 }
 
-async fn answer(incoming: Incoming, _place: OwnedSemaphorePermit, whose: Whose, shared: Arc<Shared>) {
+async fn answer(incoming: Incoming, place: OwnedSemaphorePermit, whose: Whose, shared: Arc<Shared>) {
     let from = incoming.remote_address();
     let introduced = timeout(shared.config.hello_timeout, meet(incoming, &whose, &shared)).await;
+    drop(place);
     match introduced.unwrap_or(Err(ConnectError::Slow(from))) {
-        Ok(introduced) => {
-            link::start(introduced, false, shared).await;
-        }
+        Ok(introduced) => link::serve(link::prepare(introduced, false, &shared), shared).await,
         Err(error) => {
             // News for the log only: with no room for it there is more important news.
             shared.outlet.try_announce(Event::CallerRefused { from, error });

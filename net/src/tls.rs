@@ -28,7 +28,7 @@ use crate::identity::Identity;
 use crate::peer::{Fingerprint, Peer, PeerError};
 
 /// The protocol's name and version in the handshake: peers of another version fail there, with a clear error.
-pub(crate) const PROTOCOL: &[u8] = b"fleasefs/1";
+pub(crate) const PROTOCOL: &[u8] = wire::ALPN;
 
 /// Why an identity cannot be used for TLS.
 #[derive(Debug, thiserror::Error)]

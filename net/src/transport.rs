@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quinn::congestion::CubicConfig;
 use quinn::{EndpointConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
+
+use crate::congestion::BoundedCubic;
+use crate::socket::SocketBuffers;
 
 /// The largest UDP payload used on loopback.
 ///
@@ -65,7 +67,8 @@ impl Path {
         }
     }
 
-    const fn packet_bytes_at_start(self) -> u16 {
+    /// What this path carries for certain: losses are no reason to send less.
+    const fn packet_bytes_at_least(self) -> u16 {
         match self {
             Self::Loopback => LOOPBACK_PACKET_BYTES,
             Self::Network => SAFE_PACKET_BYTES,
@@ -73,13 +76,18 @@ impl Path {
     }
 }
 
-/// The configuration of connections on `path`.
-pub(crate) fn connection_config(path: Path) -> Arc<TransportConfig> {
+/// The configuration of connections on `path`, between sockets with such buffers.
+pub(crate) fn connection_config(path: Path, buffers: SocketBuffers) -> Arc<TransportConfig> {
+    let window_at_start = match path {
+        Path::Loopback => Some(LOOPBACK_INITIAL_WINDOW_BYTES),
+        Path::Network => None,
+    };
     let mut discovery = MtuDiscoveryConfig::default();
     discovery.upper_bound(path.packet_bytes_max());
     let mut config = TransportConfig::default();
     config
-        .initial_mtu(path.packet_bytes_at_start())
+        .min_mtu(path.packet_bytes_at_least())
+        .initial_mtu(path.packet_bytes_at_least())
         .mtu_discovery_config(Some(discovery))
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW_BYTES))
         .receive_window(VarInt::from_u32(CONNECTION_WINDOW_BYTES))
@@ -89,12 +97,8 @@ pub(crate) fn connection_config(path: Path) -> Arc<TransportConfig> {
         .datagram_send_buffer_size(DATAGRAM_SEND_BYTES)
         .datagram_receive_buffer_size(Some(DATAGRAM_RECEIVE_BYTES))
         .max_idle_timeout(Some(IdleTimeout::from(VarInt::from_u32(IDLE_TIMEOUT_MS))))
-        .initial_rtt(INITIAL_RTT);
-    if path == Path::Loopback {
-        let mut congestion = CubicConfig::default();
-        congestion.initial_window(LOOPBACK_INITIAL_WINDOW_BYTES);
-        config.congestion_controller_factory(Arc::new(congestion));
-    }
+        .initial_rtt(INITIAL_RTT)
+        .congestion_controller_factory(Arc::new(BoundedCubic::new(buffers.receive_bytes, window_at_start)));
     Arc::new(config)
 }
 

@@ -228,13 +228,22 @@ impl Default for Limits {
 impl Config {
     /// Reads and checks the file at `path` and the map that it names. Certificates are not looked at yet.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        Self::parse(path, &read(path)?, read)
+    }
+
+    /// Checks `text`, the file at `path`, and the map that it names and that `read_map` reads.
+    pub fn parse(
+        path: &Path,
+        text: &str,
+        read_map: impl FnOnce(&Path) -> Result<String, ConfigError>,
+    ) -> Result<Self, ConfigError> {
         let what = |what| ConfigError::Syntax { path: path.to_owned(), what };
-        let written: Written = from_toml(&read(path)?).map_err(what)?;
+        let written: Written = from_toml(text).map_err(what)?;
         let Written { node, listen, metrics, files, log, limits } = written;
 
         let folder = path.parent().unwrap_or(Path::new(""));
         let map_path = folder.join(&files.map);
-        let map = ClusterMap::parse(&read(&map_path)?)
+        let map = ClusterMap::parse(&read_map(&map_path)?)
             .map_err(|source| ConfigError::Map { path: map_path.clone(), source })?;
         let Some(osd) = map.osd(node) else {
             return Err(ConfigError::NotInMap { path: path.to_owned(), node, map: map_path });

@@ -16,8 +16,10 @@ use bytes::Bytes;
 use quinn::{Connection, ConnectionError, SendDatagramError};
 use tokio::sync::Notify;
 
-/// Datagrams handed to the owner in one event. Together with the largest packet it bounds the event's memory.
+/// Datagrams handed to the owner in one event.
 const BATCH_MAX: usize = 256;
+/// With so many bytes an event is full.
+const BATCH_BYTES: usize = 128 << 10;
 
 /// Datagrams on their way out.
 pub(crate) struct DatagramSender {
@@ -176,11 +178,16 @@ impl Waiting {
 
 /// Waits for a datagram and takes everything else that has arrived by then.
 pub(crate) async fn receive(connection: &Connection) -> Result<Vec<Bytes>, ConnectionError> {
-    let mut batch = vec![connection.read_datagram().await?];
+    let first = connection.read_datagram().await?;
+    let mut bytes = first.len();
+    let mut batch = vec![first];
     let mut unheard = Context::from_waker(Waker::noop());
-    while batch.len() < BATCH_MAX {
+    while batch.len() < BATCH_MAX && bytes < BATCH_BYTES {
         match pin!(connection.read_datagram()).poll(&mut unheard) {
-            Poll::Ready(Ok(datagram)) => batch.push(datagram),
+            Poll::Ready(Ok(datagram)) => {
+                bytes += datagram.len();
+                batch.push(datagram);
+            }
             // An error comes up again at the next call.
             Poll::Ready(Err(_)) | Poll::Pending => break,
         }

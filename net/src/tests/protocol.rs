@@ -11,7 +11,7 @@ use super::pair::{ByHand, CLUSTER, End, LOOPBACK, Pair, authority, hello, identi
 use super::world::{numbered_datagram, numbered_frame};
 use crate::endpoint::Endpoint;
 use crate::frames::ReadFramesError;
-use crate::{Config, ConnectError, Path, server_name, tls};
+use crate::{Config, ConnectError, Event, Path, server_name, tls};
 
 fn one_more() -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -159,11 +159,69 @@ async fn a_certificate_that_is_denied_later_loses_its_connection() {
     assert_eq!(end.closed().await, "the peer's certificate was denied");
     assert!(calling.closed().await.contains("the certificate is on the deny list"));
     let error = calling.find(|event| match event {
-        crate::Event::CallFailed { error, .. } => Some(error.to_string()),
+        Event::CallFailed { error, .. } => Some(error.to_string()),
         _ => None,
     });
     let error = error.await;
     assert!(error.contains("certificate"), "{error}");
+}
+
+/// The first packet of a real call.
+async fn first_packet() -> Vec<u8> {
+    let tap = tokio::net::UdpSocket::bind(LOOPBACK).await.unwrap();
+    let endpoint = Endpoint::bind(LOOPBACK, &identity(&authority(), "client/a"), Path::Loopback).unwrap();
+    let _call = endpoint.inner.connect(tap.local_addr().unwrap(), &server_name(CLUSTER, NodeId(1))).unwrap();
+    let mut packet = vec![0; 10_000];
+    let length = tap.recv(&mut packet).await.unwrap();
+    packet.truncate(length);
+    packet
+}
+
+#[tokio::test]
+async fn truncated_and_oversized_calls_disturb_nobody() {
+    let mut pair = Pair::start(Config::default()).await;
+    let target = pair.answerer.network.address();
+    let noise = std::net::UdpSocket::bind(LOOPBACK).unwrap();
+    let packet = first_packet().await;
+    assert!(packet.len() >= 1_200, "a first packet is padded");
+    for number in 0..400_u32 {
+        let mut bad = packet.clone();
+        match number % 4 {
+            0 => bad.truncate(packet.len() * number as usize / 400),
+            1 => bad.extend(vec![0x40; 50 * number as usize]),
+            2 => bad[number as usize % 40] ^= 0xff,
+            _ => bad.extend(packet.repeat(3)),
+        }
+        noise.send_to(&bad, target).unwrap();
+        pair.out.send(numbered_frame(number)).unwrap();
+    }
+    assert_eq!(pair.answerer.frames(400).await.len(), 400);
+    assert!(!pair.out.is_closed() && !pair.back.is_closed());
+    drop(pair.call);
+}
+
+#[tokio::test]
+async fn an_unreachable_address_is_called_again_and_each_failure_has_its_reason() {
+    let authority = authority();
+    let call_timeout_min = Duration::from_millis(20);
+    let config = Config { call_timeout_min, call_timeout_max: call_timeout_min, ..Config::default() };
+    let mut end = End::start(&identity(&authority, "node/1"), config);
+    let nobody = std::net::UdpSocket::bind(LOOPBACK).unwrap().local_addr().unwrap();
+    for (address, reason) in [
+        (nobody.to_string(), format!("no answer from {nobody} within 20 ms; check that a daemon runs there")),
+        ("127.0.0.1".to_owned(), "cannot call `127.0.0.1`".to_owned()),
+        ("127.0.0.1:0".to_owned(), "cannot call `127.0.0.1:0`".to_owned()),
+    ] {
+        let _call = end.network.keep_calling(NodeId(2), &address);
+        for expected in 1..=3 {
+            let failure = end.find(|event| match event {
+                Event::CallFailed { error, failures, .. } if failures == expected => Some(error.to_string()),
+                _ => None,
+            });
+            let failure = failure.await;
+            assert!(failure.starts_with(&reason), "{failure}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -226,7 +226,7 @@ impl<A: Algorithm> Cluster<A> {
         let end = self.now + span;
         while self.now < end {
             self.now = self.now + ms(1);
-            if self.now.as_micros() / 1_000 % HEARTBEAT_MS == 0 {
+            if (self.now.as_micros() / 1_000).is_multiple_of(HEARTBEAT_MS) {
                 self.exchange_times();
                 self.keep_alive();
             }
@@ -267,10 +267,8 @@ impl<A: Algorithm> Cluster<A> {
             Flying::Lease { from, to, batch } if self.can_talk(from.node.0, to) => {
                 self.call(to, |shard, now| shard.handle_lease_batch(now, from, &batch));
             }
-            Flying::Peer { from, to, messages } if self.process(from.node.0) == from => {
-                if self.connected.contains(&(from.node.0, to)) {
-                    self.call(to, |shard, now| shard.handle_peer_messages(now, from, messages));
-                }
+            Flying::Peer { from, to, messages } if self.connected.contains(&(from.node.0, to)) => {
+                self.call(to, |shard, now| shard.handle_peer_messages(now, from, messages));
             }
             Flying::Ceiling { node, mark } if self.process(node.node.0) == node => {
                 let daemon = self.daemons.get_mut(&node.node.0).unwrap();

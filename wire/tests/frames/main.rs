@@ -1,5 +1,7 @@
 //! Frames: their bytes, their way to a message, and everything that is refused on it.
 
+#[path = "../../../fuzz/src/memory.rs"]
+mod allocator;
 mod golden;
 mod memory;
 mod properties;

@@ -1,59 +1,20 @@
 //! Decoding takes no more memory than declared, whatever the input says.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use base::Role;
 use bytes::Bytes;
 use proptest::prelude::*;
 use wire::{ALLOCATED_PER_BYTE_MAX, Frame, FrameReader, Kind, Lane, PROTOCOL_VERSION};
 
+use crate::allocator::allocated_by;
 use crate::samples::{decode, samples};
 
 /// What any input may take: errors, and the first steps of buffers that grow.
 const ALLOCATED_ALWAYS_MAX: usize = 1_024;
 
-thread_local! {
-    static ALLOCATED: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Counts what a thread has ever allocated.
-struct Counting;
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
-fn count(bytes: usize) {
-    // A thread that is ending has no counter any more.
-    let _ = ALLOCATED.try_with(|allocated| allocated.set(allocated.get() + bytes));
-}
-
-// SAFETY: every call goes to the system's allocator with the arguments it came with, so its guarantees are ours.
-// The counter is a plain thread-local without a destructor and allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size());
-        // SAFETY: the caller's promise on `layout` is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises on `block` and `layout` are passed on.
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count(new_size);
-        // SAFETY: the caller's promises on `block`, `layout` and `new_size` are passed on.
-        unsafe { System.realloc(block, layout, new_size) }
-    }
-}
-
 /// What it takes to receive `bytes` in pieces of `step` and to decode every frame in them.
-fn allocated_by(bytes: &[u8], lane: Lane, role: &Role, step: usize) -> usize {
+fn memory_for(bytes: &[u8], lane: Lane, role: &Role, step: usize) -> usize {
     let (bytes, mut reader) = (Bytes::copy_from_slice(bytes), FrameReader::new(role.clone()));
-    let before = ALLOCATED.get();
-    match lane {
+    let work = || match lane {
         Lane::Datagram => {
             let frame = Frame::from_datagram(bytes).and_then(|frame| frame.admit(role));
             drop(frame.map(|frame| decode(&frame)));
@@ -66,12 +27,12 @@ fn allocated_by(bytes: &[u8], lane: Lane, role: &Role, step: usize) -> usize {
                 }
             }
         }
-    }
-    ALLOCATED.get() - before
+    };
+    allocated_by(work).1
 }
 
 fn check(bytes: &[u8], lane: Lane, role: &Role, step: usize) {
-    let allocated = allocated_by(bytes, lane, role, step);
+    let allocated = memory_for(bytes, lane, role, step);
     let allowed = ALLOCATED_ALWAYS_MAX + ALLOCATED_PER_BYTE_MAX * bytes.len();
     assert!(allocated <= allowed, "{allocated} bytes of memory for {} of input: {bytes:02x?}", bytes.len());
 }
@@ -79,7 +40,7 @@ fn check(bytes: &[u8], lane: Lane, role: &Role, step: usize) {
 #[test]
 fn the_counter_counts() {
     let full = samples().remove(Kind::Peer as usize - 1);
-    assert!(allocated_by(&full.frame, Lane::Stream, &full.role, full.frame.len()) > 0);
+    assert!(memory_for(&full.frame, Lane::Stream, &full.role, full.frame.len()) > 0);
 }
 
 #[test]
@@ -89,7 +50,7 @@ fn announcements_cost_nothing() {
         // The longest frame that the header may announce, and nothing of it.
         for len in (0..32).rev().map(|bit| 1_u32 << bit) {
             let header = [&[kind as u8, PROTOCOL_VERSION, 0, 0][..], &len.to_le_bytes(), &[0; 4]].concat();
-            let allocated = allocated_by(&header, kind.lane(), &role, 5);
+            let allocated = memory_for(&header, kind.lane(), &role, 5);
             assert!(allocated <= ALLOCATED_ALWAYS_MAX, "{kind}: {allocated} bytes for a header alone");
         }
     }
