@@ -204,7 +204,8 @@ fn an_interrupted_up_leaves_nothing_running() {
     let map = cluster.osd(3).join("cluster.toml");
     let other = fs::read_to_string(&map).unwrap().replace("version = 1", "version = 2");
     fs::write(&map, other).unwrap();
-    let up = fleasefs().arg("up").arg(cluster.dir()).stderr(Stdio::piped()).spawn().unwrap();
+    let up =
+        fleasefs().arg("up").arg(cluster.dir()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let started = |node| {
         let note = fs::read_to_string(cluster.osd(node).join("pid")).ok()?;
         Some(pid(note.split(' ').next()?))
@@ -286,13 +287,15 @@ fn emptied_and_restored_data_directories_are_told_so_by_their_peers() {
     copy(&old, &data);
     // It may answer for a moment, until the first peer has told it; it does not vote yet then.
     cluster.run("up");
-    eventually(|| cluster.log(1).contains("restored from an old copy").then_some(()));
+    eventually(|| cluster.log(1).contains("or restored from an old copy").then_some(()));
     eventually(|| cluster.log(1).contains("exit status: 78").then_some(()));
     cluster.succeed("down");
 
     fs::remove_dir_all(&data).unwrap();
-    let up = fleasefs().arg("up").arg(cluster.dir()).stderr(Stdio::piped()).spawn().unwrap();
-    eventually(|| cluster.log(1).contains("put its data directory back").then_some(()));
+    let up =
+        fleasefs().arg("up").arg(cluster.dir()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let refused = "directory (at incarnation 1) has no memory of: it was emptied";
+    eventually(|| cluster.log(1).contains(refused).then_some(()));
     kill_process(pid(&up.id().to_string()), Signal::INT).unwrap();
     end_of(up);
 }

@@ -126,7 +126,8 @@ pub async fn supervise<W: Witness>(
             }
         };
         death.log(restarts.history());
-        if let Some(incarnation) = death.incarnation {
+        // A child that says so has taken no part: it may be a copy of a directory whose daemon is alive.
+        if let Some(incarnation) = death.incarnation.filter(|_| !death.is_hopeless()) {
             notice.send(Process { node: config.node, incarnation });
         }
         if let Some(ended) = death.asked_for {
