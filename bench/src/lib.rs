@@ -3,9 +3,12 @@
 //! A measurement sets its subject up, runs it in several short rounds and reports medians as a plain struct; the
 //! command prints that. Deliberately absent: printing and argument parsing.
 
+pub mod daemons;
 pub mod floor;
 pub mod heap;
+pub mod lease_load;
 pub mod lease_memory;
+pub mod lease_quic;
 mod others;
 mod stats;
 pub mod trio;

@@ -22,6 +22,8 @@ pub struct ShardConfig {
     pub sessions_max: usize,
     /// How many replies may wait to be sent to one client; its requests beyond that are refused. Default 256 Ki.
     pub replies_max: usize,
+    /// How many leases may be in the course of being acquired or given up at a time. Default 1,024.
+    pub steps_max: usize,
     /// The rule to break, if any.
     #[cfg(feature = "planted-bugs")]
     pub bug: Option<Bug>,
@@ -37,6 +39,7 @@ impl ShardConfig {
             locks_max: 1 << 20,
             sessions_max: 4_096,
             replies_max: 1 << 18,
+            steps_max: 1_024,
             #[cfg(feature = "planted-bugs")]
             bug: None,
         }

@@ -37,6 +37,7 @@ mod requests;
 mod session;
 mod shard;
 mod status;
+mod steps;
 
 pub use bugs::Bug;
 pub use config::ShardConfig;

@@ -10,6 +10,7 @@ use lease::{Algorithm, Denial, Ended, Refusal, Watermark};
 use crate::lock::{
     Asker, Before, Lock, Pending, Promises, Returning, Stage, Then, UNSETTLED, Waiter, is_settled,
 };
+use crate::steps::Step;
 use crate::{
     Bug, Grant, Output, PeerMessage, Record, Reply, ReplyBody, SessionId, Shard, ShardEvent, Token,
     Unavailable,
@@ -74,8 +75,7 @@ impl<A: Algorithm> Shard<A> {
     ) {
         if self.draining || !self.locks.contains_key(&cell) {
             // Nobody wants it any longer, and nothing was granted.
-            let _ = self.lease.release(now, cell, UNSETTLED);
-            return;
+            return self.steps.add(cell, Step::GiveUp { successor: None, watermark: UNSETTLED });
         }
         self.start_promising(now, cell, Before::Other { ended, watermark });
     }
@@ -89,6 +89,11 @@ impl<A: Algorithm> Shard<A> {
             Denial::NotMember => ReplyBody::Unavailable(Unavailable::NotMember),
             Denial::StoodDown | Denial::ClockExhausted => ReplyBody::Unavailable(Unavailable::Clock),
         };
+        self.not_leased(cell, body);
+    }
+
+    /// Tells whoever wanted the lease that this node does not have it.
+    pub(crate) fn not_leased(&mut self, cell: ObjectId, body: ReplyBody) {
         if self.leased.contains_key(&cell) {
             return self.lease_denied(cell, body);
         }
@@ -118,9 +123,8 @@ impl<A: Algorithm> Shard<A> {
         if !is_held || self.unavailable(now).is_some() || self.locks.contains_key(&cell) {
             return;
         }
-        if self.lease.acquire(now, cell, &*self.config.map.clone()).is_ok() {
-            self.locks.insert(cell, Lock::new(Stage::Leasing));
-        }
+        self.locks.insert(cell, Lock::new(Stage::Leasing));
+        self.steps.add(cell, Step::Acquire);
     }
 
     /// A member's answer to a promise or a write of this node's.
@@ -171,7 +175,7 @@ impl<A: Algorithm> Shard<A> {
                 let Some(refused) = refused else { return };
                 *refused |= vote;
                 if votes(*refused) > count - majority {
-                    self.leave_full(now, cell);
+                    self.leave_full(cell);
                 }
             }
             _ => {}
@@ -235,7 +239,7 @@ impl<A: Algorithm> Shard<A> {
         }
         for cell in session.cells {
             if self.leased.get(&cell).is_some_and(|leased| leased.session == id) {
-                self.drop_lease(now, cell);
+                self.drop_lease(cell);
             }
             let Some(lock) = self.locks.get_mut(&cell) else { continue };
             lock.waiters.retain(|waiter| waiter.asker.session != id);
@@ -247,7 +251,7 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Gives a lock's lease up because this node is stopping.
-    pub(crate) fn leave_lock(&mut self, now: WallTime, cell: ObjectId) {
+    pub(crate) fn leave_lock(&mut self, cell: ObjectId) {
         let view = self.config.map.view(cell).into_owned();
         let peers = &self.peers;
         let is_there = |node: &&NodeId| peers.contains_key(node);
@@ -261,17 +265,14 @@ impl<A: Algorithm> Shard<A> {
         let Some(lock) = self.locks.get_mut(&cell) else { return };
         let watermark = lock.watermark();
         let was_serving = matches!(lock.stage, Stage::Serving | Stage::Grace(_) | Stage::Promising(_));
+        let was_giving_up = matches!(lock.stage, Stage::GivingUp);
         let gone = std::mem::replace(lock, Lock::new(Stage::GivingUp));
         lock.record = gone.record;
         self.send_away(cell, gone, ReplyBody::Unavailable(Unavailable::Stopping));
-        let given = match successor.filter(|_| is_kept) {
-            Some(successor) => self.lease.hand_over(now, cell, successor, watermark),
-            None => self.lease.release(now, cell, watermark),
-        };
-        if was_serving && given.is_ok() {
-            return;
-        }
-        if !matches!(given, Err(Refusal::GivingUp)) {
+        if was_serving {
+            let successor = successor.filter(|_| is_kept);
+            self.steps.add(cell, Step::GiveUp { successor, watermark });
+        } else if !was_giving_up {
             self.locks.remove(&cell);
         }
     }
@@ -298,17 +299,11 @@ impl<A: Algorithm> Shard<A> {
             None if self.locks.len() >= self.config.locks_max => {
                 Some(ReplyBody::Unavailable(Unavailable::Full))
             }
-            None => match self.lease.acquire(now, cell, &*self.config.map) {
-                Ok(()) => {
-                    self.locks.insert(cell, Lock::new(Stage::Leasing));
-                    None
-                }
-                Err(Refusal::GivingUp) => {
-                    self.locks.insert(cell, Lock::new(Stage::GivingUp));
-                    None
-                }
-                Err(why) => Some(self.refusal(why)),
-            },
+            None => {
+                self.locks.insert(cell, Lock::new(Stage::Leasing));
+                self.steps.add(cell, Step::Acquire);
+                None
+            }
         };
         match refused {
             Some(body) => {
@@ -352,14 +347,12 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// So many members are full that no majority would keep a record.
-    fn leave_full(&mut self, now: WallTime, cell: ObjectId) {
+    fn leave_full(&mut self, cell: ObjectId) {
         let Some(lock) = self.locks.get_mut(&cell) else { return };
         let watermark = lock.watermark();
         let gone = std::mem::replace(lock, Lock::new(Stage::GivingUp));
         self.send_away(cell, gone, ReplyBody::Unavailable(Unavailable::Full));
-        if !matches!(self.lease.release(now, cell, watermark), Ok(()) | Err(Refusal::GivingUp)) {
-            self.locks.remove(&cell);
-        }
+        self.steps.add(cell, Step::GiveUp { successor: None, watermark });
     }
 
     /// A member promised a higher number to somebody else, or this tenure has no number left.
@@ -501,7 +494,7 @@ impl<A: Algorithm> Shard<A> {
         if !lock.settled && lock.write.is_none() {
             self.write(now, cell, Then::Nothing);
         } else if lock.settled {
-            self.wind_up(now, cell);
+            self.wind_up(cell);
         }
     }
 
@@ -595,13 +588,11 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Gives the lease of a free lock up: whoever wants it next may ask any member.
-    fn wind_up(&mut self, now: WallTime, cell: ObjectId) {
+    fn wind_up(&mut self, cell: ObjectId) {
         let Some(lock) = self.locks.get_mut(&cell) else { return };
         let watermark = lock.watermark();
         lock.stage = Stage::GivingUp;
-        if !matches!(self.lease.release(now, cell, watermark), Ok(()) | Err(Refusal::GivingUp)) {
-            self.locks.remove(&cell);
-        }
+        self.steps.add(cell, Step::GiveUp { successor: None, watermark });
     }
 
     /// Says to those in line that somebody else has the lock.

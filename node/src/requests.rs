@@ -6,6 +6,7 @@ use lease::Algorithm;
 use crate::lock::{Asker, Returning, UNSETTLED, Waiter};
 use crate::message::is_lock;
 use crate::shard::Leased;
+use crate::steps::Step;
 use crate::{ReplyBody, Request, RequestBody, SessionId, Shard, Unavailable};
 
 impl<A: Algorithm> Shard<A> {
@@ -31,7 +32,7 @@ impl<A: Algorithm> Shard<A> {
             RequestBody::Lease { cell } if !is_lock(cell) => self.lease_cell(now, cell, asker),
             RequestBody::Unlease { cell } if !is_lock(cell) => {
                 if self.leased.get(&cell).is_some_and(|leased| leased.session == session) {
-                    self.drop_lease(now, cell);
+                    self.drop_lease(cell);
                 }
                 self.reply(session, id, ReplyBody::Released);
             }
@@ -58,11 +59,11 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Gives such a lease up.
-    pub(crate) fn drop_lease(&mut self, now: WallTime, cell: ObjectId) {
+    pub(crate) fn drop_lease(&mut self, cell: ObjectId) {
         if let Some(leased) = self.leased.remove(&cell) {
             self.sessions.unbind(leased.session, cell);
-            // Not held yet: the lease is released when it is acquired.
-            let _ = self.lease.release(now, cell, UNSETTLED);
+            // If it is not held yet, it is given up once it is acquired.
+            self.steps.add(cell, Step::GiveUp { successor: None, watermark: UNSETTLED });
         }
     }
 
@@ -74,15 +75,8 @@ impl<A: Algorithm> Shard<A> {
         if self.leased.contains_key(&cell) {
             return self.reply(session, id, ReplyBody::Busy);
         }
-        match self.lease.acquire(now, cell, &*self.config.map) {
-            Ok(()) => {
-                self.leased.insert(cell, Leased { session, asked: Some(id) });
-                self.sessions.bind(session, cell);
-            }
-            Err(why) => {
-                let body = self.refusal(why);
-                self.reply(session, id, body);
-            }
-        }
+        self.leased.insert(cell, Leased { session, asked: Some(id) });
+        self.sessions.bind(session, cell);
+        self.steps.add(cell, Step::Acquire);
     }
 }

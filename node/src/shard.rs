@@ -12,6 +12,7 @@ use crate::keeper::Keeper;
 use crate::lock::{Lock, UNSETTLED};
 use crate::numbers::Numbers;
 use crate::session::Sessions;
+use crate::steps::Steps;
 use crate::{
     Bug, ClientFrame, ClientId, ClusterMap, Output, PEER_BATCH_MAX, PeerMessage, Reply, ReplyBody, RequestId,
     SessionId, ShardConfig, ShardEvent, Unavailable,
@@ -37,6 +38,8 @@ pub struct Shard<A> {
     pub(crate) locks: BTreeMap<ObjectId, Lock>,
     /// Cells that are leased because a client asked for the lease itself.
     pub(crate) leased: BTreeMap<ObjectId, Leased>,
+    /// What is to be done about leases.
+    pub(crate) steps: Steps,
     pub(crate) sessions: Sessions,
     /// Who is connected, by which run.
     pub(crate) peers: BTreeMap<NodeId, Incarnation>,
@@ -115,6 +118,7 @@ impl<A: Algorithm> Shard<A> {
             keeper: Keeper::new(numbers, is_first, config.locks_max),
             locks: BTreeMap::new(),
             leased: BTreeMap::new(),
+            steps: Steps::default(),
             sessions: Sessions::default(),
             peers: BTreeMap::new(),
             deaths: BTreeMap::new(),
@@ -192,7 +196,7 @@ impl<A: Algorithm> Shard<A> {
 
     /// Whether everything is given up after [`drain`](Self::drain).
     pub fn is_drained(&self) -> bool {
-        self.draining && self.locks.is_empty() && self.leased.is_empty() && self.outbox.is_empty()
+        self.draining && self.locks.is_empty() && self.steps.is_idle() && self.outbox.is_empty()
     }
 
     /// A peer is connected, by this run of it. A connection before that ended.
@@ -302,9 +306,9 @@ impl<A: Algorithm> Shard<A> {
         }
         self.draining = true;
         let cells: Vec<ObjectId> = self.locks.keys().copied().collect();
-        cells.into_iter().for_each(|cell| self.leave_lock(now, cell));
+        cells.into_iter().for_each(|cell| self.leave_lock(cell));
         let leased: Vec<ObjectId> = self.leased.keys().copied().collect();
-        leased.into_iter().for_each(|cell| self.drop_lease(now, cell));
+        leased.into_iter().for_each(|cell| self.drop_lease(cell));
         self.take_events(now);
     }
 
@@ -484,15 +488,25 @@ impl<A: Algorithm> Shard<A> {
         self.lease.stand_down(now, &watermark);
         self.locks.clear();
         self.leased.clear();
+        self.steps.clear();
     }
 
     fn take_events(&mut self, now: WallTime) {
-        while let Some(event) = self.lease.poll_event() {
+        loop {
+            while let Some(event) = self.lease.poll_event() {
+                self.take_event(now, event);
+            }
+            // A step may end at once, and make room for the next.
+            self.run_steps(now);
+            let Some(event) = self.lease.poll_event() else { return };
             self.take_event(now, event);
         }
     }
 
     fn take_event(&mut self, now: WallTime, event: Event) {
+        if matches!(event, Event::Acquired { .. } | Event::Denied { .. } | Event::GivenUp { .. }) {
+            self.steps.end_one();
+        }
         match event {
             Event::Renewed { .. } => {}
             Event::Acquired { cell, until, ended, watermark, .. } => {

@@ -1,0 +1,83 @@
+//! The daemons of a cluster as separate processes, and what they cost.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a daemon may take to stop before it is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Looks at a stopping daemon this often.
+const STOP_POLL: Duration = Duration::from_millis(10);
+/// What `/proc` counts processor time in.
+const TICKS_PER_S: f64 = 100.0;
+
+/// Running daemons; they are stopped when this is dropped.
+pub struct Daemons {
+    supervisors: Vec<Child>,
+}
+
+impl Daemons {
+    /// Starts `program osd --config FOLDER/osd-N/osd.toml` for each of `count` daemons, with their logs beside that.
+    pub fn start(program: &Path, folder: &Path, count: usize) -> io::Result<Self> {
+        let mut daemons = Self { supervisors: Vec::new() };
+        for id in 1..=count {
+            let home: PathBuf = folder.join(format!("osd-{id}"));
+            let log = File::create(home.join("log"))?;
+            let child = Command::new(program)
+                .arg("osd")
+                .arg("--config")
+                .arg(home.join("osd.toml"))
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(log)
+                .spawn()?;
+            daemons.supervisors.push(child);
+        }
+        Ok(daemons)
+    }
+
+    /// The processor time that the daemons and their supervisors have used so far.
+    pub fn cpu(&self) -> Duration {
+        let pids = self.supervisors.iter().flat_map(|child| with_children(child.id()));
+        pids.filter_map(cpu_of).sum()
+    }
+}
+
+impl Drop for Daemons {
+    fn drop(&mut self) {
+        for child in &self.supervisors {
+            if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+                // It may be gone already.
+                let _ = kill_process(pid, Signal::TERM);
+            }
+        }
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        for child in &mut self.supervisors {
+            while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
+                std::thread::sleep(STOP_POLL);
+            }
+            // Without its supervisor a daemon stops by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The processor time that a process has used so far; none if it is gone.
+pub fn cpu_of(pid: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may contain anything; it ends with the last parenthesis. Then come the state and 10 numbers.
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let ticks: Vec<f64> = rest.split(' ').skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
+    (ticks.len() == 2).then(|| Duration::from_secs_f64(ticks.iter().sum::<f64>() / TICKS_PER_S))
+}
+
+fn with_children(pid: u32) -> Vec<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+    std::iter::once(pid).chain(children).collect()
+}
