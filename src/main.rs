@@ -1,14 +1,18 @@
 //! `fleasefs`: the one command. One file per subcommand, no logic of its own.
 
+mod background;
 mod bench;
 mod cert;
 mod cluster_dir;
+mod down;
 mod init;
+mod local;
 mod lock;
 mod log;
 mod osd;
 mod sim;
 mod status;
+mod up;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -34,23 +38,27 @@ struct Cli {
 enum Command {
     Bench(bench::Args),
     Cert(cert::Args),
+    Down(down::Args),
     Init(init::Args),
     Lock(lock::Args),
     Osd(osd::Args),
     /// Run the cluster in one thread under a seed, with faults and checkers
     Sim(sim::SimArgs),
     Status(status::Args),
+    Up(up::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Bench(args) => bench::run(args),
         Command::Cert(args) => cert::run(&args),
+        Command::Down(args) => down::run(&args),
         Command::Init(args) => init::run(&args),
         Command::Lock(args) => lock::run(&args),
         Command::Osd(args) => osd::run(&args),
         Command::Sim(args) => sim::run(args),
         Command::Status(args) => status::run(&args),
+        Command::Up(args) => up::run(&args),
     };
     match result {
         Ok(code) => code,

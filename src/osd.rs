@@ -4,7 +4,6 @@ use std::future::Future;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::osd::config::{Config, LogFormat, LogLevel};
 use ::osd::daemon::{self, Options};
@@ -90,7 +89,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn run_supervisor(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
-    let identity = config.supervisor_identity(now_s()?)?;
+    let identity = config.supervisor_identity(crate::init::now_s()?)?;
     let address = config.listen_address()?.ip();
     let witness = Peers::new(config.node, config.map.clone(), identity, address);
     let settings = supervisor::Config::new(config.node);
@@ -139,7 +138,7 @@ fn run_daemon(config: Config, history: History) -> ExitCode {
     tracing::error!("{error:#}");
     let daemon_error = error.downcast_ref::<daemon::DaemonError>();
     // A port that is taken at the first start was taken by somebody else, and not by the daemon that just died.
-    let is_refused = matches!(daemon_error, Some(daemon::DaemonError::Bind(_))) && history.restarts == 0;
+    let is_refused = daemon_error.is_some_and(daemon::DaemonError::is_taken_address) && history.restarts == 0;
     if is_refused || daemon_error.is_some_and(daemon::DaemonError::is_hopeless) {
         ExitCode::from(EXIT_HOPELESS)
     } else {
@@ -150,7 +149,7 @@ fn run_daemon(config: Config, history: History) -> ExitCode {
 fn serve(config: Config, history: History, supervised: &Supervised) -> anyhow::Result<()> {
     let told =
         daemon::Supervised { restarts: history.restarts.into(), crash_looping: history.is_crash_looping };
-    let options = Options { config, now_s: now_s()?, supervised: Some(told) };
+    let options = Options { config, now_s: crate::init::now_s()?, supervised: Some(told) };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut signals = supervisor::stop_signals().context("signals cannot be handled")?;
@@ -174,12 +173,6 @@ async fn first<T>(work: impl Future<Output = T>, beside: impl Future<Output = T>
         done = work => done,
         never = beside => never,
     }
-}
-
-/// The time in seconds since 1970.
-fn now_s() -> anyhow::Result<u64> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    Ok(now.context("this machine's clock says that it is before 1970; set it")?.as_secs())
 }
 
 impl From<Level> for LogLevel {

@@ -238,7 +238,7 @@ fn store(bytes: &[u8]) {
     let count = files.0.len();
     let damaged = files.0.values_mut().nth(usize::from(choice) % count).expect("one of its files");
     *damaged = [file, &crc32c::crc32c(file).to_le_bytes()].concat();
-    let host = Host { machine: [1; 16], boot: [2; 16], is_local: true };
+    let host = Host { machine: [1; 16], boot: [2; 16], lock: [3, 4], is_local: true };
     let (opened, allocated) = allocated_by(|| Store::start_on(Box::new(files), owner, host, 9).ok());
     within_for_text(allocated, bytes.len());
     assert!(opened.is_none_or(|store| store.owner() == owner), "a store belongs to whom it was opened for");

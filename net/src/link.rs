@@ -54,6 +54,8 @@ pub struct LinkStats {
     pub packets_sent: u64,
     /// Packets that were sent and never acknowledged. What streams had in them was sent again.
     pub packets_lost: u64,
+    /// Packets received.
+    pub packets_received: u64,
     /// Bytes of UDP payload sent.
     pub bytes_sent: u64,
     /// Bytes of UDP payload received.
@@ -172,6 +174,7 @@ impl Link {
             round_trip: span(stats.path.rtt),
             packets_sent: stats.path.sent_packets,
             packets_lost: stats.path.lost_packets,
+            packets_received: stats.udp_rx.datagrams,
             bytes_sent: stats.udp_tx.bytes,
             bytes_received: stats.udp_rx.bytes,
             datagrams_dropped_sending: datagrams.dropped(),

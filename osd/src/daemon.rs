@@ -9,6 +9,7 @@
 
 mod doorman;
 mod driver;
+mod gauges;
 mod keeper;
 mod links;
 mod report;
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 use base::{Incarnation, Process, Span, WallTime};
 use lease::{Config as LeaseConfig, Exchange, FleaseRules, GuardConfig, PaxosRules};
-use net::{Endpoint, Event, Identity, Inbox, Network, Path};
+use net::{BindError, Endpoint, Event, Identity, Inbox, Network, Path};
 use node::{ClusterMap, LeaseAlgorithm, Remembered, Shard, ShardConfig};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -29,15 +30,23 @@ use wire::TimeAnswer;
 
 use crate::clock::{self, Behind, Clock, OffsetError, Reading};
 use crate::config::{Config, ConfigError};
+use crate::http::{self, ListenError};
+use crate::metrics::About;
 use crate::store::{OpenError, Owner, Previous, Start, Store};
 use doorman::Doorman;
 use driver::Driver;
+use gauges::Gauges;
 use keeper::StoreKeeper;
 
 /// How long a start waits for its peers' times before it trusts its own clock.
 const TIMES_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a start waits for its clock to reach what it used before.
 const BEHIND_MAX: Span = Span::from_secs(30);
+
+/// How often to look whether another process lets go of the data directory and the ports, and how long to wait in
+/// between.
+const BUSY_ATTEMPTS: u32 = 30;
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a daemon is started with.
 pub struct Options {
@@ -72,7 +81,10 @@ pub enum DaemonError {
     Write(#[from] crate::store::WriteError),
     /// The address.
     #[error(transparent)]
-    Bind(#[from] net::BindError),
+    Bind(#[from] BindError),
+    /// The address of the metrics.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// A constant of the network.
     #[error(transparent)]
     Network(#[from] net::ConfigError),
@@ -109,6 +121,7 @@ impl DaemonError {
             Self::Open(OpenError::Write(_) | OpenError::Random(_))
             | Self::Write(_)
             | Self::Bind(_)
+            | Self::Listen(_)
             | Self::Behind(_)
             | Self::Supervisor(_)
             | Self::Random(_)
@@ -120,6 +133,11 @@ impl DaemonError {
             | Self::Offset(_)
             | Self::Restored(_) => true,
         }
+    }
+
+    /// Whether an address could not be had. If the daemon was not just running there, it is somebody else's.
+    pub const fn is_taken_address(&self) -> bool {
+        matches!(self, Self::Bind(_) | Self::Listen(_))
     }
 }
 
@@ -136,11 +154,18 @@ pub async fn run(
     let identity = config.identity(options.now_s)?;
     let map = Arc::new(config.map.clone());
     let owner = Owner { cluster: map.cluster(), node: config.node };
-    let store = Store::open(&config.data, owner)?;
+    let open = async || Store::open(&config.data, owner);
+    let store = patiently(open, |error| matches!(error, OpenError::Locked { .. })).await?;
     let (start, id) = (store.start(), store.start_id());
     let me = Process { node: config.node, incarnation: id.incarnation };
     announce(id.incarnation).map_err(DaemonError::Supervisor)?;
     tracing::info!(node = %me.node, incarnation = me.incarnation.0, store = %store.id(), "started");
+
+    let restarts = options.supervised.map_or(0, |supervised| supervised.restarts);
+    let about = About { process: me, restarts, epsilon: map.settings().lease_config().epsilon };
+    let address = config.metrics_address()?;
+    let (gauges, http) =
+        patiently(async || gauges::start(address, about).await, ListenError::is_in_use).await?;
 
     let floor = store.time_floor(clock::since_boot());
     let remembered = Remembered { start: remembered(start), ceiling: store.epoch_ceiling() };
@@ -150,7 +175,7 @@ pub async fn run(
     let doorman = Doorman::new((map.clone(), me), keeper.clone(), reading, limits.clients_max, start);
     let doorman = Arc::new(doorman);
     let seed = draw_seed()?;
-    let (network, mut inbox) = open_network(config, &identity, &doorman, seed)?;
+    let (network, mut inbox) = open_network(config, &identity, &doorman, seed).await?;
     let above = map.osds().filter(|osd| osd.id > me.node);
     let callers = above.map(|osd| network.keep_calling(osd.id, &osd.address)).collect();
 
@@ -174,7 +199,9 @@ pub async fn run(
         stop,
         certificate_expires_s,
         supervised,
+        gauges,
         _following: following,
+        _http: http,
     };
     let shard_config = ShardConfig {
         locks_max: limits.locks_max as usize,
@@ -204,11 +231,26 @@ struct Parts {
     stop: watch::Receiver<bool>,
     certificate_expires_s: u64,
     supervised: Option<Supervised>,
+    gauges: Gauges,
     /// Keeps the deny list as its file is.
     _following: JoinSet<()>,
+    /// Answers whoever asks for metrics.
+    _http: Option<http::Server>,
 }
 
-fn open_network(
+/// Does `work` again for a while as long as somebody else has what it needs, as `is_busy` says. A daemon whose
+/// supervisor was killed stops by itself, and this may be the next one.
+async fn patiently<T, E>(work: impl AsyncFn() -> Result<T, E>, is_busy: impl Fn(&E) -> bool) -> Result<T, E> {
+    for _ in 0..BUSY_ATTEMPTS {
+        match work().await {
+            Err(error) if is_busy(&error) => sleep(BUSY_PAUSE).await,
+            done => return done,
+        }
+    }
+    work().await
+}
+
+async fn open_network(
     config: &Config,
     identity: &Identity,
     doorman: &Arc<Doorman>,
@@ -216,7 +258,8 @@ fn open_network(
 ) -> Result<(Network, Inbox), DaemonError> {
     let address = config.listen_address()?;
     let path = if address.ip().is_loopback() { Path::Loopback } else { Path::Network };
-    let endpoint = Endpoint::bind(address, identity, path)?;
+    let bind = async || Endpoint::bind(address, identity, path);
+    let endpoint = patiently(bind, |error| matches!(error, BindError::InUse { .. })).await?;
     if let Some(clamped) = endpoint.buffers().clamped() {
         tracing::warn!("{clamped}");
     }

@@ -47,6 +47,13 @@ pub struct ListenError {
     source: io::Error,
 }
 
+impl ListenError {
+    /// Whether somebody listens there.
+    pub fn is_in_use(&self) -> bool {
+        self.source.kind() == io::ErrorKind::AddrInUse
+    }
+}
+
 /// Answers until it is dropped.
 #[derive(Debug)]
 pub struct Server {

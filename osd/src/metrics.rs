@@ -39,6 +39,8 @@ pub struct Metrics {
     pub sent: Traffic,
     /// What was received.
     pub received: Traffic,
+    /// Packets that were sent and never acknowledged.
+    pub packets_lost: Value,
 }
 
 /// What happened to leases. Except for the gauge, these follow [`Counters`].
@@ -98,7 +100,7 @@ pub struct About {
     /// The daemon.
     pub process: Process,
     /// How often its supervisor had to start it again.
-    pub restarts: u32,
+    pub restarts: u64,
     /// The bound on the difference between two clocks.
     pub epsilon: Span,
 }
@@ -182,7 +184,7 @@ impl Metrics {
         let About { process, restarts, epsilon } = *about;
         text.gauge("node", "Which daemon of the cluster map this is.", process.node.0.into());
         text.gauge("incarnation", "Which start of its store this is.", process.incarnation.0.into());
-        text.counter("restarts", "How often the supervisor had to start the daemon again.", restarts.into());
+        text.counter("restarts", "How often the supervisor had to start the daemon again.", restarts);
         self.leases.write(&mut text);
         for (name, help, value) in [
             ("locks_held", "Locks that somebody holds.", &self.locks_held),
@@ -217,6 +219,8 @@ impl Metrics {
         {
             text.counters(name, help, "direction", [("sent", sent[i]), ("received", received[i])]);
         }
+        let lost = self.packets_lost.get();
+        text.counter("packets_lost", "Packets that were sent and never acknowledged.", lost);
         text.finish()
     }
 }

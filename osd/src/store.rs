@@ -77,7 +77,7 @@ pub struct Previous {
     /// Its number.
     pub incarnation: Incarnation,
     /// Whether it is certain that no process of it is left: it ran under the same kernel, and this process has
-    /// the lock that it had.
+    /// the very lock that it had.
     pub is_proven_dead: bool,
     /// Whether it ended by [`Store::stop`].
     pub stopped_cleanly: bool,
@@ -106,7 +106,7 @@ impl Store {
     pub fn open(path: &Path, owner: Owner) -> Result<Self, OpenError> {
         let entropy = Entropy::draw().map_err(OpenError::Random)?;
         let directory = directory::open(path, |disk| format(disk, owner, entropy.store))?;
-        let host = Host::of(&directory);
+        let host = Host::of(directory.lock());
         Self::start_on(Box::new(directory), owner, host, entropy.nonce).map_err(|error| error.within(path))
     }
 

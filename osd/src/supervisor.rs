@@ -43,6 +43,9 @@ pub const EXIT_HOPELESS: u8 = 78;
 /// How long a daemon may take to stop; it needs a small part of it.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long the end of a daemon that stopped well may wait for the peers to be told.
+const CLEAN_NOTICE_TIMEOUT: Duration = Duration::from_millis(200);
+
 /// What a child's incarnation is told with: this, the number, and the end of the line.
 const INCARNATION: &str = "incarnation ";
 /// Longer than any line that tells an incarnation.
@@ -123,11 +126,14 @@ pub async fn supervise<W: Witness>(
             }
         };
         death.log(restarts.history());
-        if let Some(incarnation) = death.incarnation {
+        // A child that says so has taken no part: it may be a copy of a directory whose daemon is alive.
+        if let Some(incarnation) = death.incarnation.filter(|_| !death.is_hopeless()) {
             notice.send(Process { node: config.node, incarnation });
         }
         if let Some(ended) = death.asked_for {
-            notice.finish(config.notice_timeout).await;
+            // A daemon that stopped well has given its leases up, and often its peers are stopping too.
+            let patience = if death.is_clean() { CLEAN_NOTICE_TIMEOUT } else { config.notice_timeout };
+            notice.finish(patience).await;
             return Ok(ended);
         }
         if death.is_hopeless() {
@@ -182,6 +188,10 @@ struct Death {
 }
 
 impl Death {
+    fn is_clean(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
     fn is_hopeless(&self) -> bool {
         self.status.and_then(|status| status.code()) == Some(EXIT_HOPELESS.into())
     }
@@ -292,7 +302,7 @@ impl<W: Witness> Notice<W> {
             && timeout(patience, &mut running).await.is_err()
         {
             running.abort();
-            tracing::warn!("not every peer heard of the daemon's end; they wait for its leases to run out");
+            tracing::info!("not every peer was told of the daemon's end; leases that it had left run out");
         }
     }
 }

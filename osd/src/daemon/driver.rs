@@ -21,6 +21,8 @@ const TURNS_MAX: usize = 8;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long after finding the disk full the store tries again.
 const FULL_RETRY: Duration = Duration::from_secs(1);
+/// How old metrics may be.
+const MEASURE_INTERVAL: Duration = Duration::from_secs(1);
 /// Jobs for the store under way.
 const JOBS_MAX: usize = 16;
 
@@ -57,6 +59,8 @@ impl<A: Algorithm> Driver<A> {
         let mut stop = self.parts.stop.clone();
         let mut marks = interval(Duration::from_micros(MARK_PERIOD.as_micros()));
         marks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut measurements = interval(MEASURE_INTERVAL);
+        measurements.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let deadline = sleep(Duration::MAX);
         tokio::pin!(deadline);
         self.turn(&mut events);
@@ -67,6 +71,7 @@ impl<A: Algorithm> Driver<A> {
                 _ = self.parts.inbox.receive(&mut events) => {}
                 () = sleep(next) => {}
                 _ = marks.tick() => self.mark_time()?,
+                _ = measurements.tick() => self.measure(),
                 copy = restored_copy(&mut restored) => return Err(copy.into()),
                 () = told_to(&mut stop), if !self.is_stopping => {
                     self.begin_stop();
@@ -119,6 +124,7 @@ impl<A: Algorithm> Driver<A> {
             // Nothing is transferred yet.
             Event::Bulk(link, _) => link.close("no transfer is expected"),
             Event::Time { link, answer, done } => {
+                self.parts.gauges.exchanged(&answer, done);
                 if let (Some(process), true) = (self.links.process(&link), answer.time_is_fixed) {
                     let now = self.now();
                     self.shard.handle_exchange(now, process.node, exchange(&answer, done));
@@ -159,6 +165,7 @@ impl<A: Algorithm> Driver<A> {
     }
 
     fn closed(&mut self, link: &Link, reason: &CloseReason) {
+        self.parts.gauges.closed(link);
         match link.peer().role {
             Role::Node(node) if self.links.close_node(node, link.id()) => {
                 tracing::info!(%node, "connection lost: {reason}");
@@ -329,6 +336,11 @@ impl<A: Algorithm> Driver<A> {
         keeper.stop(clock).await?;
         tracing::info!("stopped");
         Ok(())
+    }
+
+    fn measure(&mut self) {
+        let now = self.now();
+        self.parts.gauges.measure(&self.shard, now, &self.links);
     }
 
     fn status(&self) -> node::Status {

@@ -65,6 +65,10 @@ impl Links {
         self.clients.len()
     }
 
+    pub(crate) fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
     pub(crate) fn all(&self) -> impl Iterator<Item = &Link> {
         self.nodes.values().map(|(_, link)| link).chain(self.clients.values())
     }

@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
@@ -23,7 +23,7 @@ const ATTEMPTS: u32 = 8;
 /// An open data directory. Nobody else has it open while this exists.
 pub(super) struct Directory {
     dir: OwnedFd,
-    _lock: File,
+    lock: File,
 }
 
 /// Opens the data directory at `path`; if there is none, or an empty one, `format` fills a new one first.
@@ -107,7 +107,7 @@ fn open_locked(path: &Path) -> Result<Option<Directory>, OpenError> {
     }
     // Only for the message to a second daemon, so it does not matter whether there was space for it.
     let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
-    Ok(Some(Directory { dir, _lock: lock }))
+    Ok(Some(Directory { dir, lock }))
 }
 
 /// The process that has the lock, if it wrote its id down.
@@ -177,9 +177,10 @@ fn first_stranger(dir: &Path) -> Result<Found, OpenError> {
     Ok(names.into_iter().find(|name| !is_ours(name)).map_or(Found::Nothing, Found::Other))
 }
 
-impl AsFd for Directory {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.dir.as_fd()
+impl Directory {
+    /// Whoever has this file locked has the directory.
+    pub(super) fn lock(&self) -> &File {
+        &self.lock
     }
 }
 

@@ -136,8 +136,8 @@ pub enum PeerRefusal {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "a peer has seen incarnation {} of this node, which this data directory (at incarnation {}) has no memory of: \
-     it was restored from an old copy, or runs twice; put the newest directory back, or add the node under a new \
-     id with an empty one",
+     it was emptied, or restored from an old copy, or runs twice; put the newest directory back, or add the node \
+     under a new id with an empty one",
     known.0,
     ours.0
 )]

@@ -12,6 +12,8 @@ pub struct Host {
     pub machine: [u8; 16],
     /// The id of this run of its kernel, zeros if unknown.
     pub boot: [u8; 16],
+    /// The device and the inode of the data directory's lock file, which tell it from that of a copy.
+    pub lock: [u64; 2],
     /// Whether only this machine can have the data directory open, so that its lock excludes everybody.
     pub is_local: bool,
 }
@@ -28,19 +30,21 @@ const LOCAL_MAGIC: [u32; 7] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e, 0x0102_1994];
 
 impl Host {
-    /// This machine, as it sees the open directory `dir`.
-    pub(super) fn of(dir: impl AsFd) -> Self {
+    /// This machine, as it sees the lock file of a data directory.
+    pub(super) fn of(lock: impl AsFd) -> Self {
+        let stat = rustix::fs::fstat(&lock);
         let machine = MACHINE_IDS.iter().find_map(|path| read_id(path));
-        let magic = rustix::fs::fstatfs(dir).ok().and_then(|stat| u32::try_from(stat.f_type).ok());
+        let magic = rustix::fs::fstatfs(lock).ok().and_then(|stat| u32::try_from(stat.f_type).ok());
         Self {
             machine: machine.unwrap_or(UNKNOWN),
             boot: read_id(BOOT_ID).unwrap_or(UNKNOWN),
+            lock: stat.map_or([0; 2], |stat| [stat.st_dev, stat.st_ino]),
             is_local: magic.is_some_and(|magic| LOCAL_MAGIC.contains(&magic)),
         }
     }
 
     pub(super) fn boot(self) -> Boot {
-        Boot { machine: self.machine, boot: self.boot }
+        Boot { machine: self.machine, boot: self.boot, lock: self.lock }
     }
 
     /// Whether a start at `earlier` that held the same lock can have survived until now. `false` is certain.
@@ -77,10 +81,11 @@ mod tests {
 
     #[test]
     fn death_is_certain_only_on_the_same_run_of_the_same_machine() {
-        let here = Host { machine: [1; 16], boot: [2; 16], is_local: true };
+        let here = Host { machine: [1; 16], boot: [2; 16], lock: [3, 4], is_local: true };
         assert!(!here.may_survive(here.boot()));
         assert!(here.may_survive(Boot { boot: [3; 16], ..here.boot() }));
         assert!(here.may_survive(Boot { machine: [3; 16], ..here.boot() }));
+        assert!(here.may_survive(Boot { lock: [3, 5], ..here.boot() }), "the lock of a copy excludes nobody");
         let remote = Host { is_local: false, ..here };
         assert!(remote.may_survive(remote.boot()));
         let nameless = Host { machine: UNKNOWN, ..here };

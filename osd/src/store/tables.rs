@@ -15,6 +15,7 @@ pub(super) const PEERS_MAX: usize = 4_096;
 
 const PEER_BYTES: usize = 32;
 const NONCE_BYTES: usize = 8;
+const STARTS_FIXED_BYTES: usize = 53;
 
 /// A part of the store that has a file of its own.
 pub(super) trait Table: Sized {
@@ -34,11 +35,13 @@ pub struct Owner {
     pub node: NodeId,
 }
 
-/// A machine, and one run of its kernel. Zeros stand for what could not be found out.
+/// A machine, one run of its kernel, and a lock there. Zeros stand for what could not be found out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Boot {
     pub(super) machine: [u8; 16],
     pub(super) boot: [u8; 16],
+    /// The device and the inode of the lock file: a copy of the directory has another one.
+    pub(super) lock: [u64; 2],
 }
 
 /// All starts of the store so far.
@@ -113,12 +116,13 @@ impl Table for Owner {
 
 impl Table for Starts {
     const KIND: Kind = Kind::Starts;
-    const BODY_BYTES_MAX: usize = 37 + STARTS_MAX * NONCE_BYTES;
+    const BODY_BYTES_MAX: usize = STARTS_FIXED_BYTES + STARTS_MAX * NONCE_BYTES;
 
     fn encode(&self) -> Vec<u8> {
-        let mut body = Vec::with_capacity(37 + self.nonces.len() * NONCE_BYTES);
+        let mut body = Vec::with_capacity(STARTS_FIXED_BYTES + self.nonces.len() * NONCE_BYTES);
         body.extend(self.boot.machine);
         body.extend(self.boot.boot);
+        body.extend(self.boot.lock.iter().flat_map(|half| half.to_le_bytes()));
         body.push(self.stopped_cleanly.into());
         body.extend(self.incarnation().0.to_le_bytes());
         body.extend(self.nonces.iter().flat_map(|nonce| nonce.to_le_bytes()));
@@ -126,7 +130,8 @@ impl Table for Starts {
     }
 
     fn decode(mut body: Fields<'_>) -> Result<Self, Damage> {
-        let boot = Boot { machine: body.array()?, boot: body.array()? };
+        let (machine, boot) = (body.array()?, body.array()?);
+        let boot = Boot { machine, boot, lock: [body.u64()?, body.u64()?] };
         let stopped_cleanly = match body.u8()? {
             0 => false,
             1 => true,
@@ -231,7 +236,7 @@ mod tests {
     #[test]
     fn tables_read_as_they_were_written() {
         reads_back(&Owner { cluster: ClusterId([1; 16]), node: NodeId(2) });
-        let boot = Boot { machine: [3; 16], boot: [4; 16] };
+        let boot = Boot { machine: [3; 16], boot: [4; 16], lock: [5, 6] };
         reads_back(&Starts { boot, stopped_cleanly: true, nonces: vec![5, 6, u64::MAX] });
         let [written, mark] = [7, 8].map(WallTime::from_micros);
         reads_back(&TimeMark { written, mark, boot: [9; 16], since_boot: MonoTime::from_micros(10) });
@@ -245,7 +250,7 @@ mod tests {
     fn values_that_cannot_be_are_refused() {
         let starts = Starts { nonces: vec![1], ..Starts::default() };
         let mut body = starts.encode();
-        body[32] = 2;
+        body[48] = 2;
         assert_eq!(Starts::decode(Fields::new(&body)), Err(Damage::Values));
 
         let peer = Peer { store: StoreId([0; 16]), incarnation: Incarnation(1), nonce: 1 };

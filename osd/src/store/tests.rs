@@ -13,7 +13,7 @@ use super::*;
 const OWNER: Owner = Owner { cluster: ClusterId([1; 16]), node: NodeId(1) };
 const PEER: NodeId = NodeId(2);
 const STORE: StoreId = StoreId([5; 16]);
-const HOST: Host = Host { machine: [2; 16], boot: [3; 16], is_local: true };
+const HOST: Host = Host { machine: [2; 16], boot: [3; 16], lock: [4, 5], is_local: true };
 const REBOOTED: Host = Host { boot: [4; 16], ..HOST };
 
 fn start_id(incarnation: u32, nonce: u64) -> StartId {
@@ -385,6 +385,22 @@ fn a_damaged_file_is_named_with_its_path() {
     fs::write(path.join("ceiling"), "").unwrap();
     let message = refusal(Store::open(&path, OWNER)).to_string();
     assert!(message.contains(&path.join("ceiling").display().to_string()), "{message}");
+}
+
+#[test]
+fn a_copy_on_the_same_machine_proves_nothing() {
+    let (folder, path) = place();
+    let original = Store::open(&path, OWNER).unwrap();
+    let copy = folder.path().join("copy");
+    fs::create_dir(&copy).unwrap();
+    for entry in fs::read_dir(&path).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+    }
+    let copied = Store::open(&copy, OWNER).unwrap();
+    let Start::Again(previous) = copied.start() else { panic!("{:?}", copied.start()) };
+    assert_eq!(previous.incarnation, original.start_id().incarnation);
+    assert!(!previous.is_proven_dead, "it runs");
 }
 
 #[test]

@@ -50,23 +50,24 @@ impl Peers {
 impl Witness for Peers {
     async fn report(self, dead: Process) {
         let mut told = Told { dead, callers: BTreeMap::new() };
-        let delivered = match self.own.call_all(&mut told) {
-            Ok((network, inbox)) => {
-                let delivered = timeout(REPORT_TIMEOUT, told.deliver(inbox)).await.is_ok();
-                network.close().await;
-                delivered
-            }
+        let (network, inbox) = match self.own.call_all(&mut told) {
+            Ok(calling) => calling,
             Err(error) => {
-                tracing::error!(%error, "no peer can be told that the daemon is dead");
-                return;
+                return tracing::error!(%error, "no peer can be told that the daemon is dead");
             }
         };
+        let delivered = timeout(REPORT_TIMEOUT, told.deliver(inbox)).await;
         let missing: Vec<u32> = told.callers.keys().map(|node| node.0).collect();
-        if delivered {
-            tracing::info!(incarnation = dead.incarnation.0, "every peer knows that the daemon is dead");
-        } else {
-            tracing::warn!(?missing, "these nodes were not told that the daemon is dead: they do not answer");
+        match delivered {
+            Ok(()) => {
+                tracing::info!(incarnation = dead.incarnation.0, "every peer knows that the daemon is dead")
+            }
+            Err(_) => tracing::warn!(
+                ?missing,
+                "these nodes were not told that the daemon is dead: they do not answer"
+            ),
         }
+        network.close().await;
     }
 }
 

@@ -1,0 +1,108 @@
+//! Keeps the metrics as the daemon is: what is counted elsewhere is read once a second.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use base::{Span, WallTime};
+use lease::Algorithm;
+use net::{Link, LinkId, LinkStats};
+use node::Shard;
+use wire::TimeAnswer;
+
+use super::links::Links;
+use crate::http::{ListenError, Pages, Server};
+use crate::metrics::{About, Metrics};
+
+/// Brings the metrics up to date.
+pub(super) struct Gauges {
+    metrics: Arc<Metrics>,
+    /// What of each connection is in the metrics already.
+    seen: BTreeMap<LinkId, LinkStats>,
+}
+
+struct Page {
+    metrics: Arc<Metrics>,
+    about: About,
+}
+
+impl Pages for Page {
+    fn metrics(&self) -> String {
+        self.metrics.render(&self.about)
+    }
+}
+
+/// New metrics, and who answers for them at `address` as long as it lives.
+pub(super) async fn start(
+    address: Option<SocketAddr>,
+    about: About,
+) -> Result<(Gauges, Option<Server>), ListenError> {
+    let metrics = Arc::new(Metrics::default());
+    let gauges = Gauges { metrics: metrics.clone(), seen: BTreeMap::new() };
+    let Some(address) = address else { return Ok((gauges, None)) };
+    let server = Server::start(address, Arc::new(Page { metrics, about })).await?;
+    Ok((gauges, Some(server)))
+}
+
+impl Gauges {
+    /// A peer has told its time.
+    pub(super) fn exchanged(&self, answer: &TimeAnswer, done: WallTime) {
+        let TimeAnswer { asked, received, answered, .. } = *answer;
+        let at_peer = answered.since(received);
+        self.metrics.round_trip.observe(done.since(asked).saturating_sub(at_peer));
+        let difference = |a: WallTime, b: WallTime| i128::from(a.as_micros()) - i128::from(b.as_micros());
+        let offset = (difference(received, asked) + difference(answered, done)) / 2;
+        let offset_us = u64::try_from(offset.unsigned_abs()).unwrap_or(u64::MAX);
+        self.metrics.clock_offset.observe(Span::from_micros(offset_us));
+    }
+
+    /// Nothing more will go over `link`.
+    pub(super) fn closed(&mut self, link: &Link) {
+        self.count(link);
+        self.seen.remove(&link.id());
+    }
+
+    pub(super) fn measure<A: Algorithm>(&mut self, shard: &Shard<A>, now: WallTime, links: &Links) {
+        links.all().for_each(|link| self.count(link));
+        let (metrics, locks) = (&self.metrics, shard.lock_counts());
+        metrics.leases.follow(shard.counters());
+        let is_quarantined = shard.leases().silent_until() > now;
+        for (value, now) in [
+            (&metrics.leases.held, shard.leases_held()),
+            (&metrics.locks_held, locks.held),
+            (&metrics.locks_waiting, locks.waiting),
+            (&metrics.sessions, shard.session_count()),
+            (&metrics.peers, links.node_count()),
+            (&metrics.in_quarantine, is_quarantined.into()),
+            (&metrics.clock_is_trusted, shard.is_trusted().into()),
+        ] {
+            value.set(now as u64);
+        }
+    }
+
+    /// Adds what went over `link` since it was looked at last.
+    fn count(&mut self, link: &Link) {
+        let mut now = link.stats();
+        let before = self.seen.get(&link.id()).copied().unwrap_or_default();
+        // What came and is about to be read counts as dropped for a moment, and must not count again and again.
+        now.datagrams_dropped_receiving =
+            now.datagrams_dropped_receiving.max(before.datagrams_dropped_receiving);
+        self.seen.insert(link.id(), now);
+        let Metrics { sent, received, packets_lost, .. } = &*self.metrics;
+        for (value, now, before) in [
+            (&sent.bytes, now.bytes_sent, before.bytes_sent),
+            (&sent.packets, now.packets_sent, before.packets_sent),
+            (&sent.datagrams_dropped, now.datagrams_dropped_sending, before.datagrams_dropped_sending),
+            (&received.bytes, now.bytes_received, before.bytes_received),
+            (&received.packets, now.packets_received, before.packets_received),
+            (
+                &received.datagrams_dropped,
+                now.datagrams_dropped_receiving,
+                before.datagrams_dropped_receiving,
+            ),
+            (packets_lost, now.packets_lost, before.packets_lost),
+        ] {
+            value.add(now.saturating_sub(before));
+        }
+    }
+}
