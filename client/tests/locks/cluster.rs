@@ -10,8 +10,7 @@ use net::{Authority, Validity};
 use node::{ClusterMap, Osd, Settings};
 use osd::daemon::{self, DaemonError, Options};
 use tempfile::TempDir;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::sync::{oneshot, watch};
 
 const VALIDITY: Validity = Validity { not_before_s: 0, not_after_s: 4_000_000_000 };
 /// Any instant while the certificates are valid.
@@ -22,16 +21,19 @@ pub(crate) struct Cluster {
     daemons: Vec<Option<Daemon>>,
 }
 
+/// A daemon on a thread of its own.
 struct Daemon {
     stop: watch::Sender<bool>,
-    task: JoinHandle<Result<(), DaemonError>>,
+    kill: oneshot::Sender<()>,
+    /// How it ended, unless it was killed.
+    ended: oneshot::Receiver<Option<Result<(), DaemonError>>>,
 }
 
 impl Cluster {
     /// A started cluster of `count` daemons.
     pub(crate) fn start(count: u32, settings: Settings) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let cluster = ClusterId([count as u8; 16]);
+        let cluster = ClusterId([7; 16]);
         let authority = Authority::new(cluster, VALIDITY).unwrap();
         let osds = free_ports(count).into_iter().zip(1..);
         let osds = osds.map(|(port, id)| Osd { id: NodeId(id), address: format!("127.0.0.1:{port}") });
@@ -69,23 +71,36 @@ impl Cluster {
         let path = self.folder.path().join(format!("osd-{id}/osd.toml"));
         let config = osd::config::Config::load(&path).unwrap();
         let (stop, stopping) = watch::channel(false);
+        let (kill, killed) = oneshot::channel();
+        let (ending, ended) = oneshot::channel();
         let options = Options { config, now_s: NOW_S, supervised: None };
-        let task = tokio::spawn(daemon::run(options, stopping, |_| Ok(())));
-        self.daemons[id as usize - 1] = Some(Daemon { stop, task });
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let end = runtime.block_on(async {
+                tokio::select! {
+                    end = daemon::run(options, stopping, |_| Ok(())) => Some(end),
+                    _ = killed => None,
+                }
+            });
+            drop(runtime);
+            // A test that is over does not ask.
+            let _ = ending.send(end);
+        });
+        self.daemons[id as usize - 1] = Some(Daemon { stop, kill, ended });
     }
 
     /// Stops a daemon cleanly and returns how it ended.
     pub(crate) async fn stop_daemon(&mut self, id: u32) -> Result<(), DaemonError> {
         let daemon = self.daemons[id as usize - 1].take().unwrap();
         daemon.stop.send(true).unwrap();
-        daemon.task.await.unwrap()
+        daemon.ended.await.unwrap().unwrap()
     }
 
-    /// Takes a daemon's process away, as far as that can be done to a task.
+    /// Takes a daemon away in the middle of what it does.
     pub(crate) async fn kill_daemon(&mut self, id: u32) {
         let daemon = self.daemons[id as usize - 1].take().unwrap();
-        daemon.task.abort();
-        let _ = daemon.task.await;
+        daemon.kill.send(()).unwrap();
+        daemon.ended.await.unwrap();
     }
 
     pub(crate) fn config(&self) -> Config {
