@@ -1,0 +1,181 @@
+//! `fleasefs lock` and `fleasefs status` on clusters of real processes.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// A running cluster of three, stopped when the test ends, however it ends.
+struct Cluster {
+    folder: tempfile::TempDir,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let cluster = Self { folder: tempfile::tempdir().unwrap() };
+        let up = fleasefs().arg("up").arg(cluster.dir()).output().unwrap();
+        assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
+        cluster
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.folder.path().join("cluster")
+    }
+
+    /// `fleasefs lock`, to be run by `sh`.
+    fn lock(&self, name: &str, options: &[&str], script: &str) -> Command {
+        let mut command = fleasefs();
+        command.arg("lock").arg(name).arg("--cluster").arg(self.dir()).args(options);
+        command.args(["--", "sh", "-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// A command that holds the lock until its input ends.
+    fn holder(&self, name: &str) -> Child {
+        let mut command = self.lock(name, &[], "echo $FLEASEFS_TOKEN; cat >/dev/null");
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let mut token = String::new();
+        BufReader::with_capacity(1, child.stdout.as_mut().unwrap()).read_line(&mut token).unwrap();
+        assert!(token.trim().parse::<u64>().unwrap() > 0);
+        child
+    }
+
+    fn status(&self) -> (Option<i32>, Value) {
+        let output = fleasefs().args(["status", "--json", "--cluster"]).arg(self.dir()).output().unwrap();
+        (output.status.code(), serde_json::from_slice(&output.stdout).unwrap())
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // Nothing is left to be done if this fails.
+        let _ = fleasefs().arg("down").arg(self.dir()).output();
+    }
+}
+
+fn fleasefs() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fleasefs"));
+    command.stdin(Stdio::null()).env_remove("FLEASEFS_CLUSTER");
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn exit_codes_are_the_commands_own() {
+    let cluster = Cluster::start();
+    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 128 + 9)] {
+        let output = cluster.lock("a", &[], script).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{script}: {}", said(&output));
+    }
+    let mut missing = fleasefs();
+    missing.arg("lock").arg("a").arg("--cluster").arg(cluster.dir()).args(["--", "/no/such/program"]);
+    let output = missing.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("could not start `/no/such/program`"), "{}", said(&output));
+}
+
+#[test]
+fn a_lock_that_somebody_has_is_not_obtained_and_tokens_rise() {
+    let cluster = Cluster::start();
+    let mut holder = cluster.holder("a");
+    for wait in ["0", "0.3"] {
+        let output = cluster.lock("a", &["--wait", wait], "exit 0").output().unwrap();
+        assert_eq!(output.status.code(), Some(75), "{}", said(&output));
+        assert!(said(&output).contains("somebody else has the lock `a`"));
+    }
+    let waiting = cluster.lock("a", &["--wait", "30"], "echo $FLEASEFS_TOKEN").spawn().unwrap();
+    drop(holder.stdin.take());
+    assert_eq!(holder.wait().unwrap().code(), Some(0));
+    let output = waiting.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let first: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
+    let next = cluster.lock("a", &[], "echo $FLEASEFS_TOKEN").output().unwrap();
+    assert!(String::from_utf8_lossy(&next.stdout).trim().parse::<u64>().unwrap() > first);
+}
+
+#[test]
+fn a_command_whose_lock_is_lost_is_ended() {
+    let cluster = Cluster::start();
+    let holder = cluster.holder("a");
+    assert!(fleasefs().arg("down").arg(cluster.dir()).output().unwrap().status.success());
+    let output = holder.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143), "SIGTERM reached the command first: {}", said(&output));
+    assert!(said(&output).contains("no daemon confirms the lock `a`"), "{}", said(&output));
+}
+
+#[test]
+fn a_signal_ends_the_command_and_gives_the_lock_back() {
+    let cluster = Cluster::start();
+    let holder = cluster.holder("a");
+    kill_process(Pid::from_child(&holder), Signal::TERM).unwrap();
+    let output = holder.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143), "{}", said(&output));
+    let next = cluster.lock("a", &["--wait", "0"], "exit 0").output().unwrap();
+    assert_eq!(next.status.code(), Some(0), "{}", said(&next));
+}
+
+#[test]
+fn status_says_plainly_what_is_wrong() {
+    let cluster = Cluster::start();
+    let _holder = Killed(cluster.holder("a"));
+    let (code, status) = cluster.status();
+    assert_eq!((code, &status["healthy"]), (Some(0), &Value::Bool(true)), "{status}");
+    let held: u64 = status["daemons"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|d| d["status"]["locks"]["held"].as_u64().unwrap())
+        .sum();
+    assert_eq!(held, 1);
+
+    let pid = fs::read_to_string(cluster.dir().join("osd-2/pid")).unwrap();
+    let pid = Pid::from_raw(pid.split(' ').next().unwrap().parse().unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    while rustix::process::test_kill_process(pid).is_ok() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (code, status) = cluster.status();
+    assert_eq!((code, &status["healthy"]), (Some(1), &Value::Bool(false)));
+    let problems = status["problems"].to_string();
+    assert!(problems.contains("daemon 2 at 127.0.0.1:"), "{problems}");
+    assert!(problems.contains("has no connection to daemon 2"), "{problems}");
+}
+
+#[test]
+fn a_cluster_that_is_not_there_is_named() {
+    let nowhere = fleasefs().args(["status"]).output().unwrap();
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert!(said(&nowhere).contains("set FLEASEFS_CLUSTER to it"), "{}", said(&nowhere));
+}
+
+/// Safety only: times are for `fleasefs bench lock --check`, run alone.
+#[test]
+fn locks_survive_what_fails_around_them() {
+    let output =
+        fleasefs().args(["bench", "lock", "--rounds", "1", "--freeze-s", "2", "--json"]).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let all = figures.as_array().unwrap();
+    assert_eq!(all.len(), 4);
+    for one in all {
+        assert_eq!((&one["lost"], &one["violations"]), (&Value::from(0), &Value::from(0)), "{one}");
+    }
+}
+
+/// A child that is killed when the test ends.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
