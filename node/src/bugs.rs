@@ -19,10 +19,16 @@ pub enum Bug {
     AckWithoutCover,
     /// A silent client is timed out by the length of its session, without allowing for a slower clock.
     SessionNotStretched,
-    /// A lease is given up as settled although a client still holds the lock.
+    /// A lease is given up as settled although some client may believe in a grant of the tenure before.
     UnsettledGivenUpAsSettled,
     /// A member drops the record of a held lock that it has not heard of for a while.
     HeldRecordDropped,
-    /// A session that is over is confirmed again when its client is heard late.
-    LateClientConfirmed,
+    /// A member takes another run of a node for the one that it promised a number to.
+    PromiseToAnyRun,
+    /// A promise is answered before its number is on disk.
+    AnsweredBeforeDurable,
+    /// The owner does not tell a restarted member again who has the lock.
+    RestartedNotToldAgain,
+    /// A restarted node says at once that its peers know of all that it granted, and so of its earlier runs' grants.
+    CaughtUpTooEarly,
 }

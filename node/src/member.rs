@@ -1,6 +1,6 @@
 //! What a shard does for locks as one of their members, whoever owns them.
 
-use base::{Epoch, NodeId, ObjectId, Process, WallTime};
+use base::{Epoch, Incarnation, NodeId, ObjectId, Process, WallTime};
 use lease::Algorithm;
 
 use crate::keeper::{Kept, Refused};
@@ -36,7 +36,9 @@ impl<A: Algorithm> Shard<A> {
             return self
                 .tell(ShardEvent::Misbehaved { peer: from, what: "asked for a promise it may not have" });
         }
-        match self.keeper.promise(now, cell, (epoch, from.incarnation)) {
+        let any_run = self.config.breaks(Bug::PromiseToAnyRun);
+        let run = if any_run { Incarnation(0) } else { from.incarnation };
+        match self.keeper.promise(now, cell, (epoch, run)) {
             Ok(record) => {
                 let forgets = !self.config.breaks(Bug::ForgetfulKnowsAll);
                 let knows_all =

@@ -161,24 +161,32 @@ impl<A: Algorithm> Shard<A> {
                 }
             }
             PeerMessage::Refused { epoch, highest, .. } if epoch == lock.epoch => {
-                lock.highest = lock.highest.max(highest);
-                let refused = match (&mut lock.stage, &mut lock.write) {
-                    (Stage::Leasing | Stage::GivingUp, _) => return,
-                    (Stage::Promising(promises), _) => Some(&mut promises.refused),
-                    (_, write) => write.as_mut().map(|pending| &mut pending.refused),
-                };
-                if highest >= epoch.number {
-                    // At once: the others may be gone, and then a majority takes this member, too. It may also have
-                    // restarted, and then it must know again who has the lock.
-                    return self.promise_anew(now, cell);
-                }
-                let Some(refused) = refused else { return };
-                *refused |= vote;
-                if votes(*refused) > count - majority {
-                    self.leave_full(cell);
-                }
+                self.take_refusal(now, cell, (vote, highest), count - majority);
             }
             _ => {}
+        }
+    }
+
+    /// A member refused a promise or a record, because it promised `highest` to somebody else or because it is full.
+    fn take_refusal(&mut self, now: WallTime, cell: ObjectId, (vote, highest): (u16, u64), spare: usize) {
+        let Some(lock) = self.locks.get_mut(&cell) else { return };
+        lock.highest = lock.highest.max(highest);
+        let not_again = lock.write.is_none() && self.config.breaks(Bug::RestartedNotToldAgain);
+        let refused = match (&mut lock.stage, &mut lock.write) {
+            (Stage::Leasing | Stage::GivingUp, _) => return,
+            (Stage::Serving | Stage::Grace(_), _) if not_again => return,
+            (Stage::Promising(promises), _) => Some(&mut promises.refused),
+            (_, write) => write.as_mut().map(|pending| &mut pending.refused),
+        };
+        if highest >= lock.epoch.number {
+            // At once: the others may be gone, and then a majority takes this member, too. It may also have
+            // restarted, and then it must know again who has the lock.
+            return self.promise_anew(now, cell);
+        }
+        let Some(refused) = refused else { return };
+        *refused |= vote;
+        if votes(*refused) > spare {
+            self.leave_full(cell);
         }
     }
 
@@ -281,7 +289,6 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn detach_all(&mut self, cell: ObjectId, why: Unavailable) {
         let Some(lock) = self.locks.get_mut(&cell) else { return };
         if let (Some(session), Some(grant)) = (lock.holder.take(), lock.grant) {
-            lock.settled = self.config.breaks(Bug::UnsettledGivenUpAsSettled) || lock.settled;
             let dropped = Reply::Dropped { cell, token: grant.token, successor: None };
             self.sessions.tell(session, dropped, None);
             self.sessions.unbind(session, cell);
@@ -408,7 +415,7 @@ impl<A: Algorithm> Shard<A> {
         }
         let Some(lock) = self.locks.get_mut(&cell) else { return };
         lock.grant = found;
-        lock.settled = found.is_none() && !waits;
+        lock.settled = found.is_none() && (!waits || self.config.breaks(Bug::UnsettledGivenUpAsSettled));
         lock.stage = Stage::Grace(wait_until);
         let returning = std::mem::take(&mut lock.returning);
         self.due.insert((wait_until, cell));

@@ -146,11 +146,6 @@ impl Sessions {
         }
     }
 
-    /// Whether the session is over, looked at or not.
-    pub(crate) fn is_over(&self, now: WallTime, id: SessionId, lasts: Span) -> bool {
-        self.get(id).is_none_or(|session| session.heard + lasts <= now)
-    }
-
     /// When [`pop_over`](Self::pop_over) may find one.
     pub(crate) fn next_due(&self) -> Option<WallTime> {
         self.due.first().map(|&(at, _)| at)

@@ -14,8 +14,8 @@ use crate::numbers::Numbers;
 use crate::session::Sessions;
 use crate::steps::Steps;
 use crate::{
-    Bug, ClientFrame, ClientId, ClusterMap, Output, PEER_BATCH_MAX, PeerMessage, Reply, ReplyBody, RequestId,
-    SessionId, ShardConfig, ShardEvent, Unavailable,
+    Bug, ClientFrame, ClientId, ClusterMap, Output, PEER_BATCH_MAX, PeerMessage, Reply, ReplyBody,
+    RequestId, SessionId, ShardConfig, ShardEvent, Unavailable,
 };
 
 /// How often in a lease time records are looked through for what nobody needs any longer.
@@ -267,10 +267,6 @@ impl<A: Algorithm> Shard<A> {
         if self.sessions.get(session).is_none() {
             return;
         }
-        let is_late = self.sessions.is_over(now, session, self.config.session_over_after());
-        if is_late && !self.config.breaks(Bug::LateClientConfirmed) {
-            return self.end_session(now, session);
-        }
         self.sessions.hear(now, session, frame.number);
         for request in frame.requests {
             self.handle_request(now, session, request);
@@ -371,10 +367,7 @@ impl<A: Algorithm> Shard<A> {
         if !self.sessions.is_ready() {
             return None;
         }
-        // A process that was frozen since it took its inputs must not confirm anybody.
-        while let Some(session) = self.sessions.pop_over(now, self.config.session_over_after()) {
-            self.end_session(now, session);
-        }
+        // A process that was frozen since it took its inputs must confirm nobody whose lease does not cover it.
         self.check_due(now);
         let lease = &self.lease;
         let framed =
@@ -414,7 +407,7 @@ impl<A: Algorithm> Shard<A> {
 
     /// An answer that speaks for `number`: it leaves once the mark on disk covers that.
     pub(crate) fn answer(&mut self, now: WallTime, (to, number): (Process, u64), message: PeerMessage) {
-        if !self.keeper.numbers.is_durable(number) {
+        if !self.keeper.numbers.is_durable(number) && !self.config.breaks(Bug::AnsweredBeforeDurable) {
             return self.deferred.push((number, to, message));
         }
         if to == self.me() {
@@ -464,7 +457,7 @@ impl<A: Algorithm> Shard<A> {
 
     /// Once nobody can believe in a grant of an earlier run of this node: what peers were told is all there is.
     fn greet(&mut self, now: WallTime) {
-        if self.is_greeted || now < self.lease.silent_until() {
+        if self.is_greeted || now < self.lease.silent_until() && !self.config.breaks(Bug::CaughtUpTooEarly) {
             return;
         }
         self.is_greeted = true;

@@ -38,6 +38,8 @@ pub struct Clock {
     anchor: TrueTime,
     anchor_reading: i64,
     rate_ppm: i32,
+    /// Whether it is on its own, outside of its window or on its way back.
+    astray: bool,
 }
 
 /// True time plus `base`, give or take `half`.
@@ -72,7 +74,8 @@ impl Clock {
     pub fn new(plan: &ClockPlan, random: &mut Random) -> Self {
         let base = signed(plan.start.as_micros());
         let window = plan.window.map(|width| Window { base, half: signed(width.as_micros() / 2) });
-        let mut clock = Self { window, anchor: TrueTime::ZERO, anchor_reading: base, rate_ppm: 0 };
+        let mut clock =
+            Self { window, anchor: TrueTime::ZERO, anchor_reading: base, rate_ppm: 0, astray: false };
         match window {
             Some(_) => clock.step(TrueTime::ZERO, random),
             // Clocks that are not synchronised may differ by days.
@@ -87,8 +90,8 @@ impl Clock {
         let passed = signed(at.since(self.anchor).as_micros());
         let linear = self.anchor_reading + passed + passed * i64::from(self.rate_ppm) / PPM;
         let reading = match self.window {
-            Some(window) => linear.clamp(window.low(at), window.high(at)),
-            None => linear,
+            Some(window) if !self.astray => linear.clamp(window.low(at), window.high(at)),
+            _ => linear,
         };
         WallTime::from_micros(u64::try_from(reading.max(0)).unwrap_or(u64::MAX))
     }
@@ -125,6 +128,33 @@ impl Clock {
         (self.anchor, self.rate_ppm) = (at, ppm);
     }
 
+    /// Leaves its window at this rate, as no disciplined clock does.
+    pub fn stray(&mut self, at: TrueTime, ppm: i32) {
+        self.set_rate(at, ppm);
+        self.astray = self.window.is_some();
+    }
+
+    /// Turns back to its window, as fast as `ppm`. True once it is there.
+    pub fn come_back(&mut self, at: TrueTime, ppm: i32) -> bool {
+        let Some(window) = self.window.filter(|_| self.astray) else { return true };
+        let reading = signed(self.reading(at).as_micros());
+        let is_back = (window.low(at)..=window.high(at)).contains(&reading);
+        let rate = if reading > window.high(at) { -ppm } else { ppm };
+        self.set_rate(at, if is_back { 0 } else { rate });
+        self.astray = !is_back;
+        is_back
+    }
+
+    /// Whether it is outside of its window or on its way back.
+    pub const fn is_astray(&self) -> bool {
+        self.astray
+    }
+
+    /// Whether it shows more than any clock in its window.
+    pub fn is_ahead(&self, at: TrueTime) -> bool {
+        self.window.is_some_and(|window| signed(self.reading(at).as_micros()) > window.high(at))
+    }
+
     /// Steps to anywhere in the window. A clock without one does not step.
     pub fn step(&mut self, at: TrueTime, random: &mut Random) {
         let Some(window) = self.window else { return };
@@ -135,7 +165,7 @@ impl Clock {
             1 => width,
             _ => random.between(0, width),
         };
-        (self.anchor, self.anchor_reading) = (at, window.low(at) + signed(drawn));
+        (self.anchor, self.anchor_reading, self.astray) = (at, window.low(at) + signed(drawn), false);
     }
 
     /// Steps forward to `mark` if the clock shows less: node time never starts below the mark kept on disk.
@@ -213,7 +243,7 @@ mod tests {
         let mut clocks: Vec<Clock> = (0..5).map(|_| Clock::new(&plan(Some(epsilon)), &mut random)).collect();
         let mut widest = Span::ZERO;
         for millis in 0..20_000 {
-            let clock = &mut clocks[usize::try_from(random.below(5)).unwrap()];
+            let clock = &mut clocks[random.index(5)];
             match random.below(50) {
                 0 => clock.step(at(millis), &mut random),
                 1 => clock.set_rate(at(millis), draw_rate(50_000, &mut random)),
@@ -239,6 +269,17 @@ mod tests {
                 assert!(when == from || clock.reading(before) < target, "not a microsecond late");
             }
         }
+    }
+
+    #[test]
+    fn a_clock_that_went_astray_comes_back() {
+        let mut clock = Clock::new(&plan(Some(Span::from_millis(20))), &mut Random::new(5));
+        let exact = |millis: u64| WallTime::from_micros((1 << 50) + millis * 1_000);
+        clock.stray(at(0), 20_000);
+        assert!(clock.reading(at(5_000)) > exact(5_000) + Span::from_millis(60) && clock.is_ahead(at(5_000)));
+        assert!(!clock.come_back(at(5_000), 20_000));
+        assert!(clock.reading(at(6_000)) > exact(6_000) + Span::from_millis(40), "no step");
+        assert!(clock.come_back(at(9_000), 20_000) && !clock.is_ahead(at(9_000)));
     }
 
     #[test]

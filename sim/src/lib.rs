@@ -8,10 +8,12 @@
 //! # What is deliberately absent
 //!
 //! No thread, no wall clock, no file, no hash map whose order could reach an outcome, no randomness but the seed's.
-//! No model of the protocol: what runs is the production [`LeaseNode`](::lease::LeaseNode).
+//! No model of the protocol: what runs is the production [`LeaseNode`](::lease::LeaseNode), and in a whole cluster the
+//! production [`Shard`](node::Shard) and [`Core`](client::core::Core) of a client.
 
 pub mod checkers;
 pub mod clock;
+pub mod cluster;
 pub mod lease;
 pub mod network;
 pub mod plan;

@@ -9,6 +9,8 @@ use crate::TrueTime;
 use crate::summary::{FaultKind, Faults};
 
 const MILLION: u64 = 1_000_000;
+/// What is lost on a stream is sent again after this many of the longest ways.
+const RESEND_AFTER: u64 = 4;
 
 /// How the network of one run behaves.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,6 +80,26 @@ impl Network {
         }
         faults.count(FaultKind::Duplicate);
         [Some(first), Some(self.late_or_not(now, link, faults))]
+    }
+
+    /// When data of a stream arrives that is sent now: lost packets are sent again, and a cut link keeps them back
+    /// for as long as the connection lasts.
+    pub fn route_stream(&mut self, now: TrueTime, (from, to): (usize, usize)) -> Option<TrueTime> {
+        if self.is_cut(from, to) {
+            return None;
+        }
+        let clogged_until = self.clogged_until[from * self.nodes + to];
+        let start = if self.healed { now } else { clogged_until.max(now) };
+        let mut arrival = self.arrival(start);
+        while !self.healed && self.random.chance(self.plan.loss_ppm, MILLION) {
+            arrival = arrival + self.plan.latency_max * RESEND_AFTER;
+        }
+        Some(arrival)
+    }
+
+    /// Whether nothing gets from `from` to `to`.
+    pub fn is_cut(&self, from: usize, to: usize) -> bool {
+        !self.healed && self.cuts[from * self.nodes + to] > 0
     }
 
     /// Cuts the links from `from` to `to`.
@@ -174,6 +196,19 @@ mod tests {
         assert_eq!(arrivals(&mut network, (0, 1)).len(), 0);
         network.mend(0, 1);
         assert_eq!(arrivals(&mut network, (0, 1)).len(), 1000);
+    }
+
+    #[test]
+    fn a_stream_loses_nothing_but_time() {
+        let mut network = network(|plan| plan.loss_ppm = 300_000);
+        let arrivals: Vec<_> =
+            (0..1000).filter_map(|_| network.route_stream(TrueTime::ZERO, (0, 1))).collect();
+        assert_eq!(arrivals.len(), 1000);
+        assert!(arrivals.iter().any(|at| at.as_micros() > 20_000));
+        network.cut(0, 1);
+        assert_eq!(network.route_stream(TrueTime::ZERO, (0, 1)), None);
+        network.heal();
+        assert!(network.route_stream(TrueTime::ZERO, (0, 1)).is_some());
     }
 
     #[test]

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use base::{ClusterId, NodeId, ObjectId, Process, Span, WallTime};
 use lease::{Algorithm, Batch, Exchange, FleaseRules, Start};
 use node::{
-    Bug, ClientId, ClusterMap, Grant, LeaseAlgorithm, Osd, Output, PeerMessage, Remembered, ReplyBody,
-    Request, RequestBody, RequestId, SessionId, Settings, Shard, ShardConfig, ShardEvent, Token, lock_cell,
+    Bug, ClientFrame, ClientId, ClusterMap, Grant, LeaseAlgorithm, Osd, Output, PeerMessage, Remembered,
+    ReplyBody, Request, RequestBody, RequestId, SessionId, Settings, Shard, ShardConfig, ShardEvent, Token,
+    lock_cell,
 };
 
 use crate::client::Client;
@@ -435,6 +436,15 @@ impl<A: Algorithm> Cluster<A> {
             self.flush(client, node);
             self.settle();
         }
+    }
+
+    /// What the client says now, and over which session, without its being delivered.
+    pub(crate) fn say_late(&mut self, client: u64, node: u32, body: RequestBody) -> (SessionId, ClientFrame) {
+        let speaker = self.clients.get_mut(&client).unwrap();
+        let id = speaker.next_request(node, &body);
+        speaker.say(self.now, node, vec![Request { id, body }]);
+        let (session, mut frames) = speaker.take_frames(node).unwrap();
+        (session, frames.remove(0))
     }
 
     fn flush(&mut self, client: u64, node: u32) {

@@ -210,15 +210,17 @@ fn a_silent_client_is_timed_out_and_the_next_in_line_gets_the_lock() {
 fn a_late_frame_of_a_client_that_was_timed_out_revives_nothing() {
     let mut cluster = held();
     let token = cluster.clients[&1].token();
-    // The daemon stands still with the client's last words unread, longer than the session lasts.
-    cluster.run(ms(50));
-    cluster.freeze(1);
-    cluster.run(ms(1_000));
-    assert_eq!(cluster.holders(), [0; 0], "no ack for longer than a session");
-    cluster.thaw(1);
-    assert_eq!(cluster.holders(), [0; 0], "and none comes late");
-    let id = cluster.reattach(1, 1, token);
-    assert_eq!(cluster.answer(1, id), Some(ReplyBody::Gone));
+    cluster.client(2);
+    let rival = cluster.acquire(2, 1);
+    // Its last words stay on their way, and nothing follows.
+    let body = RequestBody::Reattach { cell: cell(), token };
+    let (session, late) = cluster.say_late(1, 1, body);
+    cluster.clients.get_mut(&1).unwrap().is_silent = true;
+    cluster.granted(2, rival, ms(5_000));
+    let heard = cluster.clients[&1].heard.len();
+    cluster.call(1, |shard, now| shard.handle_client_frame(now, session, late));
+    cluster.run(ms(2_000));
+    assert_eq!((cluster.holders(), cluster.clients[&1].heard.len()), (vec![2], heard));
 }
 
 #[test]

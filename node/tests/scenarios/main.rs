@@ -1,5 +1,6 @@
 //! One story for each way in which a lock, its token or a session could go wrong.
 
+mod bugs;
 mod client;
 mod cluster;
 mod endings;

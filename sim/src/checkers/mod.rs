@@ -12,8 +12,11 @@ use crate::TrueTime;
 pub mod courtesy;
 pub mod exclusion;
 pub mod liveness;
+pub mod locks;
+pub mod promptness;
 pub mod rejection;
 pub mod renewal;
+pub mod sessions;
 
 /// A broken promise.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,0 +1,194 @@
+//! Machines: what survives their processes. A daemon's has a clock and a disk, a client's has a clock.
+
+use base::{Incarnation, MonoTime, NodeId, ObjectId, Process, Random, WallTime};
+use client::core::{Core, Ticket};
+use lease::{Algorithm, Start};
+use node::{ClientId, Remembered, Shard, ShardConfig};
+
+use super::world::Task;
+use crate::TrueTime;
+use crate::checkers::exclusion::Owner;
+use crate::clock::Clock;
+
+/// What is the same for both: a process that comes and goes and may be frozen.
+#[derive(Debug, Default)]
+pub(super) struct Running {
+    /// Counts the processes of the machine; a daemon's incarnation.
+    pub(super) life: u64,
+    pub(super) frozen: bool,
+    /// It freezes when it has taken its next input in, before it has said anything about it.
+    pub(super) freezes_next: bool,
+    /// What a frozen process finds when it goes on.
+    pub(super) inbox: Vec<Task>,
+    /// When it is woken.
+    pub(super) wake: Option<TrueTime>,
+}
+
+/// A daemon's machine.
+#[derive(Debug)]
+pub(super) struct DaemonMachine<A> {
+    pub(super) id: NodeId,
+    pub(super) clock: Clock,
+    pub(super) shard: Option<Shard<A>>,
+    pub(super) running: Running,
+    /// The epoch ceiling on disk.
+    pub(super) ceiling: u64,
+    /// Until when its disk writes nothing.
+    pub(super) disk_stalls_until: TrueTime,
+    /// Marks that are being written, and when they are on disk for certain.
+    pub(super) writing: Vec<(u64, TrueTime)>,
+    /// What its clock showed when the last process ended.
+    mark: WallTime,
+    seeds: Random,
+}
+
+/// A client's machine.
+#[derive(Debug)]
+pub(super) struct ClientMachine {
+    pub(super) clock: Clock,
+    pub(super) core: Option<Core>,
+    pub(super) running: Running,
+    pub(super) users: Vec<User>,
+}
+
+/// Somebody who wants a lock now and then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct User {
+    pub(super) doing: Doing,
+    /// Counts what it did, so that a late reminder means nothing.
+    pub(super) step: u64,
+}
+
+/// What a user is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Doing {
+    #[default]
+    Thinking,
+    Wanting {
+        ticket: Ticket,
+        lock: usize,
+    },
+    Holding {
+        ticket: Ticket,
+        lock: usize,
+    },
+}
+
+impl<A: Algorithm> DaemonMachine<A> {
+    pub(super) fn new(id: NodeId, clock: Clock, seeds: Random) -> Self {
+        Self {
+            id,
+            clock,
+            shard: None,
+            running: Running::default(),
+            ceiling: 0,
+            disk_stalls_until: TrueTime::ZERO,
+            writing: Vec::new(),
+            mark: WallTime::ZERO,
+            seeds,
+        }
+    }
+
+    pub(super) fn start(&mut self, now: TrueTime, config: &ShardConfig) {
+        let start = if self.running.life == 0 { Start::Fresh } else { Start::Again };
+        self.running = Running { life: self.running.life + 1, ..Running::default() };
+        self.clock.raise_to(now, self.mark);
+        let remembered = Remembered { start, ceiling: self.ceiling };
+        let (reading, seed) = (self.clock.reading(now), self.seeds.next_u64());
+        let shard = Shard::new(config.clone(), self.process(), remembered, reading, seed);
+        self.shard = Some(shard.expect("plans are tested to pass the check"));
+    }
+
+    /// Ends the process: memory is lost, what is on disk stays.
+    pub(super) fn end(&mut self, now: TrueTime) {
+        self.mark = self.mark.max(self.clock.reading(now));
+        for (mark, done) in std::mem::take(&mut self.writing) {
+            if done <= now || self.seeds.chance(1, 2) {
+                self.ceiling = self.ceiling.max(mark);
+            }
+        }
+        self.shard = None;
+        self.running = Running { life: self.running.life, ..Running::default() };
+    }
+
+    /// Whether a clock set anew would show less than the mark on disk.
+    pub(super) fn is_ahead(&self, now: TrueTime) -> bool {
+        let mut clock = self.clock.clone();
+        clock.raise_to(now, self.mark);
+        clock.is_ahead(now)
+    }
+
+    /// The present process, or the last one.
+    pub(super) fn process(&self) -> Process {
+        let incarnation = u32::try_from(self.running.life).expect("no run is long enough");
+        Process { node: self.id, incarnation: Incarnation(incarnation) }
+    }
+
+    /// Whether the process is there and not frozen.
+    pub(super) const fn runs(&self) -> bool {
+        self.shard.is_some() && !self.running.frozen
+    }
+
+    /// This machine's claim to a lease, as its process would state it at this instant if asked.
+    pub(super) fn owner(&self, now: TrueTime, cell: ObjectId) -> Option<Owner> {
+        let leases = self.shard.as_ref()?.leases();
+        let reading = self.clock.reading(now);
+        let until = leases.valid_until(reading, cell)?;
+        Some(Owner { process: self.process(), reading, until, ended: false })
+    }
+}
+
+impl ClientMachine {
+    pub(super) fn new(clock: Clock, users: usize) -> Self {
+        Self { clock, core: None, running: Running::default(), users: vec![User::default(); users] }
+    }
+
+    pub(super) fn start(&mut self, core: Core) {
+        self.running = Running { life: self.running.life + 1, ..Running::default() };
+        self.core = Some(core);
+    }
+
+    pub(super) fn end(&mut self) {
+        self.core = None;
+        self.running = Running { life: self.running.life, ..Running::default() };
+        for user in &mut self.users {
+            *user = User { doing: Doing::Thinking, step: user.step + 1 };
+        }
+    }
+
+    pub(super) fn reading(&self, now: TrueTime) -> MonoTime {
+        MonoTime::from_micros(self.clock.reading(now).as_micros())
+    }
+
+    /// What the process calls itself.
+    pub(super) fn id(&self, machine: usize) -> ClientId {
+        ClientId { certificate: machine as u64, program: self.running.life }
+    }
+
+    /// The token by which a user believes at this instant to hold the lock.
+    pub(super) fn belief(&self, now: TrueTime, user: usize) -> Option<(Ticket, node::Token)> {
+        let Doing::Holding { ticket, .. } = self.users[user].doing else { return None };
+        let token = self.core.as_ref()?.token(self.reading(now), ticket)?;
+        Some((ticket, token))
+    }
+
+    pub(super) fn user_of(&self, ticket: Ticket) -> Option<usize> {
+        self.users.iter().position(|user| user.ticket() == Some(ticket))
+    }
+}
+
+impl User {
+    pub(super) const fn ticket(self) -> Option<Ticket> {
+        match self.doing {
+            Doing::Thinking => None,
+            Doing::Wanting { ticket, .. } | Doing::Holding { ticket, .. } => Some(ticket),
+        }
+    }
+
+    pub(super) const fn lock(self) -> Option<usize> {
+        match self.doing {
+            Doing::Thinking => None,
+            Doing::Wanting { lock, .. } | Doing::Holding { lock, .. } => Some(lock),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! A whole cluster under the simulator: daemons, their disks and supervisors, clients and their users.
+//!
+//! Daemons run the production shard, clients the production core. A run has two phases. In the *storm* users want
+//! locks, keep them and give them back, while the faults of the plan happen. Then everything is *healed*: whoever
+//! waits must get the lock within a bound, nothing may be left behind, every daemon must serve, and single mishaps are
+//! staged to see that a holder keeps its lock and that a freed lock is had in time.
+
+mod calm;
+mod faults;
+mod links;
+mod machine;
+mod plan;
+mod streams;
+mod summary;
+mod users;
+mod world;
+
+pub use plan::ClusterPlan;
+pub use summary::{ClusterSummary, FAULTS_MIN, GRANTED_MIN, SIMULATED_MIN};
+
+use lease::{FleaseRules, PaxosRules};
+
+use crate::lease::Subject;
+use crate::plan::Clocks;
+use crate::trace::Tail;
+use crate::{Trace, Violation};
+
+/// What a seed decides for a cluster whose leases are decided so.
+pub fn plan(subject: Subject, seed: u64) -> ClusterPlan {
+    match subject {
+        Subject::Flease => ClusterPlan::draw(seed, Clocks::Synchronised),
+        Subject::PaxosLease => ClusterPlan::draw(seed, Clocks::Free),
+    }
+}
+
+/// Runs a plan. The same plan gives the same summary and the same trace.
+pub fn run<'a>(subject: Subject, plan: &'a ClusterPlan, trace: Trace<'a>) -> ClusterSummary {
+    match subject {
+        Subject::Flease => world::World::<FleaseRules>::new(plan, trace).run(),
+        Subject::PaxosLease => world::World::<PaxosRules>::new(plan, trace).run(),
+    }
+}
+
+/// Runs a plan again and gives the last lines of the trace about what a violation is about.
+pub fn explain(subject: Subject, plan: &ClusterPlan, violation: &Violation, lines_max: usize) -> Tail {
+    let mut tail = Tail::new(lines_max);
+    let trace = match violation.cell {
+        Some(cell) => Trace::of_cell(cell, &mut tail),
+        None => Trace::all(&mut tail),
+    };
+    run(subject, plan, trace);
+    tail
+}

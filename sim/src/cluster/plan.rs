@@ -1,0 +1,211 @@
+//! The plan of a run: everything that a seed decides before anything happens.
+
+use std::sync::Arc;
+
+use base::{ClusterId, NodeId, Random, Span};
+use lease::Config;
+use node::{ClusterMap, LeaseAlgorithm, Osd, Settings, ShardConfig};
+
+use crate::FaultKind;
+use crate::clock::ClockPlan;
+use crate::network::NetworkPlan;
+use crate::plan::{Clocks, draw_clocks, draw_u32};
+
+/// Everything that a seed decides.
+#[derive(Clone, Debug)]
+pub struct ClusterPlan {
+    /// The seed.
+    pub seed: u64,
+    /// How many clients.
+    pub clients: u32,
+    /// How many users each client has, each with a lock of its own in mind.
+    pub users: u32,
+    /// How many locks there are.
+    pub locks: u32,
+    /// What every daemon runs with, the map of the cluster among it.
+    pub shard: ShardConfig,
+    /// The clocks.
+    pub clocks: ClockPlan,
+    /// The network.
+    pub network: NetworkPlan,
+    /// Which faults are injected, and how far apart on average.
+    pub faults: Vec<(FaultKind, Span)>,
+    /// How likely the death of a daemon is noticed by its supervisor, in percent.
+    pub witnessed_percent: u64,
+    /// How likely a daemon dies as soon as it has given somebody a lock, in percent.
+    pub treacherous_percent: u64,
+    /// After this long without a sign of life at most, an end takes its connection for broken.
+    pub silence_max: Span,
+    /// How long a write of the mark on disk takes at most, unless the disk stalls.
+    pub disk_max: Span,
+    /// How long a user thinks before it wants a lock.
+    pub think: Span,
+    /// How long a user keeps a lock at most.
+    pub hold_max: Span,
+    /// How long the faults go on at least.
+    pub duration: Span,
+}
+
+/// Faults with their shortest and longest mean interval in tenths of the longest lease.
+const INJECTED: &[(FaultKind, u64, u64)] = &[
+    (FaultKind::Crash, 15, 120),
+    (FaultKind::CrashAll, 80, 300),
+    (FaultKind::Pause, 15, 100),
+    (FaultKind::Partition, 30, 150),
+    (FaultKind::OneWay, 30, 150),
+    (FaultKind::Clog, 15, 120),
+    (FaultKind::Break, 3, 40),
+    (FaultKind::ClockRate, 5, 60),
+    (FaultKind::ClockStray, 60, 200),
+    (FaultKind::NoticeReplay, 5, 40),
+    (FaultKind::Drain, 30, 150),
+    (FaultKind::DiskStall, 20, 100),
+    (FaultKind::ClientCrash, 5, 80),
+    (FaultKind::ClientPause, 5, 80),
+];
+
+/// In hectic seeds faults are this many times as frequent.
+const HECTIC: u64 = 2;
+/// Exchanges of times may be this far apart at most.
+const CLOCK_FRESH_MAX: Span = Span::from_millis(400);
+
+impl ClusterPlan {
+    /// The plan of a seed.
+    pub fn draw(seed: u64, clocks: Clocks) -> Self {
+        let mut random = Random::new(seed);
+        let (mut sizes, mut weather, mut trouble) = (random.fork(), random.fork(), random.fork());
+        let daemons = [1, 3, 3, 3, 3, 4, 5, 5][sizes.index(8)];
+        let replicas = if sizes.chance(1, 3) { 5 } else { 3 };
+        let settings = draw_settings(&mut weather, clocks);
+        let lease = settings.lease_config();
+        let t_max = lease.t_max;
+        let hectic = trouble.chance(1, 3);
+        let scale = if hectic { t_max / HECTIC } else { t_max };
+        let faults = draw_faults(&mut trouble, clocks, daemons);
+        let faults = faults.into_iter().map(|(kind, tenths)| (kind, scale * tenths / 10)).collect();
+        Self {
+            seed,
+            clients: draw_u32(&mut sizes, 2, 6),
+            users: draw_u32(&mut sizes, 1, 3),
+            locks: draw_u32(&mut sizes, 1, 6),
+            clocks: draw_cluster_clocks(&mut weather, &lease, clocks),
+            network: draw_network(&mut weather, &lease),
+            faults,
+            witnessed_percent: [0, 50, 90, 100][trouble.index(4)],
+            treacherous_percent: [0, 0, 5, 20][trouble.index(4)],
+            silence_max: [Span::from_millis(300), Span::from_millis(1_500), t_max * 3][weather.index(3)],
+            disk_max: Span::from_micros(weather.between(50, 20_000)),
+            think: t_max / 100 * sizes.between(1, 20),
+            hold_max: t_max / 100 * sizes.between(1, 200),
+            duration: Span::from_secs(sizes.between(30, 60)),
+            shard: draw_shard(&lease, (daemons, replicas), settings),
+        }
+    }
+
+    /// How many daemons there are.
+    pub fn daemons(&self) -> usize {
+        self.shard.map.osds().len()
+    }
+
+    /// The mean interval of a fault, if it is injected at all.
+    pub fn interval_of(&self, kind: FaultKind) -> Option<Span> {
+        self.faults.iter().find(|(other, _)| *other == kind).map(|&(_, interval)| interval)
+    }
+}
+
+/// About three fifths of all kinds, at least three.
+fn draw_faults(random: &mut Random, clocks: Clocks, daemons: u32) -> Vec<(FaultKind, u64)> {
+    let possible = |kind| match kind {
+        FaultKind::ClockStray => clocks == Clocks::Synchronised && daemons > 1,
+        _ => true,
+    };
+    loop {
+        let drawn: Vec<(FaultKind, u64)> = INJECTED
+            .iter()
+            .filter(|(kind, ..)| possible(*kind))
+            .map(|&(kind, low, high)| (kind, random.between(low, high), random.chance(3, 5)))
+            .filter_map(|(kind, tenths, on)| on.then_some((kind, tenths)))
+            .collect();
+        // Replaying notices does nothing where nobody crashes.
+        if drawn.iter().filter(|(kind, _)| *kind != FaultKind::NoticeReplay).count() >= 3 {
+            return drawn;
+        }
+    }
+}
+
+/// Settings that the production check accepts.
+fn draw_settings(random: &mut Random, clocks: Clocks) -> Settings {
+    loop {
+        let t_max_ms = draw_u32(random, 1_000, 4_000);
+        let settings = Settings {
+            algorithm: match clocks {
+                Clocks::Synchronised => LeaseAlgorithm::Flease,
+                Clocks::Free => LeaseAlgorithm::Paxoslease,
+            },
+            t_max_ms,
+            epsilon_ms: draw_u32(random, 30, 150),
+            session_ms: t_max_ms / 20 * draw_u32(random, 3, 10),
+            rate_error_ppm: draw_u32(random, 1_000, 150_000),
+        };
+        if settings.lease_config().check().is_ok() {
+            return settings;
+        }
+    }
+}
+
+fn draw_shard(lease: &Config, (daemons, replicas): (u32, u8), settings: Settings) -> ShardConfig {
+    let osds = (0..daemons).map(|id| Osd { id: NodeId(id), address: format!("10.0.0.{id}:7000") });
+    let map = ClusterMap::new(ClusterId([7; 16]), 1, replicas, settings, osds.collect());
+    let mut shard = ShardConfig::new(Arc::new(map.expect("the settings were checked")));
+    let hidden_after = lease.epsilon / 2 * 1_000_000 / u64::from(lease.rate_error_ppm);
+    shard.clock_fresh = CLOCK_FRESH_MAX.min(hidden_after * 9 / 10);
+    shard
+}
+
+/// Node time runs on without steps; the clocks of a cluster are disciplined to well within what its guards tolerate.
+fn draw_cluster_clocks(random: &mut Random, lease: &Config, clocks: Clocks) -> ClockPlan {
+    let width = lease.epsilon / random.between(8, 40);
+    let plan = draw_clocks(random, lease, clocks, false);
+    ClockPlan { window: plan.window.map(|_| Span::from_micros(width.as_micros() / 2 * 2)), ..plan }
+}
+
+/// Round trips are short against ε, or no guard could tell a good clock from a bad one.
+fn draw_network(random: &mut Random, lease: &Config) -> NetworkPlan {
+    let latency_max = lease.epsilon / random.between(25, 200);
+    let often = [0, 0, 1_000, 20_000, 100_000];
+    NetworkPlan {
+        latency_min: latency_max / random.between(1, 20),
+        latency_max,
+        loss_ppm: often[random.index(5)],
+        duplicate_ppm: often[random.index(5)],
+        late_ppm: often[random.index(5)],
+        late_max: lease.t_max * random.between(1, 30) / 10,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lease::{ClockGuard, GuardConfig};
+
+    use super::*;
+
+    #[test]
+    fn every_plan_is_one_that_production_accepts() {
+        for seed in 0..5_000 {
+            for clocks in [Clocks::Synchronised, Clocks::Free] {
+                let plan = ClusterPlan::draw(seed, clocks);
+                assert_eq!(plan.shard.lease.check(), Ok(()), "seed {seed}");
+                let guard = GuardConfig::new(&plan.shard.lease, plan.shard.clock_fresh, plan.daemons());
+                assert!(ClockGuard::new(guard).is_ok(), "seed {seed}");
+                assert!(plan.faults.len() >= 3 && plan.clients >= 2);
+            }
+        }
+    }
+
+    #[test]
+    fn plans_differ_in_size() {
+        let sizes: std::collections::BTreeSet<usize> =
+            (0..200).map(|seed| ClusterPlan::draw(seed, Clocks::Free).daemons()).collect();
+        assert_eq!(sizes.into_iter().collect::<Vec<_>>(), [1, 3, 4, 5]);
+    }
+}

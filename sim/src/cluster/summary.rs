@@ -1,0 +1,142 @@
+//! What a run of a cluster did, for people and for scripts.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use base::Span;
+
+use super::plan::ClusterPlan;
+use crate::checkers::promptness::Expected;
+use crate::summary::Faults;
+use crate::{FaultKind, Violation};
+
+/// Below this much simulated time a run proves nothing.
+pub const SIMULATED_MIN: Span = Span::from_secs(10);
+/// Below this many grants a run proves nothing.
+pub const GRANTED_MIN: u64 = 30;
+/// Below this many faults a run proves nothing.
+pub const FAULTS_MIN: u64 = 3;
+
+/// What a run did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ClusterSummary {
+    /// The seed.
+    pub seed: u64,
+    /// Which algorithm decides the leases.
+    pub algorithm: &'static str,
+    /// How many daemons.
+    pub daemons: usize,
+    /// How many clients.
+    pub clients: u32,
+    /// How many locks.
+    pub locks: u32,
+    /// The longest lease.
+    pub t_max: Span,
+    /// How long the run was.
+    pub simulated: Span,
+    /// How often somebody wanted a lock.
+    pub wanted: u64,
+    /// Locks granted.
+    pub granted: u64,
+    /// How often a lock was busy for somebody who did not want to wait.
+    pub busy: u64,
+    /// How often nobody could answer for a lock.
+    pub unavailable: u64,
+    /// Locks lost against their holder's will.
+    pub lost: u64,
+    /// Locks taken over from a daemon that did not give them up free.
+    pub taken_over: u64,
+    /// Locks detached because their lease might end too early.
+    pub detached: u64,
+    /// Sessions opened.
+    pub sessions: u64,
+    /// Sessions that daemons ended because their client was silent.
+    pub sessions_over: u64,
+    /// Messages sent.
+    pub messages: u64,
+    /// The faults.
+    pub faults: Faults,
+    /// How long it took until everybody had what they waited for, if the run came that far.
+    pub recovered_in: Option<Span>,
+    /// The longest that each expected thing took in the calm.
+    pub worst: BTreeMap<Expected, Span>,
+    /// The promises that were broken. The first one ends a run.
+    pub violations: Vec<Violation>,
+}
+
+impl ClusterSummary {
+    pub(super) fn new(plan: &ClusterPlan, algorithm: &'static str) -> Self {
+        Self {
+            seed: plan.seed,
+            algorithm,
+            daemons: plan.daemons(),
+            clients: plan.clients,
+            locks: plan.locks,
+            t_max: plan.shard.lease.t_max,
+            ..Self::default()
+        }
+    }
+
+    /// Whether enough happened for the run to mean something.
+    pub fn counts(&self) -> bool {
+        self.granted >= GRANTED_MIN && self.faults.injected() >= FAULTS_MIN
+    }
+
+    /// Whether the run shows that all is well.
+    pub fn is_clean(&self) -> bool {
+        self.violations.is_empty() && self.counts() && self.simulated >= SIMULATED_MIN
+    }
+}
+
+impl fmt::Display for ClusterSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "seed {} {}: {} daemons, {} clients, {} locks, leases of {}, {:.1} s simulated",
+            self.seed,
+            self.algorithm,
+            self.daemons,
+            self.clients,
+            self.locks,
+            self.t_max,
+            self.simulated.as_secs_f64()
+        )?;
+        writeln!(
+            f,
+            "  locks: {} wanted, {} granted, {} busy, {} unavailable, {} lost; {} taken over, {} detached",
+            self.wanted, self.granted, self.busy, self.unavailable, self.lost, self.taken_over, self.detached
+        )?;
+        writeln!(
+            f,
+            "  sessions: {} opened, {} timed out; {} messages sent",
+            self.sessions, self.sessions_over, self.messages
+        )?;
+        write!(f, "  faults:")?;
+        let happened = FaultKind::ALL.iter().filter(|&&kind| self.faults.of(kind) > 0);
+        for (index, &kind) in happened.enumerate() {
+            let separator = if index == 0 { "" } else { "," };
+            write!(f, "{separator} {} {}", self.faults.of(kind), kind.label())?;
+        }
+        writeln!(f)?;
+        if let Some(span) = self.recovered_in {
+            write!(
+                f,
+                "  healed: everybody had what they waited for after {:.3} s; at worst",
+                span.as_secs_f64()
+            )?;
+            for (index, (expected, took)) in self.worst.iter().enumerate() {
+                let separator = if index == 0 { "" } else { "," };
+                write!(f, "{separator} {} {:.3} s", expected.label(), took.as_secs_f64())?;
+            }
+            writeln!(f)?;
+        }
+        write!(f, "  violations: {}", self.violations.len())?;
+        for violation in &self.violations {
+            write!(f, "\n    {violation}")?;
+        }
+        if self.violations.is_empty() && !self.is_clean() {
+            write!(f, "\n  this run proves nothing: too little happened")?;
+        }
+        Ok(())
+    }
+}

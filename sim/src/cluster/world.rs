@@ -1,0 +1,670 @@
+//! The world: machines, connections, the queue of what happens next, and the checkers that look on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{MonoTime, NodeId, ObjectId, Process, Random, Span, WallTime};
+use client::core::{self, Core};
+use lease::{Algorithm, Batch, Exchange};
+use node::{ClientId, Output, Reply, SessionId, Shard, ShardEvent, Token, lock_cell};
+
+use super::machine::{ClientMachine, DaemonMachine};
+use super::plan::ClusterPlan;
+use super::streams::{ConnectionId, Connections, Payload, Side};
+use super::summary::ClusterSummary;
+use crate::checkers::exclusion::{Exclusion, Owner};
+use crate::checkers::locks::Locks;
+use crate::checkers::promptness::Promptness;
+use crate::checkers::sessions::Sessions;
+use crate::clock::Clock;
+use crate::network::Network;
+use crate::queue::Queue;
+use crate::{FaultKind, Trace, TrueTime, Violation};
+
+/// Longer than this no seed needs until enough has happened.
+const STORM_MAX: Span = Span::from_secs(3_600);
+/// A storm in which too little happened goes on for this long before it is looked at again.
+const STORM_STEP: Span = Span::from_secs(10);
+/// The owners of all leases are looked at this often.
+const LOOK_EVERY: Span = Span::from_millis(7);
+/// So many things never happen at one instant, unless somebody asks to be woken at a time that has passed.
+const SPINS_MAX: u32 = 50_000;
+/// Times are exchanged this often while an exchange is fresh.
+const EXCHANGES_PER_FRESH: u64 = 4;
+
+/// Something that will happen.
+#[derive(Clone, Debug)]
+pub(super) enum Task {
+    /// Something for one process; it waits while that is frozen, and is void when it has ended.
+    To(usize, u64, Input),
+    /// An end of a connection has heard nothing for long.
+    Silence(ConnectionId, Side),
+    /// A machine calls another.
+    Dial(usize, usize),
+    Fault(FaultKind),
+    Mend(Vec<(usize, usize)>),
+    Start(usize),
+    Resume(usize, u64),
+    /// A supervisor tells a daemon of a death, again and again until it is heard.
+    Notice {
+        to: usize,
+        dead: Process,
+        tries: u32,
+    },
+    /// A daemon dies just after it gave somebody a lock.
+    Betray(usize, u64),
+    /// A draining daemon is looked at.
+    Drained(usize, u64),
+    /// A clock that went astray turns back.
+    TurnBack(usize),
+    Look,
+}
+
+/// Something that happens to a process.
+#[derive(Clone, Debug)]
+pub(super) enum Input {
+    Wake,
+    Datagram(Datagram),
+    Stream(ConnectionId, Payload),
+    /// A connection is open at this end.
+    Opened(ConnectionId),
+    /// The mark may be on disk.
+    Written(u64),
+    Death(Process),
+    Heartbeat,
+    /// A user does its next thing.
+    User(usize, u64),
+}
+
+/// What overtakes streams.
+#[derive(Clone, Debug)]
+pub(super) enum Datagram {
+    Lease(Process, Batch),
+    Ask { from: usize, asked: WallTime },
+    Answer { from: usize, asked: WallTime, at: WallTime },
+}
+
+/// Each kind of decision draws from its own source.
+#[derive(Debug)]
+pub(super) struct Dice {
+    pub(super) faults: Random,
+    pub(super) users: Random,
+    pub(super) clocks: Random,
+    pub(super) disks: Random,
+    pub(super) streams: Random,
+}
+
+/// What a dead process owned, as far as its clients may rely on it.
+#[derive(Debug)]
+struct Ghost {
+    cell: usize,
+    process: Process,
+    until: WallTime,
+}
+
+/// All checkers.
+#[derive(Debug, Default)]
+pub(super) struct Checkers {
+    pub(super) locks: Locks,
+    pub(super) sessions: Sessions,
+    pub(super) promptness: Promptness,
+    exclusion: Exclusion,
+}
+
+/// One run.
+#[derive(Debug)]
+pub(super) struct World<'a, A> {
+    pub(super) plan: &'a ClusterPlan,
+    pub(super) now: TrueTime,
+    pub(super) queue: Queue<Task>,
+    pub(super) daemons: Vec<DaemonMachine<A>>,
+    pub(super) clients: Vec<ClientMachine>,
+    pub(super) cells: Vec<ObjectId>,
+    pub(super) network: Network,
+    pub(super) connections: Connections,
+    pub(super) dialing: BTreeSet<(usize, usize)>,
+    pub(super) dice: Dice,
+    pub(super) checkers: Checkers,
+    pub(super) summary: ClusterSummary,
+    pub(super) is_calm: bool,
+    /// Whether users do what the calm tells them, and nothing by themselves.
+    pub(super) is_directed: bool,
+    /// Who is expected to get an answer.
+    pub(super) awaited: BTreeMap<(usize, usize), u64>,
+    /// Whether the present input may be the last before a process freezes.
+    may_freeze: bool,
+    /// How many things happened at this instant.
+    spins: u32,
+    pub(super) buried: Vec<Process>,
+    pub(super) coverage: BTreeMap<ConnectionId, Coverage>,
+    ghosts: Vec<Ghost>,
+    trace: Trace<'a>,
+}
+
+/// Until when a client may count on a session.
+#[derive(Debug)]
+pub(super) struct Coverage {
+    pub(super) client: usize,
+    pub(super) life: u64,
+    /// When it sent which frame.
+    sent: BTreeMap<u64, MonoTime>,
+    until: MonoTime,
+}
+
+impl Coverage {
+    pub(super) fn new(client: usize, life: u64) -> Self {
+        Self { client, life, sent: BTreeMap::new(), until: MonoTime::default() }
+    }
+}
+
+impl<'a, A: Algorithm> World<'a, A> {
+    pub(super) fn new(plan: &'a ClusterPlan, trace: Trace<'a>) -> Self {
+        let mut random = Random::new(plan.seed ^ 0xc105);
+        let mut clocks = random.fork();
+        let daemons: Vec<_> = (0..plan.daemons())
+            .map(|index| {
+                let id = NodeId(u32::try_from(index).expect("a map is small"));
+                DaemonMachine::new(id, Clock::new(&plan.clocks, &mut clocks), random.fork())
+            })
+            .collect();
+        // Clients' clocks only promise their rate.
+        let free = crate::clock::ClockPlan { window: None, ..plan.clocks.clone() };
+        let clients: Vec<_> = (0..plan.clients)
+            .map(|_| ClientMachine::new(Clock::new(&free, &mut clocks), plan.users as usize))
+            .collect();
+        let machines = daemons.len() + clients.len();
+        let dice = Dice {
+            faults: random.fork(),
+            users: random.fork(),
+            clocks,
+            disks: random.fork(),
+            streams: random.fork(),
+        };
+        Self {
+            plan,
+            now: TrueTime::ZERO,
+            queue: Queue::new(),
+            daemons,
+            clients,
+            cells: (0..plan.locks).map(|number| lock_cell(&format!("lock {number}"))).collect(),
+            network: Network::new(plan.network.clone(), machines, random.fork()),
+            connections: Connections::default(),
+            dialing: BTreeSet::new(),
+            dice,
+            checkers: Checkers::default(),
+            summary: ClusterSummary::new(plan, A::NAME),
+            is_calm: false,
+            is_directed: false,
+            awaited: BTreeMap::new(),
+            may_freeze: false,
+            spins: 0,
+            buried: Vec::new(),
+            coverage: BTreeMap::new(),
+            ghosts: Vec::new(),
+            trace,
+        }
+    }
+
+    pub(super) fn run(mut self) -> ClusterSummary {
+        if let Err(violation) = self.storm().and_then(|()| self.calm()) {
+            self.note(violation.cell, format_args!("VIOLATION {violation}"));
+            self.summary.violations.push(violation);
+        }
+        self.summary.simulated = self.now.since(TrueTime::ZERO);
+        self.summary.sessions_over = self.checkers.sessions.ended;
+        self.summary.worst = self.checkers.promptness.worst().clone();
+        self.summary
+    }
+
+    fn storm(&mut self) -> Result<(), Violation> {
+        for machine in 0..self.machines() {
+            self.queue.push(TrueTime::ZERO, Task::Start(machine));
+        }
+        self.queue.push(self.now + LOOK_EVERY, Task::Look);
+        self.schedule_faults();
+        self.run_until(TrueTime::ZERO + self.plan.duration)?;
+        while !self.summary.counts() && self.now < TrueTime::ZERO + STORM_MAX {
+            self.run_until(self.now + STORM_STEP)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn machines(&self) -> usize {
+        self.daemons.len() + self.clients.len()
+    }
+
+    /// The client on a machine, unless that is a daemon's.
+    pub(super) fn client_on(&self, machine: usize) -> Option<usize> {
+        machine.checked_sub(self.daemons.len())
+    }
+
+    pub(super) fn run_until(&mut self, end: TrueTime) -> Result<(), Violation> {
+        while let Some((at, task)) = self.queue.pop_until(end) {
+            self.spins = if at == self.now { self.spins + 1 } else { 0 };
+            assert!(self.spins < SPINS_MAX, "time stands still at {at}: {task:?}");
+            self.now = at;
+            self.happen(task)?;
+        }
+        self.now = end;
+        Ok(())
+    }
+
+    fn happen(&mut self, task: Task) -> Result<(), Violation> {
+        match task {
+            Task::To(machine, life, input) => self.deliver(machine, life, input),
+            Task::Silence(id, side) => self.look_at_silence(id, side),
+            Task::Dial(from, to) => {
+                self.dial(from, to);
+                Ok(())
+            }
+            Task::Fault(kind) => self.strike(kind),
+            Task::Mend(links) => {
+                self.mend(&links);
+                Ok(())
+            }
+            Task::Start(machine) => self.start(machine),
+            Task::Resume(machine, life) => self.resume(machine, life),
+            Task::Notice { to, dead, tries } => {
+                self.tell_of_death(to, dead, tries);
+                Ok(())
+            }
+            Task::Betray(daemon, life) => {
+                if self.daemons[daemon].running.life == life && !self.is_calm {
+                    self.crash_some_daemon(daemon);
+                }
+                Ok(())
+            }
+            Task::Drained(daemon, life) => self.look_at_drain(daemon, life),
+            Task::TurnBack(daemon) => {
+                self.turn_back(daemon);
+                Ok(())
+            }
+            Task::Look => self.look_around(),
+        }
+    }
+
+    pub(super) fn running(&self, machine: usize) -> &super::machine::Running {
+        match self.client_on(machine) {
+            None => &self.daemons[machine].running,
+            Some(client) => &self.clients[client].running,
+        }
+    }
+
+    pub(super) fn running_mut(&mut self, machine: usize) -> &mut super::machine::Running {
+        match self.client_on(machine) {
+            None => &mut self.daemons[machine].running,
+            Some(client) => &mut self.clients[client].running,
+        }
+    }
+
+    /// Whether a process is there, be it frozen.
+    pub(super) fn is_up(&self, machine: usize) -> bool {
+        match self.client_on(machine) {
+            None => self.daemons[machine].shard.is_some(),
+            Some(client) => self.clients[client].core.is_some(),
+        }
+    }
+
+    /// Puts an input into the queue, for the process that is there now.
+    pub(super) fn push_input(&mut self, at: TrueTime, machine: usize, input: Input) {
+        let life = self.running(machine).life;
+        self.queue.push(at, Task::To(machine, life, input));
+    }
+
+    pub(super) fn deliver(&mut self, machine: usize, life: u64, input: Input) -> Result<(), Violation> {
+        if !self.is_up(machine) || self.running(machine).life != life {
+            return Ok(());
+        }
+        if self.running(machine).frozen {
+            if !matches!(input, Input::Wake) {
+                self.running_mut(machine).inbox.push(Task::To(machine, life, input));
+            }
+            return Ok(());
+        }
+        self.may_freeze = match &input {
+            Input::Wake | Input::Datagram(Datagram::Lease(..)) => true,
+            Input::Stream(_, payload) => !matches!(payload, Payload::Closed),
+            _ => false,
+        };
+        match self.client_on(machine) {
+            None => self.deliver_to_daemon(machine, input)?,
+            Some(client) => self.deliver_to_client(client, input)?,
+        }
+        self.may_freeze = false;
+        Ok(())
+    }
+
+    fn deliver_to_daemon(&mut self, daemon: usize, input: Input) -> Result<(), Violation> {
+        match input {
+            Input::Wake if self.daemons[daemon].running.wake == Some(self.now) => {
+                self.daemons[daemon].running.wake = None;
+                self.call(daemon, |shard, now| shard.handle_timeout(now))
+            }
+            Input::Wake | Input::User(..) => Ok(()),
+            Input::Datagram(datagram) => self.take_datagram(daemon, datagram),
+            Input::Stream(id, payload) => self.take_from_stream(daemon, id, payload),
+            Input::Opened(id) => self.opened(daemon, id),
+            Input::Written(mark) => self.call(daemon, |shard, now| shard.handle_ceiling(now, mark)),
+            Input::Death(dead) => {
+                self.note(None, format_args!("n{daemon} hears that {dead:?} is dead"));
+                self.call(daemon, |shard, now| shard.handle_death_notice(now, dead.node, dead.incarnation))
+            }
+            Input::Heartbeat => {
+                self.send_heartbeats(daemon);
+                Ok(())
+            }
+        }
+    }
+
+    fn deliver_to_client(&mut self, client: usize, input: Input) -> Result<(), Violation> {
+        match input {
+            Input::Wake if self.clients[client].running.wake == Some(self.now) => {
+                self.clients[client].running.wake = None;
+                self.call_client(client, |core, now| core.handle_timeout(now))
+            }
+            Input::Stream(id, payload) => self.take_from_stream(self.daemons.len() + client, id, payload),
+            Input::Opened(id) => self.opened(self.daemons.len() + client, id),
+            Input::User(user, step) => self.user_acts(client, user, step),
+            _ => Ok(()),
+        }
+    }
+
+    /// Calls a running daemon with what its clock shows, and sees to whatever comes out of it.
+    pub(super) fn call(
+        &mut self,
+        daemon: usize,
+        what: impl FnOnce(&mut Shard<A>, WallTime),
+    ) -> Result<(), Violation> {
+        let machine = &mut self.daemons[daemon];
+        let reading = machine.clock.reading(self.now);
+        let Some(shard) = machine.shard.as_mut().filter(|_| !machine.running.frozen) else { return Ok(()) };
+        what(shard, reading);
+        if self.may_freeze && std::mem::take(&mut machine.running.freezes_next) {
+            self.freeze(daemon);
+            return Ok(());
+        }
+        self.drain_daemon(daemon)
+    }
+
+    /// Does what a daemon wants done, and sets its alarm.
+    pub(super) fn drain_daemon(&mut self, daemon: usize) -> Result<(), Violation> {
+        loop {
+            let machine = &mut self.daemons[daemon];
+            let reading = machine.clock.reading(self.now);
+            let Some(output) = machine.shard.as_mut().and_then(|shard| shard.poll_output(reading)) else {
+                break;
+            };
+            self.take_output(daemon, output)?;
+        }
+        self.set_daemon_alarm(daemon);
+        Ok(())
+    }
+
+    pub(super) fn set_daemon_alarm(&mut self, daemon: usize) {
+        let machine = &mut self.daemons[daemon];
+        let Some(shard) = &machine.shard else { return };
+        let at = machine.clock.when(self.now, shard.poll_timeout());
+        if machine.running.wake != Some(at) {
+            machine.running.wake = Some(at);
+            self.push_input(at, daemon, Input::Wake);
+        }
+    }
+
+    fn take_output(&mut self, daemon: usize, output: Output) -> Result<(), Violation> {
+        match output {
+            Output::Lease { to, batch } => {
+                let from = self.daemons[daemon].process();
+                self.summary.messages += batch.messages.len() as u64;
+                self.send_datagram(daemon, to.0 as usize, Datagram::Lease(from, batch));
+            }
+            Output::Peer { to, messages } => {
+                self.summary.messages += messages.len() as u64;
+                self.send(daemon, to.0 as usize, Payload::Peer(messages));
+            }
+            Output::Client { session, frame } => {
+                self.summary.messages += 1 + frame.replies.len() as u64;
+                for reply in &frame.replies {
+                    self.note_reply(daemon, session, reply);
+                }
+                self.confirmed(ConnectionId(session.0), frame.acked);
+                self.send_on(ConnectionId(session.0), daemon, Payload::Reply(frame));
+            }
+            Output::Close { session } => self.session_ended(daemon, session)?,
+            Output::RaiseCeiling { to } => self.write_mark(daemon, to),
+            Output::Event(event) => self.hear_daemon(daemon, &event),
+        }
+        Ok(())
+    }
+
+    fn hear_daemon(&mut self, daemon: usize, event: &ShardEvent) {
+        let cell = match event {
+            ShardEvent::TakenOver { cell, .. }
+            | ShardEvent::LeaseLost { cell, .. }
+            | ShardEvent::Detached { cell } => Some(*cell),
+            _ => None,
+        };
+        match event {
+            ShardEvent::TakenOver { .. } => self.summary.taken_over += 1,
+            ShardEvent::Detached { .. } => self.summary.detached += 1,
+            _ => {}
+        }
+        if self.trace.is_on() {
+            let (who, reading) =
+                (self.daemons[daemon].process(), self.daemons[daemon].clock.reading(self.now));
+            self.note(cell, format_args!("{who:?} at {reading:?}: {event:?}"));
+        }
+    }
+
+    fn session_ended(&mut self, daemon: usize, session: SessionId) -> Result<(), Violation> {
+        let id = ConnectionId(session.0);
+        // Sessions outlive their connections.
+        let Some(covered) = self.coverage.remove(&id) else { return Ok(()) };
+        let (client, node) = (covered.client, self.daemons[daemon].id);
+        let reading = self.clients[client].reading(self.now);
+        let who = ClientId { program: covered.life, ..self.clients[client].id(self.daemons.len() + client) };
+        self.note(None, format_args!("{node:?} ends the session of {who:?}"));
+        self.checkers.sessions.ended(self.now, (node, who), (reading, covered.until))?;
+        self.close_end(id, Side::Acceptor)
+    }
+
+    fn spoke(&mut self, machine: usize, daemon: usize, number: u64, at: MonoTime) {
+        let id = self.connections.current(machine, daemon);
+        if let Some(coverage) = id.and_then(|id| self.coverage.get_mut(&id)) {
+            coverage.sent.insert(number, at);
+        }
+    }
+
+    /// A daemon confirms what it heard.
+    fn confirmed(&mut self, id: ConnectionId, acked: u64) {
+        let session = Span::from_millis(self.plan.shard.map.settings().session_ms.into());
+        let Some(coverage) = self.coverage.get_mut(&id) else { return };
+        if let Some(&sent) = coverage.sent.get(&acked) {
+            coverage.until = coverage.until.max(sent + session);
+            coverage.sent = coverage.sent.split_off(&acked);
+        }
+    }
+
+    /// Calls a running client with what its clock shows, and sees to whatever comes out of it.
+    pub(super) fn call_client(
+        &mut self,
+        client: usize,
+        what: impl FnOnce(&mut Core, MonoTime),
+    ) -> Result<(), Violation> {
+        let machine = &mut self.clients[client];
+        let reading = machine.reading(self.now);
+        let Some(core) = machine.core.as_mut().filter(|_| !machine.running.frozen) else { return Ok(()) };
+        what(core, reading);
+        if self.may_freeze && std::mem::take(&mut machine.running.freezes_next) {
+            self.freeze(self.daemons.len() + client);
+            return self.look_at_beliefs(client);
+        }
+        self.drain_client(client)
+    }
+
+    pub(super) fn drain_client(&mut self, client: usize) -> Result<(), Violation> {
+        let machine = self.daemons.len() + client;
+        loop {
+            let reading = self.clients[client].reading(self.now);
+            let Some(output) = self.clients[client].core.as_mut().and_then(|core| core.poll_output(reading))
+            else {
+                break;
+            };
+            match output {
+                core::Output::Send { to, frame } => {
+                    self.spoke(machine, to.0 as usize, frame.number, reading);
+                    self.send(machine, to.0 as usize, Payload::Request(frame));
+                }
+                core::Output::Reconnect { to } => {
+                    if let Some(id) = self.connections.current(machine, to.0 as usize) {
+                        self.close_end(id, Side::Dialer)?;
+                    }
+                }
+                core::Output::Event(event) => self.hear_client(client, event)?,
+            }
+        }
+        self.set_client_alarm(client);
+        self.look_at_beliefs(client)
+    }
+
+    fn set_client_alarm(&mut self, client: usize) {
+        let machine = &mut self.clients[client];
+        let Some(due) = machine.core.as_ref().and_then(Core::poll_timeout) else { return };
+        let at = machine.clock.when(self.now, WallTime::from_micros(due.as_micros()));
+        if machine.running.wake != Some(at) {
+            machine.running.wake = Some(at);
+            self.push_input(at, self.daemons.len() + client, Input::Wake);
+        }
+    }
+
+    /// A client's beliefs may have changed: nobody else may hold the same locks.
+    fn look_at_beliefs(&self, client: usize) -> Result<(), Violation> {
+        for user in 0..self.clients[client].users.len() {
+            if self.clients[client].belief(self.now, user).is_some()
+                && let Some(lock) = self.clients[client].users[user].lock()
+            {
+                self.checkers.locks.observe(self.now, self.cells[lock], &self.holders(lock))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Everybody who believes to hold a lock.
+    pub(super) fn holders(&self, lock: usize) -> Vec<(ClientId, Token)> {
+        let mut holders = Vec::new();
+        for (client, machine) in self.clients.iter().enumerate() {
+            for user in 0..machine.users.len() {
+                if machine.users[user].lock() == Some(lock)
+                    && let Some((_, token)) = machine.belief(self.now, user)
+                {
+                    holders.push((machine.id(self.daemons.len() + client), token));
+                }
+            }
+        }
+        holders
+    }
+
+    fn look_around(&mut self) -> Result<(), Violation> {
+        for cell in 0..self.cells.len() {
+            let owners = self.owners(cell);
+            self.checkers.exclusion.observe(self.now, self.cells[cell], &owners)?;
+        }
+        self.checkers.promptness.check(self.now)?;
+        self.queue.push(self.now + LOOK_EVERY, Task::Look);
+        Ok(())
+    }
+
+    /// Everybody who owns the lease of a lock's cell now.
+    fn owners(&self, cell: usize) -> Vec<Owner> {
+        let living = self.daemons.iter().filter_map(|daemon| daemon.owner(self.now, self.cells[cell]));
+        let ended = self.ghosts.iter().filter(|ghost| ghost.cell == cell).filter_map(|ghost| {
+            let reading = self.daemons[ghost.process.node.0 as usize].clock.reading(self.now);
+            let owner = Owner { process: ghost.process, reading, until: ghost.until, ended: true };
+            (reading < ghost.until).then_some(owner)
+        });
+        living.chain(ended).collect()
+    }
+
+    /// What a daemon owned goes on until its clock passes the expiry, although nobody can act on it.
+    pub(super) fn leave_ghosts(&mut self, daemon: usize) {
+        let machine = &self.daemons[daemon];
+        let reading = machine.clock.reading(self.now);
+        self.ghosts.retain(|ghost| ghost.process.node != machine.id || reading < ghost.until);
+        for cell in 0..self.cells.len() {
+            if let Some(owner) = self.daemons[daemon].owner(self.now, self.cells[cell]) {
+                self.ghosts.push(Ghost { cell, process: owner.process, until: owner.until });
+            }
+        }
+    }
+
+    /// A witness says that the process is dead: its leases are over.
+    pub(super) fn lay_ghosts(&mut self, dead: Process) {
+        self.ghosts
+            .retain(|ghost| ghost.process.node != dead.node || ghost.process.incarnation > dead.incarnation);
+    }
+
+    fn send_datagram(&mut self, from: usize, to: usize, datagram: Datagram) {
+        let [first, second] = self.network.route(self.now, (from, to), &mut self.summary.faults);
+        for at in [first, second].into_iter().flatten() {
+            // Whoever runs there by then may get it.
+            let life = self.running(to).life;
+            self.queue.push(at, Task::To(to, life, Input::Datagram(datagram.clone())));
+        }
+    }
+
+    fn take_datagram(&mut self, daemon: usize, datagram: Datagram) -> Result<(), Violation> {
+        match datagram {
+            Datagram::Lease(from, batch) => {
+                if self.trace.is_on() {
+                    for message in &batch.messages {
+                        let what = (message.ballot, &message.body);
+                        self.note(Some(message.cell), format_args!("{from:?} -> n{daemon}: {what:?}"));
+                    }
+                }
+                self.call(daemon, |shard, now| shard.handle_lease_batch(now, from, &batch))
+            }
+            Datagram::Ask { from, asked } => {
+                let at = self.daemons[daemon].clock.reading(self.now);
+                self.send_datagram(daemon, from, Datagram::Answer { from: daemon, asked, at });
+                Ok(())
+            }
+            Datagram::Answer { from, asked, at } => {
+                let peer = self.daemons[from].id;
+                self.call(daemon, |shard, done| {
+                    let exchange = Exchange { asked, received: at, answered: at, done };
+                    shard.handle_exchange(done, peer, exchange);
+                })
+            }
+        }
+    }
+
+    fn send_heartbeats(&mut self, daemon: usize) {
+        let asked = self.daemons[daemon].clock.reading(self.now);
+        for other in (0..self.daemons.len()).filter(|&other| other != daemon) {
+            self.send_datagram(daemon, other, Datagram::Ask { from: daemon, asked });
+        }
+        let next = self.now + self.plan.shard.clock_fresh / EXCHANGES_PER_FRESH;
+        self.push_input(next, daemon, Input::Heartbeat);
+    }
+
+    fn note_reply(&mut self, daemon: usize, session: SessionId, reply: &Reply) {
+        if self.trace.is_on() {
+            let cell = match reply {
+                Reply::Dropped { cell, .. } => Some(*cell),
+                _ => None,
+            };
+            let machine = self
+                .connections
+                .get(ConnectionId(session.0))
+                .map(|connection| connection.machine(Side::Dialer));
+            let client = machine.and_then(|machine| self.client_on(machine));
+            self.note(cell, format_args!("n{daemon} says to client {client:?} ({session:?}): {reply:?}"));
+        }
+    }
+
+    pub(super) fn note(&mut self, cell: Option<ObjectId>, what: std::fmt::Arguments<'_>) {
+        self.trace.line(self.now, cell, what);
+    }
+
+    pub(super) const fn is_traced(&self) -> bool {
+        self.trace.is_on()
+    }
+}

@@ -1,0 +1,92 @@
+//! `fleasefs sim cluster`.
+
+use clap::Args;
+use serde_json::{Value, json};
+use sim::checkers::promptness::Expected;
+use sim::cluster::{self, ClusterPlan, ClusterSummary};
+use sim::lease::Subject;
+use sim::trace::Tail;
+use sim::{Trace, Violation};
+
+use super::series::{Outcome, SeriesArgs, Simulation, faults_to_json};
+
+#[derive(Args)]
+pub(super) struct ClusterArgs {
+    #[command(flatten)]
+    pub(super) series: SeriesArgs,
+    /// How many seconds of faults are simulated, instead of half a minute or a whole one
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    seconds: Option<u64>,
+}
+
+impl Simulation for ClusterArgs {
+    type Plan = ClusterPlan;
+    type Summary = ClusterSummary;
+
+    fn plan(&self, subject: Subject, seed: u64) -> ClusterPlan {
+        let mut plan = cluster::plan(subject, seed);
+        if let Some(seconds) = self.seconds {
+            plan.duration = base::Span::from_secs(seconds);
+        }
+        plan
+    }
+
+    fn simulate<'a>(&self, subject: Subject, plan: &'a ClusterPlan, trace: Trace<'a>) -> ClusterSummary {
+        cluster::run(subject, plan, trace)
+    }
+
+    fn explain(&self, subject: Subject, plan: &ClusterPlan, violation: &Violation, lines_max: usize) -> Tail {
+        cluster::explain(subject, plan, violation, lines_max)
+    }
+
+    fn replay(&self, subject: Subject, seed: u64) -> String {
+        let mut command = format!("fleasefs sim cluster --algorithm {} --seed {seed}", subject.name());
+        if let Some(seconds) = self.seconds {
+            command += &format!(" --seconds {seconds}");
+        }
+        command
+    }
+}
+
+impl Outcome for ClusterSummary {
+    fn is_clean(&self) -> bool {
+        self.is_clean()
+    }
+
+    fn simulated(&self) -> base::Span {
+        self.simulated
+    }
+
+    fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
+    fn to_json(&self) -> Value {
+        let worst = |&what: &Expected| {
+            let took = self.worst.get(&what)?;
+            Some((format!("{}_us", what.label().replace(' ', "_")), json!(took.as_micros())))
+        };
+        json!({
+            "seed": self.seed,
+            "algorithm": self.algorithm,
+            "daemons": self.daemons,
+            "clients": self.clients,
+            "locks": self.locks,
+            "t_max_us": self.t_max.as_micros(),
+            "wanted": self.wanted,
+            "granted": self.granted,
+            "busy": self.busy,
+            "unavailable": self.unavailable,
+            "lost": self.lost,
+            "taken_over": self.taken_over,
+            "detached": self.detached,
+            "sessions": self.sessions,
+            "sessions_over": self.sessions_over,
+            "messages": self.messages,
+            "faults": faults_to_json(&self.faults),
+            "recovered_us": self.recovered_in.map(base::Span::as_micros),
+            "worst": Expected::ALL.iter().filter_map(worst).collect::<serde_json::Map<_, _>>(),
+            "counts": self.counts(),
+        })
+    }
+}

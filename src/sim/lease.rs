@@ -1,0 +1,92 @@
+//! `fleasefs sim lease`.
+
+use clap::Args;
+use serde_json::{Value, json};
+use sim::lease::Subject;
+use sim::trace::Tail;
+use sim::{Plan, Summary, Trace, Violation};
+
+use super::series::{Outcome, SeriesArgs, Simulation, faults_to_json};
+
+const SECONDS_PER_HOUR: u64 = 3_600;
+
+#[derive(Args)]
+pub(super) struct LeaseArgs {
+    #[command(flatten)]
+    pub(super) series: SeriesArgs,
+    /// How many nodes, 3 to 7, instead of as many as the seed says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(3..=7))]
+    nodes: Option<u32>,
+    /// How many hours of faults are simulated, instead of a minute or two
+    #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    hours: Option<u64>,
+}
+
+impl Simulation for LeaseArgs {
+    type Plan = Plan;
+    type Summary = Summary;
+
+    fn plan(&self, subject: Subject, seed: u64) -> Plan {
+        let mut plan = subject.plan(seed);
+        if let Some(nodes) = self.nodes {
+            plan = plan.with_nodes(nodes);
+        }
+        if let Some(hours) = self.hours {
+            plan.duration = base::Span::from_secs(hours * SECONDS_PER_HOUR);
+        }
+        plan
+    }
+
+    fn simulate<'a>(&self, subject: Subject, plan: &'a Plan, trace: Trace<'a>) -> Summary {
+        subject.run(plan, trace)
+    }
+
+    fn explain(&self, subject: Subject, plan: &Plan, violation: &Violation, lines_max: usize) -> Tail {
+        subject.explain(plan, violation, lines_max)
+    }
+
+    fn replay(&self, subject: Subject, seed: u64) -> String {
+        let mut command = format!("fleasefs sim lease --algorithm {} --seed {seed}", subject.name());
+        if let Some(nodes) = self.nodes {
+            command += &format!(" --nodes {nodes}");
+        }
+        if let Some(hours) = self.hours {
+            command += &format!(" --hours {hours}");
+        }
+        command
+    }
+}
+
+impl Outcome for Summary {
+    fn is_clean(&self) -> bool {
+        self.is_clean()
+    }
+
+    fn simulated(&self) -> base::Span {
+        self.simulated
+    }
+
+    fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "seed": self.seed,
+            "algorithm": self.algorithm,
+            "nodes": self.nodes,
+            "cells": self.cells,
+            "t_max_us": self.t_max.as_micros(),
+            "acquired": self.acquired,
+            "renewed": self.renewed,
+            "released": self.released,
+            "handed_over": self.handed_over,
+            "lost": self.lost,
+            "acts": self.acts,
+            "messages": self.messages,
+            "faults": faults_to_json(&self.faults),
+            "recovered_us": self.recovered_in.map(base::Span::as_micros),
+            "counts": self.counts(),
+        })
+    }
+}
