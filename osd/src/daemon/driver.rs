@@ -16,7 +16,7 @@ use super::{DaemonError, Parts, exchange, report};
 use crate::store::{MARK_LEAD, MARK_PERIOD, RestoredCopy, WriteError};
 
 /// Turns of the loop that take in more before anything is put out.
-const TURNS_MAX: usize = 8;
+const TURNS_MAX: usize = 2;
 /// How long a stop may take.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long after finding the disk full the store tries again.
