@@ -52,10 +52,14 @@ impl Random {
         self.below(denominator) < numerator
     }
 
+    /// A place in a list of `len`, or 0 if it is empty.
+    pub fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.below(len as u64)).expect("it is below a `usize`")
+    }
+
     /// One of `items`.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
-        let index = usize::try_from(self.below(items.len() as u64)).ok()?;
-        items.get(index)
+        items.get(self.index(items.len()))
     }
 }
 

@@ -292,12 +292,23 @@ impl<A: Algorithm> LeaseNode<A> {
         }
         attempt.refusals.add(position);
         if attempt.refusals.count() <= members - majority {
-            return;
+            let passed = now.since(attempt.asked);
+            return self.shorten(now, slot, passed);
         }
         match attempt.blocker.take() {
             Some(blocker) => self.conclude_blocked(now, slot, &blocker),
             None => self.fail(now, slot, Failure::Refused),
         }
+    }
+
+    /// One member refused, so somebody else is about: the others get as long again to answer. If too many of them are
+    /// gone, waiting for the whole time would only lengthen a failover.
+    fn shorten(&mut self, now: WallTime, slot: u32, passed: Span) {
+        let patience = passed + self.backoff(slot);
+        let Some(claim) = self.claims.at_mut(slot) else { return };
+        claim.wake_at = claim.wake_at.min(now + patience);
+        let wake_at = claim.wake_at;
+        self.timers.set(slot, wake_at);
     }
 
     /// PaxosLease: an acceptor that respects somebody's lease does not vote.

@@ -97,7 +97,9 @@ impl<A: Algorithm> Shard<A> {
         let is_over = node == self.me().node && incarnation < self.me().incarnation
             || reported.is_some_and(|at| now.since(at) > over_after)
             || succeeded;
-        if is_over && idle > over_after {
+        // A tenure of this very process that it no longer knows of.
+        let is_own = record.writer == self.me();
+        if is_over && idle > over_after || is_own && idle > self.config.lease.t_max {
             self.keeper.drop(cell);
         } else if present && idle > self.config.lease.t_max {
             self.keeper.touch(now, cell);

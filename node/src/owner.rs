@@ -286,9 +286,11 @@ impl<A: Algorithm> Shard<A> {
             self.sessions.tell(session, dropped, None);
             self.sessions.unbind(session, cell);
         }
-        let gone = Lock { waiters: std::mem::take(&mut lock.waiters), ..Lock::new(Stage::GivingUp) };
-        let returning = std::mem::take(&mut lock.returning);
-        self.send_away(cell, Lock { returning, ..gone }, ReplyBody::Unavailable(why));
+        let mut gone = Lock::new(Stage::GivingUp);
+        gone.waiters = std::mem::take(&mut lock.waiters);
+        gone.returning = std::mem::take(&mut lock.returning);
+        gone.write = lock.write.take();
+        self.send_away(cell, gone, ReplyBody::Unavailable(why));
     }
 
     /// Makes sure that this node owns the lock or is about to; otherwise says why not.

@@ -199,6 +199,11 @@ impl<A: Algorithm> Shard<A> {
         self.sessions.len() < self.config.sessions_max
     }
 
+    /// Whether it was told to [`drain`](Self::drain).
+    pub const fn is_draining(&self) -> bool {
+        self.draining
+    }
+
     /// Whether everything is given up after [`drain`](Self::drain).
     pub fn is_drained(&self) -> bool {
         self.draining && self.locks.is_empty() && self.steps.len() == 0 && self.outbox.is_empty()

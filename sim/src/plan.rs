@@ -92,7 +92,7 @@ impl Plan {
             clocks: draw_clocks(&mut weather, &config, clocks, steps),
             network: draw_network(&mut weather, &config),
             faults: scaled(faults, if hectic { config.t_max / HECTIC } else { config.t_max }),
-            witnessed_percent: [0, 50, 100][random_index(&mut trouble, 3)],
+            witnessed_percent: [0, 50, 100][trouble.index(3)],
             duration: Span::from_secs(sizes.between(60, 120)),
             config,
         }
@@ -122,12 +122,8 @@ pub(crate) fn span_between(low: Span, high: Span, random: &mut Random) -> Span {
     Span::from_micros(random.between(low.as_micros(), high.as_micros()))
 }
 
-fn draw_u32(random: &mut Random, low: u32, high: u32) -> u32 {
+pub(crate) fn draw_u32(random: &mut Random, low: u32, high: u32) -> u32 {
     u32::try_from(random.between(u64::from(low), u64::from(high))).unwrap_or(high)
-}
-
-fn random_index(random: &mut Random, len: u64) -> usize {
-    usize::try_from(random.below(len)).unwrap_or(0)
 }
 
 /// About three fifths of all kinds, at least three, with intervals in tenths of `t_max`.
@@ -176,12 +172,18 @@ fn draw_config(random: &mut Random) -> Config {
         attempts_max: u8::try_from(random.between(4, 16)).unwrap_or(4),
         registers_max: 10_000,
         claims_max: 10_000,
-        batch_max: [1, 3, 64, 4096][random_index(random, 4)],
+        batch_max: [1, 3, 64, 4096][random.index(4)],
         ..Config::default()
     }
 }
 
-fn draw_clocks(random: &mut Random, config: &Config, clocks: Clocks, steps: bool) -> ClockPlan {
+/// How fast or slow a clock may run: a pair at opposite edges is just within the rate error, `(1 + x) / (1 - x) <= 1 + ρ`.
+pub(crate) fn rate_edge_ppm(rate_error_ppm: u32) -> u64 {
+    let error = u64::from(rate_error_ppm);
+    error * 1_000_000 / (2_000_000 + error)
+}
+
+pub(crate) fn draw_clocks(random: &mut Random, config: &Config, clocks: Clocks, steps: bool) -> ClockPlan {
     const HOUR: u64 = 3_600_000_000;
     const DAY: u64 = 24 * HOUR;
     let start = match random.below(4) {
@@ -190,9 +192,7 @@ fn draw_clocks(random: &mut Random, config: &Config, clocks: Clocks, steps: bool
         2 => 55 * 365 * DAY + random.below(365 * DAY),
         _ => 1_000_000 * DAY,
     };
-    // A pair of clocks at opposite edges is just within the rate error: (1 + x) / (1 - x) <= 1 + ρ.
-    let error = u64::from(config.rate_error_ppm);
-    let edge = error * 1_000_000 / (2_000_000 + error);
+    let edge = rate_edge_ppm(config.rate_error_ppm);
     let rate_ppm_max = i32::try_from(random.between(0, edge)).unwrap_or(0);
     ClockPlan {
         start: WallTime::from_micros(start),
@@ -209,9 +209,9 @@ fn draw_network(random: &mut Random, config: &Config) -> NetworkPlan {
     NetworkPlan {
         latency_min: latency_max / random.between(1, 20),
         latency_max,
-        loss_ppm: often[random_index(random, 4)],
-        duplicate_ppm: often[random_index(random, 4)],
-        late_ppm: often[random_index(random, 4)],
+        loss_ppm: often[random.index(4)],
+        duplicate_ppm: often[random.index(4)],
+        late_ppm: often[random.index(4)],
         late_max: config.t_max * random.between(1, 30) / 10,
     }
 }

@@ -52,6 +52,20 @@ fault_kinds! {
     Notice = "death notices",
     /// An old death notice was told again.
     NoticeReplay = "replayed death notices",
+    /// All processes ended at once.
+    CrashAll = "crashes of all",
+    /// A connection broke, and what was on its way with it.
+    Break = "broken connections",
+    /// A clock went astray, beyond what its peers tolerate.
+    ClockStray = "clocks astray",
+    /// A daemon gave up what it had, stopped and was started again.
+    Drain = "drains",
+    /// A disk took its time.
+    DiskStall = "disk stalls",
+    /// A client's process ended; another one took its place.
+    ClientCrash = "client crashes",
+    /// A client's process stood still for a while and went on.
+    ClientPause = "client pauses",
     /// A cell's members changed.
     ViewChange = "view changes",
     /// A message that no correct node sends.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::{Incarnation, MonoTime, ObjectId, Span};
-use node::{CLIENT_BATCH_MAX, ClientFrame, Request, RequestBody, RequestId};
+use node::{CLIENT_BATCH_MAX, ClientFrame, Request, RequestBody, RequestId, Token};
 
 use super::{KEEP_ALIVES, RISK_PARTS, SILENCE, Ticket};
 
@@ -26,10 +26,12 @@ pub(super) struct Link {
     /// When silence has lasted long enough to say something.
     speak_at: MonoTime,
     outbox: VecDeque<Request>,
-    /// Which locks were asked for, in case a grant comes after its ticket is void.
-    asked: BTreeMap<RequestId, ObjectId>,
+    /// Which locks were asked for or were to be kept by which token, in case the answer comes after the ticket is void.
+    asked: BTreeMap<RequestId, (ObjectId, Option<Token>)>,
     at_risk: bool,
     was_silent: bool,
+    /// Whether what the session kept was looked through since it ended.
+    is_over: bool,
 }
 
 impl Link {
@@ -45,26 +47,33 @@ impl Link {
             asked: BTreeMap::new(),
             at_risk: true,
             was_silent: false,
+            is_over: false,
         }
     }
 
     pub(super) fn queue(&mut self, request: Request) {
-        if let RequestBody::Acquire { cell, .. } = request.body {
+        let asked = match request.body {
+            RequestBody::Acquire { cell, .. } => Some((cell, None)),
+            RequestBody::Reattach { cell, token } => Some((cell, Some(token))),
+            _ => None,
+        };
+        if let Some(asked) = asked {
             if self.asked.len() == ASKED_MAX {
                 self.asked.pop_first();
             }
-            self.asked.insert(request.id, cell);
+            self.asked.insert(request.id, asked);
         }
         self.outbox.push_back(request);
     }
 
-    /// Forgets a request that was answered; returns the lock that it asked for.
-    pub(super) fn answered(&mut self, id: RequestId) -> Option<ObjectId> {
+    /// Forgets a request that was answered; returns the lock that it was about, and by which token it was to be kept.
+    pub(super) fn answered(&mut self, id: RequestId) -> Option<(ObjectId, Option<Token>)> {
         self.asked.remove(&id)
     }
 
     /// The daemon has heard everything up to this frame: the session lasts from when it was sent.
     pub(super) fn confirm(&mut self, acked: u64, session: Span) {
+        self.is_over = false;
         while let Some(&(number, sent_at)) = self.sent.front() {
             if number > acked {
                 return;
@@ -85,6 +94,16 @@ impl Link {
         self.is_silent(now, silence) && !std::mem::replace(&mut self.was_silent, true)
     }
 
+    /// Whether what the session kept is to be looked through, because it has ended.
+    pub(super) fn ends(&mut self, now: MonoTime) -> bool {
+        now >= self.valid_until && !std::mem::replace(&mut self.is_over, true)
+    }
+
+    /// There may be somebody else to ask now, if it is silent.
+    pub(super) const fn look_again(&mut self) {
+        self.was_silent = false;
+    }
+
     /// Whether the session has come close to its end or away from it.
     pub(super) fn risk_changed(&mut self, now: MonoTime, session: Span) -> Option<bool> {
         let at_risk = now >= self.risky_at(session);
@@ -95,7 +114,7 @@ impl Link {
     pub(super) fn next_due(&self, session: Span) -> MonoTime {
         let held_to = if self.at_risk { self.valid_until } else { self.risky_at(session) };
         let silent_at = self.sent.front().filter(|_| !self.was_silent).map(|&(_, at)| at + SILENCE);
-        let held_to = Some(held_to).filter(|_| !self.tickets.is_empty());
+        let held_to = Some(held_to).filter(|_| !self.tickets.is_empty() && !self.is_over);
         let speak_at = if self.outbox.is_empty() { self.speak_at } else { MonoTime::default() };
         [held_to, silent_at].into_iter().flatten().fold(speak_at, MonoTime::min)
     }

@@ -186,6 +186,7 @@ impl Core {
     /// A session with a daemon is open.
     pub fn handle_connected(&mut self, now: MonoTime, daemon: Process) {
         self.handle_disconnected(now, daemon.node);
+        self.links.values_mut().for_each(Link::look_again);
         self.links.insert(daemon.node, Link::new(daemon.incarnation, now));
         let unasked = self.claims.iter().filter(|(_, claim)| claim.at.is_none());
         let unasked: Vec<Ticket> = unasked.map(|(&ticket, _)| ticket).collect();
@@ -253,11 +254,17 @@ impl Core {
         if body == ReplyBody::Queued {
             return;
         }
-        let cell = self.links.get_mut(&node).and_then(|link| link.answered(id));
+        let asked = self.links.get_mut(&node).and_then(|link| link.answered(id));
         let Some(ticket) = self.requests.remove(&id) else {
-            if let (ReplyBody::Granted(token), Some(cell)) = (body, cell) {
-                // A lock that nobody wants any longer goes back.
-                self.send(node, RequestBody::Release { cell, token });
+            // A lock that nobody wants any longer goes back.
+            match (body, asked) {
+                (ReplyBody::Granted(token), Some((cell, _))) => {
+                    self.send(node, RequestBody::Release { cell, token });
+                }
+                (ReplyBody::Kept, Some((cell, Some(token)))) if !self.holds(cell, token) => {
+                    self.send(node, RequestBody::Release { cell, token });
+                }
+                _ => {}
             }
             return;
         };
@@ -275,6 +282,10 @@ impl Core {
             ReplyBody::Unavailable(why) => self.go_on(now, ticket, None, Some(why)),
             ReplyBody::Queued | ReplyBody::Released | ReplyBody::Cancelled | ReplyBody::Leased { .. } => {}
         }
+    }
+
+    fn holds(&self, cell: ObjectId, token: Token) -> bool {
+        self.claims.values().any(|claim| claim.cell == cell && claim.held() == Some(token))
     }
 
     /// The daemon asked does not answer for the lock: another is asked, after a while if that goes on.
@@ -347,8 +358,8 @@ impl Core {
 
     /// What a link owes: locks that it kept too long without a confirmation, and answers that do not come.
     fn look_at_link(&mut self, now: MonoTime, node: NodeId) {
-        let Some(link) = self.links.get(&node) else { return };
-        if now >= link.valid_until {
+        let Some(link) = self.links.get_mut(&node) else { return };
+        if link.ends(now) {
             let held = |ticket: &Ticket| self.claims.get(ticket).is_some_and(Claim::is_attached);
             let lost: Vec<Ticket> = link.tickets.iter().copied().filter(held).collect();
             lost.into_iter().for_each(|ticket| self.lose(now, ticket));
@@ -356,7 +367,7 @@ impl Core {
         self.note_risk(now, node);
         let is_last = self.links.len() == 1;
         let Some(link) = self.links.get_mut(&node) else { return };
-        if is_last || !link.falls_silent(now, SILENCE) {
+        if !link.falls_silent(now, SILENCE) || is_last {
             return;
         }
         let waiting = |ticket: &Ticket| self.claims.get(ticket).is_some_and(|claim| !claim.is_attached());
@@ -459,5 +470,88 @@ impl Core {
         claim.held()?;
         let attached = || Some(self.links.get(&claim.at?)?.valid_until);
         claim.loose_until().or_else(attached)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::{ClusterId, Incarnation};
+    use node::{Osd, Settings, lock_cell};
+
+    use super::*;
+
+    const SESSION: Span = Span::from_millis(800);
+
+    fn at(ms: u64) -> MonoTime {
+        MonoTime::from_micros(1_000_000_000 + ms * 1_000)
+    }
+
+    fn process(node: u32) -> Process {
+        Process { node: NodeId(node), incarnation: Incarnation(1) }
+    }
+
+    /// A client with sessions at `daemons` of three.
+    fn core(daemons: &[u32]) -> Core {
+        let osds = (1..=3).map(|id| Osd { id: NodeId(id), address: format!("10.0.0.{id}:7000") });
+        let map = ClusterMap::new(ClusterId([7; 16]), 1, 3, Settings::default(), osds.collect()).unwrap();
+        let mut core = Core::new(Arc::new(map));
+        daemons.iter().for_each(|&node| core.handle_connected(at(0), process(node)));
+        core
+    }
+
+    fn sent(core: &mut Core, now: MonoTime) -> Vec<(u32, Request)> {
+        let outputs = std::iter::from_fn(|| core.poll_output(now));
+        let frames = outputs.filter_map(|output| match output {
+            Output::Send { to, frame } => Some((to.0, frame.requests)),
+            _ => None,
+        });
+        frames.flat_map(|(to, requests)| requests.into_iter().map(move |request| (to, request))).collect()
+    }
+
+    fn answer(core: &mut Core, now: MonoTime, (node, id): (u32, RequestId), body: ReplyBody) {
+        let frame = DaemonFrame { acked: u64::MAX, replies: vec![Reply::To { id, body }] };
+        core.handle_frame(now, NodeId(node), frame);
+    }
+
+    /// A client that holds a lock by the daemon that it asked first.
+    fn holder(daemons: &[u32]) -> (Core, Ticket, u32) {
+        let mut core = core(daemons);
+        let ticket = core.acquire(at(0), lock_cell("a"), true);
+        let [(node, request)] = &sent(&mut core, at(0))[..] else { panic!("one request") };
+        answer(&mut core, at(1), (*node, request.id), ReplyBody::Granted(Token(7)));
+        assert_eq!(core.token(at(1), ticket), Some(Token(7)));
+        (core, ticket, *node)
+    }
+
+    /// Whoever waits until it is told to be called must not be told a time that has passed, over and over.
+    #[test]
+    fn a_silent_daemon_costs_no_endless_loop() {
+        let (mut core, ticket, _) = holder(&[1]);
+        let other = core.acquire(at(2), lock_cell("b"), true);
+        for ms in (2..3_000).step_by(7) {
+            core.handle_timeout(at(ms));
+            sent(&mut core, at(ms));
+            assert!(core.poll_timeout().is_none_or(|due| due > at(ms)), "at {ms}");
+        }
+        assert_eq!(core.token(at(3_000), ticket), None);
+        assert_eq!(core.token(at(3_000), other), None);
+        assert!(core.poll_timeout().is_some_and(|due| due < at(3_000) + SESSION), "it keeps on asking");
+    }
+
+    #[test]
+    fn a_lock_that_is_kept_after_it_was_given_up_goes_back() {
+        let (mut core, ticket, node) = holder(&[1, 2, 3]);
+        core.handle_disconnected(at(5), NodeId(node));
+        core.handle_timeout(at(5));
+        let [(second, late)] = &sent(&mut core, at(5))[..] else { panic!("it is attached anew") };
+        // No answer: another is asked, and then nobody wants the lock any longer.
+        core.handle_timeout(at(5) + SILENCE);
+        sent(&mut core, at(5) + SILENCE);
+        core.give_back(at(300), ticket);
+        sent(&mut core, at(300));
+        answer(&mut core, at(400), (*second, late.id), ReplyBody::Kept);
+        let released = sent(&mut core, at(400));
+        let release = RequestBody::Release { cell: lock_cell("a"), token: Token(7) };
+        assert!(released.iter().any(|(to, request)| to == second && request.body == release), "{released:?}");
     }
 }

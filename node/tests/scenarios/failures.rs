@@ -246,6 +246,19 @@ fn a_lease_that_cannot_be_renewed_detaches_its_client_before_it_is_somebody_else
 }
 
 #[test]
+fn whoever_is_about_to_get_the_lock_is_answered_when_the_lease_is_lost() {
+    let mut cluster: Cluster = Cluster::new(3);
+    cluster.client(1);
+    cluster.hold_back(|flying| flying.is_peer(1, |m| matches!(m, node::PeerMessage::Written { .. })));
+    let id = cluster.acquire(1, 1);
+    cluster.run(ms(50));
+    assert!(!cluster.held.is_empty(), "its grant is being written");
+    cluster.isolate(1);
+    cluster.run(T_MAX + ms(200));
+    assert_eq!(cluster.answer(1, id), Some(ReplyBody::Unavailable(Unavailable::NoMajority)));
+}
+
+#[test]
 fn a_detached_client_may_come_back_to_the_same_daemon() {
     let mut cluster = held();
     let token = cluster.clients[&1].token();
@@ -284,6 +297,18 @@ fn a_clock_that_stands_down_lets_its_holders_go_on_elsewhere() {
     );
     cluster.run(ms(5_000));
     assert_eq!(cluster.holders(), [1]);
+}
+
+#[test]
+fn records_of_tenures_that_are_over_are_dropped_everywhere() {
+    let mut cluster = held();
+    cluster.clients.get_mut(&1).unwrap().is_silent = true;
+    cluster.freeze(1);
+    cluster.run(T_MAX * 2);
+    cluster.thaw(1);
+    cluster.run(T_MAX * 3);
+    let records: Vec<usize> = (1..=3).map(|node| cluster.shard(node).records()).collect();
+    assert_eq!(records, [0, 0, 0]);
 }
 
 #[test]

@@ -39,8 +39,15 @@ impl<A: Algorithm> World<'_, A> {
             FaultKind::NoticeReplay => self.replay_notice(node),
             FaultKind::ViewChange => return self.change_some_view(),
             FaultKind::Impossible => return self.say_the_impossible(node),
-            // These happen to messages, and notices follow crashes.
+            // These happen to messages or to whole clusters, and notices follow crashes.
             FaultKind::Notice
+            | FaultKind::CrashAll
+            | FaultKind::Break
+            | FaultKind::ClockStray
+            | FaultKind::Drain
+            | FaultKind::DiskStall
+            | FaultKind::ClientCrash
+            | FaultKind::ClientPause
             | FaultKind::Loss
             | FaultKind::Cut
             | FaultKind::Duplicate
@@ -51,7 +58,7 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     fn random_node(&mut self) -> usize {
-        usize::try_from(self.dice.faults.below(self.hosts.len() as u64)).unwrap_or(0)
+        self.dice.faults.index(self.hosts.len())
     }
 
     /// Mostly short compared with a lease, sometimes much longer.

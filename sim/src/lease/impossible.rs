@@ -51,8 +51,8 @@ impl<A: Algorithm> World<'_, A> {
         let kinds =
             if synchronised { [ALWAYS_WRONG, WRONG_WITH_CLOCKS].concat() } else { ALWAYS_WRONG.to_vec() };
         let Some(&wrong) = self.dice.faults.pick(&kinds) else { return Ok(()) };
-        let cell = usize::try_from(self.dice.faults.below(self.cells.len() as u64)).unwrap_or(0);
-        let from = usize::try_from(self.dice.faults.below(self.hosts.len() as u64)).unwrap_or(0);
+        let cell = self.dice.faults.index(self.cells.len());
+        let from = self.dice.faults.index(self.hosts.len());
         if !self.hosts[to].runs() || from == to || self.settings == 0 {
             return Ok(());
         }

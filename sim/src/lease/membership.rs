@@ -20,7 +20,7 @@ const MEMBERS_MIN: usize = 2;
 impl<A: Algorithm> World<'_, A> {
     pub(super) fn change_some_view(&mut self) -> Result<(), Violation> {
         for _ in 0..TRIES {
-            let cell = usize::try_from(self.dice.faults.below(self.cells.len() as u64)).unwrap_or(0);
+            let cell = self.dice.faults.index(self.cells.len());
             if let Some(primary) = self.owner_of(cell)
                 && self.may_change(primary, cell)
             {
@@ -62,7 +62,7 @@ impl<A: Algorithm> World<'_, A> {
         match self.dice.faults.pick(&others) {
             Some(&newcomer) if grows => members.push(newcomer),
             _ if members.len() > MEMBERS_MIN => {
-                let gone = usize::try_from(self.dice.faults.below(members.len() as u64)).ok()?;
+                let gone = self.dice.faults.index(members.len());
                 members.remove(gone);
             }
             _ => return None,

@@ -446,7 +446,7 @@ fn draw_cells(plan: &Plan, random: &mut Random) -> Vec<CellState> {
         .map(|low| {
             let mut nodes: Vec<NodeId> = (0..plan.nodes).map(NodeId).collect();
             while nodes.len() > plan.replicas as usize {
-                let gone = usize::try_from(random.below(nodes.len() as u64)).unwrap_or(0);
+                let gone = random.index(nodes.len());
                 nodes.remove(gone);
             }
             let members = Members::new(nodes).expect("at least two different nodes");
