@@ -150,7 +150,7 @@ fn serve(config: Config, history: History, supervised: &Supervised) -> anyhow::R
     let told =
         daemon::Supervised { restarts: history.restarts.into(), crash_looping: history.is_crash_looping };
     let options = Options { config, now_s: crate::init::now_s()?, supervised: Some(told) };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut signals = supervisor::stop_signals().context("signals cannot be handled")?;
         let (tell, stop) = watch::channel(false);

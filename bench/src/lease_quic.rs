@@ -1,6 +1,7 @@
 //! Leases from real daemons: separate processes, QUIC with certificates, one request for each lease.
 
 use std::ops::Range;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use client::Config;
@@ -8,6 +9,7 @@ use serde::Serialize;
 
 use crate::daemons::{Daemons, cpu_of};
 use crate::lease_load::{Load, LoadError, Tally, Wish};
+use crate::others::Processors;
 use crate::stats::middle;
 
 /// Leases before anything is timed.
@@ -41,6 +43,8 @@ pub struct Measurement {
     pub version: String,
     /// How many daemons.
     pub members: usize,
+    /// Below the daemons' data.
+    pub file_system: String,
     /// Which algorithm.
     pub algorithm: String,
     /// What was asked for.
@@ -94,6 +98,8 @@ pub struct Figures {
     pub driver_cpu_s: f64,
     /// Share of one processor that the client took.
     pub driver_percent_of_one: f64,
+    /// Share of all processors' time that anything else took.
+    pub others_percent: f64,
     /// Attempts of daemons, to acquire a lease or to give it up, that were not answered in time and made again.
     pub timeouts: u64,
 }
@@ -105,7 +111,7 @@ pub struct Kept {
     pub leases: u64,
     /// For how long.
     pub seconds: f64,
-    /// How many ran out meanwhile.
+    /// How many the daemons no longer have.
     pub lost: u64,
     /// How often one was renewed.
     pub renewals_per_second: f64,
@@ -153,6 +159,7 @@ pub async fn run(
         system: "fleasefs".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         members: map.osds().len(),
+        file_system: file_system(&config.path),
         algorithm: map.settings().algorithm.name().to_owned(),
         wish: match plan.wish {
             Wish::Lease => "lease",
@@ -180,9 +187,11 @@ impl Bench<'_> {
     async fn timed(&mut self, leases: u64, rate: Option<f64>) -> Result<Figures, LoadError> {
         let cells = self.cells(leases);
         let timeouts = self.timeouts().await?;
+        let machine = Processors::now();
         let (servers, driver) = (self.daemons.cpu(), own_cpu());
         let (tally, held) = self.load.acquire(self.plan.wish, cells, self.plan.in_flight, rate).await?;
         let spent = (self.daemons.cpu().saturating_sub(servers), own_cpu().saturating_sub(driver));
+        let others = Processors::now().zip(machine).map(|(now, before)| now.others_percent_since(before));
         self.load.give_back(self.plan.wish, &held).await?;
         // What is still being given up would be part of the next stretch.
         while self.load.statuses().await?.iter().any(|status| status.leases.changing + status.leases.held > 0)
@@ -190,7 +199,11 @@ impl Bench<'_> {
             self.load.keep(Duration::from_millis(20)).await?;
         }
         let timeouts = self.timeouts().await?.saturating_sub(timeouts);
-        Ok(Figures { timeouts, ..figures(leases, rate, &tally, spent) })
+        let figures = figures(leases, rate, &tally, spent);
+        // What the machine counts as others' includes the daemons.
+        let daemons_percent = figures.servers_cpu_s * 100.0 / figures.elapsed_s / count_f64(processors());
+        let others_percent = (others.unwrap_or(0.0) - daemons_percent).max(0.0);
+        Ok(Figures { timeouts, others_percent, ..figures })
     }
 
     async fn kept(&mut self, leases: u64, how_long: Duration) -> Result<Kept, LoadError> {
@@ -203,15 +216,14 @@ impl Bench<'_> {
         let seconds = begun.elapsed().as_secs_f64();
         let after = self.counts().await?;
         self.load.give_back(self.plan.wish, &held).await?;
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let percent = spent.as_secs_f64() * 100.0 / seconds;
         Ok(Kept {
             leases: held.len() as u64,
             seconds,
-            lost: after.1 - before.1 + (leases - held.len() as u64),
+            lost: leases.saturating_sub(after.1),
             renewals_per_second: count_f64(after.0 - before.0) / seconds,
             cpu_percent_of_one: percent,
-            cpu_percent_of_machine: percent / count_f64(processors as u64),
+            cpu_percent_of_machine: percent / count_f64(processors()),
         })
     }
 
@@ -220,11 +232,11 @@ impl Bench<'_> {
         Ok(self.load.statuses().await?.iter().map(|status| status.leases.timeouts).sum())
     }
 
-    /// Renewals and losses so far.
+    /// Renewals so far, and leases held.
     async fn counts(&mut self) -> Result<(u64, u64), LoadError> {
         let statuses = self.load.statuses().await?;
         let sum = |of: fn(&node::LeaseStatus) -> u64| statuses.iter().map(|status| of(&status.leases)).sum();
-        Ok((sum(|leases| leases.renewed), sum(|leases| leases.lost)))
+        Ok((sum(|leases| leases.renewed), sum(|leases| leases.held)))
     }
 
     fn cells(&mut self, count: u64) -> Range<u64> {
@@ -261,6 +273,7 @@ fn figures(
         servers_cpu_s: servers.as_secs_f64(),
         driver_cpu_s: driver.as_secs_f64(),
         driver_percent_of_one: driver.as_secs_f64() * 100.0 / elapsed_s,
+        others_percent: 0.0,
         timeouts: 0,
     }
 }
@@ -285,6 +298,7 @@ fn middle_of(rounds: &[Figures]) -> Figures {
         servers_cpu_s: of(|round| round.servers_cpu_s),
         driver_cpu_s: of(|round| round.driver_cpu_s),
         driver_percent_of_one: of(|round| round.driver_percent_of_one),
+        others_percent: of(|round| round.others_percent),
         timeouts: rounds.iter().map(|round| round.timeouts).sum(),
     }
 }
@@ -293,6 +307,22 @@ impl Tally {
     fn percentile_us(&self, percent: usize) -> f64 {
         let rank = (self.latencies_us.len() * percent).div_ceil(100).saturating_sub(1);
         self.latencies_us.get(rank).copied().map_or(0.0, f64::from)
+    }
+}
+
+fn processors() -> u64 {
+    std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
+}
+
+/// The kind of file system at `path`, or its number if it has no name here.
+fn file_system(path: &Path) -> String {
+    match rustix::fs::statfs(path).map(|found| found.f_type).unwrap_or_default() {
+        0xEF53 => "ext4".to_owned(),
+        0x0102_1994 => "tmpfs".to_owned(),
+        0x5846_5342 => "xfs".to_owned(),
+        0x9123_683E => "btrfs".to_owned(),
+        0x794C_7630 => "overlayfs".to_owned(),
+        other => format!("{other:#x}"),
     }
 }
 

@@ -9,7 +9,8 @@
 //! a majority of the cluster, itself counted: any two majorities share a witness, and both are within ε/2 of that. One
 //! wrong peer of several stands nobody else down. Two nodes that disagree with nobody else to ask both stand down.
 //!
-//! Whom a node does not hear says nothing against it for a while: a short silence must not cost it its leases. After
+//! Whom a node does not hear, or hears so slowly that the bound proves nothing, says nothing against it for a while: a short
+//! silence or a burst of work must not cost it its leases. After
 //! [`patience`](GuardConfig::patience), by when they have run out, it has to find its majority again.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -185,7 +186,9 @@ impl ClockGuard {
         let agrees = is_majority(within(config.epsilon / 2), config.cluster);
         // Joining takes a closer agreement than staying, so that a clock near the limit does not come and go.
         let may_join = is_majority(within(config.epsilon / 4), config.cluster) && !jumped;
-        let is_outvoted = !is_majority(within(config.epsilon / 2), heard + 1);
+        // An exchange so slow that it proves nothing is no accusation: under load all of them may be.
+        let accusing = self.heard(now).filter(|(_, bound)| bound.least() > config.epsilon / 2).count();
+        let is_outvoted = !is_majority(heard + 1 - accusing, heard + 1);
         if agrees {
             self.agreed_at = now;
         }
@@ -237,6 +240,14 @@ impl Bound {
             high: self.high.saturating_add_unsigned(by),
             at: self.at,
         }
+    }
+
+    /// |offset| - margin: how far apart the clocks are at least.
+    fn least(self) -> Span {
+        if self.low <= 0 && 0 <= self.high {
+            return Span::ZERO;
+        }
+        Span::from_micros(self.low.unsigned_abs().min(self.high.unsigned_abs()))
     }
 
     /// |offset| + margin.
@@ -308,6 +319,22 @@ mod tests {
         guard.handle_exchange(A, exchange(10, 10, (150, 150)));
         guard.handle_exchange(B, exchange(10, 10, (5, 300)));
         assert_eq!(guard.state(), ClockState::Sound);
+    }
+
+    #[test]
+    fn exchanges_that_prove_nothing_stand_nobody_down_before_the_leases_have_run_out() {
+        let mut guard = guard();
+        let state = |guard: &mut ClockGuard, at: u64, slow: u64| {
+            guard.handle_exchange(A, exchange(at, 10, (slow, slow)));
+            guard.handle_exchange(B, exchange(at, -10, (slow, slow)));
+            guard.state()
+        };
+        assert_eq!(state(&mut guard, 0, 1), ClockState::Sound);
+        for at in (500..1_800).step_by(100) {
+            assert_eq!(state(&mut guard, at, 80), ClockState::Sound, "at {at}");
+        }
+        assert_eq!(state(&mut guard, 2_500, 80), ClockState::Joining, "for a lease time nobody agreed");
+        assert_eq!(state(&mut guard, 2_600, 1), ClockState::Sound);
     }
 
     #[test]

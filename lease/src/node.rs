@@ -21,6 +21,9 @@ use crate::{
 /// Timers are exact to this part of `t_max`.
 const TICKS_PER_LEASE: u64 = 2048;
 
+/// About how many claims one call looks at: whatever else there is to do must not wait for a hundred thousand renewals.
+const WAKES_MAX: usize = 1_024;
+
 /// A node that just gave a lease up backs off as if it had failed this often already.
 const STAND_BACK_FAILURES: u8 = 2;
 
@@ -300,9 +303,14 @@ impl<A: Algorithm> LeaseNode<A> {
         }
     }
 
-    /// Lets time pass. Calling it early or often changes nothing.
+    /// Lets time pass. Calling it early or often changes nothing. If much is due at once, some of it is left for the
+    /// next call, which [`poll_timeout`](Self::poll_timeout) then asks for at once.
     pub fn handle_timeout(&mut self, now: WallTime) {
-        while let Some(due) = self.timers.pop_due(now) {
+        let mut woken = 0;
+        while woken < WAKES_MAX
+            && let Some(due) = self.timers.pop_due(now)
+        {
+            woken += due.len();
             due.into_iter().for_each(|slot| self.wake(now, slot));
         }
         if !self.stood_down {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// How often the time that an attempt waits for answers is doubled at most, once for each that failed before.
-const PATIENCE_DOUBLINGS_MAX: u8 = 3;
+const PATIENCE_DOUBLINGS_MAX: u8 = 2;
 
 /// What a decided READ means for a claim.
 enum Verdict {
@@ -55,8 +55,9 @@ impl<A: Algorithm> LeaseNode<A> {
         let ballot = Ballot { stamp, process: self.common.me };
         let Some(claim) = self.claims.at_mut(slot) else { return };
         // Where answers come late because there is too much to do, asking again and again would only make more of it.
-        // An owner has no time for such patience.
-        let patience = if claim.goal == Goal::Keep { 0 } else { claim.failures.min(PATIENCE_DOUBLINGS_MAX) };
+        // An owner asks again sooner: its lease runs on.
+        let doublings_max = if claim.goal == Goal::Keep { 1 } else { PATIENCE_DOUBLINGS_MAX };
+        let patience = claim.failures.min(doublings_max);
         let deadline = now + self.common.config.round_timeout() * (1 << patience);
         claim.attempt = Some(Box::new(Attempt::new(ballot, now)));
         claim.wake_at = claim.tenure.as_ref().map_or(deadline, |tenure| deadline.min(tenure.until));

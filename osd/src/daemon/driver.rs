@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use base::{Incarnation, NodeId, Process, Role, WallTime};
+use base::{Incarnation, NodeId, ObjectId, Process, Role, WallTime};
 use bytes::Bytes;
-use lease::{Algorithm, Batch};
+use lease::{Algorithm, Batch, Loss};
 use net::{CloseReason, Event, Link};
-use node::{ClientId, Output, Shard};
+use node::{ClientId, Output, Shard, ShardEvent};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use wire::{Admitted, Introduction, Kind, Message, Notice, NoticeAck, StatusRequest};
@@ -16,7 +16,7 @@ use super::{DaemonError, Parts, exchange, report};
 use crate::store::{MARK_LEAD, MARK_PERIOD, RestoredCopy, WriteError};
 
 /// Turns of the loop that take in more before anything is put out.
-const TURNS_MAX: usize = 8;
+const TURNS_MAX: usize = 2;
 /// How long a stop may take.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long after finding the disk full the store tries again.
@@ -38,6 +38,8 @@ pub(super) struct Driver<A> {
     mark: WallTime,
     started_at: WallTime,
     is_stopping: bool,
+    /// Leases that ended against our will in this turn.
+    lost: Vec<(ObjectId, Loss)>,
 }
 
 /// Something the store has done.
@@ -50,7 +52,17 @@ impl<A: Algorithm> Driver<A> {
     pub(super) fn new(shard: Shard<A>, parts: Parts, mark: WallTime) -> Self {
         let (doing, done) = mpsc::channel(JOBS_MAX);
         let started_at = parts.clock.now();
-        Self { shard, parts, links: Links::default(), done, doing, mark, started_at, is_stopping: false }
+        Self {
+            shard,
+            parts,
+            links: Links::default(),
+            done,
+            doing,
+            mark,
+            started_at,
+            is_stopping: false,
+            lost: Vec::new(),
+        }
     }
 
     /// Serves until it is to stop. `events` is what came before node time was fixed.
@@ -110,6 +122,11 @@ impl<A: Algorithm> Driver<A> {
         let now = self.now();
         while let Some(output) = self.shard.poll_output(now) {
             self.act(output);
+        }
+        // Leases are lost by the thousand, if at all, and one line tells it.
+        if let Some((cell, why)) = self.lost.first() {
+            tracing::warn!(leases = self.lost.len(), first = ?cell, ?why, "lost leases");
+            self.lost.clear();
         }
     }
 
@@ -250,6 +267,7 @@ impl<A: Algorithm> Driver<A> {
                 }
             }
             Output::RaiseCeiling { to } => self.raise_ceiling(to, Duration::ZERO),
+            Output::Event(ShardEvent::LeaseLost { cell, why }) => self.lost.push((cell, why)),
             Output::Event(event) => report::shard_event(&event),
         }
     }

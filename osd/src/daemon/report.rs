@@ -112,7 +112,7 @@ pub(super) fn shard_event(event: &ShardEvent) {
         ShardEvent::TakenOver { cell, ended, grant, wait_until } => {
             tracing::info!(?cell, ?ended, holder = ?grant, ?wait_until, "took a lock over");
         }
-        ShardEvent::LeaseLost { cell, why } => tracing::warn!(?cell, ?why, "lost a lease"),
+        ShardEvent::LeaseLost { cell, why } => tracing::debug!(?cell, ?why, "lost a lease"),
         ShardEvent::SessionOver { session, cells } => {
             tracing::warn!(session = session.0, cells, "a client fell silent; what it held is free");
         }

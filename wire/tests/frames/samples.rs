@@ -159,6 +159,7 @@ pub(crate) fn status() -> Status {
         clock: ClockStatus { state: ClockTrust::Sound, offset_max_us: Some(150), epsilon_us: 100_000 },
         leases: LeaseStatus {
             held: 1,
+            changing: 12,
             registers: 2,
             acquired: 3,
             renewed: 4,

@@ -14,7 +14,8 @@ pub(crate) struct Measurement {
     /// In the servers' own words.
     pub(crate) version: String,
     pub(crate) members: usize,
-    /// Below the servers' data.
+    /// Below the servers' data; a system that keeps nothing there may leave it out.
+    #[serde(default)]
     pub(crate) file_system: String,
     pub(crate) leases_per_request: u64,
     pub(crate) connections: usize,
@@ -148,6 +149,16 @@ mod tests {
         assert_eq!((all.failed, all.granted), (3, 8));
         assert_eq!(all.usage.device_written_mib_s, None);
         assert!(Figures::middle(&[]).is_none());
+    }
+
+    #[test]
+    fn a_system_may_leave_out_what_it_cannot_know_and_say_more() {
+        let text = r#"{"leases": 7, "granted": 7, "failed": 0, "first_failure": null, "elapsed_s": 1.0,
+            "leases_per_second": 7.0, "offered_per_second": null, "achieved_percent": null, "p50_us": 1.0,
+            "p99_us": 2.0, "servers_cpu_s_per_1000": 0.5, "driver_cpu_s_per_1000": 0.1, "timeouts": 3}"#;
+        let figures: Figures = serde_json::from_str(text).unwrap();
+        assert_eq!((figures.leases, figures.usage), (7, Usage::default()));
+        assert!(serde_json::from_str::<Figures>("{}").is_err());
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub(crate) struct Meter {
 
 /// What a span of time cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Usage {
     /// User and system time of the servers' processes.
     pub(crate) servers_cpu_s: f64,
