@@ -14,8 +14,8 @@ use crate::numbers::Numbers;
 use crate::session::Sessions;
 use crate::steps::Steps;
 use crate::{
-    Bug, ClientFrame, ClientId, ClusterMap, Output, PEER_BATCH_MAX, PeerMessage, Reply, ReplyBody,
-    RequestId, SessionId, ShardConfig, ShardEvent, Unavailable,
+    Bug, ClientFrame, ClientId, ClusterMap, Output, PEER_BATCH_MAX, PeerMessage, Reply, ReplyBody, RequestId,
+    SessionId, ShardConfig, ShardEvent, Unavailable,
 };
 
 /// How often in a lease time records are looked through for what nobody needs any longer.
