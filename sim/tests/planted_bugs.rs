@@ -47,7 +47,7 @@ const FOUND_BY_THE_SIMULATOR: &[Row] = &[
     // Its floor reaches into the future, and so do the ballots that go above it.
     (Bug::NoQuarantine, Flease, Weather::Crashes, 5, "exclusion or rejection"),
     (Bug::NoQuarantine, PaxosLease, Weather::Crashes, 5, "exclusion"),
-    (Bug::OwnVoteInQuarantine, Flease, Weather::Crashes, 10, "exclusion"),
+    (Bug::OwnVoteInQuarantine, Flease, Weather::Crashes, 10, "exclusion or rejection"),
     (Bug::OwnVoteInQuarantine, PaxosLease, Weather::Crashes, 5, "exclusion"),
     (Bug::BallotsWithoutInterval, Flease, Weather::Crashes, 60, "exclusion"),
     (Bug::ReadsUnderValidLease, Flease, Weather::AsDrawn, 2, "courtesy"),

@@ -36,7 +36,10 @@ impl<A: Algorithm> World<'_, A> {
         let client = self.daemons.len() + self.dice.faults.index(self.clients.len());
         match kind {
             FaultKind::Crash => self.crash_some_daemon(daemon),
-            FaultKind::CrashAll => (0..self.daemons.len()).for_each(|daemon| self.crash_some_daemon(daemon)),
+            FaultKind::CrashAll => {
+                self.summary.faults.count(kind);
+                (0..self.daemons.len()).for_each(|daemon| self.crash_some_daemon(daemon));
+            }
             FaultKind::ClientCrash => self.crash_some_client(client),
             FaultKind::Pause => self.pause(daemon, kind),
             FaultKind::ClientPause => self.pause(client, kind),
