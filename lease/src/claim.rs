@@ -81,6 +81,10 @@ pub(crate) struct Attempt {
     pub(crate) refusals: Votes,
     /// The value with the highest ballot among the votes for the read.
     pub(crate) seen: Option<Written>,
+    /// Whether what was seen has run out (PaxosLease).
+    pub(crate) seen_is_over: bool,
+    /// Whether two leases were seen that have not run out, and nobody knows which is the later (PaxosLease).
+    pub(crate) is_ambiguous: bool,
     /// A value that kept an acceptor from voting (PaxosLease).
     pub(crate) blocker: Option<Written>,
     /// The value being written, once the read is decided.
@@ -147,9 +151,38 @@ impl Attempt {
             votes: Votes::default(),
             refusals: Votes::default(),
             seen: None,
+            seen_is_over: false,
+            is_ambiguous: false,
             blocker: None,
             writing: None,
             follows: None,
+        }
+    }
+
+    /// Keeps what may matter where ballots do not grow with time: a lease that has run out tells nothing beside one
+    /// that has not, whatever their ballots. `abandoned` is what the last attempt wrote, and what that follows.
+    pub(crate) fn see_open(&mut self, written: Written, is_over: bool, abandoned: Option<Succession>) {
+        let Some(seen) = &self.seen else {
+            (self.seen, self.seen_is_over) = (Some(written), is_over);
+            return;
+        };
+        let (id, seen_id) = (written.lease.id, seen.lease.id);
+        let follows = |first, next| abandoned.is_some_and(|a| a.lease == next && a.previous == first);
+        let is_later = written.ballot > seen.ballot;
+        let replaces = match (self.seen_is_over, is_over) {
+            _ if id == seen_id => is_later,
+            (true, false) => true,
+            (false, true) => false,
+            (true, true) => is_later,
+            (false, false) if follows(seen_id, id) => true,
+            (false, false) if follows(id, seen_id) => false,
+            (false, false) => {
+                self.is_ambiguous = true;
+                is_later
+            }
+        };
+        if replaces {
+            (self.seen, self.seen_is_over) = (Some(written), is_over);
         }
     }
 

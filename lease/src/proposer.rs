@@ -258,8 +258,21 @@ impl<A: Algorithm> LeaseNode<A> {
             attempt.blocker = written;
             return self.count_refusal(now, slot, position);
         }
-        attempt.see(written);
+        if A::EVERY_VOTE_IS_OPEN {
+            self.see_open(now, slot, written);
+        } else {
+            attempt.see(written);
+        }
         self.count_vote(now, slot, position);
+    }
+
+    fn see_open(&mut self, now: WallTime, slot: u32, written: Option<Written>) {
+        let Some(written) = written else { return };
+        let is_over = self.common.rules.standing(now, written.lease.expiry) == Standing::Over;
+        let abandoned = self.claims.at(slot).and_then(|claim| claim.abandoned.as_deref().copied());
+        if let Some(attempt) = self.attempt_mut(slot) {
+            attempt.see_open(written, is_over, abandoned);
+        }
     }
 
     fn count_vote(&mut self, now: WallTime, slot: u32, position: usize) {
@@ -368,12 +381,17 @@ impl<A: Algorithm> LeaseNode<A> {
 
     /// A majority promised: decide by the value they hold.
     fn conclude_read(&mut self, now: WallTime, slot: u32) {
-        let seen = self.attempt_mut(slot).and_then(|attempt| attempt.seen.take());
+        let Some(attempt) = self.attempt_mut(slot) else { return };
+        let (seen, is_ambiguous) = (attempt.seen.take(), attempt.is_ambiguous);
         let Some(claim) = self.claims.at(slot) else { return };
         let verdict = match &seen {
             // Every voter sees the cell open or ours. An expired lease may have the higher ballot where ballots do
             // not grow with time; it is still over.
             _ if claim.tenure.is_some() && A::EVERY_VOTE_IS_OPEN => Verdict::Own,
+            // As cautious as it gets: given up, and nobody knows how.
+            Some(written) if is_ambiguous => {
+                Verdict::Take { previous: written.lease.id, ended: Ended::Released, watermark: None }
+            }
             Some(written) => self.judge(now, claim.tenure.as_ref(), written),
             None => Verdict::Take { previous: LeaseId::NONE, ended: Ended::Unknown, watermark: None },
         };

@@ -1,6 +1,7 @@
 //! Daemons and connections that fail under a held lock.
 
 use base::Span;
+use lease::PaxosRules;
 use node::{Reply, ReplyBody, RequestBody, ShardEvent, Unavailable};
 
 use crate::cluster::{Cluster, cell, ms, taken_over};
@@ -110,6 +111,36 @@ fn a_grant_that_only_a_forgetful_member_had_makes_the_next_owner_wait() {
     let rival = cluster.ask(2, 2, RequestBody::Acquire { cell: cell(), wait: true });
     let (_, took) = cluster.granted(2, rival, ms(5_000));
     assert!(SESSION_OVER <= took + ms(10), "the dead may have granted what everybody forgot: {took}");
+}
+
+#[test]
+fn an_old_lease_under_a_high_number_does_not_hide_that_the_last_owner_died() {
+    let mut cluster: Cluster<PaxosRules> = Cluster::new(3);
+    cluster.client(1);
+    let id = cluster.acquire(1, 3);
+    cluster.granted(1, id, ms(100));
+    // Ballots rise with every renewal. Node 1 alone remembers them.
+    cluster.run(ms(20_000));
+    cluster.isolate(1);
+    cluster.kill(2);
+    cluster.kill(3);
+    cluster.start(2);
+    cluster.start(3);
+    // Somebody keeps asking it, so that it does not forget.
+    cluster.client(4);
+    for _ in 0..46 {
+        cluster.ask(4, 1, RequestBody::Acquire { cell: cell(), wait: false });
+        cluster.run(ms(50));
+    }
+    cluster.client(2);
+    let id = cluster.acquire(2, 2);
+    cluster.granted(2, id, ms(100));
+    cluster.mend();
+    cluster.kill_with_notice(2);
+    cluster.client(3);
+    let rival = cluster.acquire(3, 3);
+    let (_, took) = cluster.granted(3, rival, ms(5_000));
+    assert!(SESSION_OVER <= took, "the dead owner's client may hold it: {took}");
 }
 
 #[test]
