@@ -29,10 +29,7 @@ const FOUND_BY_THE_SIMULATOR: &[Row] = &[
     (Bug::NoWaitAfterDeath, PaxosLease, Weather::AsDrawn, 5, "keeping or locks"),
     (Bug::SessionNotStretched, Flease, Weather::AsDrawn, 10, "sessions"),
     (Bug::SessionNotStretched, PaxosLease, Weather::AsDrawn, 10, "sessions"),
-    (Bug::AckWithoutCover, Flease, Weather::Pauses, 20, "locks"),
-    (Bug::AckWithoutCover, PaxosLease, Weather::Breaks, 60, "locks"),
-    (Bug::PromiseToAnyRun, PaxosLease, Weather::AsDrawn, 40, "tokens"),
-    (Bug::PromiseNotKept, PaxosLease, Weather::Breaks, 10, "locks"),
+    (Bug::AckWithoutCover, Flease, Weather::Pauses, 100, "locks"),
 ];
 
 impl Weather {

@@ -62,7 +62,7 @@ fn the_same_seed_gives_the_same_trace_of_a_cluster() {
         for seed in [3, 2024] {
             let (first, summary) = traced_cluster(subject, seed);
             let (second, again) = traced_cluster(subject, seed);
-            assert!(first.len() > 300_000, "a trace of {} bytes shows nothing", first.len());
+            assert!(first.len() > 100_000, "a trace of {} bytes shows nothing", first.len());
             assert!(first == second, "two runs of seed {seed} differ");
             assert_eq!(summary, again);
             let mut plan = cluster::plan(subject, seed);

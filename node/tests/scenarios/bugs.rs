@@ -176,6 +176,37 @@ fn a_restarted_node_waits_before_it_says_that_others_know_all(bug: Option<Bug>) 
     rival_waits(&mut cluster);
 }
 
+fn a_session_is_confirmed_only_under_a_lease_that_covers_it(bug: Option<Bug>) {
+    let mut cluster = three(bug);
+    take(&mut cluster);
+    cluster.client(2);
+    cluster.isolate(1);
+    for _ in 0..300 {
+        cluster.ask(2, 2, RequestBody::Acquire { cell: cell(), wait: false });
+        cluster.run(ms(10));
+    }
+    assert_eq!(cluster.holders(), [2]);
+}
+
+fn a_lock_of_the_dead_is_not_given_away_at_once(bug: Option<Bug>) {
+    let mut cluster = three(bug);
+    take(&mut cluster);
+    rival_waits(&mut cluster);
+}
+
+fn numbers_survive_all_processes(bug: Option<Bug>) {
+    let mut cluster = three(bug);
+    take(&mut cluster);
+    for node in 1..=3 {
+        cluster.kill(node);
+    }
+    (1..=3).for_each(|node| cluster.start(node));
+    cluster.run(ms(2_500));
+    cluster.client(2);
+    let id = cluster.acquire(2, 1);
+    cluster.granted(2, id, ms(2_000));
+}
+
 /// Told with the rule in force, and without.
 macro_rules! stories {
     ($($bug:ident: $story:ident;)*) => {
@@ -190,6 +221,9 @@ macro_rules! stories {
 }
 
 stories! {
+    AckWithoutCover: a_session_is_confirmed_only_under_a_lease_that_covers_it;
+    NoWaitAfterDeath: a_lock_of_the_dead_is_not_given_away_at_once;
+    NumbersForgotten: numbers_survive_all_processes;
     GrantedBeforeMajority: a_grant_is_in_a_majority_before_anybody_hears_of_it;
     ForgetfulKnowsAll: a_member_that_may_have_forgotten_says_so;
     HeldRecordDropped: a_held_record_is_not_dropped_for_being_idle;
