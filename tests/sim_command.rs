@@ -1,4 +1,4 @@
-//! `fleasefs sim lease` as people call it.
+//! `fleasefs sim` as people call it.
 
 use std::process::{Command, Output};
 
@@ -48,4 +48,27 @@ fn a_trace_is_written_and_belongs_to_one_run() {
     let trace = std::fs::read_to_string(&path).unwrap();
     assert!(trace.contains("everything is healed") && trace.contains("Acquired"));
     std::fs::remove_file(path).unwrap();
+}
+
+fn cluster(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fleasefs")).args(["sim", "cluster"]).args(args).output().unwrap()
+}
+
+#[test]
+fn a_seed_of_a_cluster_is_replayed_and_summed_up() {
+    let output = cluster(&["--seed", "3", "--seconds", "5"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    for expected in ["seed 3 flease", "seed 3 paxoslease", "granted", "faults:", "violations: 0"] {
+        assert!(text.contains(expected), "{expected} is missing in {text}");
+    }
+}
+
+#[test]
+fn json_of_clusters_is_one_object_for_each_run() {
+    let output = cluster(&["--seed", "3", "--seeds", "2", "--seconds", "5", "--json"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let runs: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let counted = runs.iter().filter(|run| run["clean"] == true && run["granted"].as_u64() >= Some(30));
+    assert_eq!((runs.len(), counted.count()), (4, 4), "{text}");
 }

@@ -234,3 +234,20 @@ pub(super) fn faults_to_json(faults: &Faults) -> Value {
     let count = |&kind: &FaultKind| (kind.label().replace([' ', '-'], "_"), json!(faults.of(kind)));
     FaultKind::ALL.iter().map(count).collect::<serde_json::Map<_, _>>().into()
 }
+
+#[cfg(test)]
+mod tests {
+    use sim::{Summary, TrueTime};
+
+    use super::*;
+
+    #[test]
+    fn json_of_a_failure_says_how_to_see_it_again() {
+        let what = "two owners".to_owned();
+        let violation = Violation { at: TrueTime::ZERO, cell: None, checker: "exclusion", what };
+        let failed = Summary { violations: vec![violation], ..Summary::default() };
+        let value = with_common(&failed, Duration::ZERO, "fleasefs sim lease --seed 5");
+        assert_eq!(value["replay"], "fleasefs sim lease --seed 5");
+        assert_eq!((&value["clean"], value["violations"].as_array().map(Vec::len)), (&json!(false), Some(1)));
+    }
+}
