@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct NodeId(pub u32);
 
 /// Counts the starts of one node's store; every start has a higher one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Incarnation(pub u32);
 
 /// One run of one daemon: what a lease belongs to and what a death notice names.
@@ -21,6 +21,17 @@ pub struct Process {
     pub node: NodeId,
     /// Which of its runs.
     pub incarnation: Incarnation,
+}
+
+/// Runs of one node that are known to be gone: the first, the last, and all between.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Dead {
+    /// The daemon.
+    pub node: NodeId,
+    /// The first of them. A run before it may be alive, on a machine that has a copy of the data directory.
+    pub first: Incarnation,
+    /// The last of them.
+    pub last: Incarnation,
 }
 
 /// A replicated object: a file, a volume's namespace, the cluster map, a named lock.
@@ -59,6 +70,26 @@ impl Process {
     /// The process that is incarnation `incarnation` of node `node`.
     pub const fn new(node: u32, incarnation: u32) -> Self {
         Self { node: NodeId(node), incarnation: Incarnation(incarnation) }
+    }
+}
+
+impl Dead {
+    /// This run alone.
+    pub const fn one(Process { node, incarnation }: Process) -> Self {
+        Self { node, first: incarnation, last: incarnation }
+    }
+
+    /// Whether `process` is among them.
+    pub fn contains(&self, process: Process) -> bool {
+        process.node == self.node && (self.first..=self.last).contains(&process.incarnation)
+    }
+
+    /// What is known when `other` of the same node are reported too. If runs between the two are not known to be
+    /// gone, the earlier ones are forgotten: to wait for the end of their leases is always right.
+    pub fn and(self, other: Self) -> Self {
+        let (early, late) = if self.last <= other.last { (self, other) } else { (other, self) };
+        let touch = late.first.0 <= early.last.0.saturating_add(1);
+        Self { first: if touch { early.first.min(late.first) } else { late.first }, ..late }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use base::{Incarnation, NodeId, ObjectId, Process, View, ViewId, WallTime, mix};
+use base::{Dead, NodeId, ObjectId, Process, View, ViewId, WallTime, mix};
 
 use crate::acceptor::{Acceptor, Register};
 use crate::cells::Cells;
@@ -60,8 +60,8 @@ pub(crate) struct Common<A> {
     pub(crate) config: Arc<Config>,
     pub(crate) rules: A,
     pub(crate) me: Process,
-    /// Incarnations up to these are dead.
-    pub(crate) dead: BTreeMap<NodeId, Incarnation>,
+    /// Who was reported dead.
+    pub(crate) dead: BTreeMap<NodeId, Dead>,
     pub(crate) views: ViewTable,
     pub(crate) trail: Trail,
     pub(crate) counters: Counters,
@@ -69,8 +69,8 @@ pub(crate) struct Common<A> {
 
 impl<A> Common<A> {
     pub(crate) fn is_dead(&self, process: Process) -> bool {
-        let Some(&dead) = self.dead.get(&process.node) else { return false };
-        process.incarnation <= dead || self.config.breaks(Bug::NoticeKillsEveryIncarnation)
+        let Some(dead) = self.dead.get(&process.node) else { return false };
+        dead.contains(process) || self.config.breaks(Bug::NoticeKillsEveryIncarnation)
     }
 }
 
@@ -280,10 +280,10 @@ impl<A: Algorithm> LeaseNode<A> {
         self.silent_until = now + self.common.rules.quarantine();
     }
 
-    /// A witness reports that every incarnation of `node` up to `incarnation` is dead: its leases are over.
-    pub fn handle_death_notice(&mut self, node: NodeId, incarnation: Incarnation) {
-        let dead = self.common.dead.entry(node).or_insert(incarnation);
-        *dead = (*dead).max(incarnation);
+    /// A witness reports these to be dead: their leases are over.
+    pub fn handle_death_notice(&mut self, dead: Dead) {
+        let known = self.common.dead.entry(dead.node).or_insert(dead);
+        *known = known.and(dead);
     }
 
     /// Takes in what a peer sent. Every message that is refused is counted by its reason.
@@ -435,7 +435,7 @@ impl<A: Algorithm> LeaseNode<A> {
         if batch.settings != self.settings {
             return Err(Reject::SettingsDiffer);
         }
-        if self.common.dead.get(&batch.sender.node).is_some_and(|&dead| batch.sender.incarnation <= dead) {
+        if self.common.dead.get(&batch.sender.node).is_some_and(|dead| dead.contains(batch.sender)) {
             return Err(Reject::DeadSender);
         }
         if self.common.rules.is_too_old(now, batch.sent) {

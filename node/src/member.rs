@@ -88,7 +88,8 @@ impl<A: Algorithm> Shard<A> {
     fn question(&mut self, now: WallTime, cell: ObjectId, kept: &Kept, record: Record) {
         let idle = now.since(kept.touched);
         let Process { node, incarnation } = record.writer;
-        let reported = self.deaths.get(&node).filter(|(dead, _)| incarnation <= *dead).map(|&(_, at)| at);
+        let reported =
+            self.deaths.get(&node).filter(|(dead, _)| dead.contains(record.writer)).map(|&(_, at)| at);
         let succeeded = self.peers.get(&node).is_some_and(|&present| present > incarnation);
         let present = self.peers.get(&node) == Some(&incarnation);
         if self.config.breaks(Bug::HeldRecordDropped) && idle > self.config.lease.t_max {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use base::{Incarnation, NodeId, ObjectId, Process, Span, WallTime};
+use base::{Dead, Incarnation, NodeId, ObjectId, Process, Span, WallTime};
 use lease::{
     Algorithm, Batch, ClockGuard, ClockState, ConfigError, Counters, Event, Exchange, GuardConfig,
     GuardConfigError, LeaseNode, Loss, Start, Watermark,
@@ -44,7 +44,7 @@ pub struct Shard<A> {
     /// Who is connected, by which run.
     pub(crate) peers: BTreeMap<NodeId, Incarnation>,
     /// When this node heard of whose death.
-    pub(crate) deaths: BTreeMap<NodeId, (Incarnation, WallTime)>,
+    pub(crate) deaths: BTreeMap<NodeId, (Dead, WallTime)>,
     /// Locks with something to decide, and when.
     pub(crate) due: BTreeSet<(WallTime, ObjectId)>,
     outbox: BTreeMap<NodeId, VecDeque<PeerMessage>>,
@@ -280,13 +280,16 @@ impl<A: Algorithm> Shard<A> {
         self.judge_clock(now);
     }
 
-    /// A witness reports that every incarnation of `node` up to `incarnation` is dead.
-    pub fn handle_death_notice(&mut self, now: WallTime, node: NodeId, incarnation: Incarnation) {
-        if self.deaths.get(&node).is_some_and(|&(known, _)| known >= incarnation) {
+    /// A witness reports these to be dead.
+    pub fn handle_death_notice(&mut self, now: WallTime, dead: Dead) {
+        let known = self.deaths.get(&dead.node).map(|&(known, _)| known);
+        let both = known.map_or(dead, |known| known.and(dead));
+        if known == Some(both) {
             return;
         }
-        self.deaths.insert(node, (incarnation, now));
-        self.lease.handle_death_notice(node, incarnation);
+        self.deaths.insert(dead.node, (both, now));
+        self.lease.handle_death_notice(dead);
+        let Dead { node, last: incarnation, .. } = both;
         self.tell(ShardEvent::Death { node, incarnation });
         let sessions: Vec<SessionId> = self.sessions.ids().collect();
         for session in sessions {
@@ -421,7 +424,7 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn recent_deaths(&self, now: WallTime) -> impl Iterator<Item = Process> {
         let over_after = self.config.session_over_after();
         let recent = self.deaths.iter().filter(move |(_, (_, at))| now.since(*at) < over_after);
-        recent.map(|(&node, &(incarnation, _))| Process { node, incarnation })
+        recent.map(|(&node, &(dead, _))| Process { node, incarnation: dead.last })
     }
 
     /// Which of them were members of this cell: nobody else has granted anything there.

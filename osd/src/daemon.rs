@@ -19,20 +19,20 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Incarnation, Process, Span, WallTime};
+use base::{Process, Span, WallTime};
 use lease::{Config as LeaseConfig, Exchange, FleaseRules, GuardConfig, PaxosRules};
 use net::{BindError, Endpoint, Event, Identity, Inbox, Network, Path};
 use node::{ClusterMap, LeaseAlgorithm, Remembered, Shard, ShardConfig};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use wire::TimeAnswer;
+use wire::{Notice, TimeAnswer};
 
 use crate::clock::{self, Behind, Clock, OffsetError, Reading};
 use crate::config::{Config, ConfigError};
 use crate::http::{self, ListenError};
 use crate::metrics::About;
-use crate::store::{OpenError, Owner, Previous, Start, Store};
+use crate::store::{OpenError, Owner, Start, Store};
 use doorman::Doorman;
 use driver::Driver;
 use gauges::Gauges;
@@ -141,14 +141,14 @@ impl DaemonError {
     }
 }
 
-/// Opens the data directory, tells `announce` which start this is, and serves until `stop` becomes true. Leases are
-/// given up before it returns.
+/// Opens the data directory, tells `announce` what its death would be reported as, and serves until `stop` becomes
+/// true. Leases are given up before it returns.
 ///
 /// `announce` runs before anything is sent: a supervisor has to know whose death it would report.
 pub async fn run(
     options: Options,
     stop: watch::Receiver<bool>,
-    announce: impl FnOnce(Incarnation) -> io::Result<()>,
+    announce: impl FnOnce(Notice) -> io::Result<()>,
 ) -> Result<(), DaemonError> {
     let config = &options.config;
     let identity = config.identity(options.now_s)?;
@@ -158,7 +158,7 @@ pub async fn run(
     let store = patiently(open, |error| matches!(error, OpenError::Locked { .. })).await?;
     let (start, id) = (store.start(), store.start_id());
     let me = Process { node: config.node, incarnation: id.incarnation };
-    announce(id.incarnation).map_err(DaemonError::Supervisor)?;
+    announce(Notice { dead: me, line: store.line() }).map_err(DaemonError::Supervisor)?;
     tracing::info!(node = %me.node, incarnation = me.incarnation.0, store = %store.id(), "started");
 
     let restarts = options.supervised.map_or(0, |supervised| supervised.restarts);
@@ -172,7 +172,7 @@ pub async fn run(
     let keeper = StoreKeeper::new(store);
     let reading = Reading::take()?;
     let limits = config.limits;
-    let doorman = Doorman::new((map.clone(), me), keeper.clone(), reading, limits.clients_max, start);
+    let doorman = Doorman::new((map.clone(), me), keeper.clone(), reading, limits.clients_max);
     let doorman = Arc::new(doorman);
     let seed = draw_seed()?;
     let (network, mut inbox) = open_network(config, &identity, &doorman, seed).await?;
@@ -338,12 +338,4 @@ fn draw_seed() -> Result<u64, DaemonError> {
 
 pub(crate) fn exchange(answer: &TimeAnswer, done: WallTime) -> Exchange {
     Exchange { asked: answer.asked, received: answer.received, answered: answer.answered, done }
-}
-
-/// Whether the run before this one is known to have ended.
-pub(crate) const fn predecessor_is_dead(start: Start) -> bool {
-    match start {
-        Start::Fresh => false,
-        Start::Again(Previous { is_proven_dead, .. }) => is_proven_dead,
-    }
 }

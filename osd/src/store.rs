@@ -31,6 +31,7 @@ mod tables;
 use std::path::Path;
 
 use base::{Incarnation, MonoTime, NodeId, Span, StoreId, WallTime};
+use wire::StartId;
 
 pub use self::disk::{Disk, WriteError};
 pub use self::error::{OpenError, PeerRefusal, RestoredCopy};
@@ -83,15 +84,6 @@ pub struct Previous {
     pub stopped_cleanly: bool,
 }
 
-/// One start of a store, as others know it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StartId {
-    /// Its number.
-    pub incarnation: Incarnation,
-    /// Its random nonce, which tells it from a start with the same number of a copy of the store.
-    pub nonce: u64,
-}
-
 /// Random numbers for one opening of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entropy {
@@ -128,16 +120,19 @@ impl Store {
         if starts.nonces.len() >= STARTS_MAX {
             return Err(OpenError::Exhausted);
         }
+        let is_proven_dead = !host.may_survive(starts.boot);
         let start = match starts.incarnation() {
             Incarnation(0) => Start::Fresh,
-            incarnation => Start::Again(Previous {
-                incarnation,
-                is_proven_dead: !host.may_survive(starts.boot),
-                stopped_cleanly: starts.stopped_cleanly,
-            }),
+            incarnation => {
+                let stopped_cleanly = starts.stopped_cleanly;
+                Start::Again(Previous { incarnation, is_proven_dead, stopped_cleanly })
+            }
         };
-        let mut next = Starts { boot: host.boot(), stopped_cleanly: false, nonces: starts.nonces.clone() };
-        next.nonces.push(nonce);
+        let nonces: Vec<u64> = starts.nonces.iter().copied().chain([nonce]).collect();
+        let mut next = Starts { boot: host.boot(), line: starts.line, stopped_cleanly: false, nonces };
+        if start == Start::Fresh || !is_proven_dead {
+            next.line = next.incarnation();
+        }
         let mut store = Self { disk, is_closed: false, id, owner, host, start, starts, time, ceiling, peers };
         store.write(&next)?;
         store.starts = next;
@@ -163,6 +158,12 @@ impl Store {
     pub fn start_id(&self) -> StartId {
         let incarnation = self.starts.incarnation();
         StartId { incarnation, nonce: *self.starts.nonces.last().expect("this start is among them") }
+    }
+
+    /// The first start of this start's line: each of the line proves that those before it are gone.
+    pub fn line(&self) -> StartId {
+        let nonce = self.starts.nonce(self.starts.line).expect("checked when read, and set by each start");
+        StartId { incarnation: self.starts.line, nonce }
     }
 
     /// What is known of `node`, if it was ever admitted.

@@ -29,6 +29,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+use wire::{Notice, StartId};
 
 pub use self::restarts::{CrashLoop, History, Policy};
 pub use self::supervised::{Supervised, TellError};
@@ -46,10 +47,8 @@ pub const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the end of a daemon that stopped well may wait for the peers to be told.
 const CLEAN_NOTICE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What a child's incarnation is told with: this, the number, and the end of the line.
-const INCARNATION: &str = "incarnation ";
 /// Longer than any line that tells an incarnation.
-const LINE_BYTES_MAX: u64 = 64;
+const LINE_BYTES_MAX: u64 = 80;
 /// How long to look for the last words of a child that is gone. Only a process that it started could delay them.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -68,8 +67,8 @@ impl Config {
 
 /// Who tells the peers that a process is gone.
 pub trait Witness: Clone + Send + 'static {
-    /// Tells all peers that `dead` is gone, until each of them knows or there is no more use in it.
-    fn report(self, dead: Process) -> impl Future<Output = ()> + Send;
+    /// Tells all peers of a death, until each of them knows or there is no more use in it.
+    fn report(self, notice: Notice) -> impl Future<Output = ()> + Send;
 }
 
 /// How a supervisor deals with its child.
@@ -115,7 +114,7 @@ pub async fn supervise<W: Witness>(
     command: impl Fn(History) -> Command,
 ) -> Result<Ended, SupervisorError> {
     let mut restarts = Restarts::new(config.policy);
-    let mut notice = Notice { witness, running: None };
+    let mut report = Report { witness, running: None };
     loop {
         let started = clock::since_boot();
         let death = match start(command(restarts.history())) {
@@ -127,30 +126,30 @@ pub async fn supervise<W: Witness>(
         };
         death.log(restarts.history());
         // A child that says so has taken no part: it may be a copy of a directory whose daemon is alive.
-        if let Some(incarnation) = death.incarnation.filter(|_| !death.is_hopeless()) {
-            notice.send(Process { node: config.node, incarnation });
+        if let Some(notice) = death.notice.filter(|_| !death.is_hopeless()) {
+            report.send(notice);
         }
         if let Some(ended) = death.asked_for {
             // A daemon that stopped well has given its leases up, and often its peers are stopping too.
             let patience = if death.is_clean() { CLEAN_NOTICE_TIMEOUT } else { config.notice_timeout };
-            notice.finish(patience).await;
+            report.finish(patience).await;
             return Ok(ended);
         }
         if death.is_hopeless() {
-            notice.finish(config.notice_timeout).await;
+            report.finish(config.notice_timeout).await;
             return Err(SupervisorError::Hopeless);
         }
         let delay = match restarts.after(clock::since_boot().since(started)) {
             Ok(delay) => delay,
             Err(crash_loop) => {
-                notice.finish(config.notice_timeout).await;
+                report.finish(config.notice_timeout).await;
                 return Err(crash_loop.into());
             }
         };
         tokio::select! {
             () = sleep(delay) => {}
             () = asked(&mut stops) => {
-                notice.finish(config.notice_timeout).await;
+                report.finish(config.notice_timeout).await;
                 return Ok(Ended::Stopped);
             }
         }
@@ -179,8 +178,8 @@ pub fn stop_signals() -> std::io::Result<mpsc::Receiver<()>> {
 /// What is known of a child that is gone.
 #[derive(Default)]
 struct Death {
-    /// Which incarnation it said it was, if it came that far.
-    incarnation: Option<Incarnation>,
+    /// What it said is to be reported of it, if it came that far.
+    notice: Option<Notice>,
     /// How it ended, if it was started at all.
     status: Option<ExitStatus>,
     /// Whether and how it did what it was asked to.
@@ -198,7 +197,7 @@ impl Death {
 
     fn log(&self, history: History) {
         let restarts = history.restarts;
-        let incarnation = self.incarnation.map(|incarnation| incarnation.0);
+        let incarnation = self.notice.map(|notice| notice.dead.incarnation.0);
         match (self.status, self.asked_for) {
             (Some(status), Some(_)) => tracing::info!(incarnation, %status, "the daemon has stopped"),
             (Some(status), None) => tracing::error!(incarnation, %status, restarts, "the daemon died"),
@@ -215,7 +214,7 @@ fn start(mut command: Command) -> std::io::Result<Child> {
 
 /// Waits for the end of `child`, and ends it if a signal says so.
 async fn watch(config: Config, mut child: Child, stops: &mut mpsc::Receiver<()>) -> Death {
-    let words = child.stdout.take().map(|output| tokio::spawn(listen(output)));
+    let words = child.stdout.take().map(|output| tokio::spawn(listen(config.node, output)));
     // Held for its end: when this process is gone, the child reads that.
     let input = child.stdin.take();
     tracing::info!(process = child.id(), "the daemon was started");
@@ -225,11 +224,11 @@ async fn watch(config: Config, mut child: Child, stops: &mut mpsc::Receiver<()>)
     };
     drop(input);
     // What was written is in the pipe, whatever became of the writer.
-    let incarnation = match words {
+    let notice = match words {
         Some(words) => timeout(LAST_WORDS, words).await.ok().and_then(Result::ok).flatten(),
         None => None,
     };
-    Death { incarnation, status, asked_for }
+    Death { notice, status, asked_for }
 }
 
 /// Asks the child to stop, and kills it if it does not, or if somebody asks twice.
@@ -263,35 +262,45 @@ fn send_terminate(child: &Child) {
     }
 }
 
-/// Reads what the child says until it ends: which incarnation it is, in its first line. The rest is dropped.
-async fn listen(output: ChildStdout) -> Option<Incarnation> {
+/// Reads what the child says until it ends: which incarnation of which line it is, in its first line. The rest is
+/// dropped.
+async fn listen(node: NodeId, output: ChildStdout) -> Option<Notice> {
     let mut output = BufReader::new(output);
     let mut line = String::new();
     // What is no text is no line that tells an incarnation.
     let told = (&mut output).take(LINE_BYTES_MAX).read_line(&mut line).await.ok();
-    let incarnation = told.and_then(|_| parse_incarnation(&line));
-    if let Some(incarnation) = incarnation {
-        tracing::info!(incarnation = incarnation.0, "the daemon is about to join");
+    let notice = told.and_then(|_| parse_line(node, &line));
+    if let Some(notice) = notice {
+        tracing::info!(incarnation = notice.dead.incarnation.0, "the daemon is about to join");
     }
     // A full pipe would stop the child.
     let _ = tokio::io::copy(&mut output, &mut tokio::io::sink()).await;
-    incarnation
+    notice
 }
 
-/// A line that is not finished tells nothing: its number may go on.
-fn parse_incarnation(line: &str) -> Option<Incarnation> {
-    line.strip_suffix('\n')?.strip_prefix(INCARNATION)?.parse().ok().map(Incarnation)
+/// What a child tells: its incarnation, and the first start of its line.
+fn to_line(Notice { dead, line }: Notice) -> String {
+    format!("incarnation {} line {} {}\n", dead.incarnation.0, line.incarnation.0, line.nonce)
 }
 
-/// The notice of the last death that is still being delivered. A later one says all that it said.
-struct Notice<W> {
+/// A line that is not finished tells nothing: its numbers may go on.
+fn parse_line(node: NodeId, line: &str) -> Option<Notice> {
+    let (incarnation, first) = line.strip_suffix('\n')?.strip_prefix("incarnation ")?.split_once(" line ")?;
+    let (first, nonce) = first.split_once(' ')?;
+    let [incarnation, first] = [incarnation, first].map(|digits| digits.parse().ok().map(Incarnation));
+    let line = StartId { incarnation: first?, nonce: nonce.parse().ok()? };
+    Some(Notice { dead: Process { node, incarnation: incarnation? }, line })
+}
+
+/// The report of the last death that is still being delivered. A later one says all that it said.
+struct Report<W> {
     witness: W,
     running: Option<JoinHandle<()>>,
 }
 
-impl<W: Witness> Notice<W> {
-    fn send(&mut self, dead: Process) {
-        if let Some(running) = self.running.replace(tokio::spawn(self.witness.clone().report(dead))) {
+impl<W: Witness> Report<W> {
+    fn send(&mut self, notice: Notice) {
+        if let Some(running) = self.running.replace(tokio::spawn(self.witness.clone().report(notice))) {
             running.abort();
         }
     }
@@ -307,7 +316,7 @@ impl<W: Witness> Notice<W> {
     }
 }
 
-impl<W> Drop for Notice<W> {
+impl<W> Drop for Report<W> {
     fn drop(&mut self) {
         if let Some(running) = &self.running {
             running.abort();
@@ -328,9 +337,13 @@ mod tests {
 
     #[test]
     fn only_a_whole_line_tells_an_incarnation() {
-        assert_eq!(parse_incarnation("incarnation 12\n"), Some(Incarnation(12)));
-        for line in ["incarnation 12", "incarnation \n", "incarnation -1\n", "Incarnation 1\n", "", "12\n"] {
-            assert_eq!(parse_incarnation(line), None, "{line:?}");
+        let line = StartId { incarnation: Incarnation(3), nonce: 4 };
+        let notice = Notice { dead: Process::new(1, 12), line };
+        assert_eq!(parse_line(NodeId(1), "incarnation 12 line 3 4\n"), Some(notice));
+        let told =
+            ["incarnation 12 line 3 4", "incarnation 12\n", "incarnation -1 line 3 4\n", "12 3 4\n", ""];
+        for line in told {
+            assert_eq!(parse_line(NodeId(1), line), None, "{line:?}");
         }
     }
 }

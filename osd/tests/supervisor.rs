@@ -9,6 +9,7 @@ use osd::supervisor::{
 };
 use tokio::process::Command;
 use tokio::sync::mpsc;
+use wire::{Notice, StartId};
 
 const NODE: NodeId = NodeId(3);
 const POLICY: Policy = Policy {
@@ -27,14 +28,14 @@ const CONFIG: Config = Config {
 /// Keeps what it is to report. Says so to whoever waits for it.
 #[derive(Clone, Default)]
 struct Recorder {
-    reports: Arc<Mutex<Vec<Process>>>,
+    reports: Arc<Mutex<Vec<Notice>>>,
     /// Whether a report takes for ever.
     hangs: bool,
 }
 
 impl Witness for Recorder {
-    async fn report(self, dead: Process) {
-        self.reports.lock().unwrap().push(dead);
+    async fn report(self, notice: Notice) {
+        self.reports.lock().unwrap().push(notice);
         if self.hangs {
             std::future::pending::<()>().await;
         }
@@ -56,7 +57,7 @@ impl Scene {
     }
 
     /// Supervises a script, in which `$1` counts the restarts. The script starts in the folder and its id goes to `ids`.
-    async fn run(self, config: Config, script: &str) -> (Result<Ended, SupervisorError>, Vec<Process>) {
+    async fn run(self, config: Config, script: &str) -> (Result<Ended, SupervisorError>, Vec<Notice>) {
         let script = format!("echo $$ >> ids\n{script}");
         let folder = self.folder.path();
         let command = |History { restarts, .. }| {
@@ -75,9 +76,11 @@ impl Scene {
     }
 }
 
-/// The incarnations of [`NODE`].
-fn deaths(incarnations: &[u32]) -> Vec<Process> {
-    incarnations.iter().map(|&i| Process { node: NODE, incarnation: Incarnation(i) }).collect()
+/// The incarnations of [`NODE`], all of the line that its children tell.
+fn deaths(incarnations: &[u32]) -> Vec<Notice> {
+    let line = StartId { incarnation: Incarnation(0), nonce: 9 };
+    let dead = |&i: &u32| Process { node: NODE, incarnation: Incarnation(i) };
+    incarnations.iter().map(|i| Notice { dead: dead(i), line }).collect()
 }
 
 /// Returns once `file` exists.
@@ -90,21 +93,21 @@ async fn wait_for(file: std::path::PathBuf) {
 #[tokio::test]
 async fn a_killed_child_is_reported_and_started_again() {
     let scene = Scene::new();
-    let (ended, reports) = scene.run(CONFIG, "echo incarnation $((10 + $1)); kill -9 $$").await;
+    let (ended, reports) = scene.run(CONFIG, "echo incarnation $((10 + $1)) line 0 9; kill -9 $$").await;
     assert!(matches!(ended, Err(SupervisorError::CrashLoop(CrashLoop { deaths: 3, .. }))), "{ended:?}");
     assert_eq!(reports, deaths(&[10, 11, 12]));
 }
 
 #[tokio::test]
 async fn a_child_that_exits_is_reported_too() {
-    let (ended, reports) = Scene::new().run(CONFIG, "echo incarnation 4; exit 1").await;
+    let (ended, reports) = Scene::new().run(CONFIG, "echo incarnation 4 line 0 9; exit 1").await;
     assert!(matches!(ended, Err(SupervisorError::CrashLoop(_))), "{ended:?}");
     assert_eq!(reports, deaths(&[4, 4, 4]));
 }
 
 #[tokio::test]
 async fn a_child_that_did_not_say_who_it_is_is_not_reported() {
-    for words in ["", "printf 'incarnation 5'", "echo hello", "head -c 100000 /dev/zero"] {
+    for words in ["", "printf 'incarnation 5 line 0 9'", "echo hello", "head -c 100000 /dev/zero"] {
         let (ended, reports) = Scene::new().run(CONFIG, &format!("{words}\nexit 1")).await;
         assert!(matches!(ended, Err(SupervisorError::CrashLoop(_))), "{ended:?}");
         assert_eq!(reports, [], "after {words}");
@@ -114,7 +117,7 @@ async fn a_child_that_did_not_say_who_it_is_is_not_reported() {
 #[tokio::test]
 async fn a_hopeless_child_is_not_started_again() {
     let (ended, reports) =
-        Scene::new().run(CONFIG, &format!("echo incarnation 1; exit {EXIT_HOPELESS}")).await;
+        Scene::new().run(CONFIG, &format!("echo incarnation 1 line 0 9; exit {EXIT_HOPELESS}")).await;
     assert!(matches!(ended, Err(SupervisorError::Hopeless)), "{ended:?}");
     assert_eq!(reports, [], "it has taken no part, and may be a copy of one that does");
 }
@@ -130,7 +133,7 @@ async fn a_program_that_cannot_be_started_is_given_up() {
 async fn a_stop_is_passed_on_and_waited_for() {
     let scene = Scene::new();
     let (ready, stop) = (scene.folder.path().join("ready"), scene.stop.clone());
-    let script = "trap 'exit 0' TERM; echo incarnation 1; touch ready; while :; do sleep 0.01; done";
+    let script = "trap 'exit 0' TERM; echo incarnation 1 line 0 9; touch ready; while :; do sleep 0.01; done";
     let ask = async {
         wait_for(ready).await;
         stop.send(()).await.unwrap();
@@ -140,7 +143,7 @@ async fn a_stop_is_passed_on_and_waited_for() {
 }
 
 /// Stubborn on purpose.
-const STUBBORN: &str = "trap '' TERM; echo incarnation 1; touch ready; while :; do sleep 0.01; done";
+const STUBBORN: &str = "trap '' TERM; echo incarnation 1 line 0 9; touch ready; while :; do sleep 0.01; done";
 
 #[tokio::test]
 async fn a_child_that_does_not_stop_is_killed() {
@@ -182,7 +185,7 @@ async fn a_stop_between_two_runs_ends_it() {
         }
         stop.send(()).await.unwrap();
     };
-    let ((ended, _), ()) = tokio::join!(scene.run(config, "echo incarnation 1; exit 1"), ask);
+    let ((ended, _), ()) = tokio::join!(scene.run(config, "echo incarnation 1 line 0 9; exit 1"), ask);
     assert_eq!(ended.unwrap(), Ended::Stopped);
 }
 
@@ -191,7 +194,7 @@ async fn a_notice_that_cannot_be_delivered_holds_up_nothing() {
     let mut scene = Scene::new();
     scene.recorder.hangs = true;
     let config = Config { notice_timeout: Duration::from_millis(20), ..CONFIG };
-    let (ended, reports) = scene.run(config, "echo incarnation $1; exit 1").await;
+    let (ended, reports) = scene.run(config, "echo incarnation $1 line 0 9; exit 1").await;
     assert!(matches!(ended, Err(SupervisorError::CrashLoop(_))), "{ended:?}");
     assert_eq!(reports, deaths(&[0, 1, 2]), "each death was reported while the report before it hung");
 }

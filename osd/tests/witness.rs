@@ -7,11 +7,12 @@ use base::{ClusterId, Incarnation, NodeId, Process, Role, StoreId, WallTime};
 use net::{Admission, Authority, Endpoint, Event, Inbox, Network, Path, Peer, Reading, Validity};
 use node::{ClusterMap, Osd, Settings};
 use osd::supervisor::{Peers, Witness};
-use wire::{Hello, Introduction, NodeIntroduction, Notice, NoticeAck};
+use wire::{Hello, Introduction, NodeIntroduction, Notice, NoticeAck, StartId};
 
 const CLUSTER: ClusterId = ClusterId([9; 16]);
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const DEAD: Process = Process { node: NodeId(1), incarnation: Incarnation(4) };
+const NOTICE: Notice = Notice { dead: DEAD, line: StartId { incarnation: Incarnation(2), nonce: 7 } };
 
 /// A daemon, as far as a supervisor sees one.
 struct Daemon {
@@ -25,7 +26,7 @@ impl net::Owner for Daemon {
             process: Process { node: self.node, incarnation: Incarnation(1) },
             store: StoreId([1; 16]),
             nonce: 1,
-            predecessor_is_dead: false,
+            line: StartId { incarnation: Incarnation(1), nonce: 1 },
             knows: None,
         };
         Hello {
@@ -89,7 +90,7 @@ impl Cluster {
 }
 
 /// Takes in one notice, and acknowledges it as `acknowledged`.
-async fn take_notice(inbox: &mut Inbox, acknowledged: Process) -> Process {
+async fn take_notice(inbox: &mut Inbox, acknowledged: Process) -> Notice {
     let mut events = Vec::new();
     loop {
         assert!(inbox.receive(&mut events).await);
@@ -99,7 +100,7 @@ async fn take_notice(inbox: &mut Inbox, acknowledged: Process) -> Process {
                 let mut ack = Vec::new();
                 wire::encode(&NoticeAck { dead: acknowledged }, &mut ack);
                 link.send(ack.into()).unwrap();
-                return notice.dead;
+                return notice;
             }
         }
     }
@@ -110,11 +111,11 @@ async fn every_peer_hears_of_a_death_also_one_that_comes_late() {
     let mut cluster = Cluster::new();
     let witness = cluster.witness();
     let (_third, mut third) = cluster.start_last();
-    let report = tokio::spawn(witness.report(DEAD));
-    assert_eq!(take_notice(&mut third, DEAD).await, DEAD);
+    let report = tokio::spawn(witness.report(NOTICE));
+    assert_eq!(take_notice(&mut third, DEAD).await, NOTICE);
     assert!(!report.is_finished(), "node 2 has not heard of it");
     let (_second, mut second) = cluster.start_last();
-    assert_eq!(take_notice(&mut second, DEAD).await, DEAD);
+    assert_eq!(take_notice(&mut second, DEAD).await, NOTICE);
     report.await.unwrap();
 }
 
@@ -124,7 +125,7 @@ async fn an_acknowledgement_of_an_earlier_death_is_not_enough() {
     let witness = cluster.witness();
     let (_third, mut third) = cluster.start_last();
     let (_second, mut second) = cluster.start_last();
-    let report = tokio::spawn(witness.report(DEAD));
+    let report = tokio::spawn(witness.report(NOTICE));
     take_notice(&mut second, DEAD).await;
     let earlier = Process { incarnation: Incarnation(3), ..DEAD };
     take_notice(&mut third, earlier).await;

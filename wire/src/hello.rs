@@ -50,16 +50,17 @@ pub struct NodeIntroduction {
     pub store: StoreId,
     /// The number that this start drew at random and appended to the data directory's chain.
     pub nonce: u64,
-    /// All earlier incarnations of this node are gone: the lock of the data directory proves it.
-    pub predecessor_is_dead: bool,
+    /// The first start of the line that this one belongs to. The starts of a line had the lock of one and the same
+    /// data directory under one run of one kernel, so each of them proves that those before it are gone.
+    pub line: StartId,
     /// The last start of the receiver that this node knows of. The receiver finds it in its own chain, unless its
     /// data directory was set back.
-    pub knows: Option<Start>,
+    pub knows: Option<StartId>,
 }
 
-/// One start of a daemon.
+/// One start of a daemon. The nonce tells it from a start with the same number of a copied data directory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub struct Start {
+pub struct StartId {
     /// Which.
     pub incarnation: Incarnation,
     /// The number it drew.

@@ -134,7 +134,8 @@ impl Kind {
             Self::Refusal => (1, REFUSAL_TEXT_BYTES_MAX),
             Self::Heartbeat => (64, 0),
             Self::Peer | Self::Client | Self::Daemon => (BATCH_BYTES_MAX, 0),
-            Self::Notice | Self::NoticeAck => (16, 0),
+            Self::Notice => (32, 0),
+            Self::NoticeAck => (16, 0),
             Self::Status => (256 * 1024, 0),
         };
         Limits { metadata, tail }

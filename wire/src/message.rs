@@ -5,15 +5,17 @@ use bytes::Bytes;
 use node::{CLIENT_BATCH_MAX, ClientFrame, DaemonFrame, PEER_BATCH_MAX, PeerMessage, Status};
 use serde::{Deserialize, Serialize};
 
-use crate::DecodeError;
 use crate::codec::{Body, append, check_end, read_all, read_list, read_next};
 use crate::kind::{Kind, Sender};
+use crate::{DecodeError, StartId};
 
-/// A supervisor reports that this process and its earlier incarnations are gone.
+/// A supervisor reports that this process is gone, and all before it back to the start that its line began with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Notice {
     /// The child that died.
     pub dead: Process,
+    /// The first start of its line, which [the introduction](crate::NodeIntroduction::line) told too.
+    pub line: StartId,
 }
 
 /// The daemon has taken the notice of this death in; the supervisor need not repeat it.

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, RwLock};
 
-use base::{Incarnation, NodeId, ObjectId, Process, View, WallTime, mix};
+use base::{Dead, NodeId, ObjectId, Process, View, WallTime, mix};
 use lease::{
     Algorithm, Batch, Body, Config, Event, LeaseNode, Membership, Message, Reject, Start, ViewSource,
     Watermark,
@@ -284,7 +284,9 @@ impl<A: Algorithm> Tables<A> {
                 snapshot.given_up = false;
             }
             // Models restart a node once: its first incarnation is the dead one.
-            Move::Notice { dead, .. } => node.handle_death_notice(NodeId(u32::from(dead)), Incarnation(1)),
+            Move::Notice { dead, .. } => {
+                node.handle_death_notice(Dead::one(Process::new(u32::from(dead), 1)));
+            }
             Move::Propose(_) | Move::Adopt(_) => self.enter_next_view(snapshot, now),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use base::{Epoch, Incarnation, Members, NodeId, ObjectId, Process, Seq, Span, View, ViewId, WallTime};
+use base::{Dead, Epoch, Members, NodeId, ObjectId, Process, Seq, Span, View, ViewId, WallTime};
 use lease::{Batch, Body, Config, Event, Flease, Membership, Message, Refusal, Start, Watermark};
 
 pub(crate) const CELL: ObjectId = ObjectId::new(1, 1);
@@ -173,7 +173,7 @@ impl Cluster {
     }
 
     pub(crate) fn notice(&mut self, at: u32, node: u32, incarnation: u32) {
-        self.node(at).handle_death_notice(NodeId(node), Incarnation(incarnation));
+        self.node(at).handle_death_notice(Dead::one(Process::new(node, incarnation)));
     }
 
     /// Puts `view` in force at a node; `old` is the view it had.

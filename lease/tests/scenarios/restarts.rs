@@ -135,6 +135,20 @@ fn a_death_notice_for_an_old_incarnation_leaves_the_new_one_alone() {
 }
 
 #[test]
+fn a_death_notice_leaves_runs_alone_that_it_does_not_name() {
+    let mut cluster = Cluster::new(3);
+    cluster.acquire(0).unwrap();
+    cluster.settle();
+    // A copy of node 0's data directory was started elsewhere, and is gone again.
+    cluster.notice(1, 0, 2);
+    assert!(matches!(cluster.acquire(1), Err(Refusal::Held { .. })));
+    cluster.settle();
+    assert_eq!(cluster.holders(), [0]);
+    cluster.notice(1, 0, 1);
+    cluster.acquire(1).unwrap();
+}
+
+#[test]
 fn late_messages_of_the_dead_are_refused() {
     let mut cluster = Cluster::new(3);
     cluster.acquire(0).unwrap();

@@ -229,7 +229,7 @@ impl Owner for TestOwner {
             process: self.process,
             store: StoreId([1; 16]),
             nonce: u64::from(self.process.incarnation.0),
-            predecessor_is_dead: false,
+            line: wire::StartId { incarnation: Incarnation(1), nonce: 1 },
             knows: None,
         };
         let who = Introduction::Node(introduction);

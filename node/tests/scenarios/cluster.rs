@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use base::{ClusterId, NodeId, ObjectId, Process, Span, WallTime};
+use base::{ClusterId, Dead, NodeId, ObjectId, Process, Span, WallTime};
 use lease::{Algorithm, Batch, Exchange, FleaseRules, Start};
 use node::{
     Bug, ClientFrame, ClientId, ClusterMap, Grant, LeaseAlgorithm, Osd, Output, PeerMessage, Remembered,
@@ -169,7 +169,7 @@ impl<A: Algorithm> Cluster<A> {
 
     pub(crate) fn notice(&mut self, dead: Process) {
         for id in self.ids() {
-            self.call(id, |shard, now| shard.handle_death_notice(now, dead.node, dead.incarnation));
+            self.call(id, |shard, now| shard.handle_death_notice(now, Dead::one(dead)));
         }
         self.settle();
     }

@@ -8,20 +8,19 @@ use base::{NodeId, Process, Role, StoreId};
 use net::{Admission, Peer};
 use node::ClusterMap;
 use tokio::sync::watch;
-use wire::{Hello, Introduction, NodeIntroduction, Refusal, Why};
+use wire::{Hello, Introduction, NodeIntroduction, Refusal, StartId, Why};
 
 use super::keeper::StoreKeeper;
-use super::predecessor_is_dead;
 use crate::clock::{Clock, Reading};
-use crate::store::{PeerRefusal, RestoredCopy, Start, StartId};
+use crate::store::{PeerRefusal, RestoredCopy};
 
 /// The daemon at its door.
 pub(crate) struct Doorman {
     map: Arc<ClusterMap>,
     me: Process,
     store: StoreId,
-    nonce: u64,
-    predecessor_is_dead: bool,
+    start: StartId,
+    line: StartId,
     keeper: StoreKeeper,
     /// What is known of the peers' starts: a copy of what the store has.
     known: Mutex<BTreeMap<NodeId, StartId>>,
@@ -40,15 +39,14 @@ impl Doorman {
         keeper: StoreKeeper,
         reading: Reading,
         clients_max: u32,
-        start: Start,
     ) -> Self {
         let known = keeper.known_starts();
         Self {
             map,
             me,
             store: keeper.store(),
-            nonce: keeper.nonce(),
-            predecessor_is_dead: predecessor_is_dead(start),
+            start: keeper.start_id(),
+            line: keeper.line(),
             keeper,
             known: Mutex::new(known),
             clock: OnceLock::new(),
@@ -114,8 +112,7 @@ impl Doorman {
             return Err(Refusal::new(Why::UnknownNode, &text));
         }
         let start = StartId { incarnation: told.process.incarnation, nonce: told.nonce };
-        let ours = told.knows.map(|known| StartId { incarnation: known.incarnation, nonce: known.nonce });
-        match self.keeper.admit(node, told.store, start, ours).await {
+        match self.keeper.admit(node, told.store, start, told.knows).await {
             Ok(()) => {
                 self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(node, start);
                 Ok(())
@@ -151,10 +148,9 @@ impl net::Owner for Doorman {
     fn hello(&self, peer: &Peer) -> Hello {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let knows = match peer.role {
-            Role::Node(node) => known.get(&node),
+            Role::Node(node) => known.get(&node).copied(),
             _ => None,
         };
-        let knows = knows.map(|start| wire::Start { incarnation: start.incarnation, nonce: start.nonce });
         Hello {
             cluster: self.map.cluster(),
             map_version: self.map.version(),
@@ -162,8 +158,8 @@ impl net::Owner for Doorman {
             who: Introduction::Node(NodeIntroduction {
                 process: self.me,
                 store: self.store,
-                nonce: self.nonce,
-                predecessor_is_dead: self.predecessor_is_dead,
+                nonce: self.start.nonce,
+                line: self.line,
                 knows,
             }),
         }

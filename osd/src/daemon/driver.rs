@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::{Incarnation, NodeId, ObjectId, Process, Role, WallTime};
+use base::{NodeId, ObjectId, Process, Role, WallTime};
 use bytes::Bytes;
 use lease::{Algorithm, Batch, Loss};
 use net::{CloseReason, Event, Link};
@@ -161,10 +161,8 @@ impl<A: Algorithm> Driver<A> {
                     return;
                 }
                 tracing::info!(%node, incarnation = told.process.incarnation.0, "connected");
-                if let (true, Some(before)) =
-                    (told.predecessor_is_dead, told.process.incarnation.0.checked_sub(1))
-                {
-                    self.shard.handle_death_notice(now, *node, Incarnation(before));
+                if let Some(dead) = self.links.note_line(told) {
+                    self.shard.handle_death_notice(now, dead);
                 }
                 self.shard.handle_peer_up(now, told.process);
             }
@@ -235,12 +233,20 @@ impl<A: Algorithm> Driver<A> {
     }
 
     fn handle_notice(&mut self, link: &Link, notice: Notice) {
-        let now = self.now();
-        let Process { node, incarnation } = notice.dead;
-        self.shard.handle_death_notice(now, node, incarnation);
-        let connected = self.links.node(node).filter(|(process, _)| process.incarnation <= incarnation);
-        if let Some((_, dead)) = connected {
-            dead.close("its process is reported dead");
+        let (now, node) = (self.now(), notice.dead.node);
+        match self.links.named_by(&notice) {
+            Some(dead) => {
+                self.shard.handle_death_notice(now, dead);
+                let connected = self.links.node(node).filter(|(process, _)| dead.contains(*process));
+                if let Some((_, link)) = connected {
+                    link.close("its process is reported dead");
+                }
+            }
+            None => tracing::info!(
+                %node,
+                incarnation = notice.dead.incarnation.0,
+                "reported dead, but never seen here: its leases, if it has any, run out"
+            ),
         }
         for caller in self.parts.callers.iter().filter(|caller| caller.node() == node) {
             caller.call_again();

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::{NodeId, StoreId};
+use wire::StartId;
 
 use super::DaemonError;
 use super::doorman::NotAdmitted;
 use crate::clock::{self, Clock};
-use crate::store::{StartId, Store, WriteError};
+use crate::store::{Store, WriteError};
 
 /// A handle of the store. Clones stand for the same one.
 #[derive(Clone)]
@@ -25,8 +26,12 @@ impl StoreKeeper {
         self.with(|store| store.id())
     }
 
-    pub(crate) fn nonce(&self) -> u64 {
-        self.with(|store| store.start_id().nonce)
+    pub(crate) fn start_id(&self) -> StartId {
+        self.with(|store| store.start_id())
+    }
+
+    pub(crate) fn line(&self) -> StartId {
+        self.with(|store| store.line())
     }
 
     /// Which start of each peer is the newest that this node has seen.

@@ -15,7 +15,7 @@ pub(super) const PEERS_MAX: usize = 4_096;
 
 const PEER_BYTES: usize = 32;
 const NONCE_BYTES: usize = 8;
-const STARTS_FIXED_BYTES: usize = 53;
+const STARTS_FIXED_BYTES: usize = 57;
 
 /// A part of the store that has a file of its own.
 pub(super) trait Table: Sized {
@@ -49,6 +49,8 @@ pub(super) struct Boot {
 pub(super) struct Starts {
     /// Where the last start happened.
     pub(super) boot: Boot,
+    /// The first start of the line that the last one belongs to; zero before the first start.
+    pub(super) line: Incarnation,
     pub(super) stopped_cleanly: bool,
     /// One for each start: the nonce of incarnation `i` stands at `i - 1`.
     pub(super) nonces: Vec<u64>,
@@ -123,6 +125,7 @@ impl Table for Starts {
         body.extend(self.boot.machine);
         body.extend(self.boot.boot);
         body.extend(self.boot.lock.iter().flat_map(|half| half.to_le_bytes()));
+        body.extend(self.line.0.to_le_bytes());
         body.push(self.stopped_cleanly.into());
         body.extend(self.incarnation().0.to_le_bytes());
         body.extend(self.nonces.iter().flat_map(|nonce| nonce.to_le_bytes()));
@@ -132,6 +135,7 @@ impl Table for Starts {
     fn decode(mut body: Fields<'_>) -> Result<Self, Damage> {
         let (machine, boot) = (body.array()?, body.array()?);
         let boot = Boot { machine, boot, lock: [body.u64()?, body.u64()?] };
+        let line = Incarnation(body.u32()?);
         let stopped_cleanly = match body.u8()? {
             0 => false,
             1 => true,
@@ -142,7 +146,9 @@ impl Table for Starts {
             return Err(Damage::Length);
         }
         let nonces = (0..count).map(|_| body.u64()).collect::<Result<_, _>>()?;
-        Ok(Self { boot, stopped_cleanly, nonces })
+        let starts = Self { boot, line, stopped_cleanly, nonces };
+        let is_one_of_them = starts.nonce(line).is_some() || count == 0 && line == Incarnation(0);
+        is_one_of_them.then_some(starts).ok_or(Damage::Values)
     }
 }
 
@@ -237,7 +243,12 @@ mod tests {
     fn tables_read_as_they_were_written() {
         reads_back(&Owner { cluster: ClusterId([1; 16]), node: NodeId(2) });
         let boot = Boot { machine: [3; 16], boot: [4; 16], lock: [5, 6] };
-        reads_back(&Starts { boot, stopped_cleanly: true, nonces: vec![5, 6, u64::MAX] });
+        reads_back(&Starts {
+            boot,
+            line: Incarnation(2),
+            stopped_cleanly: true,
+            nonces: vec![5, 6, u64::MAX],
+        });
         let [written, mark] = [7, 8].map(WallTime::from_micros);
         reads_back(&TimeMark { written, mark, boot: [9; 16], since_boot: MonoTime::from_micros(10) });
         reads_back(&Ceiling(11));
@@ -248,10 +259,12 @@ mod tests {
 
     #[test]
     fn values_that_cannot_be_are_refused() {
-        let starts = Starts { nonces: vec![1], ..Starts::default() };
-        let mut body = starts.encode();
-        body[48] = 2;
-        assert_eq!(Starts::decode(Fields::new(&body)), Err(Damage::Values));
+        let starts = Starts { line: Incarnation(1), nonces: vec![1], ..Starts::default() };
+        for (place, value) in [(52, 2), (48, 2), (48, 0)] {
+            let mut body = starts.encode();
+            body[place] = value;
+            assert_eq!(Starts::decode(Fields::new(&body)), Err(Damage::Values));
+        }
 
         let peer = Peer { store: StoreId([0; 16]), incarnation: Incarnation(1), nonce: 1 };
         let mut body = Peers([(NodeId(1), peer), (NodeId(2), peer)].into()).encode();

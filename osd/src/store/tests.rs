@@ -142,6 +142,15 @@ fn a_table_full_of_peers_takes_no_more() {
 }
 
 #[test]
+fn a_line_of_starts_goes_on_until_a_death_is_not_proven() {
+    let disk = formatted();
+    let lines = [(10, HOST), (11, HOST), (12, REBOOTED), (13, REBOOTED), (14, HOST)]
+        .map(|(nonce, host)| Store::start_on(Box::new(disk.clone()), OWNER, host, nonce).unwrap().line());
+    let [first, second, third] = [start_id(1, 10), start_id(3, 12), start_id(5, 14)];
+    assert_eq!(lines, [first, first, second, second, third]);
+}
+
+#[test]
 fn a_directory_restored_from_a_copy_is_noticed() {
     let disk = formatted();
     started(&disk, 10);

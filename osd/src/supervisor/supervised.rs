@@ -4,10 +4,10 @@ use std::io::{self, Read, Write};
 use std::thread;
 use std::time::Duration;
 
-use base::Incarnation;
 use tokio::sync::watch;
+use wire::Notice;
 
-use super::INCARNATION;
+use super::to_line;
 
 /// The exit code of a child that its lost supervisor would have had to kill.
 const EXIT_STUCK: i32 = 1;
@@ -40,9 +40,9 @@ impl Supervised {
         Self { gone }
     }
 
-    /// Tells the supervisor which incarnation this is. To be called before anything is sent to anybody.
-    pub fn tell(&self, incarnation: Incarnation) -> Result<(), TellError> {
-        tell(io::stdout().lock(), incarnation).map_err(TellError)
+    /// Tells the supervisor what to report when this process is gone. To be called before anything is sent to anybody.
+    pub fn tell(&self, notice: Notice) -> Result<(), TellError> {
+        tell(io::stdout().lock(), notice).map_err(TellError)
     }
 
     /// Returns when the supervisor is gone.
@@ -52,8 +52,8 @@ impl Supervised {
     }
 }
 
-fn tell(mut output: impl Write, incarnation: Incarnation) -> io::Result<()> {
-    output.write_all(format!("{INCARNATION}{}\n", incarnation.0).as_bytes())?;
+fn tell(mut output: impl Write, notice: Notice) -> io::Result<()> {
+    output.write_all(to_line(notice).as_bytes())?;
     output.flush()
 }
 
@@ -72,14 +72,19 @@ fn wait_for_end(mut input: impl Read) {
 
 #[cfg(test)]
 mod tests {
+    use base::{Incarnation, NodeId, Process};
+    use wire::StartId;
+
     use super::*;
 
     #[test]
     fn the_supervisor_understands_what_the_child_tells() {
         let mut line = Vec::new();
-        tell(&mut line, Incarnation(7)).unwrap();
-        let line = String::from_utf8(line).unwrap();
-        assert_eq!(super::super::parse_incarnation(&line), Some(Incarnation(7)));
+        let largest = StartId { incarnation: Incarnation(u32::MAX), nonce: u64::MAX };
+        let notice = Notice { dead: Process::new(7, u32::MAX), line: largest };
+        tell(&mut line, notice).unwrap();
+        assert!(line.len() as u64 <= super::super::LINE_BYTES_MAX);
+        assert_eq!(super::super::parse_line(NodeId(7), str::from_utf8(&line).unwrap()), Some(notice));
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! Tells the peers over the network that the supervised process is gone.
 //!
 //! The supervisor has a role and connections of its own, so nothing of its daemon's is replaced or waited for. A
-//! notice that comes late or twice does no harm: it says that this incarnation and those before it are gone.
+//! notice that comes late or twice does no harm: it names the runs that are gone.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{NodeId, Process, WallTime};
+use base::{NodeId, WallTime};
 use bytes::Bytes;
 use net::{
     Admission, BindError, Caller, Endpoint, Event, Identity, Inbox, Link, Network, Path, Peer, Reading,
@@ -48,8 +48,8 @@ impl Peers {
 }
 
 impl Witness for Peers {
-    async fn report(self, dead: Process) {
-        let mut told = Told { dead, callers: BTreeMap::new() };
+    async fn report(self, notice: Notice) {
+        let mut told = Told { notice, callers: BTreeMap::new() };
         let (network, inbox) = match self.own.call_all(&mut told) {
             Ok(calling) => calling,
             Err(error) => {
@@ -60,7 +60,10 @@ impl Witness for Peers {
         let missing: Vec<u32> = told.callers.keys().map(|node| node.0).collect();
         match delivered {
             Ok(()) => {
-                tracing::info!(incarnation = dead.incarnation.0, "every peer knows that the daemon is dead")
+                tracing::info!(
+                    incarnation = notice.dead.incarnation.0,
+                    "every peer knows that the daemon is dead"
+                )
             }
             Err(_) => tracing::warn!(
                 ?missing,
@@ -114,7 +117,7 @@ impl net::Owner for Own {
 
 /// A death, and the peers that have not heard of it.
 struct Told {
-    dead: Process,
+    notice: Notice,
     /// Dropping a caller ends its connection.
     callers: BTreeMap<NodeId, Caller>,
 }
@@ -123,7 +126,7 @@ impl Told {
     /// Returns when every peer has heard.
     async fn deliver(&mut self, mut inbox: Inbox) {
         let mut notice = Vec::new();
-        wire::encode(&Notice { dead: self.dead }, &mut notice);
+        wire::encode(&self.notice, &mut notice);
         let notice = Bytes::from(notice);
         let mut events = Vec::new();
         while !self.callers.is_empty() && inbox.receive(&mut events).await {
@@ -150,9 +153,10 @@ impl Told {
     }
 
     fn is_ack(&self, frame: &wire::Admitted) -> bool {
+        let dead = self.notice.dead;
         frame
             .decode::<NoticeAck>()
-            .is_ok_and(|ack| ack.dead.node == self.dead.node && ack.dead.incarnation >= self.dead.incarnation)
+            .is_ok_and(|ack| ack.dead.node == dead.node && ack.dead.incarnation >= dead.incarnation)
     }
 
     fn forget(&mut self, link: &Link) {

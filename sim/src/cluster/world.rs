@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{MonoTime, NodeId, ObjectId, Process, Random, Span, WallTime};
+use base::{Dead, MonoTime, NodeId, ObjectId, Process, Random, Span, WallTime};
 use client::core::{self, Core};
 use lease::{Algorithm, Batch, Exchange};
 use node::{ClientId, Output, Reply, SessionId, Shard, ShardEvent, Token, lock_cell};
@@ -346,7 +346,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             Input::Written(mark) => self.call(daemon, |shard, now| shard.handle_ceiling(now, mark)),
             Input::Death(dead) => {
                 self.note(None, format_args!("n{daemon} hears that {dead:?} is dead"));
-                self.call(daemon, |shard, now| shard.handle_death_notice(now, dead.node, dead.incarnation))
+                self.call(daemon, |shard, now| shard.handle_death_notice(now, Dead::one(dead)))
             }
             Input::Heartbeat => {
                 self.send_heartbeats(daemon);

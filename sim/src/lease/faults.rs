@@ -1,6 +1,6 @@
 //! The faults: what strikes, whom, and for how long.
 
-use base::{Process, Span};
+use base::{Dead, Process, Span};
 use lease::Algorithm;
 
 use super::workload::watermark;
@@ -113,7 +113,7 @@ impl<A: Algorithm> World<'_, A> {
         }
         self.note(None, format_args!("n{to} hears that {dead:?} is dead"));
         self.hosts[to].told_dead.push((dead.node, dead.incarnation));
-        self.call(to, |process, _, _| process.handle_death_notice(dead.node, dead.incarnation))?;
+        self.call(to, |process, _, _| process.handle_death_notice(Dead::one(dead)))?;
         Ok(())
     }
 

@@ -1,11 +1,11 @@
 //! What is no frame, and what is no message.
 
-use base::{MEMBERS_MAX, NodeId, Process, Role};
+use base::{Incarnation, MEMBERS_MAX, NodeId, Process, Role};
 use bytes::Bytes;
 use node::{CLIENT_BATCH_MAX, ClientFrame, PEER_BATCH_MAX, PeerMessage, Status};
 use wire::{
     Admitted, DecodeError, Frame, FrameError, FrameReader, HEADER_BYTES, Header, Hello, Introduction, Kind,
-    Lane, Message, Notice, PROTOCOL_VERSION, REFUSAL_TEXT_BYTES_MAX, Refusal, Start, Why, encode,
+    Lane, Message, Notice, PROTOCOL_VERSION, REFUSAL_TEXT_BYTES_MAX, Refusal, StartId, Why, encode,
 };
 
 use crate::samples::{self, Sample, again, arrive, samples};
@@ -211,8 +211,10 @@ fn a_frame_is_decoded_as_what_it_is() {
 
 #[test]
 fn padded_numbers_are_refused() {
-    assert_eq!(decode::<Notice>(&[2, 3], "supervisor/2"), Ok(Notice { dead: Process::new(2, 3) }));
-    assert_eq!(decode::<Notice>(&[0x82, 0, 3], "supervisor/2"), Err(DecodeError::Padded(Kind::Notice)));
+    let line = StartId { incarnation: Incarnation(1), nonce: 4 };
+    let notice = Notice { dead: Process::new(2, 3), line };
+    assert_eq!(decode::<Notice>(&[2, 3, 1, 4], "supervisor/2"), Ok(notice));
+    assert_eq!(decode::<Notice>(&[0x82, 0, 3, 1, 4], "supervisor/2"), Err(DecodeError::Padded(Kind::Notice)));
     let caught_up = [1, 5];
     assert_eq!(decode::<Vec<PeerMessage>>(&caught_up, "node/1"), Ok(vec![PeerMessage::CaughtUp]));
     for padded in [[0x81, 0, 5], [1, 0x85, 0]] {
@@ -270,11 +272,12 @@ fn the_largest_numbers_fit_every_limit() {
     if let Introduction::Node(node) = &mut hello.who {
         node.process = Process::new(u32::MAX, u32::MAX);
         node.nonce = u64::MAX;
-        node.knows = Some(Start { incarnation: node.process.incarnation, nonce: u64::MAX });
+        node.knows = Some(StartId { incarnation: node.process.incarnation, nonce: u64::MAX });
     }
     let mut frame = Vec::new();
     encode(&hello, &mut frame);
-    encode(&Notice { dead: Process::new(u32::MAX, u32::MAX) }, &mut frame);
+    let line = StartId { incarnation: Incarnation(u32::MAX), nonce: u64::MAX };
+    encode(&Notice { dead: Process::new(u32::MAX, u32::MAX), line }, &mut frame);
     for message in largest_peer_messages() {
         encode(&vec![message; PEER_BATCH_MAX], &mut frame);
     }
@@ -311,7 +314,7 @@ fn largest_status() -> Status {
     status.map_digest = "d".repeat(64);
     let mut peer = status.peers.remove(0);
     peer.node = NodeId(u32::MAX);
-    peer.incarnation = Some(base::Incarnation(u32::MAX));
+    peer.incarnation = Some(Incarnation(u32::MAX));
     (peer.round_trip_us, peer.last_heard_ms) = (Some(u64::MAX), Some(u64::MAX));
     peer.offset_us = Some((i64::MIN, i64::MAX));
     Status { peers: vec![peer; node::STATUS_PEERS_MAX], ..status }

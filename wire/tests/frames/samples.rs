@@ -10,7 +10,7 @@ use node::{
 };
 use wire::{
     Admitted, DecodeError, Frame, FrameError, FrameReader, Heartbeat, Hello, Introduction, Kind, Lane,
-    Message, NodeIntroduction, Notice, NoticeAck, Refusal, Start, StatusRequest, TimeAnswer, Welcome, Why,
+    Message, NodeIntroduction, Notice, NoticeAck, Refusal, StartId, StatusRequest, TimeAnswer, Welcome, Why,
     encode, encode_lease_frames,
 };
 
@@ -32,7 +32,7 @@ pub(crate) fn samples() -> Vec<Sample> {
         sample("node/1", &peer()),
         sample("client/a", &client()),
         sample("node/1", &daemon()),
-        sample("supervisor/2", &Notice { dead: Process::new(2, 300) }),
+        sample("supervisor/2", &Notice { dead: Process::new(2, 300), line: LINE }),
         sample("node/1", &NoticeAck { dead: Process::new(2, 300) }),
         sample("admin/root", &StatusRequest),
         sample("node/1", &status()),
@@ -56,13 +56,15 @@ fn lease_frame() -> Vec<u8> {
     frame
 }
 
+pub(crate) const LINE: StartId = StartId { incarnation: Incarnation(299), nonce: 1 << 40 };
+
 pub(crate) fn hello() -> Hello {
     let node = NodeIntroduction {
         process: Process::new(1, 300),
         store: StoreId(*b"a data directory"),
         nonce: 0x0123_4567_89ab_cdef,
-        predecessor_is_dead: true,
-        knows: Some(Start { incarnation: Incarnation(2), nonce: 128 }),
+        line: LINE,
+        knows: Some(StartId { incarnation: Incarnation(2), nonce: 128 }),
     };
     Hello {
         cluster: ClusterId(*b"sixteen byte id."),
