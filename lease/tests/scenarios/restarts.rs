@@ -9,11 +9,7 @@ fn owned_by_votes_of_0_and_2(offsets_ms: [i64; 3]) -> Cluster {
     let mut cluster = Cluster::new(3);
     cluster.offsets_ms = offsets_ms.into();
     cluster.acquire(0).unwrap();
-    while !cluster.flying.is_empty() {
-        cluster.flying.retain(|flying| flying.to != 1);
-        let flying = std::mem::take(&mut cluster.flying);
-        cluster.deliver_all(flying);
-    }
+    cluster.settle_where(|flying| flying.to != 1);
     assert_eq!(cluster.holders(), [0]);
     cluster
 }
