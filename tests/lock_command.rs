@@ -35,6 +35,7 @@ impl Cluster {
     }
 
     /// A command that holds the lock until its input ends.
+    /// A command that has the lock until its input ends, which `wait_with_output` would bring about.
     fn holder(&self, name: &str) -> Child {
         let mut command = self.lock(name, &[], "echo $FLEASEFS_TOKEN; cat >/dev/null");
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
@@ -103,7 +104,8 @@ fn a_lock_that_somebody_has_is_not_obtained_and_tokens_rise() {
 #[test]
 fn a_command_whose_lock_is_lost_is_ended() {
     let cluster = Cluster::start();
-    let holder = cluster.holder("a");
+    let mut holder = cluster.holder("a");
+    let _input = holder.stdin.take();
     assert!(fleasefs().arg("down").arg(cluster.dir()).output().unwrap().status.success());
     let output = holder.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(143), "SIGTERM reached the command first: {}", said(&output));
@@ -113,7 +115,8 @@ fn a_command_whose_lock_is_lost_is_ended() {
 #[test]
 fn a_signal_ends_the_command_and_gives_the_lock_back() {
     let cluster = Cluster::start();
-    let holder = cluster.holder("a");
+    let mut holder = cluster.holder("a");
+    let _input = holder.stdin.take();
     kill_process(Pid::from_child(&holder), Signal::TERM).unwrap();
     let output = holder.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(143), "{}", said(&output));

@@ -74,9 +74,9 @@ impl Process {
 }
 
 impl Dead {
-    /// This run alone.
-    pub const fn one(Process { node, incarnation }: Process) -> Self {
-        Self { node, first: incarnation, last: incarnation }
+    /// This run and all before it.
+    pub const fn up_to(Process { node, incarnation }: Process) -> Self {
+        Self { node, first: Incarnation(0), last: incarnation }
     }
 
     /// Whether `process` is among them.
@@ -214,5 +214,22 @@ mod tests {
         for text in ["", "+0000000000000000000000000000001", "0", "0g000000000000000000000000000000"] {
             assert_eq!(text.parse::<StoreId>(), Err(HexError), "{text}");
         }
+    }
+
+    #[test]
+    fn the_dead_are_joined_where_they_touch() {
+        let dead = |first, last| Dead { node: NodeId(1), first: Incarnation(first), last: Incarnation(last) };
+        assert_eq!(dead(2, 3).and(dead(4, 5)), dead(2, 5));
+        assert_eq!(dead(4, 5).and(dead(2, 3)), dead(2, 5), "in whatever order they are told");
+        assert_eq!(dead(1, 5).and(dead(2, 3)), dead(1, 5));
+        assert_eq!(dead(2, 3).and(dead(1, 3)), dead(1, 3));
+        assert_eq!(dead(1, 2).and(dead(4, 5)), dead(4, 5), "3 may be alive");
+        assert_eq!(dead(4, 5).and(dead(1, 2)), dead(4, 5));
+        let range = dead(2, 3);
+        assert!([2, 3].iter().all(|&i| range.contains(Process::new(1, i))));
+        assert!(
+            ![1, 4].iter().any(|&i| range.contains(Process::new(1, i)))
+                && !range.contains(Process::new(2, 2))
+        );
     }
 }

@@ -398,7 +398,8 @@ impl<A: Algorithm> LeaseNode<A> {
         let in_time = claim.tenure.as_ref().is_none_or(|tenure| now < tenure.until);
         match (&claim.goal, verdict) {
             (Goal::Acquire, Verdict::Take { previous, ended, watermark }) => {
-                let retried = claim.abandoned.as_deref().filter(|abandoned| abandoned.lease == previous);
+                let written_before = claim.abandoned.as_deref();
+                let retried = written_before.filter(|abandoned| abandoned.lease == previous && !is_ambiguous);
                 let found = Succession { lease: LeaseId::NONE, previous, ended, watermark };
                 self.write_new_lease(now, slot, retried.copied().unwrap_or(found));
             }

@@ -285,7 +285,7 @@ impl<A: Algorithm> Tables<A> {
             }
             // Models restart a node once: its first incarnation is the dead one.
             Move::Notice { dead, .. } => {
-                node.handle_death_notice(Dead::one(Process::new(u32::from(dead), 1)));
+                node.handle_death_notice(Dead::up_to(Process::new(u32::from(dead), 1)));
             }
             Move::Propose(_) | Move::Adopt(_) => self.enter_next_view(snapshot, now),
         }

@@ -5,7 +5,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use base::{Dead, Epoch, Members, NodeId, ObjectId, Process, Seq, Span, View, ViewId, WallTime};
-use lease::{Batch, Body, Config, Event, Flease, Membership, Message, Refusal, Start, Watermark};
+use lease::{
+    Algorithm, Batch, Body, Config, Event, Flease, FleaseRules, LeaseNode, Membership, Message, Refusal,
+    Start, Watermark,
+};
 
 pub(crate) const CELL: ObjectId = ObjectId::new(1, 1);
 pub(crate) const WATERMARK: Watermark =
@@ -19,8 +22,8 @@ pub(crate) struct Flying {
     pub(crate) batch: Batch,
 }
 
-pub(crate) struct Cluster {
-    pub(crate) nodes: Vec<Flease>,
+pub(crate) struct Cluster<A = FleaseRules> {
+    pub(crate) nodes: Vec<LeaseNode<A>>,
     /// True time; a node's clock shows it plus the node's offset.
     pub(crate) now: WallTime,
     pub(crate) offsets_ms: Vec<i64>,
@@ -48,18 +51,31 @@ pub(crate) fn state_of(node: &Flease) -> u64 {
 }
 
 impl Cluster {
+    /// Of Flease.
     pub(crate) fn new(count: u32) -> Self {
+        Self::of(count)
+    }
+
+    /// Of Flease.
+    pub(crate) fn with_view(count: u32, view: &View) -> Self {
+        Self::of_view(count, view)
+    }
+}
+
+impl<A: Algorithm> Cluster<A> {
+    /// `count` nodes that have never voted, all of them members.
+    pub(crate) fn of(count: u32) -> Self {
         let members: Vec<u32> = (0..count).collect();
-        Self::with_view(count, &view(1, &members))
+        Self::of_view(count, &view(1, &members))
     }
 
     /// `count` nodes that have never voted; the cell is replicated by the members of `view`.
-    pub(crate) fn with_view(count: u32, view: &View) -> Self {
+    pub(crate) fn of_view(count: u32, view: &View) -> Self {
         let config = Arc::new(Config { jitter_max: Span::ZERO, ..Config::default() });
         // Just after an interval began, so that a story's first ballots share one.
         let now = WallTime::from_micros(1_900_000 * 900_000_000 + 100_000);
         let start = |node| {
-            Flease::new(Arc::clone(&config), Process::new(node, 1), Start::Fresh, now, u64::from(node))
+            LeaseNode::new(Arc::clone(&config), Process::new(node, 1), Start::Fresh, now, u64::from(node))
                 .unwrap()
         };
         Self {
@@ -82,7 +98,7 @@ impl Cluster {
         0..u32::try_from(self.nodes.len()).unwrap()
     }
 
-    pub(crate) fn node(&mut self, node: u32) -> &mut Flease {
+    pub(crate) fn node(&mut self, node: u32) -> &mut LeaseNode<A> {
         &mut self.nodes[node as usize]
     }
 
@@ -95,10 +111,20 @@ impl Cluster {
     }
 
     pub(crate) fn acquire(&mut self, node: u32) -> Result<(), Refusal> {
+        self.acquire_cell(node, CELL)
+    }
+
+    pub(crate) fn acquire_cell(&mut self, node: u32, cell: ObjectId) -> Result<(), Refusal> {
         let (now, view) = (self.clock(node), self.views[node as usize].clone());
-        let result = self.node(node).acquire(now, CELL, &view);
+        let result = self.node(node).acquire(now, cell, &view);
         self.collect(node);
         result
+    }
+
+    /// From now on the node's ballots are higher than those of others (PaxosLease counts them one by one).
+    pub(crate) fn raise_ballots(&mut self, node: u32) {
+        (10..30).for_each(|low| self.acquire_cell(node, ObjectId::new(0, low)).unwrap());
+        self.flying.clear();
     }
 
     pub(crate) fn release(&mut self, node: u32) {
@@ -134,21 +160,33 @@ impl Cluster {
 
     /// Delivers everything that is on its way, and the answers, and theirs.
     pub(crate) fn settle(&mut self) {
+        self.settle_where(|_| true);
+    }
+
+    /// The same; what does not meet `arrives` is lost.
+    pub(crate) fn settle_where(&mut self, arrives: impl Fn(&Flying) -> bool) {
         while !self.flying.is_empty() {
-            let flying = std::mem::take(&mut self.flying);
+            let flying = self.take(&arrives);
+            self.flying.clear();
             self.deliver_all(flying);
         }
     }
 
     /// Lets time pass in steps of a millisecond while all messages arrive at once.
     pub(crate) fn run(&mut self, span: Span) {
+        let everybody: Vec<u32> = self.ids().collect();
+        self.run_among(span, &everybody);
+    }
+
+    /// The same for these nodes alone; the others stand still.
+    pub(crate) fn run_among(&mut self, span: Span, nodes: &[u32]) {
         let end = self.now + span;
         while self.now < end {
             self.now = self.now + ms(1);
-            for node in self.ids() {
+            for &node in nodes {
                 self.wake(node);
             }
-            self.settle();
+            self.settle_where(|flying| flying.is_among(nodes));
         }
     }
 
@@ -167,13 +205,18 @@ impl Cluster {
     pub(crate) fn restart(&mut self, node: u32) {
         let incarnation = self.node(node).me().incarnation.0 + 1;
         let (now, config) = (self.clock(node), Arc::clone(&self.config));
-        *self.node(node) =
-            Flease::new(config, Process::new(node, incarnation), Start::Again, now, u64::from(incarnation))
-                .unwrap();
+        *self.node(node) = LeaseNode::new(
+            config,
+            Process::new(node, incarnation),
+            Start::Again,
+            now,
+            u64::from(incarnation),
+        )
+        .unwrap();
     }
 
     pub(crate) fn notice(&mut self, at: u32, node: u32, incarnation: u32) {
-        self.node(at).handle_death_notice(Dead::one(Process::new(node, incarnation)));
+        self.node(at).handle_death_notice(Dead::up_to(Process::new(node, incarnation)));
     }
 
     /// Puts `view` in force at a node; `old` is the view it had.
@@ -219,6 +262,10 @@ impl Cluster {
 }
 
 impl Flying {
+    pub(crate) fn is_among(&self, nodes: &[u32]) -> bool {
+        nodes.contains(&self.from) && nodes.contains(&self.to)
+    }
+
     pub(crate) fn message(&self) -> &Message {
         &self.batch.messages[0]
     }

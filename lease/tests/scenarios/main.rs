@@ -6,4 +6,5 @@ mod endings;
 mod majorities;
 mod restarts;
 mod robustness;
+mod simulated;
 mod time;

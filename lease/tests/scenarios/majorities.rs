@@ -95,12 +95,7 @@ fn two_view_changes_within_one_lease_time_leave_one_owner() {
     let mut cluster = Cluster::with_view(4, &first);
     // Node 2 never hears of the lease.
     cluster.acquire(0).unwrap();
-    cluster.flying.retain(|flying| flying.to != 2);
-    while !cluster.flying.is_empty() {
-        let flying = std::mem::take(&mut cluster.flying);
-        cluster.deliver_all(flying);
-        cluster.flying.retain(|flying| flying.to != 2);
-    }
+    cluster.settle_where(|flying| flying.to != 2);
     assert_eq!(cluster.holders(), [0]);
     // Node 3 joins, node 1 leaves, and node 2 wants the lease from {2, 3}.
     let (second, third) = (view(2, &[0, 1, 2, 3]), view(3, &[0, 2, 3]));

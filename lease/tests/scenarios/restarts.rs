@@ -1,5 +1,6 @@
 //! What a node that lost its memory must not do.
 
+use base::{Dead, Incarnation, NodeId};
 use lease::{Body, Refusal, Reject};
 
 use crate::cluster::{CELL, Cluster, Flying, ms};
@@ -9,11 +10,7 @@ fn owned_by_votes_of_0_and_2(offsets_ms: [i64; 3]) -> Cluster {
     let mut cluster = Cluster::new(3);
     cluster.offsets_ms = offsets_ms.into();
     cluster.acquire(0).unwrap();
-    while !cluster.flying.is_empty() {
-        cluster.flying.retain(|flying| flying.to != 1);
-        let flying = std::mem::take(&mut cluster.flying);
-        cluster.deliver_all(flying);
-    }
+    cluster.settle_where(|flying| flying.to != 1);
     assert_eq!(cluster.holders(), [0]);
     cluster
 }
@@ -140,7 +137,8 @@ fn a_death_notice_leaves_runs_alone_that_it_does_not_name() {
     cluster.acquire(0).unwrap();
     cluster.settle();
     // A copy of node 0's data directory was started elsewhere, and is gone again.
-    cluster.notice(1, 0, 2);
+    let dead = Dead { node: NodeId(0), first: Incarnation(2), last: Incarnation(3) };
+    cluster.nodes[1].handle_death_notice(dead);
     assert!(matches!(cluster.acquire(1), Err(Refusal::Held { .. })));
     cluster.settle();
     assert_eq!(cluster.holders(), [0]);

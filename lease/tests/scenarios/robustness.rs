@@ -1,11 +1,7 @@
 //! One wrong clock, one lost message or one rude node must not cost a healthy cluster its leases.
 
-use std::sync::Arc;
-
 use base::{NodeId, ObjectId, Process, Span};
-use lease::{
-    Ballot, Batch, Body, Ended, Event, Membership, Message, PaxosLease, Refusal, Reject, Stamp, Start,
-};
+use lease::{Ballot, Body, Ended, Event, Membership, Message, PaxosRules, Refusal, Reject, Stamp};
 
 use crate::cluster::{CELL, Cluster, Flying, WATERMARK, ms, view};
 
@@ -29,8 +25,7 @@ fn a_voter_with_a_clock_far_ahead_costs_no_lease() {
         cluster.offsets_ms[2] = ahead_ms;
         cluster.restart(2);
         for n in 0..20 {
-            let (now, view) = (cluster.clock(0), cluster.views[0].clone());
-            cluster.node(0).acquire(now, ObjectId::new(7, n), &view).unwrap();
+            cluster.acquire_cell(0, ObjectId::new(7, n)).unwrap();
             cluster.run(ms(33));
         }
         cluster.run(ms(5_000));
@@ -60,11 +55,7 @@ fn asking_again_after_a_denial_does_not_disturb_the_owner() {
     let mut cluster = Cluster::new(3);
     cluster.acquire(0).unwrap();
     // Node 2 never hears of the lease.
-    while !cluster.flying.is_empty() {
-        cluster.flying.retain(|flying| flying.to != 2);
-        let flying = std::mem::take(&mut cluster.flying);
-        cluster.deliver_all(flying);
-    }
+    cluster.settle_where(|flying| flying.to != 2);
     cluster.acquire(2).unwrap();
     cluster.settle();
     assert!(matches!(cluster.events_of(2)[..], [Event::Denied { .. }]));
@@ -82,11 +73,7 @@ fn asking_again_after_a_denial_does_not_disturb_the_owner() {
 fn a_successor_that_missed_the_handover_takes_the_lease_at_once() {
     let mut cluster = owned_by_0();
     cluster.hand_over(0, 2);
-    while !cluster.flying.is_empty() {
-        cluster.flying.retain(|flying| !(flying.to == 2 && flying.is_write()));
-        let flying = std::mem::take(&mut cluster.flying);
-        cluster.deliver_all(flying);
-    }
+    cluster.settle_where(|flying| !(flying.to == 2 && flying.is_write()));
     cluster.acquire(2).unwrap();
     cluster.settle();
     assert_eq!(cluster.holders(), [2]);
@@ -180,11 +167,7 @@ fn a_member_that_left_and_came_back_is_a_newcomer() {
     let (before, after) = (view(3, &[0, 1, 2]), view(5, &[0, 2, 3]));
     let mut cluster = Cluster::with_view(4, &before);
     cluster.acquire(0).unwrap();
-    while !cluster.flying.is_empty() {
-        cluster.flying.retain(|flying| flying.to != 2);
-        let flying = std::mem::take(&mut cluster.flying);
-        cluster.deliver_all(flying);
-    }
+    cluster.settle_where(|flying| flying.to != 2);
     cluster.change_view(2, &before, &after);
     cluster.views[3] = after.clone();
     let now = cluster.clock(3);
@@ -210,65 +193,33 @@ fn the_same_view_again_disturbs_nothing() {
     assert!(cluster.flying.is_empty());
 }
 
-/// Three PaxosLease nodes on one clock, with a network that is perfect.
-struct Trio {
-    nodes: Vec<PaxosLease>,
-    now: base::WallTime,
-}
-
-impl Trio {
-    fn new() -> Self {
-        let cluster = Cluster::new(3);
-        let start = |node| {
-            let me = Process::new(node, 1);
-            PaxosLease::new(Arc::clone(&cluster.config), me, Start::Fresh, cluster.now, 1).unwrap()
-        };
-        Self { nodes: (0..3).map(start).collect(), now: cluster.now }
-    }
-
-    fn sent(&mut self) -> Vec<(NodeId, Batch)> {
-        let now = self.now;
-        self.nodes.iter_mut().flat_map(|node| std::iter::from_fn(move || node.poll_transmit(now))).collect()
-    }
-
-    fn settle(&mut self) {
-        let view = view(1, &[0, 1, 2]);
-        for _ in 0..8 {
-            for (to, batch) in self.sent() {
-                self.nodes[to.0 as usize].handle_batch(self.now, &batch, &view);
-            }
-        }
-    }
-}
-
 #[test]
 fn paxoslease_refuses_the_last_ballot_there_is() {
-    let mut trio = Trio::new();
-    let view = view(1, &[0, 1, 2]);
-    trio.nodes[2].acquire(trio.now, CELL, &view).unwrap();
-    let (_, mut batch) = trio.sent().remove(0);
-    batch.messages[0].ballot.stamp = Stamp::MAX;
-    trio.nodes[1].handle_batch(trio.now, &batch, &view);
-    assert_eq!(trio.nodes[1].counters().rejected(Reject::FutureBallot), 1);
-    trio.sent();
-    trio.nodes[0].acquire(trio.now, CELL, &view).unwrap();
-    trio.settle();
-    assert!(trio.nodes[0].holds(trio.now, CELL));
+    let mut cluster = Cluster::<PaxosRules>::of(3);
+    cluster.acquire(2).unwrap();
+    let mut read = cluster.take(|flying| flying.to == 1).remove(0);
+    read.batch.messages[0].ballot.stamp = Stamp::MAX;
+    cluster.flying.clear();
+    cluster.deliver(&read);
+    assert_eq!(cluster.nodes[1].counters().rejected(Reject::FutureBallot), 1);
+    cluster.flying.clear();
+    cluster.acquire(0).unwrap();
+    cluster.settle();
+    assert_eq!(cluster.holders(), [0]);
 }
 
 #[test]
 fn paxoslease_outlives_a_clock_that_steps_back() {
-    let mut trio = Trio::new();
-    let old = view(1, &[0, 1, 2]);
-    trio.nodes[0].acquire(trio.now, CELL, &old).unwrap();
-    trio.settle();
-    let until = trio.nodes[0].valid_until(trio.now, CELL);
-    trio.now = trio.now - Span::from_micros(1);
-    let new = view(2, &[0, 1, 2]);
-    for node in &mut trio.nodes {
-        node.change_view(trio.now, CELL, &new, Membership::Kept);
+    let mut cluster = Cluster::<PaxosRules>::of(3);
+    let (old, new) = (view(1, &[0, 1, 2]), view(2, &[0, 1, 2]));
+    cluster.acquire(0).unwrap();
+    cluster.settle();
+    let until = cluster.nodes[0].valid_until(cluster.now, CELL);
+    cluster.now = cluster.now - Span::from_micros(1);
+    for node in 0..3 {
+        cluster.change_view(node, &old, &new);
     }
-    trio.settle();
-    assert_eq!(trio.nodes[0].decided_in(CELL), Some(new.id));
-    assert_eq!(trio.nodes[0].valid_until(trio.now, CELL), until);
+    cluster.settle();
+    assert_eq!(cluster.nodes[0].decided_in(CELL), Some(new.id));
+    assert_eq!(cluster.nodes[0].valid_until(cluster.now, CELL), until);
 }

@@ -169,7 +169,7 @@ impl<A: Algorithm> Cluster<A> {
 
     pub(crate) fn notice(&mut self, dead: Process) {
         for id in self.ids() {
-            self.call(id, |shard, now| shard.handle_death_notice(now, Dead::one(dead)));
+            self.call(id, |shard, now| shard.handle_death_notice(now, Dead::up_to(dead)));
         }
         self.settle();
     }

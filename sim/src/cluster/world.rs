@@ -346,7 +346,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             Input::Written(mark) => self.call(daemon, |shard, now| shard.handle_ceiling(now, mark)),
             Input::Death(dead) => {
                 self.note(None, format_args!("n{daemon} hears that {dead:?} is dead"));
-                self.call(daemon, |shard, now| shard.handle_death_notice(now, Dead::one(dead)))
+                self.call(daemon, |shard, now| shard.handle_death_notice(now, Dead::up_to(dead)))
             }
             Input::Heartbeat => {
                 self.send_heartbeats(daemon);

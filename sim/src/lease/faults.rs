@@ -113,7 +113,7 @@ impl<A: Algorithm> World<'_, A> {
         }
         self.note(None, format_args!("n{to} hears that {dead:?} is dead"));
         self.hosts[to].told_dead.push((dead.node, dead.incarnation));
-        self.call(to, |process, _, _| process.handle_death_notice(Dead::one(dead)))?;
+        self.call(to, |process, _, _| process.handle_death_notice(Dead::up_to(dead)))?;
         Ok(())
     }
 
