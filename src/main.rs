@@ -5,6 +5,7 @@ mod bench;
 mod cert;
 mod cluster_dir;
 mod down;
+mod family;
 mod init;
 mod local;
 mod lock;
