@@ -11,6 +11,7 @@ mod local;
 mod lock;
 mod log;
 mod osd;
+mod shell;
 mod sim;
 mod status;
 mod up;
