@@ -46,8 +46,8 @@ enum What {
     },
     /// Put fresh certificates and keys in place of those in a cluster's folders
     ///
-    /// The old ones stay good until they expire, so machines can follow one by one: copy the folder, restart what
-    /// runs there.
+    /// The old ones stay good until they expire, so machines can follow one by one:
+    /// copy the folder, restart what runs there.
     ///
     /// Examples:
     ///   fleasefs cert renew cluster
@@ -65,8 +65,8 @@ enum What {
     },
     /// Have the daemons refuse a certificate from now on, and end its connections
     ///
-    /// Writes the deny list in each osd-N/ of DIR. A daemon that runs from there sees it within a second; copy it to
-    /// the others.
+    /// Writes the deny list in each osd-N/ of DIR. A daemon that runs from there
+    /// sees it within a second; copy it to the others.
     ///
     /// Examples:
     ///   fleasefs cert deny cluster client-build --comment "laptop lost"
@@ -123,7 +123,8 @@ fn issue(dir: &Path, role: &Role, out: Option<&Path>, common: &Issuing) -> anyho
     let until = validity(now_s()?, common.days.into());
     let peer = dir.issue(&folder, role, until)?;
     if common.json {
-        return print(&json!({ "path": folder, "certificate": described(&peer) }).to_string());
+        let path = folder.display().to_string();
+        return print(&json!({ "path": path, "certificate": described(&peer) }).to_string());
     }
     print(&format!(
         "Made {}/ for {role}, good until {}. Copy it to where it is used.\nfingerprint {}",
@@ -148,7 +149,7 @@ fn renew(dir: &Path, folders: &[PathBuf], common: &Issuing) -> anyhow::Result<()
             peer.role,
             net::date(peer.not_after_s)
         ));
-        objects.push(json!({ "folder": held.folder, "certificate": described(&peer) }));
+        objects.push(json!({ "folder": held.folder.display().to_string(), "certificate": described(&peer) }));
     }
     if common.json {
         return print(&json!({ "renewed": objects }).to_string());
@@ -192,6 +193,7 @@ fn deny(dir: &Path, targets: &[String], comment: &str, json: bool) -> anyhow::Re
     }
     let fingerprints: Vec<String> = denied.iter().map(|(fingerprint, _)| fingerprint.to_string()).collect();
     if json {
+        let files: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
         return print(&json!({ "denied": fingerprints, "files": files }).to_string());
     }
     let files: Vec<String> = files.iter().map(|path| format!("  {}", path.display())).collect();
@@ -212,7 +214,7 @@ fn list(dir: &Path, json: bool) -> anyhow::Result<()> {
     if json {
         let certificate = |held: &Held| {
             let state = state(now_s, held.peer.not_after_s, is_denied(&held.peer));
-            json!({ "folder": held.folder, "state": state, "certificate": described(&held.peer) })
+            json!({ "folder": held.folder.display().to_string(), "state": state, "certificate": described(&held.peer) })
         };
         let certificates: Vec<Value> = held.iter().map(certificate).collect();
         let object = json!({

@@ -12,10 +12,11 @@ use crate::local::{LocalCluster, LocalDaemon};
 
 /// Stop the daemons of the cluster under DIR
 ///
-/// Each gives its leases up first; one that does not stop within 15 seconds is killed. Nothing is deleted: `fleasefs
-/// up DIR` starts the same cluster again.
+/// Each gives its leases up first; one that does not stop within 15 seconds is
+/// killed. Nothing is deleted: `fleasefs up DIR` starts the same cluster again.
 ///
-/// Exit codes: 0 when no daemon runs any more, 1 when one could not be stopped, 2 when the command line was wrong.
+/// Exit codes: 0 when no daemon runs any more, 1 when one could not be stopped,
+/// 2 when the command line was wrong.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -77,7 +78,7 @@ fn print_json(cluster: &LocalCluster, outcomes: &[(&LocalDaemon, Outcome)]) -> i
     };
     let object = json!({
         "cluster": cluster.map().cluster().to_string(),
-        "path": cluster.dir(),
+        "path": cluster.dir().display().to_string(),
         "daemons": outcomes.iter().map(daemon).collect::<Vec<_>>(),
     });
     writeln!(io::stdout().lock(), "{object}")

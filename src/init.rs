@@ -15,13 +15,14 @@ use crate::cluster_dir::{self, DAYS_DEFAULT, Made, Plan};
 
 /// Make the files of a new cluster: authority, certificates, keys, configurations
 ///
-/// Every daemon, the operator and the client get a folder of their own, which stands on its own: copy it to its
-/// machine. Nothing is started, and nothing is written outside DIR. DIR must not exist yet, or be empty; when
-/// anything fails it is not made at all.
+/// Every daemon, the operator and the client get a folder of their own, which
+/// stands on its own: copy it to its machine. Nothing is started, and nothing is
+/// written outside DIR. DIR must not exist yet, or be empty; when anything fails
+/// it is not made at all.
 ///
 /// Examples:
 ///   fleasefs init cluster --osds a.example:7000,b.example:7000,c.example:7000
-///   fleasefs init cluster --osds 10.0.0.1:7000,10.0.0.2:7000,10.0.0.3:7000 --client build --client web
+///   fleasefs init cluster --osds 10.0.0.1:7000,10.0.0.2:7000 --client build
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -98,14 +99,14 @@ pub(crate) fn now_s() -> anyhow::Result<u64> {
 fn print_json(args: &Args, made: &Made) -> io::Result<()> {
     let folder = |(name, role): &(String, Role)| {
         json!({
-            "path": args.dir.join(name),
+            "path": args.dir.join(name).display().to_string(),
             "role": role.to_string(),
             "address": made.address(role),
         })
     };
     let object = json!({
         "cluster": made.map.cluster().to_string(),
-        "path": args.dir,
+        "path": args.dir.display().to_string(),
         "replicas": made.map.replicas(),
         "not_after_s": made.not_after_s,
         "folders": made.folders.iter().map(folder).collect::<Vec<_>>(),
@@ -134,7 +135,7 @@ fn print_text(args: &Args, made: &Made) -> io::Result<()> {
         out,
         "  2. Copy admin/ to where you operate the cluster, client/ to where it is used, and name it there:"
     )?;
-    writeln!(out, "       export FLEASEFS_CLUSTER=…/{dir}/admin")?;
+    writeln!(out, "       export FLEASEFS_CLUSTER=…/admin")?;
     writeln!(out, "  3. Put ca.key where no machine of the cluster is. Only `fleasefs cert` needs it.")
 }
 

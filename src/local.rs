@@ -60,7 +60,9 @@ impl LocalCluster {
             format!("cannot read {}; name a folder that `fleasefs up` made", file.display())
         })?;
         let map = ClusterMap::parse(&text).with_context(|| file.display().to_string())?;
-        let lock = OpenOptions::new().create(true).append(true).open(dir.join("up.lock"));
+        let file = dir.join("up.lock");
+        // What runs on a disk that has become read-only must be stopped, too.
+        let lock = OpenOptions::new().create(true).append(true).open(&file).or_else(|_| File::open(&file));
         let lock = lock.with_context(|| format!("cannot write to {}", dir.display()))?;
         lock.lock().with_context(|| format!("cannot lock {}", dir.display()))?;
         Ok(Self { dir, map, _lock: lock })
@@ -154,6 +156,12 @@ impl LocalDaemon {
             let _ = fs::remove_file(self.pid_file());
         }
         Ok(Some(stopped))
+    }
+
+    /// The last thing in its log that needs a hand, if that is near the end.
+    pub(crate) fn last_error(&self) -> Option<String> {
+        let end = self.log_end().ok()?;
+        end.lines().rev().find(|line| line.contains("ERROR")).map(str::to_owned)
     }
 
     /// The last lines of its log.

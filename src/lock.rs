@@ -13,6 +13,8 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
+use crate::family::Family;
+
 /// The lock could not be had.
 const NOT_OBTAINED: u8 = 75;
 /// The lock was lost while the command ran.
@@ -28,8 +30,8 @@ const TOKEN_VARIABLE: &str = "FLEASEFS_TOKEN";
 /// them. The command finds a number in FLEASEFS_TOKEN that is higher than that of
 /// every holder before: whatever it acts upon can refuse lower ones.
 ///
-/// If no daemon confirms the lock in time, the command gets SIGTERM, and SIGKILL
-/// before anybody else can have the lock.
+/// If no daemon confirms the lock in time, the command and what it has started
+/// get SIGTERM, and SIGKILL before anybody else can have the lock.
 ///
 /// Exit codes: the command's own, or 128 + N if signal N ended it; 75 when the
 /// lock was not obtained; 76 when it was lost; 1 when something else failed.
@@ -90,10 +92,17 @@ async fn obtain(client: &Client, args: &Args) -> Result<Option<Lock>, client::Lo
 
 async fn run_under(lock: &Lock, args: &Args, signals: &mut Signals) -> anyhow::Result<ExitCode> {
     let mut child = start(lock, args)?;
+    let mut family = Family::default();
     let mut warned = false;
     loop {
         tokio::select! {
-            status = child.wait() => return Ok(code_of(status.context("could not wait for the command")?)),
+            status = child.wait() => {
+                if warned {
+                    // What a script has started may have outlived it.
+                    family.kill();
+                }
+                return Ok(code_of(status.context("could not wait for the command")?));
+            }
             // The terminal sends its signals to the command as well; these come to us alone.
             signal = signals.next() => if signal != Signal::INT {
                 tell(&child, signal);
@@ -101,10 +110,10 @@ async fn run_under(lock: &Lock, args: &Args, signals: &mut Signals) -> anyhow::R
             () = lock.at_risk(), if !warned => {
                 warned = true;
                 say(&format!("no daemon confirms the lock `{}`; ending the command", args.name));
-                tell(&child, Signal::TERM);
+                family.tell(Signal::TERM);
             }
             () = lock.lost() => {
-                tell(&child, Signal::KILL);
+                family.kill();
                 let _ = child.wait().await;
                 say(&format!("lost the lock `{}`; the command was ended", args.name));
                 return Ok(ExitCode::from(LOST));

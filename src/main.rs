@@ -5,11 +5,13 @@ mod bench;
 mod cert;
 mod cluster_dir;
 mod down;
+mod family;
 mod init;
 mod local;
 mod lock;
 mod log;
 mod osd;
+mod shell;
 mod sim;
 mod status;
 mod up;
@@ -66,7 +68,7 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // Nobody is left to be told if this fails.
-            let _ = writeln!(io::stderr(), "fleasefs: {error:#}");
+            let _ = writeln!(io::stderr(), "fleasefs: {}", told(&error));
             ExitCode::FAILURE
         }
     }
@@ -76,6 +78,18 @@ fn main() -> ExitCode {
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("could not start the asynchronous runtime")
+}
+
+/// What went wrong, and why. Many errors name their cause themselves; it is not said twice.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -94,5 +108,32 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let cause = io::Error::other("the disk is gone");
+        assert_eq!(
+            told(&anyhow::Error::from(cause).context("cannot read a")),
+            "cannot read a: the disk is gone"
+        );
+        let cause = io::Error::other("the disk is gone");
+        let named = anyhow::Error::from(cause).context("cannot read a: the disk is gone; check the path");
+        assert_eq!(told(&named), "cannot read a: the disk is gone; check the path");
+    }
+
+    /// Lines that are kept as they are written would be broken in the middle, and the rest of each stand alone.
+    #[test]
+    fn help_fits_a_terminal_of_80_columns() {
+        let mut commands = vec![Cli::command()];
+        while let Some(command) = commands.pop() {
+            let help = command.get_long_about().map(ToString::to_string).unwrap_or_default();
+            // A paragraph of one line is wrapped as a whole.
+            let kept = help.split("\n\n").filter(|paragraph| paragraph.trim_end().contains('\n'));
+            for line in kept.flat_map(str::lines) {
+                assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+            }
+            commands.extend(command.get_subcommands().cloned());
+        }
     }
 }

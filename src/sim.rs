@@ -21,8 +21,8 @@ pub(crate) struct SimArgs {
 enum What {
     /// Leases: nodes compete for cells while everything around them fails
     ///
-    /// The same seed gives the same run. Exits with 1 if a promise was broken, or if so little happened that a seed
-    /// proved nothing.
+    /// The same seed gives the same run. Exits with 1 if a promise was broken, or if
+    /// so little happened that a seed proved nothing.
     ///
     /// Examples:
     ///   fleasefs sim lease --seed 17
@@ -32,8 +32,9 @@ enum What {
     Lease(lease::LeaseArgs),
     /// A cluster: clients want locks from daemons while everything around them fails
     ///
-    /// Daemons and clients are the production code. The same seed gives the same run. Exits with 1 if a promise was
-    /// broken, or if so little happened that a seed proved nothing.
+    /// Daemons and clients are the production code. The same seed gives the same run.
+    /// Exits with 1 if a promise was broken, or if so little happened that a seed
+    /// proved nothing.
     ///
     /// Examples:
     ///   fleasefs sim cluster --seed 17

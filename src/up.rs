@@ -1,13 +1,15 @@
 //! `fleasefs up`: a cluster on this machine that stays.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use client::{Client, ConnectError};
-use node::Settings;
+use base::NodeId;
+use client::{Client, ConnectError, DaemonState};
+use node::{ClockTrust, Settings};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
@@ -15,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use crate::background::Noted;
 use crate::cluster_dir::{self, DAYS_DEFAULT, Plan};
 use crate::local::{LocalCluster, LocalDaemon, free_addresses};
+use crate::shell;
 
 /// How long daemons may take to answer.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -23,14 +26,16 @@ const ASK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Start a cluster on this machine, with everything under DIR, or what of it does not run
 ///
-/// The first time it makes DIR with certificates, configurations and free ports on 127.0.0.1. After that it starts
-/// the daemons that do not run, also after the machine was restarted. They run in the background until `fleasefs
-/// down DIR`. Interrupted, it stops what it has started.
+/// The first time it makes DIR with certificates, configurations and free ports
+/// on 127.0.0.1. After that it starts the daemons that do not run, also after the
+/// machine was restarted. They run in the background until `fleasefs down DIR`.
+/// Interrupted, it stops what it has started.
 ///
-/// Exit codes: 0 when every daemon answers, 1 when one does not, 2 when the command line was wrong.
+/// Exit codes: 0 when every daemon answers and has found the others, 1 when one
+/// does not, 2 when the command line was wrong.
 ///
 /// Example:
-///   fleasefs up /tmp/cluster && export FLEASEFS_CLUSTER=/tmp/cluster && fleasefs status
+///   fleasefs up /tmp/cluster && fleasefs status --cluster /tmp/cluster
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -53,6 +58,9 @@ struct Running {
     started: Option<Child>,
 }
 
+/// Which daemons take no part yet, and why.
+type Missing = BTreeMap<NodeId, String>;
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let is_new = !args.dir.join("cluster.toml").exists();
     if is_new {
@@ -62,18 +70,23 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut running = Vec::new();
     let ready = crate::runtime()?.block_on(async {
         // From here on an interrupt is a wish, and not the end.
-        let (mut interrupt, mut terminate) =
-            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut hang_up = signal(SignalKind::hangup())?;
         let starting = async {
             start_all(&cluster, &mut running)?;
-            timeout(READY_TIMEOUT, wait_until_ready(&cluster, &mut running))
-                .await
-                .unwrap_or_else(|_| bail!("not every daemon answers within {} s", READY_TIMEOUT.as_secs()))
+            let mut missing = Missing::new();
+            let ready = timeout(READY_TIMEOUT, wait_until_ready(&cluster, &mut running, &mut missing)).await;
+            ready.unwrap_or_else(|_| {
+                let (seconds, list) = (READY_TIMEOUT.as_secs(), list(&missing, &running));
+                bail!("not every daemon is ready after {seconds} s:{list}")
+            })
         };
         tokio::select! {
             ready = starting => ready,
             _ = interrupt.recv() => bail!("interrupted"),
             _ = terminate.recv() => bail!("interrupted"),
+            _ = hang_up.recv() => bail!("interrupted"),
         }
     });
     if let Err(error) = ready {
@@ -105,45 +118,83 @@ fn start_all(cluster: &LocalCluster, running: &mut Vec<Running>) -> anyhow::Resu
     for daemon in cluster.daemons()? {
         let (supervisor, started) = match daemon.running()? {
             Some(supervisor) => (supervisor, None),
-            None => {
-                let (child, supervisor) = daemon.start()?;
-                (supervisor, Some(child))
-            }
+            None => start(&daemon)?,
         };
         running.push(Running { daemon, supervisor, started });
     }
     Ok(())
 }
 
-/// Returns when every daemon has answered, or when one that was started has ended.
-async fn wait_until_ready(cluster: &LocalCluster, running: &mut [Running]) -> anyhow::Result<()> {
+fn start(daemon: &LocalDaemon) -> anyhow::Result<(Noted, Option<Child>)> {
+    let (child, supervisor) = daemon.start()?;
+    Ok((supervisor, Some(child)))
+}
+
+/// Returns when every daemon has answered and found the others, or when one that was started has ended. `missing`
+/// says what it waits for.
+async fn wait_until_ready(
+    cluster: &LocalCluster,
+    running: &mut [Running],
+    missing: &mut Missing,
+) -> anyhow::Result<()> {
     let config = client::Config::find(Some(cluster.dir()))?;
     loop {
-        for Running { daemon, started, .. } in running.iter_mut() {
-            let Some(child) = started else { continue };
-            if let Some(status) = child.try_wait()? {
-                *started = None;
-                let log = daemon.log_end().unwrap_or_default();
-                bail!(
-                    "daemon {} ended ({status}); the end of {}:\n{log}",
-                    daemon.node,
-                    daemon.log().display()
-                );
-            }
-        }
+        running.iter_mut().try_for_each(look_after)?;
         match Client::connect(&config).await {
             Ok(client) => {
                 let states = client.status().await;
                 client.close().await;
-                if states.iter().all(|state| state.status.is_ok()) {
+                *missing = states.iter().filter_map(absence).collect();
+                if missing.is_empty() {
                     return Ok(());
                 }
             }
-            Err(ConnectError::NoDaemon(_)) => {}
+            Err(ConnectError::NoDaemon(daemons)) => {
+                *missing = daemons.into_iter().map(|(node, _, why)| (node, why)).collect();
+            }
             Err(error) => return Err(error.into()),
         }
         sleep(ASK_INTERVAL).await;
     }
+}
+
+/// One that was started must not end. One that ends although it was found running was about to stop then.
+fn look_after(running: &mut Running) -> anyhow::Result<()> {
+    let Running { daemon, supervisor, started } = running;
+    let Some(child) = started else {
+        if !supervisor.is_running()? {
+            (*supervisor, *started) = start(daemon)?;
+        }
+        return Ok(());
+    };
+    let Some(status) = child.try_wait()? else { return Ok(()) };
+    *started = None;
+    let log = daemon.log_end().unwrap_or_default();
+    bail!("daemon {} ended ({status}); the end of {}:\n{log}", daemon.node, daemon.log().display())
+}
+
+/// Why a daemon takes no part yet, if it does not.
+fn absence(state: &DaemonState) -> Option<(NodeId, String)> {
+    let why = match &state.status {
+        Err(why) => why.as_str(),
+        Ok(status) if status.draining => "it is stopping",
+        Ok(status) if status.clock.state == ClockTrust::Joining => "it has not found a majority yet",
+        Ok(_) => return None,
+    };
+    Some((state.node, why.to_owned()))
+}
+
+/// What is missing, and what the daemons' own logs say of it.
+fn list(missing: &Missing, running: &[Running]) -> String {
+    let mut list = String::new();
+    for Running { daemon, .. } in running {
+        let Some(why) = missing.get(&daemon.node) else { continue };
+        list.push_str(&format!("\n  daemon {} at {}: {why}", daemon.node, daemon.address));
+        if let Some(error) = daemon.last_error() {
+            list.push_str(&format!("\n    its log: {error}"));
+        }
+    }
+    list
 }
 
 /// Stops what this command has started, and says so.
@@ -169,24 +220,24 @@ fn print_json(cluster: &LocalCluster, running: &[Running]) -> io::Result<()> {
             "node": running.daemon.node,
             "address": running.daemon.address,
             "metrics": running.daemon.metrics,
-            "log": running.daemon.log(),
+            "log": running.daemon.log().display().to_string(),
             "process": running.supervisor.id,
             "started": running.started.is_some(),
         })
     };
     let object = json!({
         "cluster": cluster.map().cluster().to_string(),
-        "path": cluster.dir(),
+        "path": cluster.dir().display().to_string(),
         "daemons": running.iter().map(daemon).collect::<Vec<_>>(),
     });
     writeln!(io::stdout().lock(), "{object}")
 }
 
 fn print(cluster: &LocalCluster, running: &[Running], is_new: bool) -> io::Result<()> {
-    let dir = cluster.dir().display();
+    let dir = shell::quoted(cluster.dir());
     let mut out = io::stdout().lock();
     let what = if is_new { "A new cluster is up" } else { "The cluster is up" };
-    writeln!(out, "{what} in {dir}:")?;
+    writeln!(out, "{what} in {}:", cluster.dir().display())?;
     for Running { daemon, supervisor, started } in running {
         let how = if started.is_some() { "started" } else { "was running" };
         writeln!(out, "  daemon {}  {}  {how} (process {})", daemon.node, daemon.address, supervisor.id)?;

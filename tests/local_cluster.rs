@@ -1,8 +1,10 @@
 //! Clusters of real processes on this machine: started, found again, killed, and stopped.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -17,15 +19,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A folder with a cluster in it, which is stopped when the test ends, however it ends.
 struct Cluster {
     folder: tempfile::TempDir,
+    name: OsString,
 }
 
 impl Cluster {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { folder: tempfile::tempdir().unwrap(), name: "cluster".into() }
     }
 
     fn dir(&self) -> PathBuf {
-        self.folder.path().join("cluster")
+        self.folder.path().join(&self.name)
     }
 
     fn osd(&self, node: u32) -> PathBuf {
@@ -238,6 +241,72 @@ fn a_daemon_that_cannot_start_says_why_and_takes_the_others_along() {
     assert!(said.contains(&format!("cannot listen for metrics on TCP {address}")), "{said}");
     drop(taken);
     cluster.succeed("up");
+}
+
+#[test]
+fn a_cluster_that_is_up_is_well() {
+    let cluster = Cluster::new();
+    let up = fleasefs().arg("up").arg(cluster.dir()).args(["--osds", "5"]).output().unwrap();
+    assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
+    let status = fleasefs().arg("status").arg("--cluster").arg(cluster.dir()).output().unwrap();
+    let said = String::from_utf8_lossy(&status.stdout);
+    assert!(status.status.success() && said.contains("all is well"), "{said}");
+}
+
+#[test]
+fn a_daemon_that_was_about_to_stop_is_started_again() {
+    let cluster = Cluster::new();
+    cluster.succeed("up");
+    // It is killed by its supervisor after a while, and looks as if it ran until then.
+    kill_process(cluster.daemon(2), Signal::STOP).unwrap();
+    kill_process(cluster.supervisor(2), Signal::TERM).unwrap();
+    let again = cluster.succeed("up");
+    assert_eq!(again["daemons"][1]["started"], true);
+    assert_eq!(cluster.metric(2, "fleasefs_incarnation"), 2);
+}
+
+#[test]
+fn a_daemon_that_hangs_is_named_by_up() {
+    let cluster = Cluster::new();
+    cluster.succeed("up");
+    let hung = cluster.daemon(3);
+    kill_process(hung, Signal::STOP).unwrap();
+    let output = cluster.run("up");
+    kill_process(hung, Signal::CONT).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("nothing was started") && said.contains("daemon 3 at 127.0.0.1:"), "{said}");
+}
+
+#[test]
+fn a_folders_name_may_be_anything() {
+    let mut cluster = Cluster::new();
+    cluster.name = OsStr::from_bytes(b"it's \xff").to_owned();
+    let up = fleasefs().arg("up").arg(cluster.dir()).args(["--osds", "1"]).output().unwrap();
+    let said = String::from_utf8_lossy(&up.stdout);
+    assert!(up.status.success() && said.contains("it'\\''s"), "{said}");
+    assert_eq!(cluster.succeed("up")["daemons"][0]["started"], false);
+    assert_eq!(cluster.succeed("down")["daemons"][0]["outcome"], "stopped");
+}
+
+#[test]
+fn strangers_do_not_fill_the_log() {
+    const STRANGERS: usize = 300;
+    let cluster = Cluster::new();
+    let up = cluster.succeed("up");
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let refused = || cluster.log(1).matches("a caller was not let in").count();
+    for number in 0..STRANGERS {
+        // The start of a QUIC handshake that cannot be decrypted, each from another caller.
+        let mut packet = vec![0; 1_200];
+        packet[..6].copy_from_slice(&[0xc0, 0, 0, 0, 1, 8]);
+        packet[6..14].copy_from_slice(&number.to_be_bytes());
+        packet[14] = 8;
+        packet[24..26].copy_from_slice(&[0x44, 0x80]);
+        socket.send_to(&packet, up["daemons"][0]["address"].as_str().unwrap()).unwrap();
+    }
+    eventually(|| cluster.log(1).contains("more callers were not let in").then_some(()));
+    assert!(refused() <= 20, "{} lines", refused());
 }
 
 #[test]

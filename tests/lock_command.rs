@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -113,6 +113,30 @@ fn a_command_whose_lock_is_lost_is_ended() {
 }
 
 #[test]
+fn what_a_script_has_started_ends_with_it_when_its_lock_is_lost() {
+    let cluster = Cluster::start();
+    // Goes on until the folder is gone, whatever SIGTERM says.
+    let inner =
+        format!("trap '' TERM; echo $$; while [ -e '{}' ]; do sleep 0.05; done", cluster.dir().display());
+    let mut lock = cluster.lock("a", &[], "sh -c \"$INNER\"; exit 0").env("INNER", inner).spawn().unwrap();
+    let mut pid = String::new();
+    BufReader::with_capacity(1, lock.stdout.as_mut().unwrap()).read_line(&mut pid).unwrap();
+    let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+    assert!(fleasefs().arg("down").arg(cluster.dir()).output().unwrap().status.success());
+    assert_eq!(lock.wait().unwrap().code(), Some(143));
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+        // Whoever took it in may not have reaped it yet.
+        if stat.is_empty() || stat.contains(") Z ") {
+            break;
+        }
+        assert!(Instant::now() < end, "it goes on without the lock: {stat}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
 fn a_signal_ends_the_command_and_gives_the_lock_back() {
     let cluster = Cluster::start();
     let mut holder = cluster.holder("a");
@@ -122,6 +146,24 @@ fn a_signal_ends_the_command_and_gives_the_lock_back() {
     assert_eq!(output.status.code(), Some(143), "{}", said(&output));
     let next = cluster.lock("a", &["--wait", "0"], "exit 0").output().unwrap();
     assert_eq!(next.status.code(), Some(0), "{}", said(&next));
+}
+
+#[test]
+fn a_lock_that_nobody_can_grant_is_not_said_to_be_somebody_elses() {
+    let cluster = Cluster::start();
+    for node in 1..=2 {
+        let pid = fs::read_to_string(cluster.dir().join(format!("osd-{node}/pid"))).unwrap();
+        let pid = Pid::from_raw(pid.split(' ').next().unwrap().parse().unwrap()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+        while rustix::process::test_kill_process(pid).is_ok() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    for wait in ["0", "1"] {
+        let output = cluster.lock("a", &["--wait", wait], "exit 0").output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains("no daemon can answer for this lock: "), "{}", said(&output));
+    }
 }
 
 #[test]
@@ -169,6 +211,32 @@ fn locks_survive_what_fails_around_them() {
     assert_eq!(all.len(), 4);
     for one in all {
         assert_eq!((&one["lost"], &one["violations"]), (&Value::from(0), &Value::from(0)), "{one}");
+    }
+}
+
+#[test]
+fn a_killed_benchmark_leaves_no_daemons_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bench = fleasefs();
+    bench.args(["bench", "lock"]).env("TMPDIR", folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut bench = Killed(bench.spawn().unwrap());
+    let is_there = |pid: i32| rustix::process::test_kill_process(Pid::from_raw(pid).unwrap()).is_ok();
+    let started = bench.0.id();
+    let children = || {
+        let text = fs::read_to_string(format!("/proc/{started}/task/{started}/children")).unwrap();
+        text.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<i32>>()
+    };
+    while children().len() < 3 {
+        assert_eq!(bench.0.try_wait().unwrap(), None);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let supervisors = children();
+    bench.0.kill().unwrap();
+    bench.0.wait().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while supervisors.iter().any(|&pid| is_there(pid)) {
+        assert!(Instant::now() < end, "they still run");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 /// How long a daemon may take to stop before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -66,14 +67,16 @@ impl Daemons {
     fn spawn(&self, id: usize) -> io::Result<Child> {
         let home = self.folder.join(format!("osd-{id}"));
         let log = File::options().create(true).append(true).open(home.join("log"))?;
-        Command::new(&self.program)
-            .arg("osd")
-            .arg("--config")
-            .arg(home.join("osd.toml"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
+        let mut command = Command::new(&self.program);
+        command.arg("osd").arg("--config").arg(home.join("osd.toml"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        // SAFETY: between fork and exec only functions that are safe in signal handlers may be called. This makes one
+        // system call and touches no memory but its own stack.
+        unsafe {
+            // If this process is killed, nobody is left to stop them.
+            command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?));
+        }
+        command.spawn()
     }
 }
 

@@ -163,8 +163,15 @@ fn locate(named: &Path) -> Result<PathBuf, ConfigError> {
     if named.is_file() {
         return Ok(named.to_owned());
     }
-    let mut places = PLACES.iter().map(|place| named.join(place).join(CONFIG_FILE));
-    places.find(|path| path.exists()).ok_or_else(|| ConfigError::NotFound(named.to_owned()))
+    for path in PLACES.map(|place| named.join(place).join(CONFIG_FILE)) {
+        match path.try_exists() {
+            Ok(true) => return Ok(path),
+            Ok(false) => {}
+            // A folder of another user is not to be taken for none.
+            Err(source) => return Err(ConfigError::Read { path, source }),
+        }
+    }
+    Err(ConfigError::NotFound(named.to_owned()))
 }
 
 /// The file that a new client starts with: every key, with its default and what it does.
@@ -234,6 +241,10 @@ mod tests {
     fn a_cluster_is_found_by_any_of_its_paths() {
         let parent = TempDir::new().unwrap();
         assert!(matches!(Config::find(Some(parent.path())), Err(ConfigError::NotFound(_))));
+        // A link to itself can be looked into by nobody, whatever rights he has.
+        let closed = parent.path().join("closed");
+        std::os::unix::fs::symlink(&closed, &closed).unwrap();
+        assert!(matches!(Config::find(Some(&closed)), Err(ConfigError::Read { .. })));
         let client = folder(parent.path(), "client", "client/anna");
         for named in [parent.path(), &client, &client.join(CONFIG_FILE)] {
             let config = Config::find(Some(named)).unwrap();

@@ -16,7 +16,7 @@ use wire::{Admitted, Hello, Introduction, Kind, Message, Refusal, StatusRequest,
 
 use crate::clock;
 use crate::config::{Config, ConfigError};
-use crate::core::{Core, Event as CoreEvent, Output, Ticket};
+use crate::core::{Core, Event as CoreEvent, Obstacle, Output, Ticket};
 use crate::lock::{Asked, Standing};
 
 /// How long a client waits for the first daemon.
@@ -201,6 +201,10 @@ impl Shared {
     pub(crate) fn give_back(&self, ticket: Ticket) {
         self.state().core.give_back(clock::now(), ticket);
         self.wake.notify_one();
+    }
+
+    pub(crate) fn obstacle(&self, ticket: Ticket) -> Obstacle {
+        self.state().core.obstacle(ticket)
     }
 
     fn ask_status(&self, node: NodeId) -> oneshot::Receiver<Status> {

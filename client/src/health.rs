@@ -15,7 +15,7 @@ pub fn problems(states: &[DaemonState], now_s: u64) -> Vec<String> {
     let down = states.iter().filter(|state| state.status.is_err()).count();
     if down * 2 >= states.len() && down > 0 {
         found.push(format!(
-            "{down} of {} daemons do not answer: without a majority nothing can be locked; start them",
+            "{down} of {} daemons do not answer: without a majority nothing can be locked",
             states.len()
         ));
     }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use base::NodeId;
 use node::{Token, Unavailable, lock_cell};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use crate::clock;
-use crate::core::Ticket;
+use crate::core::{Obstacle, Ticket};
 use crate::driver::{Client, Outcome, Shared};
 
 /// The longest name of a lock.
@@ -67,25 +67,40 @@ impl Client {
 
     /// The lock `name`, unless somebody else still has it after `wait`.
     pub async fn lock_within(&self, name: &str, wait: Duration) -> Result<Option<Lock>, LockError> {
-        timeout(wait, self.acquire(name, true)).await.unwrap_or(Ok(None))
+        let (asked, outcome) = self.ask(name, true)?;
+        match timeout(wait, outcome).await {
+            Ok(outcome) => settle(asked, outcome.unwrap_or(Outcome::Closed)),
+            Err(_) => match self.shared.obstacle(asked.ticket) {
+                Obstacle::Holder => Ok(None),
+                Obstacle::Unavailable(why) => Err(LockError::Unavailable(said(Some(why)))),
+                Obstacle::Unknown => Err(LockError::Unavailable("none of its members answered in time")),
+            },
+        }
     }
 
     async fn acquire(&self, name: &str, waits: bool) -> Result<Option<Lock>, LockError> {
+        let (asked, outcome) = self.ask(name, waits)?;
+        settle(asked, outcome.await.unwrap_or(Outcome::Closed))
+    }
+
+    fn ask(&self, name: &str, waits: bool) -> Result<(Asked, oneshot::Receiver<Outcome>), LockError> {
         if !(1..=NAME_BYTES_MAX).contains(&name.len()) {
             return Err(LockError::Name(name.len()));
         }
-        let (mut asked, outcome) = self.shared.acquire(lock_cell(name), waits);
-        let outcome = outcome.await.unwrap_or(Outcome::Closed);
-        match outcome {
-            Outcome::Granted { token, standing } => {
-                let (shared, ticket) = (asked.shared.clone(), asked.ticket);
-                asked.is_settled = true;
-                Ok(Some(Lock { shared, ticket, token, standing }))
-            }
-            Outcome::Busy => Ok(None),
-            Outcome::Unavailable(why) => Err(LockError::Unavailable(said(why))),
-            Outcome::Closed => Err(LockError::Closed),
+        Ok(self.shared.acquire(lock_cell(name), waits))
+    }
+}
+
+fn settle(mut asked: Asked, outcome: Outcome) -> Result<Option<Lock>, LockError> {
+    match outcome {
+        Outcome::Granted { token, standing } => {
+            let (shared, ticket) = (asked.shared.clone(), asked.ticket);
+            asked.is_settled = true;
+            Ok(Some(Lock { shared, ticket, token, standing }))
         }
+        Outcome::Busy => Ok(None),
+        Outcome::Unavailable(why) => Err(LockError::Unavailable(said(why))),
+        Outcome::Closed => Err(LockError::Closed),
     }
 }
 

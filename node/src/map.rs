@@ -88,7 +88,7 @@ pub enum MapError {
     #[error("the address {0} is listed twice: give each daemon an address of its own")]
     SharedAddress(String),
     /// An address without a host or a port.
-    #[error("`{0}` is no address: use host:port")]
+    #[error("`{0}` is no address: use host:port, with a port from 1 to 65535")]
     Address(String),
     /// Too many or too few replicas.
     #[error("`replicas` cannot be {replicas}: {source}")]
@@ -98,6 +98,9 @@ pub enum MapError {
         /// Why not.
         source: MembersError,
     },
+    /// A session that is over when it begins.
+    #[error("`session_ms` cannot be 0: no client could keep a lock; the default is 800")]
+    NoSession,
     /// The times do not go together.
     #[error(transparent)]
     Settings(#[from] ConfigError),
@@ -177,12 +180,16 @@ impl ClusterMap {
         if !(1..=OSDS_MAX).contains(&osds.len()) {
             return Err(MapError::Count(osds.len()));
         }
+        if settings.session_ms == 0 {
+            return Err(MapError::NoSession);
+        }
         settings.lease_config().check()?;
         Members::new((0..replicas.into()).map(NodeId))
             .map_err(|source| MapError::Replicas { replicas, source })?;
         let mut by_id = BTreeMap::new();
         for osd in osds {
-            if !is_address(&osd.address) {
+            // Others could not call a port that the system picks.
+            if !is_address(&osd.address) || has_port_zero(&osd.address) {
                 return Err(MapError::Address(osd.address));
             }
             if by_id.values().any(|other: &Osd| other.address == osd.address) {
@@ -289,10 +296,14 @@ fn weight(cell: ObjectId, node: NodeId) -> u64 {
 
 /// Whether `address` looks like `host:port`.
 pub fn is_address(address: &str) -> bool {
-    let is_plain = |host: &str| {
-        !host.is_empty() && host.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\')
-    };
-    address.rsplit_once(':').is_some_and(|(host, port)| is_plain(host) && port.parse::<u16>().is_ok())
+    // Names, addresses of both kinds, and the interface after an address.
+    let is_of_host = |b: u8| b.is_ascii_alphanumeric() || b"-._:[]%".contains(&b);
+    let is_host = |host: &str| !host.is_empty() && host.bytes().all(is_of_host);
+    address.rsplit_once(':').is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok())
+}
+
+fn has_port_zero(address: &str) -> bool {
+    address.rsplit_once(':').is_some_and(|(_, port)| port.parse() == Ok(0_u16))
 }
 
 #[cfg(test)]
@@ -333,6 +344,9 @@ mod tests {
             ("id = 2", "id = 1", "node 1 is listed twice"),
             ("10.0.0.2", "10.0.0.1", "the address 10.0.0.1:7000 is listed twice"),
             ("10.0.0.2:7000", "10.0.0.2", "`10.0.0.2` is no address"),
+            ("10.0.0.2:7000", "10.0.0.2:0", "`10.0.0.2:0` is no address: use host:port, with a port from 1"),
+            ("10.0.0.2:7000", "http://b:7000", "`http://b:7000` is no address"),
+            ("session_ms = 800", "session_ms = 0", "`session_ms` cannot be 0"),
             ("t_max_ms = 2000", "t_max_ms = 200", "t_max (200ms) must be longer than"),
             ("replicas = 3", "replicas = 0", "`replicas` cannot be 0"),
             ("replicas = 3", "replicas = 16", "`replicas` cannot be 16"),

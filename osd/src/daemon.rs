@@ -12,6 +12,7 @@ mod driver;
 mod gauges;
 mod keeper;
 mod links;
+mod refusals;
 mod report;
 
 use std::collections::BTreeSet;

@@ -15,10 +15,11 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::metrics;
 
@@ -26,6 +27,8 @@ use crate::metrics;
 const CONNECTIONS_MAX: usize = 64;
 /// How long a caller may take for its request, and between requests.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may last. Who does not read what he asked for would keep his place for ever otherwise.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest request.
 const REQUEST_BYTES_MAX: usize = 16 << 10;
 /// How long to wait when no connection can be accepted, most likely for want of descriptors.
@@ -100,19 +103,20 @@ async fn accept(listener: TcpListener, pages: Arc<dyn Pages>) {
     }
 }
 
-async fn serve(stream: TcpStream, pages: Arc<dyn Pages>) {
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, pages: Arc<dyn Pages>) {
     let answers = service_fn(|request: Request<Incoming>| {
         let answer = answer(request.method(), request.uri().path(), &*pages);
         std::future::ready(Ok::<_, Infallible>(answer))
     });
-    let served = http1::Builder::new()
+    let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(REQUEST_TIMEOUT)
         .max_buf_size(REQUEST_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), answers)
-        .await;
-    if let Err(error) = served {
-        tracing::debug!(%error, "a connection for metrics ended early");
+        .serve_connection(TokioIo::new(stream), answers);
+    match timeout(CONNECTION_TIMEOUT, serving).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a connection for metrics ended early"),
+        Err(_) => tracing::debug!("a connection for metrics lasted too long"),
     }
 }
 
@@ -146,6 +150,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
 
     use super::*;
 
@@ -203,6 +208,16 @@ mod tests {
             idle.push(TcpStream::connect(server.address()).await.unwrap());
         }
         assert!(get(&server, "GET /metrics").await.starts_with("HTTP/1.1 200"));
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_does_not_read_keeps_no_place_for_ever() {
+        tokio::time::pause();
+        // Far shorter than the answer.
+        let (mut caller, served) = tokio::io::duplex(64);
+        let serving = tokio::spawn(serve(served, Arc::new(Fixed)));
+        caller.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        timeout(CONNECTION_TIMEOUT * 2, serving).await.expect("it does not end").unwrap();
     }
 
     #[tokio::test]

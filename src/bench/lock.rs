@@ -23,7 +23,7 @@ const VOID_PERCENT_MAX: u32 = 20;
 ///   crash    the daemon is killed: its holder must keep the lock
 ///   both     daemon and holder are killed: whoever waits gets the lock
 ///   machine  the daemon's supervisor is killed, too, so nobody reports its death
-///   freeze   the holder is frozen: it must not take itself for the holder afterwards
+///   freeze   the holder is frozen: it must not take itself for the holder then
 ///
 /// Example:
 ///   fleasefs bench lock --json --check

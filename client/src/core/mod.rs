@@ -107,6 +107,17 @@ pub enum Event {
     },
 }
 
+/// Why a lock that is wanted was not granted yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Obstacle {
+    /// No daemon has answered.
+    Unknown,
+    /// Somebody else has it.
+    Holder,
+    /// The last daemon that answered cannot grant it.
+    Unavailable(Unavailable),
+}
+
 /// All that a client holds and wants.
 #[derive(Debug)]
 pub struct Core {
@@ -154,6 +165,11 @@ impl Core {
     /// The daemon whose session keeps the lock.
     pub fn answering(&self, ticket: Ticket) -> Option<NodeId> {
         self.claims.get(&ticket).filter(|claim| claim.is_attached())?.at
+    }
+
+    /// Why a lock that is wanted was not granted yet.
+    pub fn obstacle(&self, ticket: Ticket) -> Obstacle {
+        self.claims.get(&ticket).map_or(Obstacle::Unknown, |claim| claim.obstacle)
     }
 
     /// Wants a lock. With `waits` the ticket waits while somebody else has it, until it is given back.
@@ -252,6 +268,10 @@ impl Core {
 
     fn handle_reply(&mut self, now: MonoTime, node: NodeId, id: RequestId, body: ReplyBody) {
         if body == ReplyBody::Queued {
+            let waiting = self.requests.get(&id).and_then(|ticket| self.claims.get_mut(ticket));
+            if let Some(claim) = waiting {
+                claim.obstacle = Obstacle::Holder;
+            }
             return;
         }
         let asked = self.links.get_mut(&node).and_then(|link| link.answered(id));
@@ -292,6 +312,7 @@ impl Core {
     fn go_on(&mut self, now: MonoTime, ticket: Ticket, hint: Option<NodeId>, why: Option<Unavailable>) {
         self.unbind(ticket);
         let Some(claim) = self.claims.get_mut(&ticket) else { return };
+        claim.obstacle = why.map_or(claim.obstacle, Obstacle::Unavailable);
         claim.pass(hint);
         if claim.is_hopeless() {
             return self.end(ticket, Event::Unavailable { ticket, why });
@@ -350,8 +371,12 @@ impl Core {
 
     /// The claim has nothing to do any longer with the daemon that it was put to.
     fn unbind(&mut self, ticket: Ticket) {
-        let node = self.claims.get_mut(&ticket).and_then(|claim| claim.at.take());
-        if let Some(link) = node.and_then(|node| self.links.get_mut(&node)) {
+        let Some(claim) = self.claims.get_mut(&ticket) else { return };
+        // That somebody has the lock was this daemon's word.
+        if claim.obstacle == Obstacle::Holder {
+            claim.obstacle = Obstacle::Unknown;
+        }
+        if let Some(link) = claim.at.take().and_then(|node| self.links.get_mut(&node)) {
             link.tickets.remove(&ticket);
         }
     }

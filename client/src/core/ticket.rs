@@ -3,7 +3,7 @@
 use base::{MonoTime, NodeId, ObjectId, Span};
 use node::{RequestId, Token};
 
-use super::{BACKOFF_MAX, BACKOFF_MIN, ROUNDS};
+use super::{BACKOFF_MAX, BACKOFF_MIN, Obstacle, ROUNDS};
 
 /// A ticket's state.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(super) struct Claim {
     /// The request that waits for its answer.
     pub(super) request: Option<RequestId>,
     pub(super) at_risk: bool,
+    /// Why it was not granted yet.
+    pub(super) obstacle: Obstacle,
     /// Whose turn it is to be asked.
     turn: usize,
     failures: u32,
@@ -47,6 +49,7 @@ impl Claim {
             at: None,
             request: None,
             at_risk: false,
+            obstacle: Obstacle::Unknown,
             turn: 0,
             failures: 0,
         }

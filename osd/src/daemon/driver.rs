@@ -12,6 +12,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use wire::{Admitted, Introduction, Kind, Message, Notice, NoticeAck, StatusRequest};
 
 use super::links::{Links, session_of};
+use super::refusals::Refusals;
 use super::{DaemonError, Parts, exchange, report};
 use crate::store::{MARK_LEAD, MARK_PERIOD, RestoredCopy, WriteError};
 
@@ -40,6 +41,7 @@ pub(super) struct Driver<A> {
     is_stopping: bool,
     /// Leases that ended against our will in this turn.
     lost: Vec<(ObjectId, Loss)>,
+    refusals: Refusals,
 }
 
 /// Something the store has done.
@@ -62,6 +64,7 @@ impl<A: Algorithm> Driver<A> {
             started_at,
             is_stopping: false,
             lost: Vec::new(),
+            refusals: Refusals::default(),
         }
     }
 
@@ -149,7 +152,11 @@ impl<A: Algorithm> Driver<A> {
             }
             Event::Closed(link, reason) => self.closed(&link, &reason),
             Event::CallFailed { node, error, failures } => report::call_failed(node, &error, failures),
-            Event::CallerRefused { from, error } => tracing::warn!(%from, "a caller was not let in: {error}"),
+            Event::CallerRefused { from, error } => {
+                if self.refusals.add(self.parts.clock.now()) {
+                    tracing::warn!(%from, "a caller was not let in: {error}");
+                }
+            }
         }
     }
 
@@ -365,6 +372,9 @@ impl<A: Algorithm> Driver<A> {
     fn measure(&mut self) {
         let now = self.now();
         self.parts.gauges.measure(&self.shard, now, &self.links);
+        if let Some(callers) = self.refusals.untold(now) {
+            tracing::warn!(callers, "more callers were not let in");
+        }
     }
 
     fn status(&self) -> node::Status {
