@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use client::{Client, Lock};
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
@@ -31,7 +31,9 @@ const TOKEN_VARIABLE: &str = "FLEASEFS_TOKEN";
 /// every holder before: whatever it acts upon can refuse lower ones.
 ///
 /// If no daemon confirms the lock in time, the command and what it has started
-/// get SIGTERM, and SIGKILL before anybody else can have the lock.
+/// get SIGTERM, and SIGKILL before anybody else can have the lock. SIGTERM and
+/// SIGHUP are passed on to all of them. What a command leaves running when it ends
+/// runs on without the lock.
 ///
 /// Exit codes: the command's own, or 128 + N if signal N ended it; 75 when the
 /// lock was not obtained; 76 when it was lost; 1 when something else failed.
@@ -105,7 +107,7 @@ async fn run_under(lock: &Lock, args: &Args, signals: &mut Signals) -> anyhow::R
             }
             // The terminal sends its signals to the command as well; these come to us alone.
             signal = signals.next() => if signal != Signal::INT {
-                tell(&child, signal);
+                family.tell(signal);
             },
             () = lock.at_risk(), if !warned => {
                 warned = true;
@@ -134,14 +136,6 @@ fn start(lock: &Lock, args: &Args) -> anyhow::Result<Child> {
     }
     let named = program.to_string_lossy();
     command.spawn().with_context(|| format!("could not start `{named}`"))
-}
-
-fn tell(child: &Child, what: Signal) {
-    let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-    if let Some(pid) = pid {
-        // It may have ended this moment.
-        let _ = kill_process(pid, what);
-    }
 }
 
 fn code_of(status: ExitStatus) -> ExitCode {
