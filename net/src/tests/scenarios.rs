@@ -145,6 +145,22 @@ fn a_refusal_reaches_the_other_side_with_its_text() {
 }
 
 #[test]
+fn a_node_of_another_version_is_told_so_until_it_is_upgraded() {
+    let mut world = World::new(&Setup { old_runs: 1, nodes: 3, ..Setup::default() });
+    world.run_until(1, "failure n2: the peer speaks another version", 0, SECOND);
+    world.run_until(1, "failure n3: the peer speaks another version", 0, SECOND);
+    world.run_until(2, "refused: the peer speaks another version", 0, SECOND);
+    world.run(5 * SECOND);
+    for node in [2, 3] {
+        assert!(world.log.of(node, "opened n1").is_empty());
+        assert!(world.log.of(node, "closed").is_empty(), "the others are not disturbed");
+    }
+    world.sim.bounce(ip(1));
+    world.run_until(2, "opened n1#2", 0, SECOND);
+    world.run_until(3, "opened n1#2", 0, SECOND);
+}
+
+#[test]
 fn calls_to_nobody_go_on_with_growing_pauses() {
     let setup = Setup { nodes: 1, calls_nobody: true, ..Setup::default() };
     let mut world = World::new(&setup);

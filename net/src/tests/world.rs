@@ -15,7 +15,7 @@ use wire::{Admitted, Hello, Introduction, Kind, NodeIntroduction, NoticeAck, Ref
 use super::udp::{Faults, SimulatedUdp};
 use crate::{
     Admission, Authority, Caller, CloseReason, Config, ConnectError, Endpoint, Event, Identity, Link,
-    Network, Owner, Path, Peer, Reading, Validity,
+    Network, Owner, Path, Peer, Reading, Validity, server_name, tls,
 };
 
 pub(super) const CLUSTER: ClusterId = ClusterId(*b"a cluster in air");
@@ -39,6 +39,7 @@ pub(super) struct Node {
     config: Config,
     faults: Faults,
     refuses: Option<Refusal>,
+    old_runs: u32,
     callees: Vec<NodeId>,
     starts: AtomicU32,
     log: Arc<Log>,
@@ -65,6 +66,8 @@ pub(super) struct Setup {
     pub(super) config: Config,
     /// This node refuses everybody, with this text.
     pub(super) refuses: Option<(u32, &'static str)>,
+    /// So many first runs of node 1 speak an earlier version of the protocol.
+    pub(super) old_runs: u32,
     /// Calls somebody who does not exist.
     pub(super) calls_nobody: bool,
 }
@@ -72,7 +75,8 @@ pub(super) struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         let config = Config::default();
-        Self { seed: 1, nodes: 2, faults: Faults::default(), config, refuses: None, calls_nobody: false }
+        let faults = Faults::default();
+        Self { seed: 1, nodes: 2, faults, config, refuses: None, old_runs: 0, calls_nobody: false }
     }
 }
 
@@ -160,6 +164,7 @@ impl Node {
             config: Config { seed: setup.seed, ..setup.config.clone() },
             faults: setup.faults,
             refuses: refuses.map(|(_, text)| Refusal::new(Why::Map, text)),
+            old_runs: if id.0 == 1 { setup.old_runs } else { 0 },
             callees: (id.0 + 1..=setup.nodes).chain(nobody).map(NodeId).collect(),
             starts: AtomicU32::new(0),
             log,
@@ -174,6 +179,9 @@ impl Node {
         let seed = self.config.seed ^ base::mix(u64::from(self.id.0) << 32 | u64::from(incarnation.0));
         let socket = Arc::new(SimulatedUdp::bind(PORT, self.faults, seed).await?);
         let endpoint = Endpoint::over(socket, &self.identity, Path::Network, seed)?;
+        if incarnation.0 <= self.old_runs {
+            return self.call_in_an_old_version(&endpoint).await;
+        }
         let owner = Arc::new(TestOwner { process, refuses: self.refuses.clone() });
         let (network, mut inbox) = Network::start(endpoint, self.config.clone(), owner)?;
         let address = |node: &NodeId| format!("{}:{PORT}", ip(node.0));
@@ -191,6 +199,23 @@ impl Node {
             for event in events.drain(..) {
                 self.take(event, &mut links);
             }
+        }
+    }
+
+    /// Calls as a program of an earlier version does, and never gets in.
+    async fn call_in_an_old_version(&self, endpoint: &Endpoint) -> turmoil::Result {
+        loop {
+            for &node in &self.callees {
+                let old = quinn::ClientConfig::new(Arc::new(tls::client_of_version(
+                    &self.identity,
+                    b"fleasefs/0",
+                )?));
+                let address = std::net::SocketAddr::new(ip(node.0), PORT);
+                let name = server_name(CLUSTER, node);
+                let error = endpoint.inner.connect_with(old, address, &name)?.await.unwrap_err();
+                self.log.write(self.id.0, format!("failure {node:?}: {}", ConnectError::from(error)));
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
 
