@@ -20,7 +20,7 @@
 //! A lock is the program's until it is released, or until its session could not be confirmed in time: then
 //! [`Lock::is_held`] is false *before* anybody else can have the lock, and [`Lock::lost`] returns. A program that
 //! was frozen meanwhile has not noticed: ask again before every act, or give the token to whatever is acted upon and
-//! have it refuse lower ones.
+//! have it refuse lower ones, as `examples/ticker.rs` does.
 //!
 //! [`core`](mod@core) decides; the rest of this crate is its driver.
 
