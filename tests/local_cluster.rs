@@ -203,6 +203,22 @@ fn a_daemon_does_not_outlive_its_supervisor() {
 }
 
 #[test]
+fn signals_that_arrive_together_are_one_request_to_stop() {
+    let cluster = Cluster::new();
+    cluster.succeed("up");
+    let supervisors = [1, 2].map(|node| cluster.supervisor(node));
+    // A terminal that closes, and what `timeout` does to its child and to its group.
+    kill_process(supervisors[0], Signal::HUP).unwrap();
+    kill_process(supervisors[1], Signal::INT).unwrap();
+    kill_process(supervisors[1], Signal::TERM).unwrap();
+    eventually(|| (!supervisors.into_iter().any(is_running)).then_some(()));
+    for node in [1, 2] {
+        let log = cluster.log(node);
+        assert!(log.contains("the daemon has stopped") && !log.contains("asked twice"), "{log}");
+    }
+}
+
+#[test]
 fn a_stranger_with_the_noted_id_is_left_alone() {
     let cluster = Cluster::new();
     cluster.succeed("up");
