@@ -34,7 +34,6 @@ impl Cluster {
         command
     }
 
-    /// A command that holds the lock until its input ends.
     /// A command that has the lock until its input ends, which `wait_with_output` would bring about.
     fn holder(&self, name: &str) -> Child {
         let mut command = self.lock(name, &[], "echo $FLEASEFS_TOKEN; cat >/dev/null");
@@ -75,11 +74,15 @@ fn exit_codes_are_the_commands_own() {
         let output = cluster.lock("a", &[], script).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{script}: {}", said(&output));
     }
-    let mut missing = fleasefs();
-    missing.arg("lock").arg("a").arg("--cluster").arg(cluster.dir()).args(["--", "/no/such/program"]);
-    let output = missing.output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("could not start `/no/such/program`"), "{}", said(&output));
+    for (program, code) in
+        [("/no/such/program", 127), ("no-such-program", 127), ("/etc/passwd", 126), ("/", 126)]
+    {
+        let mut lock = fleasefs();
+        lock.arg("lock").arg("a").arg("--cluster").arg(cluster.dir()).args(["--", program]);
+        let output = lock.output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+        assert!(said(&output).contains(&format!("could not start `{program}`: ")), "{}", said(&output));
+    }
 }
 
 #[test]
