@@ -197,6 +197,29 @@ fn status_says_plainly_what_is_wrong() {
 }
 
 #[test]
+fn a_lock_that_is_taken_over_is_logged_plainly() {
+    let cluster = Cluster::start();
+    let _holder = Killed(cluster.holder("a"));
+    let (_, status) = cluster.status();
+    let owner = (0..3).find(|index| status["daemons"][index]["status"]["locks"]["held"] == 1).unwrap();
+    let supervisor = fs::read_to_string(cluster.dir().join(format!("osd-{}/pid", owner + 1))).unwrap();
+    let supervisor = supervisor.split(' ').next().unwrap();
+    let daemon = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
+    kill_process(Pid::from_raw(daemon.trim().parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+    let log = |node| fs::read_to_string(cluster.dir().join(format!("osd-{node}/log"))).unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    let line = loop {
+        let logs = [1, 2, 3].map(log).concat();
+        if let Some(line) = logs.lines().find(|line| line.contains("took a lock over")) {
+            break line.to_owned();
+        }
+        assert!(Instant::now() < end, "{logs}");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(line.contains(" holder=c") && line.contains(" token=") && !line.contains("Some("), "{line}");
+}
+
+#[test]
 fn a_cluster_that_is_not_there_is_named() {
     let nowhere = fleasefs().args(["status"]).output().unwrap();
     assert_eq!(nowhere.status.code(), Some(1));

@@ -281,7 +281,7 @@ impl<A: Algorithm> Driver<A> {
             }
             Output::RaiseCeiling { to } => self.raise_ceiling(to, Duration::ZERO),
             Output::Event(ShardEvent::LeaseLost { cell, why }) => self.lost.push((cell, why)),
-            Output::Event(event) => report::shard_event(&event),
+            Output::Event(event) => report::shard_event(&event, self.now()),
         }
     }
 

@@ -7,6 +7,7 @@ use node::{
     ClockStatus, ClockTrust, DaemonStatus, LeaseStatus, LockStatus, PeerStatus, Shard, ShardEvent, Status,
     SupervisorStatus,
 };
+use tracing::field::debug;
 
 use super::Supervised;
 use super::links::Links;
@@ -91,7 +92,7 @@ fn peer<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Facts<'_>, node: 
 }
 
 /// One line for what an operator may want to know.
-pub(super) fn shard_event(event: &ShardEvent) {
+pub(super) fn shard_event(event: &ShardEvent, now: WallTime) {
     match event {
         ShardEvent::Clock(ClockState::Sound) => {
             tracing::info!("the clock agrees with a majority: taking part")
@@ -110,7 +111,11 @@ pub(super) fn shard_event(event: &ShardEvent) {
             tracing::warn!(%node, incarnation = incarnation.0, "reported dead by its supervisor or its successor");
         }
         ShardEvent::TakenOver { cell, ended, grant, wait_until } => {
-            tracing::info!(?cell, ?ended, holder = ?grant, ?wait_until, "took a lock over");
+            // What is not there is left out of the line.
+            let holder = grant.map(|grant| debug(grant.client));
+            let token = grant.map(|grant| grant.token.0);
+            let wait_ms = wait_until.map(|until| millis(until.since(now)));
+            tracing::info!(?cell, ?ended, holder, token, wait_ms, "took a lock over");
         }
         ShardEvent::LeaseLost { cell, why } => tracing::debug!(?cell, ?why, "lost a lease"),
         ShardEvent::SessionOver { session, cells } => {
