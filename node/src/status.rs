@@ -132,7 +132,7 @@ pub struct PeerStatus {
     pub connected: bool,
     /// How long a question and its answer took last.
     pub round_trip_us: Option<u64>,
-    /// How long ago it was last heard.
+    /// How long ago it last told its time, which it is asked for all the time; none if it never did.
     pub last_heard_ms: Option<u64>,
     /// The bounds of its clock minus this daemon's.
     pub offset_us: Option<(i64, i64)>,

@@ -83,7 +83,7 @@ fn peer<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Facts<'_>, node: 
         incarnation: connected.map(|(process, _)| process.incarnation),
         connected: connected.is_some(),
         round_trip_us: connected.map(|(_, link)| link.stats().round_trip.as_micros()),
-        last_heard_ms: None,
+        last_heard_ms: shard.guard().heard_at(node).map(|at| millis(now.since(at))),
         offset_us: shard.guard().offset_of(now, node).map(|worst| {
             let micros = i64::try_from(worst.as_micros()).unwrap_or(i64::MAX);
             (-micros, micros)
