@@ -48,6 +48,19 @@ impl Cluster {
         let output = fleasefs().args(["status", "--json", "--cluster"]).arg(self.dir()).output().unwrap();
         (output.status.code(), serde_json::from_slice(&output.stdout).unwrap())
     }
+
+    /// The first status that is as `wanted`.
+    fn status_when(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            let (_, status) = self.status();
+            if wanted(&status) {
+                return status;
+            }
+            assert!(Instant::now() < end, "{status}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
 }
 
 impl Drop for Cluster {
@@ -194,6 +207,23 @@ fn status_says_plainly_what_is_wrong() {
     let problems = status["problems"].to_string();
     assert!(problems.contains("daemon 2 at 127.0.0.1:"), "{problems}");
     assert!(problems.contains("has no connection to daemon 2"), "{problems}");
+}
+
+#[test]
+fn status_follows_what_the_daemons_find() {
+    let cluster = Cluster::start();
+    let status = cluster.status_when(|status| !status.to_string().contains("\"last_heard_ms\":null"));
+    for peer in status["daemons"][0]["status"]["peers"].as_array().unwrap() {
+        assert!(peer["last_heard_ms"].as_u64().unwrap() < 60_000, "{peer}");
+    }
+    let list = cluster.dir().join("osd-3/denied.txt");
+    let good = fs::read_to_string(&list).unwrap();
+    fs::write(&list, format!("{good}mallory\n")).unwrap();
+    let problem = |status: &Value| status["problems"].to_string().contains("its deny list cannot be read");
+    let status = cluster.status_when(problem);
+    assert!(status["problems"].to_string().contains("daemon 3 at 127.0.0.1:"), "{status}");
+    fs::write(&list, good).unwrap();
+    cluster.status_when(|status| !problem(status));
 }
 
 #[test]

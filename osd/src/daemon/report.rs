@@ -16,6 +16,7 @@ use super::links::Links;
 pub(super) struct Facts<'a> {
     pub(super) links: &'a Links,
     pub(super) certificate_expires_s: u64,
+    pub(super) deny_list_is_stale: bool,
     pub(super) supervised: Option<Supervised>,
     pub(super) store: StoreId,
     pub(super) uptime: Span,
@@ -63,6 +64,7 @@ pub(super) fn status<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Fact
             sessions: shard.session_count() as u64,
         },
         certificate_expires_unix_s: facts.certificate_expires_s,
+        deny_list_is_stale: facts.deny_list_is_stale,
         supervisor: facts.supervised.map(|supervised| SupervisorStatus {
             restarts: supervised.restarts,
             crash_looping: supervised.crash_looping,
