@@ -109,6 +109,8 @@ pub struct Figures {
 pub struct Kept {
     /// How many.
     pub leases: u64,
+    /// The longest life of one.
+    pub t_max_ms: u32,
     /// For how long.
     pub seconds: f64,
     /// How many the daemons no longer have.
@@ -152,7 +154,7 @@ pub async fn run(
     let mut kept = None;
     if let Some((leases, how_long)) = plan.kept {
         progress("leases kept alive");
-        kept = Some(bench.kept(leases, how_long).await?);
+        kept = Some(bench.kept(leases, how_long, config.map.settings().t_max_ms).await?);
     }
     let map = &config.map;
     Ok(Measurement {
@@ -206,7 +208,7 @@ impl Bench<'_> {
         Ok(Figures { timeouts, others_percent, ..figures })
     }
 
-    async fn kept(&mut self, leases: u64, how_long: Duration) -> Result<Kept, LoadError> {
+    async fn kept(&mut self, leases: u64, how_long: Duration, t_max_ms: u32) -> Result<Kept, LoadError> {
         let cells = self.cells(leases);
         let (_, held) = self.load.acquire(self.plan.wish, cells, self.plan.in_flight, None).await?;
         let before = self.counts().await?;
@@ -219,6 +221,7 @@ impl Bench<'_> {
         let percent = spent.as_secs_f64() * 100.0 / seconds;
         Ok(Kept {
             leases: held.len() as u64,
+            t_max_ms,
             seconds,
             lost: leases.saturating_sub(after.1),
             renewals_per_second: count_f64(after.0 - before.0) / seconds,

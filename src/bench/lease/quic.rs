@@ -109,8 +109,8 @@ fn measure(args: &super::Args, plan: &Plan, bar: &ProgressBar) -> anyhow::Result
             Algorithm::Paxoslease => LeaseAlgorithm::Paxoslease,
         },
         t_max_ms,
-        // A session has to end before half of the lease does.
-        session_ms: defaults.session_ms.min((t_max_ms / 2).saturating_sub(defaults.epsilon_ms)),
+        // Sessions have to end before leases that were renewed after a third of their life, clocks and round trips allowed for.
+        session_ms: defaults.session_ms.min((t_max_ms * 2 / 3).saturating_sub(4 * defaults.epsilon_ms)),
         ..defaults
     };
     let cluster = Cluster::start(args.quic.members, settings, args.quic.dir.as_deref())?;

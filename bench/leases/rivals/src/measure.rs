@@ -115,6 +115,7 @@ pub(crate) async fn measure<S: System>(system: &S, wanted: &Wanted) -> Result<Me
         warm_up_leases,
         batches,
         rated,
+        kept: None,
     })
 }
 

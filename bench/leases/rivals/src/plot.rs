@@ -1,6 +1,6 @@
 //! The plots: throughput by batch, what a loaded disk does to it, latency at half of the peak, cost in processor time.
 
-use crate::report::Figures;
+use crate::report::{Figures, Kept};
 use crate::results::{DEFAULT, Entry, NO_LOAD, Results};
 use crate::svg::{Anchor, BOTTOM, LEFT, LogAxis, Page, RIGHT, TOP, count, number};
 
@@ -25,6 +25,7 @@ pub(crate) fn plots(results: &Results) -> Vec<(&'static str, String)> {
         ("disk-load.svg", bars(results, &DISK_LOAD)),
         ("half-of-peak.svg", bars(results, &HALF_OF_PEAK)),
         ("cpu.svg", bars(results, &CPU)),
+        ("kept.svg", kept(results)),
     ]
 }
 
@@ -81,6 +82,33 @@ fn batches(results: &Results) -> String {
     let names: Vec<String> =
         singles.iter().map(|entry| format!("{} {}", title_of(&entry.system), entry.version)).collect();
     page.legend(names.iter().map(String::as_str).zip(singles.iter().map(|entry| class_of(&entry.system))));
+    page.finish()
+}
+
+/// How many leases are kept alive, by how long one lasts.
+#[expect(clippy::cast_precision_loss, reason = "counts far below 2^53")]
+fn kept(results: &Results) -> String {
+    let kept = results.kept();
+    let seconds = |kept: &Kept| kept.t_max_ms as f64 / 1_000.0;
+    let least = kept.first().map_or(1.0, |kept| seconds(kept));
+    let most = kept.last().map_or(10.0, |kept| seconds(kept));
+    let across = LogAxis::between(least / 1.5, most * 1.5, (LEFT, RIGHT));
+    let up = LogAxis::over(kept.iter().map(|kept| kept.leases as f64), (BOTTOM, TOP));
+    let note = "Leases that three daemons on one machine, all of them members of each, kept alive with none lost.\n\
+                In brackets: processor time of daemons and client in percent of the machine. Higher is better.";
+    let mut page = Page::new("Leases kept by how long one lasts", note);
+    scale(&mut page, &up);
+    page.axis_names("seconds that a lease lasts", "leases kept");
+    let points: Vec<(f64, f64)> =
+        kept.iter().map(|kept| (across.place(seconds(kept)), up.place(kept.leases as f64))).collect();
+    page.curve(&points, class_of("fleasefs"));
+    for (kept, &(x, y)) in kept.iter().zip(&points) {
+        page.text((x, BOTTOM + 20.0), Anchor::Middle, "", &number(seconds(kept)));
+        let lost =
+            if kept.lost == 0 { String::new() } else { format!(", {} lost", number(kept.lost as f64)) };
+        let figures = format!("{} ({:.0} %{lost})", number(kept.leases as f64), kept.cpu_percent_of_machine);
+        page.text((x, y - 10.0), Anchor::Middle, "quiet", &figures);
+    }
     page.finish()
 }
 
@@ -201,7 +229,7 @@ fn size(batch: &Figures) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::tests::{measurement, save};
+    use crate::results::tests::{keeping, measurement, save};
 
     #[test]
     fn every_figure_stands_in_its_plot() {
@@ -213,12 +241,14 @@ mod tests {
             "default.fsync.zookeeper.1.json",
             &measurement("zookeeper", &[(50_000, 4_321.0)]),
         );
+        save(folder.path(), "kept-2s.none.fleasefs.1.json", &keeping(100_000, 2_000));
         let results = Results::collect(folder.path()).unwrap();
         let plots = plots(&results);
         let plot = |name: &str| &plots.iter().find(|(found, _)| *found == name).unwrap().1;
         assert!(plot("batches.svg").contains("1,111") && plot("batches.svg").contains("51,029"));
         assert!(plot("disk-load.svg").contains("4,321") && plot("disk-load.svg").contains("1,234"));
         assert!(plot("cpu.svg").contains(">0.25<"));
+        assert!(plot("kept.svg").contains("100,000 (60 %)"));
     }
 
     #[test]

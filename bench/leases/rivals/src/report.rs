@@ -26,6 +26,22 @@ pub(crate) struct Measurement {
     pub(crate) batches: Vec<Figures>,
     /// Leases asked for at a rate.
     pub(crate) rated: Option<Figures>,
+    /// Leases kept alive, by a system whose leases are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) kept: Option<Kept>,
+}
+
+/// Leases kept alive for a while.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    pub(crate) leases: u64,
+    /// The longest life of one.
+    pub(crate) t_max_ms: u64,
+    pub(crate) seconds: f64,
+    pub(crate) lost: u64,
+    pub(crate) renewals_per_second: f64,
+    /// Processor time of servers and driver.
+    pub(crate) cpu_percent_of_machine: f64,
 }
 
 /// One timed stretch.

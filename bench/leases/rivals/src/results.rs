@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::disk_load::DiskLoad;
-use crate::report::{Figures, Measurement};
+use crate::report::{Figures, Kept, Measurement};
 
 /// The experiment that the others are held against: single requests, data on the disk.
 pub(crate) const DEFAULT: &str = "default";
@@ -75,6 +75,9 @@ pub(crate) struct Entry {
     pub(crate) batches: Vec<Figures>,
     /// At half of the peak.
     pub(crate) rated: Option<Figures>,
+    /// Of the first round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) kept: Option<Kept>,
 }
 
 impl Entry {
@@ -102,6 +105,13 @@ impl Results {
         self.results
             .iter()
             .find(|entry| entry.experiment == experiment && entry.load == load && entry.system == system)
+    }
+
+    /// Leases kept alive, by how long one lasts.
+    pub(crate) fn kept(&self) -> Vec<&Kept> {
+        let mut kept: Vec<&Kept> = self.results.iter().filter_map(|entry| entry.kept.as_ref()).collect();
+        kept.sort_by_key(|kept| kept.t_max_ms);
+        kept
     }
 
     /// All systems, in the order of their names.
@@ -160,6 +170,7 @@ fn entry([experiment, load, system]: [String; 3], rounds: &[Measurement]) -> Opt
         rounds: batches.values().map(Vec::len).chain([rated.len()]).max().unwrap_or_default(),
         batches: batches.values().filter_map(|rounds| Figures::middle(rounds)).collect(),
         rated: Figures::middle(&rated),
+        kept: first.kept.clone(),
     })
 }
 
@@ -221,7 +232,15 @@ pub(crate) mod tests {
             warm_up_leases: 10,
             batches: batches.iter().map(figures).collect(),
             rated: None,
+            kept: None,
         }
+    }
+
+    /// A measurement of leases that were kept alive.
+    pub(crate) fn keeping(leases: u64, t_max_ms: u64) -> Measurement {
+        let (seconds, renewals_per_second, cpu_percent_of_machine) = (20.0, 75_000.0, 60.0);
+        let kept = Kept { leases, t_max_ms, seconds, lost: 0, renewals_per_second, cpu_percent_of_machine };
+        Measurement { kept: Some(kept), ..measurement("fleasefs", &[]) }
     }
 
     pub(crate) fn save(folder: &Path, name: &str, measurement: &Measurement) {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::report::Figures;
+use crate::report::{Figures, Kept};
 use crate::results::{Entry, Results};
 use crate::svg::number;
 
@@ -36,6 +36,11 @@ pub(crate) fn tables(results: &Results) -> String {
     for (entry, rated) in results.results.iter().filter_map(|entry| Some((entry, entry.rated.as_ref()?))) {
         line(&mut text, &rated_row(entry, rated));
     }
+    line(&mut text, "\n| lease time s | leases kept | for s | lost | renewals/s | % of the machine |");
+    line(&mut text, "|--:|--:|--:|--:|--:|--:|");
+    for kept in results.kept() {
+        line(&mut text, &kept_row(kept));
+    }
     line(&mut text, "\n| load | writes/s | MiB/s | % of one processor |");
     line(&mut text, "|---|--:|--:|--:|");
     for load in &results.disk_loads {
@@ -66,6 +71,19 @@ fn batch_row(entry: &Entry, batch: &Figures) -> String {
     )
 }
 
+#[expect(clippy::cast_precision_loss, reason = "counts far below 2^53")]
+fn kept_row(kept: &Kept) -> String {
+    format!(
+        "| {} | {} | {:.0} | {} | {} | {:.0} |",
+        kept.t_max_ms as f64 / 1_000.0,
+        number(kept.leases as f64),
+        kept.seconds,
+        kept.lost,
+        number(kept.renewals_per_second.round()),
+        kept.cpu_percent_of_machine,
+    )
+}
+
 fn rated_row(entry: &Entry, rated: &Figures) -> String {
     format!(
         "| {} | {} {} | {} | {:.1} | {:.1} | {:.1} | {:.3} | {} |",
@@ -89,7 +107,7 @@ fn line(text: &mut String, line: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::tests::{measurement, save};
+    use crate::results::tests::{keeping, measurement, save};
 
     #[test]
     fn every_batch_has_a_row_and_an_unfinished_one_a_mark() {
@@ -98,11 +116,13 @@ mod tests {
         etcd.batches[1].granted = 7;
         etcd.rated = Some(Figures { offered_per_second: Some(617.0), ..Figures::default() });
         save(folder.path(), "default.none.etcd.1.json", &etcd);
+        save(folder.path(), "kept-2s.none.fleasefs.1.json", &keeping(100_000, 2_000));
         let tables = tables(&Results::collect(folder.path()).unwrap());
         assert!(
             tables.contains("| default | none | etcd 1.0 | 1000 | 1,111 | 1.5 | 9.0 | 0.250 |"),
             "{tables}"
         );
         assert!(tables.contains("| 50000* |") && tables.contains("| none | etcd 1.0 | 617 |"), "{tables}");
+        assert!(tables.contains("| 2 | 100,000 | 20 | 0 | 75,000 | 60 |"), "{tables}");
     }
 }
