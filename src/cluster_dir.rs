@@ -11,6 +11,7 @@
 //! Each folder below stands on its own, with copies of the map and of the authority's certificate.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -310,9 +311,22 @@ fn map(cluster: ClusterId, plan: &Plan) -> anyhow::Result<ClusterMap> {
         }
         None => u8::try_from(count).unwrap_or(REPLICAS_DEFAULT).min(REPLICAS_DEFAULT),
     };
+    check_families(&plan.addresses)?;
     let osds = (1..).zip(&plan.addresses);
     let osds = osds.map(|(id, address)| Osd { id: NodeId(id), address: address.clone() }).collect();
     ClusterMap::new(cluster, 1, replicas, plan.settings.clone(), osds).context("this makes no cluster")
+}
+
+/// A daemon listens and calls with one socket, which reaches addresses of its own kind.
+fn check_families(addresses: &[String]) -> anyhow::Result<()> {
+    let literals = || addresses.iter().filter_map(|address| address.parse::<SocketAddr>().ok());
+    let (v4, v6) = (literals().find(SocketAddr::is_ipv4), literals().find(SocketAddr::is_ipv6));
+    if let (Some(v4), Some(v6)) = (v4, v6) {
+        bail!(
+            "{v4} is an IPv4 and {v6} an IPv6 address, and daemons there cannot reach each other; use one kind"
+        );
+    }
+    Ok(())
 }
 
 /// The folders of a new cluster, each with whom it is for.

@@ -33,7 +33,7 @@ type Outcome = anyhow::Result<Option<Stopped>>;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let cluster = LocalCluster::open(&args.dir)?;
-    let daemons = cluster.daemons()?;
+    let daemons = cluster.daemons();
     let outcomes = stop_all(&daemons.iter().collect::<Vec<_>>());
     let printed = if args.json { print_json(&cluster, &outcomes) } else { print(&outcomes) };
     printed.context("could not print what was stopped")?;

@@ -43,10 +43,6 @@ pub(crate) struct LocalCluster {
 pub(crate) struct LocalDaemon {
     /// Which.
     pub(crate) node: NodeId,
-    /// Where it listens.
-    pub(crate) address: String,
-    /// Where it serves its metrics.
-    pub(crate) metrics: Option<String>,
     folder: PathBuf,
 }
 
@@ -78,14 +74,17 @@ impl LocalCluster {
         &self.map
     }
 
-    /// Its daemons, whose folders must all be here and whose addresses must be this machine's own.
-    pub(crate) fn daemons(&self) -> anyhow::Result<Vec<LocalDaemon>> {
-        self.map.osds().map(|osd| self.daemon(osd.id)).collect()
+    /// Its daemons.
+    pub(crate) fn daemons(&self) -> Vec<LocalDaemon> {
+        let daemon = |node| LocalDaemon { node, folder: self.dir.join(format!("osd-{node}")) };
+        self.map.osds().map(|osd| daemon(osd.id)).collect()
     }
+}
 
-    fn daemon(&self, node: NodeId) -> anyhow::Result<LocalDaemon> {
-        let folder = self.dir.join(format!("osd-{node}"));
-        let config = Config::load(&folder.join("osd.toml"))?;
+impl LocalDaemon {
+    /// Its configuration. Only starting it takes one; its address must be this machine's own.
+    pub(crate) fn config(&self) -> anyhow::Result<Config> {
+        let (node, config) = (self.node, Config::load(&self.folder.join("osd.toml"))?);
         let mut addresses = config
             .listen
             .to_socket_addrs()
@@ -97,11 +96,9 @@ impl LocalCluster {
             config.listen,
             config.path.display()
         );
-        Ok(LocalDaemon { node, address: config.listen, metrics: config.metrics, folder })
+        Ok(config)
     }
-}
 
-impl LocalDaemon {
     /// Its log.
     pub(crate) fn log(&self) -> PathBuf {
         self.folder.join("log")
@@ -148,6 +145,12 @@ impl LocalDaemon {
 
     /// Stops it, if it runs, and says how that went.
     pub(crate) fn stop(&self) -> anyhow::Result<Option<Stopped>> {
+        ensure!(
+            self.folder.is_dir(),
+            "{} is not here, so nobody knows whether daemon {} runs",
+            self.folder.display(),
+            self.node
+        );
         let Some(noted) = self.running()? else { return Ok(None) };
         let stopped =
             noted.stop(STOP_PATIENCE).with_context(|| format!("daemon {} cannot be stopped", self.node))?;

@@ -19,6 +19,10 @@ use crate::family::Family;
 const NOT_OBTAINED: u8 = 75;
 /// The lock was lost while the command ran.
 const LOST: u8 = 76;
+/// The command is there, but cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
+/// There is no such command.
+const NOT_FOUND: u8 = 127;
 /// What a shell adds to the number of the signal that ended a command.
 const BY_SIGNAL: u8 = 128;
 /// Where the command finds its fencing token.
@@ -36,7 +40,8 @@ const TOKEN_VARIABLE: &str = "FLEASEFS_TOKEN";
 /// runs on without the lock.
 ///
 /// Exit codes: the command's own, or 128 + N if signal N ended it; 75 when the
-/// lock was not obtained; 76 when it was lost; 1 when something else failed.
+/// lock was not obtained; 76 when it was lost; 126 when the command cannot be
+/// executed; 127 when it is not found; 1 when something else failed.
 ///
 /// Examples:
 ///   fleasefs lock nightly-backup -- /usr/local/bin/backup --all
@@ -93,7 +98,14 @@ async fn obtain(client: &Client, args: &Args) -> Result<Option<Lock>, client::Lo
 }
 
 async fn run_under(lock: &Lock, args: &Args, signals: &mut Signals) -> anyhow::Result<ExitCode> {
-    let mut child = start(lock, args)?;
+    let mut child = match start(lock, args) {
+        Ok(child) => child,
+        Err(error) => {
+            let program = args.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
+            say(&format!("could not start `{program}`: {error}"));
+            return Ok(ExitCode::from(unstarted(&error)));
+        }
+    };
     let mut family = Family::default();
     let mut warned = false;
     loop {
@@ -124,8 +136,8 @@ async fn run_under(lock: &Lock, args: &Args, signals: &mut Signals) -> anyhow::R
     }
 }
 
-fn start(lock: &Lock, args: &Args) -> anyhow::Result<Child> {
-    let (program, arguments) = args.command.split_first().context("no command was given")?;
+fn start(lock: &Lock, args: &Args) -> io::Result<Child> {
+    let (program, arguments) = args.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
     command.args(arguments).env(TOKEN_VARIABLE, lock.token().to_string());
     // SAFETY: between fork and exec only functions that are safe in signal handlers may be called. This makes one
@@ -134,8 +146,15 @@ fn start(lock: &Lock, args: &Args) -> anyhow::Result<Child> {
         // If this process is killed, nobody is left to watch the lock.
         command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
     }
-    let named = program.to_string_lossy();
-    command.spawn().with_context(|| format!("could not start `{named}`"))
+    command.spawn()
+}
+
+/// The exit code for a command that could not be started, as shells, `env` and `timeout` have it.
+fn unstarted(error: &io::Error) -> u8 {
+    match error.kind() {
+        io::ErrorKind::NotFound => NOT_FOUND,
+        _ => NOT_EXECUTABLE,
+    }
 }
 
 fn code_of(status: ExitStatus) -> ExitCode {

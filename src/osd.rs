@@ -24,9 +24,9 @@ const EXIT_KILLED: u8 = 4;
 
 /// Run a storage daemon, start it again when it dies, and tell its peers of its death
 ///
-/// SIGTERM and SIGINT stop it: it gives its leases up and exits. A second one
-/// kills it. The log goes to standard error, as systemd wants it, unless
-/// --log-file says otherwise.
+/// SIGTERM, SIGINT and SIGHUP stop it: it gives its leases up and exits. A second
+/// one, more than 0.3 s later, kills it. The log goes to standard error, as
+/// systemd wants it, unless --log-file says otherwise.
 ///
 /// Exit codes: 0 stopped as asked, 1 cannot run, 3 given up because the daemon
 /// kept dying, 4 had to be killed to stop.

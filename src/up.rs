@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode};
 use std::time::Duration;
 
+use ::osd::config::Config;
 use anyhow::{Context, bail};
 use base::NodeId;
 use client::{Client, ConnectError, DaemonState};
@@ -53,6 +54,7 @@ pub(crate) struct Args {
 /// A daemon, and what was found or started.
 struct Running {
     daemon: LocalDaemon,
+    config: Config,
     supervisor: Noted,
     /// What this command has started.
     started: Option<Child>,
@@ -115,12 +117,15 @@ fn make(dir: &Path, osds: u8) -> anyhow::Result<()> {
 }
 
 fn start_all(cluster: &LocalCluster, running: &mut Vec<Running>) -> anyhow::Result<()> {
-    for daemon in cluster.daemons()? {
+    let daemons = cluster.daemons();
+    // All of them before the first is started.
+    let configs: Vec<Config> = daemons.iter().map(LocalDaemon::config).collect::<anyhow::Result<_>>()?;
+    for (daemon, config) in daemons.into_iter().zip(configs) {
         let (supervisor, started) = match daemon.running()? {
             Some(supervisor) => (supervisor, None),
             None => start(&daemon)?,
         };
-        running.push(Running { daemon, supervisor, started });
+        running.push(Running { daemon, config, supervisor, started });
     }
     Ok(())
 }
@@ -160,7 +165,7 @@ async fn wait_until_ready(
 
 /// One that was started must not end. One that ends although it was found running was about to stop then.
 fn look_after(running: &mut Running) -> anyhow::Result<()> {
-    let Running { daemon, supervisor, started } = running;
+    let Running { daemon, supervisor, started, .. } = running;
     let Some(child) = started else {
         if !supervisor.is_running()? {
             (*supervisor, *started) = start(daemon)?;
@@ -187,9 +192,9 @@ fn absence(state: &DaemonState) -> Option<(NodeId, String)> {
 /// What is missing, and what the daemons' own logs say of it.
 fn list(missing: &Missing, running: &[Running]) -> String {
     let mut list = String::new();
-    for Running { daemon, .. } in running {
+    for Running { daemon, config, .. } in running {
         let Some(why) = missing.get(&daemon.node) else { continue };
-        list.push_str(&format!("\n  daemon {} at {}: {why}", daemon.node, daemon.address));
+        list.push_str(&format!("\n  daemon {} at {}: {why}", daemon.node, config.listen));
         if let Some(error) = daemon.last_error() {
             list.push_str(&format!("\n    its log: {error}"));
         }
@@ -218,8 +223,8 @@ fn print_json(cluster: &LocalCluster, running: &[Running]) -> io::Result<()> {
     let daemon = |running: &Running| {
         json!({
             "node": running.daemon.node,
-            "address": running.daemon.address,
-            "metrics": running.daemon.metrics,
+            "address": running.config.listen,
+            "metrics": running.config.metrics,
             "log": running.daemon.log().display().to_string(),
             "process": running.supervisor.id,
             "started": running.started.is_some(),
@@ -238,9 +243,9 @@ fn print(cluster: &LocalCluster, running: &[Running], is_new: bool) -> io::Resul
     let mut out = io::stdout().lock();
     let what = if is_new { "A new cluster is up" } else { "The cluster is up" };
     writeln!(out, "{what} in {}:", cluster.dir().display())?;
-    for Running { daemon, supervisor, started } in running {
+    for Running { daemon, config, supervisor, started } in running {
         let how = if started.is_some() { "started" } else { "was running" };
-        writeln!(out, "  daemon {}  {}  {how} (process {})", daemon.node, daemon.address, supervisor.id)?;
+        writeln!(out, "  daemon {}  {}  {how} (process {})", daemon.node, config.listen, supervisor.id)?;
     }
     writeln!(out, "\nUse it:\n  export FLEASEFS_CLUSTER={dir}\n  fleasefs status")?;
     writeln!(out, "  fleasefs lock NAME -- COMMAND\n\nStop it: fleasefs down {dir}")

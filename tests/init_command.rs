@@ -11,7 +11,7 @@ use base::{NodeId, Role};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const OSDS: &str = "10.0.0.1:7000,b.example:7000,[::1]:7000";
+const OSDS: &str = "[fd00::1]:7000,b.example:7000,[fd00::3]:7000";
 const DAY_S: u64 = 86_400;
 
 /// A folder in which commands are run; the cluster is `c` in it.
@@ -153,6 +153,10 @@ fn a_cluster_that_cannot_be_is_not_begun() {
         (&["--osds", "a:1,b"][..], "`b` is no address: use host:port"),
         (&["--osds", "a:1,a:1"], "the address a:1 is listed twice"),
         (&["--osds", "a:1,b:1", "--replicas", "3"], "3 replicas need as many daemons, and --osds lists 2"),
+        (
+            &["--osds", "10.0.0.1:1,b:1,[fd00::1]:1"],
+            "10.0.0.1:1 is an IPv4 and [fd00::1]:1 an IPv6 address, and daemons there cannot reach each other",
+        ),
         (&["--osds", "a:1", "--replicas", "0"], "`replicas` cannot be 0"),
         (&["--osds", "a:1", "--t-max-ms", "200"], "t_max (200ms) must be longer than"),
     ] {

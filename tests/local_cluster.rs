@@ -154,6 +154,26 @@ fn a_cluster_comes_up_once_and_goes_down_once() {
 }
 
 #[test]
+fn a_broken_configuration_does_not_keep_daemons_running() {
+    let cluster = Cluster::new();
+    cluster.succeed("up");
+    let supervisors = [1, 2, 3].map(|node| cluster.supervisor(node));
+    let config = cluster.osd(1).join("osd.toml");
+    let good = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{good}x\n")).unwrap();
+    let down = cluster.succeed("down");
+    let outcomes: Vec<&Value> =
+        down["daemons"].as_array().unwrap().iter().map(|daemon| &daemon["outcome"]).collect();
+    assert_eq!(outcomes, ["stopped"; 3]);
+    assert!(!supervisors.into_iter().any(is_running));
+
+    let output = cluster.run("up");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("nothing was started") && said.contains("osd-1/osd.toml"), "{said}");
+    assert_eq!(cluster.succeed("down")["daemons"][1]["outcome"], "not_running");
+}
+
+#[test]
 fn a_killed_daemon_is_mourned_and_comes_back() {
     let cluster = Cluster::new();
     cluster.succeed("up");
@@ -180,6 +200,22 @@ fn a_daemon_does_not_outlive_its_supervisor() {
     let again = cluster.succeed("up");
     assert_eq!(again["daemons"][1]["started"], true);
     assert_eq!(cluster.metric(2, "fleasefs_incarnation"), 2);
+}
+
+#[test]
+fn signals_that_arrive_together_are_one_request_to_stop() {
+    let cluster = Cluster::new();
+    cluster.succeed("up");
+    let supervisors = [1, 2].map(|node| cluster.supervisor(node));
+    // A terminal that closes, and what `timeout` does to its child and to its group.
+    kill_process(supervisors[0], Signal::HUP).unwrap();
+    kill_process(supervisors[1], Signal::INT).unwrap();
+    kill_process(supervisors[1], Signal::TERM).unwrap();
+    eventually(|| (!supervisors.into_iter().any(is_running)).then_some(()));
+    for node in [1, 2] {
+        let log = cluster.log(node);
+        assert!(log.contains("the daemon has stopped") && !log.contains("asked twice"), "{log}");
+    }
 }
 
 #[test]

@@ -34,7 +34,6 @@ impl Cluster {
         command
     }
 
-    /// A command that holds the lock until its input ends.
     /// A command that has the lock until its input ends, which `wait_with_output` would bring about.
     fn holder(&self, name: &str) -> Child {
         let mut command = self.lock(name, &[], "echo $FLEASEFS_TOKEN; cat >/dev/null");
@@ -48,6 +47,19 @@ impl Cluster {
     fn status(&self) -> (Option<i32>, Value) {
         let output = fleasefs().args(["status", "--json", "--cluster"]).arg(self.dir()).output().unwrap();
         (output.status.code(), serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    /// The first status that is as `wanted`.
+    fn status_when(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            let (_, status) = self.status();
+            if wanted(&status) {
+                return status;
+            }
+            assert!(Instant::now() < end, "{status}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 }
 
@@ -75,11 +87,15 @@ fn exit_codes_are_the_commands_own() {
         let output = cluster.lock("a", &[], script).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{script}: {}", said(&output));
     }
-    let mut missing = fleasefs();
-    missing.arg("lock").arg("a").arg("--cluster").arg(cluster.dir()).args(["--", "/no/such/program"]);
-    let output = missing.output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("could not start `/no/such/program`"), "{}", said(&output));
+    for (program, code) in
+        [("/no/such/program", 127), ("no-such-program", 127), ("/etc/passwd", 126), ("/", 126)]
+    {
+        let mut lock = fleasefs();
+        lock.arg("lock").arg("a").arg("--cluster").arg(cluster.dir()).args(["--", program]);
+        let output = lock.output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+        assert!(said(&output).contains(&format!("could not start `{program}`: ")), "{}", said(&output));
+    }
 }
 
 #[test]
@@ -191,6 +207,46 @@ fn status_says_plainly_what_is_wrong() {
     let problems = status["problems"].to_string();
     assert!(problems.contains("daemon 2 at 127.0.0.1:"), "{problems}");
     assert!(problems.contains("has no connection to daemon 2"), "{problems}");
+}
+
+#[test]
+fn status_follows_what_the_daemons_find() {
+    let cluster = Cluster::start();
+    let status = cluster.status_when(|status| !status.to_string().contains("\"last_heard_ms\":null"));
+    for peer in status["daemons"][0]["status"]["peers"].as_array().unwrap() {
+        assert!(peer["last_heard_ms"].as_u64().unwrap() < 60_000, "{peer}");
+    }
+    let list = cluster.dir().join("osd-3/denied.txt");
+    let good = fs::read_to_string(&list).unwrap();
+    fs::write(&list, format!("{good}mallory\n")).unwrap();
+    let problem = |status: &Value| status["problems"].to_string().contains("its deny list cannot be read");
+    let status = cluster.status_when(problem);
+    assert!(status["problems"].to_string().contains("daemon 3 at 127.0.0.1:"), "{status}");
+    fs::write(&list, good).unwrap();
+    cluster.status_when(|status| !problem(status));
+}
+
+#[test]
+fn a_lock_that_is_taken_over_is_logged_plainly() {
+    let cluster = Cluster::start();
+    let _holder = Killed(cluster.holder("a"));
+    let (_, status) = cluster.status();
+    let owner = (0..3).find(|index| status["daemons"][index]["status"]["locks"]["held"] == 1).unwrap();
+    let supervisor = fs::read_to_string(cluster.dir().join(format!("osd-{}/pid", owner + 1))).unwrap();
+    let supervisor = supervisor.split(' ').next().unwrap();
+    let daemon = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
+    kill_process(Pid::from_raw(daemon.trim().parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+    let log = |node| fs::read_to_string(cluster.dir().join(format!("osd-{node}/log"))).unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    let line = loop {
+        let logs = [1, 2, 3].map(log).concat();
+        if let Some(line) = logs.lines().find(|line| line.contains("took a lock over")) {
+            break line.to_owned();
+        }
+        assert!(Instant::now() < end, "{logs}");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(line.contains(" holder=c") && line.contains(" token=") && !line.contains("Some("), "{line}");
 }
 
 #[test]

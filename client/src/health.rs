@@ -14,10 +14,13 @@ pub fn problems(states: &[DaemonState], now_s: u64) -> Vec<String> {
     let mut found = Vec::new();
     let down = states.iter().filter(|state| state.status.is_err()).count();
     if down * 2 >= states.len() && down > 0 {
-        found.push(format!(
-            "{down} of {} daemons do not answer: without a majority nothing can be locked",
-            states.len()
-        ));
+        let all = states.len();
+        let who = if all == 1 {
+            "the only daemon does not answer".to_owned()
+        } else {
+            format!("{down} of {all} daemons do not answer")
+        };
+        found.push(format!("{who}: without a majority nothing can be locked"));
     }
     for state in states {
         let who = format!("daemon {} at {}", state.node, state.address);
@@ -53,10 +56,18 @@ fn of_one(status: &Status, now_s: u64) -> Vec<String> {
     if left_s == 0 {
         found.push("its certificate has expired; renew it with `fleasefs cert renew`".to_owned());
     } else if left_s < EXPIRY_WARNING_S {
-        found.push(format!(
-            "its certificate expires in {} days; renew it with `fleasefs cert renew`",
-            left_s / DAY_S
-        ));
+        let when = match left_s / DAY_S {
+            0 => "in less than a day".to_owned(),
+            1 => "in 1 day".to_owned(),
+            days => format!("in {days} days"),
+        };
+        found.push(format!("its certificate expires {when}; renew it with `fleasefs cert renew`"));
+    }
+    if status.deny_list_is_stale {
+        found.push(
+            "its deny list cannot be read, so the one before stays in force; its log names the mistake: correct the file"
+                .to_owned(),
+        );
     }
     if status.supervisor.is_some_and(|supervisor| supervisor.crash_looping) {
         found.push("ends again and again soon after its start; its log says why".to_owned());
@@ -65,4 +76,65 @@ fn of_one(status: &Status, now_s: u64) -> Vec<String> {
         found.push("is stopping".to_owned());
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use base::{ClusterId, NodeId, Process, StoreId};
+    use node::{ClockStatus, DaemonStatus, LeaseStatus, LockStatus};
+
+    use super::*;
+
+    const NOW_S: u64 = 1_000_000;
+
+    fn well() -> Status {
+        Status {
+            daemon: DaemonStatus {
+                process: Process::new(1, 1),
+                store: StoreId([1; 16]),
+                version: "0.1.0".to_owned(),
+                uptime_ms: 1_000,
+            },
+            cluster: ClusterId([2; 16]),
+            map_version: 1,
+            map_digest: String::new(),
+            quarantine_ms: 0,
+            clock: ClockStatus { state: ClockTrust::Sound, offset_max_us: None, epsilon_us: 100_000 },
+            leases: LeaseStatus::default(),
+            locks: LockStatus::default(),
+            certificate_expires_unix_s: NOW_S + EXPIRY_WARNING_S,
+            deny_list_is_stale: false,
+            supervisor: None,
+            draining: false,
+            peers: Vec::new(),
+        }
+    }
+
+    fn problems_of(status: Result<Status, String>) -> Vec<String> {
+        problems(
+            &[DaemonState { node: NodeId(1), address: "a:1".to_owned(), status: status.map(Box::new) }],
+            NOW_S,
+        )
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_whole_words() {
+        assert_eq!(problems_of(Ok(well())), [""; 0]);
+        let expiring = |left_s| Status { certificate_expires_unix_s: NOW_S + left_s, ..well() };
+        for (status, expected) in [
+            (expiring(2 * DAY_S), "expires in 2 days;"),
+            (expiring(DAY_S), "expires in 1 day;"),
+            (expiring(DAY_S - 1), "expires in less than a day;"),
+            (expiring(0), "has expired;"),
+            (
+                Status { deny_list_is_stale: true, ..well() },
+                "its deny list cannot be read, so the one before",
+            ),
+        ] {
+            let found = problems_of(Ok(status));
+            assert!(found.len() == 1 && found[0].starts_with("daemon 1 at a:1: "), "{found:?}");
+            assert!(found[0].contains(expected), "{found:?} lack {expected}");
+        }
+        assert!(problems_of(Err("refused".to_owned()))[0].starts_with("the only daemon does not answer: "));
+    }
 }

@@ -144,6 +144,11 @@ impl ClockGuard {
         self.heard(now).find(|&(id, _)| id == peer).map(|(_, bound)| bound.worst())
     }
 
+    /// When a peer last answered a question about its time, if it ever did.
+    pub fn heard_at(&self, peer: NodeId) -> Option<WallTime> {
+        Some(self.peers.get(&peer)?.exchanges.back()?.at)
+    }
+
     /// What to add to this node's time, in microseconds, to agree with most peers: the middle of the offsets that
     /// the most bounds allow. `None` unless these and this node are a majority of the cluster. For use at start,
     /// before node time is fixed.

@@ -202,9 +202,12 @@ impl DenyFile {
     /// What the file holds now, if it is another version than at the last call. A version with a mistake is reported
     /// once.
     pub fn poll(&mut self) -> Result<Option<Denied>, CredentialError> {
+        // A file that cannot be read now is read again when it can, even if it is the same.
+        let seen = self.seen.take();
         let mut file = open(&self.path)?;
         let version = Version::of(&metadata(&file, &self.path)?);
-        if self.seen == Some(version) {
+        if seen == Some(version) {
+            self.seen = seen;
             return Ok(None);
         }
         let text = read_text(&mut file, &self.path, DENIED_BYTES_MAX)?;
@@ -215,8 +218,8 @@ impl DenyFile {
     }
 
     /// Keeps `list` as the file is, looking once a second, for as long as the caller waits. Troubles go to `report`,
-    /// once each time they change; the list stays as it was meanwhile.
-    pub async fn follow(mut self, list: DenyList, mut report: impl FnMut(&CredentialError)) {
+    /// once each time they change, and `Ok` when they are over; the list stays as it was meanwhile.
+    pub async fn follow(mut self, list: DenyList, mut report: impl FnMut(Result<(), &CredentialError>)) {
         let mut interval = tokio::time::interval(POLL_INTERVAL);
         let mut reported = String::new();
         loop {
@@ -226,10 +229,11 @@ impl DenyFile {
                 Ok(Some(denied)) => {
                     list.replace(denied);
                     reported.clear();
+                    report(Ok(()));
                 }
                 Err(error) if error.to_string() == reported => {}
                 Err(error) => {
-                    report(&error);
+                    report(Err(&error));
                     reported = error.to_string();
                 }
             }

@@ -33,6 +33,8 @@ pub struct Status {
     pub locks: LockStatus,
     /// When its certificate expires: seconds since 1970.
     pub certificate_expires_unix_s: u64,
+    /// Whether the file of its deny list cannot be read, so that the list before is still in force.
+    pub deny_list_is_stale: bool,
     /// Its parent process, unless it runs without one.
     pub supervisor: Option<SupervisorStatus>,
     /// Whether it gives its leases up and takes no new ones.
@@ -132,7 +134,7 @@ pub struct PeerStatus {
     pub connected: bool,
     /// How long a question and its answer took last.
     pub round_trip_us: Option<u64>,
-    /// How long ago it was last heard.
+    /// How long ago it last told its time, which it is asked for all the time; none if it never did.
     pub last_heard_ms: Option<u64>,
     /// The bounds of its clock minus this daemon's.
     pub offset_us: Option<(i64, i64)>,

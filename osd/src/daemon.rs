@@ -185,8 +185,7 @@ pub async fn run(
     let mark = keeper.mark_time(clock).await?;
     doorman.fix(clock);
     let mut following = JoinSet::new();
-    following
-        .spawn(config.deny_file().follow(identity.deny_list().clone(), |error| tracing::error!("{error}")));
+    following.spawn(config.deny_file().follow(identity.deny_list().clone(), gauges.deny_list_reporter()));
 
     let certificate_expires_s = identity.peer().not_after_s;
     let supervised = options.supervised;

@@ -31,6 +31,8 @@ pub struct Metrics {
     pub in_quarantine: Value,
     /// 1 while this daemon's clock is trusted.
     pub clock_is_trusted: Value,
+    /// 1 while the deny list's file cannot be read, and the list before is in force.
+    pub deny_list_is_stale: Value,
     /// How long a packet and its acknowledgement take.
     pub round_trip: Histogram,
     /// How far peers' clocks may be off, either way.
@@ -193,6 +195,7 @@ impl Metrics {
             ("peers", "Peers that this daemon is connected with.", &self.peers),
             ("in_quarantine", "1 while no lease vote is cast after a start.", &self.in_quarantine),
             ("clock_is_trusted", "1 while this daemon's clock is trusted.", &self.clock_is_trusted),
+            ("deny_list_is_stale", "1 while the deny list cannot be read.", &self.deny_list_is_stale),
         ] {
             text.gauge(name, help, value.get());
         }
@@ -249,6 +252,7 @@ mod tests {
     fn what_was_counted_is_rendered() {
         let metrics = Metrics::default();
         metrics.sessions.set(4);
+        metrics.deny_list_is_stale.set(1);
         metrics.sent.bytes.add(1_000);
         metrics.received.datagrams_dropped.count();
         let mut counters = Counters::default();
@@ -260,6 +264,7 @@ mod tests {
             ("fleasefs_incarnation", "7"),
             ("fleasefs_restarts_total", "2"),
             ("fleasefs_sessions", "4"),
+            ("fleasefs_deny_list_is_stale", "1"),
             ("fleasefs_leases_acquired_total", "5"),
             ("fleasefs_lease_messages_rejected_total{reason=\"too_old\"}", "0"),
             ("fleasefs_network_bytes_total{direction=\"sent\"}", "1000"),

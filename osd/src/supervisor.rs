@@ -22,7 +22,7 @@ use std::future::Future;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use base::{Incarnation, NodeId, Process};
+use base::{Incarnation, MonoTime, NodeId, Process, Span};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::signal::unix::{SignalKind, signal};
@@ -46,6 +46,9 @@ pub const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long the end of a daemon that stopped well may wait for the peers to be told.
 const CLEAN_NOTICE_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// Requests to stop that come this soon after one are its echo: `timeout` signals a process and then its group.
+const ECHO: Span = Span::from_millis(300);
 
 /// Longer than any line that tells an incarnation.
 const LINE_BYTES_MAX: u64 = 80;
@@ -156,23 +159,46 @@ pub async fn supervise<W: Witness>(
     }
 }
 
-/// Gives something for each SIGTERM and SIGINT that this process gets from now on.
+/// Gives something for each SIGTERM, SIGINT and SIGHUP that this process gets from now on. Those that come together
+/// are one.
 pub fn stop_signals() -> std::io::Result<mpsc::Receiver<()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
     // Two count; who is in more of a hurry has SIGKILL.
     let (sender, stops) = mpsc::channel(2);
     tokio::spawn(async move {
+        let mut requests = Requests::default();
         loop {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
+                _ = hang_up.recv() => {}
             }
-            // Full says that enough have been asked for already.
-            let _ = sender.try_send(());
+            if requests.is_new(clock::since_boot()) {
+                // Full says that enough have been asked for already.
+                let _ = sender.try_send(());
+            }
         }
     });
     Ok(stops)
+}
+
+/// Tells requests to stop from their echoes.
+#[derive(Default)]
+struct Requests {
+    counted_at: Option<MonoTime>,
+}
+
+impl Requests {
+    /// Whether a request that arrives now counts.
+    fn is_new(&mut self, now: MonoTime) -> bool {
+        let is_echo = self.counted_at.is_some_and(|at| now.since(at) < ECHO);
+        if !is_echo {
+            self.counted_at = Some(now);
+        }
+        !is_echo
+    }
 }
 
 /// What is known of a child that is gone.
@@ -334,6 +360,14 @@ async fn asked(stops: &mut mpsc::Receiver<()>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_that_arrive_together_are_one() {
+        let mut requests = Requests::default();
+        let arriving = [0, 0, 1, 299, 300, 599, 600, 5_000];
+        let counted = arriving.map(|ms| requests.is_new(MonoTime::from_micros(1_000_000 + ms * 1_000)));
+        assert_eq!(counted, [true, false, false, false, true, false, true, true]);
+    }
 
     #[test]
     fn only_a_whole_line_tells_an_incarnation() {

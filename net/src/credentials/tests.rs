@@ -181,6 +181,21 @@ fn a_deny_list_is_read_when_it_changes() {
     assert_eq!(file.poll().unwrap(), None, "a mistake is reported once");
 }
 
+#[test]
+fn a_deny_list_that_was_out_of_reach_is_read_again() {
+    let folder = Folder::new();
+    let (place, aside) = (folder.path("place"), folder.path("aside"));
+    create_folder(&place).unwrap();
+    write_public(&place.join("denied.txt"), "").unwrap();
+    let mut file = DenyFile::new(place.join("denied.txt"));
+    assert!(file.poll().unwrap().is_some() && file.poll().unwrap().is_none());
+    // The file itself stays as it is.
+    fs::rename(&place, &aside).unwrap();
+    file.poll().unwrap_err();
+    fs::rename(&aside, &place).unwrap();
+    assert!(file.poll().unwrap().is_some(), "or the trouble would never be over");
+}
+
 #[tokio::test(start_paused = true)]
 async fn following_puts_each_version_in_force_and_survives_mistakes() {
     let folder = Folder::new();
@@ -188,22 +203,24 @@ async fn following_puts_each_version_in_force_and_survives_mistakes() {
     let (one, two) = (Fingerprint([1; 32]), Fingerprint([2; 32]));
     write_public(&path, &one.to_string()).unwrap();
     let (list, (sender, mut reports)) = (DenyList::default(), tokio::sync::mpsc::unbounded_channel());
-    let follower = DenyFile::new(path.clone()).follow(list.clone(), move |error| {
-        sender.send(error.to_string()).unwrap();
+    let follower = DenyFile::new(path.clone()).follow(list.clone(), move |state| {
+        sender.send(state.map_err(ToString::to_string)).unwrap();
     });
     let follower = tokio::spawn(follower);
     list.denied(one).await;
+    assert_eq!(reports.recv().await, Some(Ok(())));
 
     write_public(&path, "mallory").unwrap();
-    assert!(reports.recv().await.unwrap().contains("`mallory`"));
+    assert!(reports.recv().await.unwrap().unwrap_err().contains("`mallory`"));
     assert!(list.denies(&one), "a list with a mistake changes nothing");
     fs::remove_file(&path).unwrap();
-    assert!(reports.recv().await.unwrap().contains("cannot read"));
+    assert!(reports.recv().await.unwrap().unwrap_err().contains("cannot read"));
     assert!(list.denies(&one), "a list that is gone changes nothing");
 
     write_public(&path, &two.to_string()).unwrap();
     list.denied(two).await;
     assert!(!list.denies(&one));
+    assert_eq!(reports.recv().await, Some(Ok(())), "the troubles are over");
     follower.abort();
     assert!(follower.await.unwrap_err().is_cancelled());
     assert!(reports.recv().await.is_none(), "each trouble was reported once");

@@ -129,7 +129,7 @@ impl Doorman {
     fn admit_client(&self) -> Result<(), Refusal> {
         if self.clients.load(Ordering::Relaxed) >= self.clients_max {
             let text =
-                format!("this daemon has {} clients, as many as its `clients_max` allows", self.clients_max);
+                format!("this daemon has as many clients as its `clients_max` allows, {}", self.clients_max);
             return Err(Refusal::new(Why::TooManyClients, &text));
         }
         Ok(())

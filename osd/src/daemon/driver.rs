@@ -281,7 +281,7 @@ impl<A: Algorithm> Driver<A> {
             }
             Output::RaiseCeiling { to } => self.raise_ceiling(to, Duration::ZERO),
             Output::Event(ShardEvent::LeaseLost { cell, why }) => self.lost.push((cell, why)),
-            Output::Event(event) => report::shard_event(&event),
+            Output::Event(event) => report::shard_event(&event, self.now()),
         }
     }
 
@@ -381,6 +381,7 @@ impl<A: Algorithm> Driver<A> {
         let facts = report::Facts {
             links: &self.links,
             certificate_expires_s: self.parts.certificate_expires_s,
+            deny_list_is_stale: self.parts.gauges.deny_list_is_stale(),
             supervised: self.parts.supervised,
             store: self.parts.keeper.store(),
             uptime: self.now().since(self.started_at),

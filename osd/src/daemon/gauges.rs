@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use base::{Span, WallTime};
 use lease::Algorithm;
+use net::credentials::CredentialError;
 use net::{Link, LinkId, LinkStats};
 use node::Shard;
 use wire::TimeAnswer;
@@ -54,6 +55,22 @@ impl Gauges {
         let offset = (difference(received, asked) + difference(answered, done)) / 2;
         let offset_us = u64::try_from(offset.unsigned_abs()).unwrap_or(u64::MAX);
         self.metrics.clock_offset.observe(Span::from_micros(offset_us));
+    }
+
+    /// Takes in what the file of the deny list is like, and logs what is wrong with it.
+    pub(super) fn deny_list_reporter(&self) -> impl FnMut(Result<(), &CredentialError>) + Send + 'static {
+        let metrics = self.metrics.clone();
+        move |state| {
+            metrics.deny_list_is_stale.set(state.is_err().into());
+            if let Err(error) = state {
+                tracing::error!("{error}");
+            }
+        }
+    }
+
+    /// Whether the deny list's file cannot be read, so that the list before is in force.
+    pub(super) fn deny_list_is_stale(&self) -> bool {
+        self.metrics.deny_list_is_stale.get() != 0
     }
 
     /// Nothing more will go over `link`.

@@ -7,6 +7,7 @@ use node::{
     ClockStatus, ClockTrust, DaemonStatus, LeaseStatus, LockStatus, PeerStatus, Shard, ShardEvent, Status,
     SupervisorStatus,
 };
+use tracing::field::debug;
 
 use super::Supervised;
 use super::links::Links;
@@ -15,6 +16,7 @@ use super::links::Links;
 pub(super) struct Facts<'a> {
     pub(super) links: &'a Links,
     pub(super) certificate_expires_s: u64,
+    pub(super) deny_list_is_stale: bool,
     pub(super) supervised: Option<Supervised>,
     pub(super) store: StoreId,
     pub(super) uptime: Span,
@@ -62,6 +64,7 @@ pub(super) fn status<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Fact
             sessions: shard.session_count() as u64,
         },
         certificate_expires_unix_s: facts.certificate_expires_s,
+        deny_list_is_stale: facts.deny_list_is_stale,
         supervisor: facts.supervised.map(|supervised| SupervisorStatus {
             restarts: supervised.restarts,
             crash_looping: supervised.crash_looping,
@@ -82,7 +85,7 @@ fn peer<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Facts<'_>, node: 
         incarnation: connected.map(|(process, _)| process.incarnation),
         connected: connected.is_some(),
         round_trip_us: connected.map(|(_, link)| link.stats().round_trip.as_micros()),
-        last_heard_ms: None,
+        last_heard_ms: shard.guard().heard_at(node).map(|at| millis(now.since(at))),
         offset_us: shard.guard().offset_of(now, node).map(|worst| {
             let micros = i64::try_from(worst.as_micros()).unwrap_or(i64::MAX);
             (-micros, micros)
@@ -91,7 +94,7 @@ fn peer<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Facts<'_>, node: 
 }
 
 /// One line for what an operator may want to know.
-pub(super) fn shard_event(event: &ShardEvent) {
+pub(super) fn shard_event(event: &ShardEvent, now: WallTime) {
     match event {
         ShardEvent::Clock(ClockState::Sound) => {
             tracing::info!("the clock agrees with a majority: taking part")
@@ -110,7 +113,11 @@ pub(super) fn shard_event(event: &ShardEvent) {
             tracing::warn!(%node, incarnation = incarnation.0, "reported dead by its supervisor or its successor");
         }
         ShardEvent::TakenOver { cell, ended, grant, wait_until } => {
-            tracing::info!(?cell, ?ended, holder = ?grant, ?wait_until, "took a lock over");
+            // What is not there is left out of the line.
+            let holder = grant.map(|grant| debug(grant.client));
+            let token = grant.map(|grant| grant.token.0);
+            let wait_ms = wait_until.map(|until| millis(until.since(now)));
+            tracing::info!(?cell, ?ended, holder, token, wait_ms, "took a lock over");
         }
         ShardEvent::LeaseLost { cell, why } => tracing::debug!(?cell, ?why, "lost a lease"),
         ShardEvent::SessionOver { session, cells } => {

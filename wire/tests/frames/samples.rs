@@ -172,6 +172,7 @@ pub(crate) fn status() -> Status {
         },
         locks: LockStatus { held: 9, waiting: 10, sessions: 11 },
         certificate_expires_unix_s: 1_800_000_000,
+        deny_list_is_stale: true,
         supervisor: Some(SupervisorStatus { restarts: 1, crash_looping: false }),
         draining: false,
         peers: vec![peer],
