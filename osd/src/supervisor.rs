@@ -31,7 +31,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use wire::{Notice, StartId};
 
-pub use self::restarts::{CrashLoop, History, Policy};
+pub use self::restarts::{CrashLoop, GOOD_RUN, History, Policy};
 pub use self::supervised::{Supervised, TellError};
 pub use self::witness::Peers;
 use crate::clock;

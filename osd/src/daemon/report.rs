@@ -11,6 +11,7 @@ use tracing::field::debug;
 
 use super::Supervised;
 use super::links::Links;
+use crate::supervisor::GOOD_RUN;
 
 /// What of a status the shard does not know.
 pub(super) struct Facts<'a> {
@@ -67,7 +68,7 @@ pub(super) fn status<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Fact
         deny_list_is_stale: facts.deny_list_is_stale,
         supervisor: facts.supervised.map(|supervised| SupervisorStatus {
             restarts: supervised.restarts,
-            crash_looping: supervised.crash_looping,
+            crash_looping: is_crash_looping(supervised, facts.uptime),
         }),
         draining: facts.is_stopping,
         peers: map
@@ -76,6 +77,11 @@ pub(super) fn status<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Fact
             .map(|osd| peer(shard, now, facts, osd.id))
             .collect(),
     }
+}
+
+/// Until this run was a good one, too.
+fn is_crash_looping(supervised: Supervised, uptime: Span) -> bool {
+    supervised.crash_looping && uptime < GOOD_RUN
 }
 
 fn peer<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Facts<'_>, node: NodeId) -> PeerStatus {
@@ -147,4 +153,16 @@ pub(super) fn call_failed(node: NodeId, error: &ConnectError, failures: u32) {
 
 const fn millis(span: Span) -> u64 {
     span.as_micros() / 1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_stays_up_is_no_longer_said_to_keep_dying() {
+        let dying = Supervised { restarts: 3, crash_looping: true };
+        assert!(is_crash_looping(dying, Span::from_secs(1)) && !is_crash_looping(dying, GOOD_RUN));
+        assert!(!is_crash_looping(Supervised { crash_looping: false, ..dying }, Span::ZERO));
+    }
 }

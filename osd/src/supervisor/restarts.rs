@@ -38,6 +38,9 @@ pub struct History {
     pub is_crash_looping: bool,
 }
 
+/// After this long a daemon is taken to stay alive.
+pub const GOOD_RUN: Span = Span::from_secs(10);
+
 /// More deaths than this without a good run between them are no coincidence.
 const COINCIDENCES_MAX: u32 = 2;
 
@@ -54,7 +57,7 @@ impl Default for Policy {
         Self {
             delay_min: Span::from_millis(100),
             delay_max: Span::from_secs(10),
-            good_run: Span::from_secs(10),
+            good_run: GOOD_RUN,
             deaths_max: 20,
         }
     }
