@@ -45,6 +45,15 @@ pub struct ObjectId {
     pub low: u64,
 }
 
+/// One run of one client program: the daemon takes the first half from the certificate, so nobody can name another's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ClientId {
+    /// A digest of the client's certificate.
+    pub certificate: u64,
+    /// A number that the program drew at random.
+    pub program: u64,
+}
+
 /// The tenure of one primary; numbers only grow and the node breaks ties.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Epoch {
@@ -97,6 +106,12 @@ impl ObjectId {
     /// An id from its two halves.
     pub const fn new(high: u64, low: u64) -> Self {
         Self { high, low }
+    }
+}
+
+impl fmt::Debug for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "c{:x}.{:x}", self.certificate, self.program)
     }
 }
 

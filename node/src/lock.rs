@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use base::{Epoch, WallTime};
 use lease::{Ended, Watermark};
 
-use crate::{ClientId, Grant, Record, RequestId, SessionId, Token};
+use base::ClientId;
+use crate::{Grant, Record, RequestId, SessionId, Token};
 
 /// One lock.
 #[derive(Clone, Debug)]

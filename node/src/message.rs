@@ -21,15 +21,6 @@ const LOCK_BIT: u64 = 1 << 63;
 /// How many low bits of a token count the grants of one tenure.
 const TOKEN_GRANT_BITS: u32 = 20;
 
-/// One run of one client program: the daemon takes the first half from the certificate, so nobody can name another's.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ClientId {
-    /// A digest of the client's certificate.
-    pub certificate: u64,
-    /// A number that the program drew at random.
-    pub program: u64,
-}
-
 /// A fencing token: every grant of a lock has a higher one than all grants before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Token(pub u64);
@@ -304,12 +295,6 @@ impl Record {
     /// What decides which of two records is the latest.
     pub const fn position(&self) -> (Epoch, u32) {
         (self.epoch, self.version)
-    }
-}
-
-impl fmt::Debug for ClientId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "c{:x}.{:x}", self.certificate, self.program)
     }
 }
 

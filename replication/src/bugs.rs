@@ -1,0 +1,47 @@
+//! Planted bugs: one rule broken at a time, to prove that the tests notice.
+//!
+//! They act only with the feature `planted-bugs`; without it [`Config::breaks`] is the constant `false`.
+
+use crate::Config;
+
+/// A rule that can be broken by a run-time switch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Bug {
+    /// R1: a backup takes entries of whoever sends them.
+    NoEpochCheck,
+    /// R1: a replica promises and goes on following somebody earlier.
+    PromiseNotKept,
+    /// R1: an entry is taken whatever stands before it.
+    NoPredecessorCheck,
+    /// R3: an acknowledgement leaves before the journal has the entry.
+    AckBeforeWrite,
+    /// R3: entries of earlier epochs are committed by counting who has them.
+    OldEntriesCountedCommitted,
+    /// R4: answers leave without a look at the lease.
+    LeaseNotChecked,
+    /// R4: answers show what is not committed.
+    ReadsUncommitted,
+    /// R5: what was recovered is served before it is committed again.
+    ServedBeforeBarrier,
+    /// §4.3: the log with the highest place is taken, whatever its epoch.
+    TailBySequence,
+    /// R7: a retried request is executed again.
+    NoDeduplication,
+    /// R8: a sync is answered by the primary alone.
+    SyncByPrimaryAlone,
+}
+
+impl Config {
+    /// Whether this node runs with the planted bug `bug`.
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) fn breaks(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// Always false: planted bugs are compiled out.
+    #[cfg(not(feature = "planted-bugs"))]
+    #[expect(clippy::unused_self, reason = "the same signature as with the feature")]
+    pub(crate) const fn breaks(&self, _bug: Bug) -> bool {
+        false
+    }
+}

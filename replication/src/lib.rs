@@ -1,0 +1,45 @@
+//! Which entries are ordered, durable and acknowledged.
+//!
+//! One engine for everything that is replicated: a file, a volume's namespace, the cluster map. What the object is, is
+//! a parameter, [`Machine`]. Who is primary is decided elsewhere, by leases; a primary brings an epoch that nobody has
+//! used before, and the time until which its lease lasts. Clocks decide nothing here but what may be *answered*: with
+//! two primaries at a time the epochs, which replicas keep, let at most one of them commit.
+//!
+//! # Contract
+//!
+//! [`Replica`] is one object at one node. It is pure: calls name the time, and what it wants done comes out of
+//! [`poll_output`](Replica::poll_output) in order.
+//!
+//! - *Commands*: [`lead`](Replica::lead), [`renew`](Replica::renew), [`resign`](Replica::resign),
+//!   [`propose`](Replica::propose), [`expire`](Replica::expire), [`ask`](Replica::ask), [`sync`](Replica::sync).
+//! - *Events in*: [`handle_message`](Replica::handle_message), [`handle_timeout`](Replica::handle_timeout).
+//! - *Out*: [`poll_output`](Replica::poll_output), to be drained after every call, and
+//!   [`poll_timeout`](Replica::poll_timeout), which may change after any call.
+//!
+//! Messages that stand for something on disk name the write they wait for ([`When`]); the driver sends them when it is
+//! done. A replica votes for itself in the same way: by a message to itself that waits for its own journal.
+//!
+//! # What is deliberately absent
+//!
+//! No clock, file or socket, no knowledge of leases: an epoch and a time are plain values. No decision who should be
+//! primary. No retry on behalf of clients.
+
+mod bugs;
+mod config;
+mod entry;
+mod log;
+mod machine;
+mod message;
+mod output;
+mod primary;
+mod replica;
+mod sessions;
+
+pub use bugs::Bug;
+pub use config::Config;
+pub use entry::{Body, Entry, Position, Request};
+pub use machine::Machine;
+pub use message::Message;
+pub use output::{Event, Io, Output, Record, Ticket, Waiting, When};
+pub use primary::Tenure;
+pub use replica::{AskError, JournalError, LeadError, ProposeError, Replica, Standing, SyncError};

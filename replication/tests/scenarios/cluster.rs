@@ -1,0 +1,408 @@
+//! A few replicas of one object, with journals that lose what was not written and links that can be cut.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use base::{ClientId, Epoch, Members, NodeId, Span, WallTime};
+use replication::{
+    AskError, Bug, Config, Event, Io, Machine, Message, Output, Position, ProposeError, Record, Replica, Request, Standing,
+    Tenure, Ticket, Waiting, When,
+};
+
+pub(crate) const fn ms(count: u64) -> Span {
+    Span::from_millis(count)
+}
+
+/// Cells with a byte each.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Cells {
+    pub(crate) cells: BTreeMap<u8, u8>,
+    /// How many operations were executed.
+    pub(crate) executed: u64,
+}
+
+/// Writes a byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Put(pub(crate) u8, pub(crate) u8);
+
+impl Machine for Cells {
+    type Op = Put;
+    /// What stood there before.
+    type Outcome = Option<u8>;
+    /// Which cell.
+    type Query = u8;
+    type Answer = Option<u8>;
+
+    fn apply(&mut self, _: Position, &Put(cell, value): &Put) -> Option<u8> {
+        self.executed += 1;
+        self.cells.insert(cell, value)
+    }
+
+    fn answer(&self, cell: &u8) -> Option<u8> {
+        self.cells.get(cell).copied()
+    }
+
+    fn overlaps(op: &Put, cell: &u8) -> bool {
+        op.0 == *cell
+    }
+}
+
+type Sent = Message<Put>;
+
+/// A message on its way.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Flying {
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) message: Sent,
+}
+
+/// A node: its process, and what it has on disk.
+struct Node {
+    replica: Option<Replica<Cells>>,
+    journal: Vec<Record<Put>>,
+    /// How many records there were when the process started.
+    started_at: usize,
+    /// How many would survive the end of the process, and a power cut.
+    written: usize,
+    durable: usize,
+    /// What waits for a write.
+    waiting: Vec<(Io, bool, u32, Sent)>,
+    is_slow: bool,
+}
+
+/// What whoever asked was told.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Told {
+    Done(Request, Option<u8>, Position),
+    Answer(Ticket, Option<u8>),
+    Durable(Ticket),
+    Unknown(Waiting),
+    Event(Event),
+}
+
+pub(crate) struct Cluster {
+    nodes: BTreeMap<u32, Node>,
+    config: Arc<Config>,
+    pub(crate) now: WallTime,
+    flying: VecDeque<Flying>,
+    /// Links that lose everything, from and to.
+    cut: BTreeSet<(u32, u32)>,
+    /// Held back until let go.
+    pub(crate) held: Vec<Flying>,
+    hold: Option<Box<dyn Fn(&Flying) -> bool>>,
+    pub(crate) told: Vec<(u32, Told)>,
+    epoch: u64,
+    requests: u64,
+    tickets: u64,
+}
+
+impl Cluster {
+    pub(crate) fn new(nodes: u32, bug: Option<Bug>) -> Self {
+        Self::with(nodes, Config { bug, ..Config::default() })
+    }
+
+    pub(crate) fn with(nodes: u32, config: Config) -> Self {
+        let config = Arc::new(config);
+        let mut cluster = Self {
+            nodes: BTreeMap::new(),
+            config,
+            now: WallTime::from_micros(1_000_000),
+            flying: VecDeque::new(),
+            cut: BTreeSet::new(),
+            held: Vec::new(),
+            hold: None,
+            told: Vec::new(),
+            epoch: 0,
+            requests: 0,
+            tickets: 0,
+        };
+        for id in 1..=nodes {
+            let node = Node {
+                replica: None,
+                journal: Vec::new(),
+                started_at: 0,
+                written: 0,
+                durable: 0,
+                waiting: Vec::new(),
+                is_slow: false,
+            };
+            cluster.nodes.insert(id, node);
+        }
+        (1..=nodes).for_each(|id| cluster.start(id));
+        cluster
+    }
+
+    pub(crate) fn replica(&self, id: u32) -> &Replica<Cells> {
+        self.nodes[&id].replica.as_ref().expect("it runs")
+    }
+
+    fn call<T>(&mut self, id: u32, call: impl FnOnce(&mut Replica<Cells>, WallTime) -> T) -> T {
+        let now = self.now;
+        let called = call(self.nodes.get_mut(&id).unwrap().replica.as_mut().expect("it runs"), now);
+        self.drain(id);
+        called
+    }
+
+    /// Does what a replica wants done.
+    fn drain(&mut self, id: u32) {
+        while let Some(output) = self.nodes.get_mut(&id).unwrap().replica.as_mut().and_then(Replica::poll_output) {
+            let told = match output {
+                Output::Journal { io, record } => {
+                    let node = self.nodes.get_mut(&id).unwrap();
+                    node.journal.push(record);
+                    assert_eq!(usize::try_from(io.0).unwrap(), node.journal.len() - node.started_at);
+                    self.write(id);
+                    continue;
+                }
+                Output::Send { to, message, when } => {
+                    self.send(id, to.0, message, when);
+                    continue;
+                }
+                Output::Done { request, outcome, at, until } => {
+                    assert!(self.now < until || self.config.bug.is_some(), "R4");
+                    Told::Done(request, outcome, at)
+                }
+                Output::Answer { ticket, answer, .. } => Told::Answer(ticket, answer),
+                Output::Durable { ticket, .. } => Told::Durable(ticket),
+                Output::Unknown(waiting) => Told::Unknown(waiting),
+                Output::Event(event) => Told::Event(event),
+            };
+            self.told.push((id, told));
+        }
+    }
+
+    fn send(&mut self, from: u32, to: u32, message: Sent, when: When) {
+        match when {
+            When::Now => self.flying.push_back(Flying { from, to, message }),
+            When::Written(io) => {
+                self.nodes.get_mut(&from).unwrap().waiting.push((io, false, to, message));
+                self.write(from);
+            }
+            When::Durable(io) => {
+                self.nodes.get_mut(&from).unwrap().waiting.push((io, true, to, message));
+                self.write(from);
+            }
+        }
+    }
+
+    /// Writes what the node has to write, and syncs if anything waits for it, unless its disk is slow.
+    fn write(&mut self, id: u32) {
+        let node = self.nodes.get_mut(&id).unwrap();
+        if !node.is_slow {
+            node.written = node.journal.len();
+            if node.waiting.iter().any(|(_, durable, ..)| *durable) {
+                node.durable = node.written;
+            }
+        }
+        let (written, durable) = (node.written, node.durable);
+        let place = |io: Io| node.started_at + usize::try_from(io.0).unwrap();
+        let (ready, waiting) = std::mem::take(&mut node.waiting)
+            .into_iter()
+            .partition(|&(io, sync, ..)| place(io) <= if sync { durable } else { written });
+        node.waiting = waiting;
+        let ready: Vec<(Io, bool, u32, Sent)> = ready;
+        let ready = ready.into_iter().map(|(_, _, to, message)| Flying { from: id, to, message });
+        self.flying.extend(ready);
+    }
+
+    /// The node's disk takes nothing until it is quick again.
+    pub(crate) fn slow_disk(&mut self, id: u32, is_slow: bool) {
+        self.nodes.get_mut(&id).unwrap().is_slow = is_slow;
+        self.write(id);
+    }
+
+    /// Delivers everything, and what follows from it.
+    pub(crate) fn settle(&mut self) {
+        let mut steps = 0;
+        while let Some(flying) = self.flying.pop_front() {
+            steps += 1;
+            assert!(steps < 100_000, "this does not end: {flying:?}");
+            if self.hold.as_ref().is_some_and(|hold| hold(&flying)) {
+                self.held.push(flying);
+            } else if !self.cut.contains(&(flying.from, flying.to)) {
+                self.deliver(flying);
+            }
+        }
+    }
+
+    fn deliver(&mut self, Flying { from, to, message }: Flying) {
+        if self.nodes[&to].replica.is_some() {
+            self.call(to, |replica, now| replica.handle_message(now, NodeId(from), message));
+        }
+    }
+
+    /// Holds back what is like this, from now on.
+    pub(crate) fn hold_back(&mut self, hold: impl Fn(&Flying) -> bool + 'static) {
+        self.hold = Some(Box::new(hold));
+    }
+
+    /// What was held back arrives.
+    pub(crate) fn let_go(&mut self) {
+        self.hold = None;
+        self.flying.extend(self.held.drain(..));
+        self.settle();
+    }
+
+    /// Lets time pass, a millisecond at a time.
+    pub(crate) fn run(&mut self, time: Span) {
+        let end = self.now + time;
+        self.settle();
+        while self.now < end {
+            self.now = self.now + ms(1);
+            let ids: Vec<u32> = self.nodes.keys().copied().collect();
+            for id in ids {
+                let is_due = self.nodes[&id].replica.as_ref().and_then(Replica::poll_timeout);
+                if is_due.is_some_and(|at| at <= self.now) {
+                    self.call(id, |replica, now| replica.handle_timeout(now));
+                }
+            }
+            self.settle();
+        }
+    }
+
+    /// Nothing passes between a node and the others.
+    pub(crate) fn isolate(&mut self, id: u32) {
+        let others: Vec<u32> = self.nodes.keys().copied().filter(|&other| other != id).collect();
+        self.cut.extend(others.into_iter().flat_map(|other| [(id, other), (other, id)]));
+    }
+
+    pub(crate) fn mend(&mut self) {
+        self.cut.clear();
+    }
+
+    /// The process ends. What was not written is lost.
+    pub(crate) fn kill(&mut self, id: u32) {
+        let node = self.nodes.get_mut(&id).unwrap();
+        node.replica = None;
+        node.waiting.clear();
+        node.journal.truncate(node.written);
+        self.flying.retain(|flying| flying.to != id);
+    }
+
+    /// The node's power is cut. What was not synced is lost.
+    pub(crate) fn power_off(&mut self, id: u32) {
+        self.kill(id);
+        let node = self.nodes.get_mut(&id).unwrap();
+        node.written = node.durable;
+        node.journal.truncate(node.durable);
+    }
+
+    pub(crate) fn start(&mut self, id: u32) {
+        let members = Members::new(self.nodes.keys().map(|&id| NodeId(id))).unwrap();
+        let node = self.nodes.get_mut(&id).unwrap();
+        let journal = node.journal.iter().cloned();
+        let replica =
+            Replica::new((NodeId(id), members), Arc::clone(&self.config), Cells::default(), journal).unwrap();
+        (node.replica, node.started_at) = (Some(replica), node.journal.len());
+    }
+
+    /// The node gets the lease.
+    pub(crate) fn lead(&mut self, id: u32) -> Epoch {
+        self.epoch += 1;
+        let epoch = Epoch { number: self.epoch, node: NodeId(id) };
+        let tenure = Tenure { epoch, lease: self.epoch, until: self.now + ms(2_000) };
+        self.call(id, |replica, now| replica.lead(now, tenure)).unwrap();
+        self.settle();
+        epoch
+    }
+
+    /// The node gets the lease and serves.
+    pub(crate) fn serve(&mut self, id: u32) {
+        self.lead(id);
+        assert_eq!(self.replica(id).standing(), Standing::Serving);
+    }
+
+    pub(crate) fn resign(&mut self, id: u32) {
+        self.call(id, |replica, _| replica.resign());
+    }
+
+    pub(crate) fn request(&mut self) -> Request {
+        self.requests += 1;
+        Request { client: ClientId { certificate: 7, program: 1 }, number: self.requests, settled: 1 }
+    }
+
+    /// Proposes, and delivers what can be delivered.
+    pub(crate) fn propose(&mut self, id: u32, request: Request, op: Put) -> Result<(), ProposeError> {
+        let proposed = self.call(id, |replica, now| replica.propose(now, request, op));
+        self.settle();
+        proposed
+    }
+
+    /// A new request, and whether it was done.
+    pub(crate) fn put(&mut self, id: u32, cell: u8, value: u8) -> (Request, Option<Position>) {
+        let request = self.request();
+        self.propose(id, request, Put(cell, value)).unwrap();
+        (request, self.done(request))
+    }
+
+    /// A request that must be done.
+    pub(crate) fn must_put(&mut self, id: u32, cell: u8, value: u8) -> Position {
+        let (request, done) = self.put(id, cell, value);
+        done.unwrap_or_else(|| panic!("{request:?} is not done"))
+    }
+
+    /// Where the request took effect, if somebody said that it has.
+    pub(crate) fn done(&self, request: Request) -> Option<Position> {
+        self.told.iter().find_map(|(_, told)| match told {
+            Told::Done(done, _, at) if *done == request => Some(*at),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn ask(&mut self, id: u32, cell: u8) -> Ticket {
+        self.try_ask(id, cell).unwrap()
+    }
+
+    pub(crate) fn try_ask(&mut self, id: u32, cell: u8) -> Result<Ticket, AskError> {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        let asked = self.call(id, |replica, now| replica.ask(now, ticket, cell));
+        self.settle();
+        asked.map(|()| ticket)
+    }
+
+    pub(crate) fn answer(&self, ticket: Ticket) -> Option<Option<u8>> {
+        self.told.iter().find_map(|(_, told)| match told {
+            Told::Answer(answered, answer) if *answered == ticket => Some(*answer),
+            _ => None,
+        })
+    }
+
+    /// Asks, and must be answered at once.
+    pub(crate) fn read(&mut self, id: u32, cell: u8) -> Option<u8> {
+        let ticket = self.ask(id, cell);
+        self.answer(ticket).unwrap_or_else(|| panic!("no answer at node {id}"))
+    }
+
+    pub(crate) fn sync(&mut self, id: u32, upto: Position) -> Ticket {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.call(id, |replica, now| replica.sync(now, ticket, upto)).unwrap();
+        self.settle();
+        ticket
+    }
+
+    pub(crate) fn is_durable(&self, ticket: Ticket) -> bool {
+        self.told.iter().any(|(_, told)| *told == Told::Durable(ticket))
+    }
+
+    pub(crate) fn was_told(&self, id: u32, what: &Told) -> bool {
+        self.told.iter().any(|(node, told)| *node == id && told == what)
+    }
+
+    pub(crate) fn expire(&mut self, id: u32, client: ClientId) {
+        self.call(id, |replica, now| replica.expire(now, client)).unwrap();
+        self.settle();
+    }
+
+    /// All running replicas have the same log and the same state.
+    pub(crate) fn assert_same(&self) {
+        let mut replicas = self.nodes.values().filter_map(|node| node.replica.as_ref());
+        let first = replicas.next().unwrap();
+        for other in replicas {
+            assert_eq!((first.tail(), first.committed()), (other.tail(), other.committed()));
+            assert_eq!(first.machine(), other.machine());
+        }
+    }
+}

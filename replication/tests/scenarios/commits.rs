@@ -1,0 +1,191 @@
+//! One primary and its backups.
+
+use base::ClientId;
+use replication::{Event, ProposeError, Standing, Waiting};
+
+use crate::cluster::{Cluster, Put, Told, ms};
+
+#[test]
+fn a_request_is_done_when_a_majority_has_it() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    cluster.isolate(3);
+    cluster.must_put(1, 1, 10);
+    assert_eq!(cluster.read(1, 1), Some(10));
+    cluster.isolate(2);
+    let (request, done) = cluster.put(1, 1, 11);
+    assert_eq!(done, None);
+    cluster.mend();
+    cluster.run(ms(300));
+    assert!(cluster.done(request).is_some(), "what was lost is sent again");
+    cluster.run(ms(100));
+    cluster.assert_same();
+}
+
+#[test]
+fn backups_learn_what_is_committed_also_when_nothing_follows() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    let at = cluster.must_put(1, 1, 10);
+    cluster.run(ms(30));
+    assert!((1..=3).all(|node| cluster.replica(node).committed() == at));
+    cluster.assert_same();
+}
+
+#[test]
+fn a_backup_that_was_away_catches_up() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    cluster.kill(3);
+    for value in 0..200 {
+        cluster.must_put(1, 1, value);
+        cluster.run(ms(10));
+    }
+    cluster.start(3);
+    cluster.run(ms(400));
+    cluster.assert_same();
+}
+
+#[test]
+fn a_backup_that_is_silent_does_not_get_the_same_again_and_again() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    cluster.isolate(3);
+    for value in 0..200 {
+        cluster.must_put(1, 1, value);
+    }
+    cluster.run(ms(2_000));
+    cluster.mend();
+    cluster.hold_back(|flying| flying.to == 3);
+    cluster.run(ms(2_000));
+    let sent = cluster.held.len();
+    assert!((5..=11).contains(&sent), "one message for each retry: {sent}");
+    cluster.let_go();
+    cluster.run(ms(100));
+    cluster.assert_same();
+}
+
+#[test]
+fn a_question_waits_for_what_may_change_its_answer_and_for_nothing_else() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    cluster.must_put(1, 1, 10);
+    cluster.isolate(1);
+    cluster.put(1, 1, 11);
+    assert_eq!(cluster.read(1, 2), None, "another cell");
+    let waiting = cluster.ask(1, 1);
+    assert_eq!(cluster.answer(waiting), None);
+    cluster.mend();
+    cluster.run(ms(300));
+    assert_eq!(cluster.answer(waiting), Some(Some(11)));
+}
+
+#[test]
+fn more_than_may_be_under_way_is_refused() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    cluster.isolate(1);
+    let mut taken = 0;
+    let refused = loop {
+        let request = cluster.request();
+        match cluster.propose(1, request, Put(1, 1)) {
+            Ok(()) => taken += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((taken, refused), (1_024, ProposeError::Busy));
+    cluster.mend();
+    cluster.run(ms(500));
+    cluster.must_put(1, 1, 2);
+}
+
+#[test]
+fn a_request_that_is_sent_twice_is_executed_once() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    cluster.isolate(1);
+    let (request, _) = cluster.put(1, 1, 10);
+    cluster.propose(1, request, Put(1, 10)).unwrap();
+    cluster.mend();
+    cluster.run(ms(300));
+    cluster.propose(1, request, Put(1, 10)).unwrap();
+    assert_eq!(cluster.replica(1).machine().executed, 1);
+    let answers = cluster.told.iter().filter(|(_, told)| matches!(told, Told::Done(done, None, _) if *done == request));
+    assert_eq!(answers.count(), 2, "each of those who asked while it was under way shares one answer");
+}
+
+#[test]
+fn a_client_that_is_over_is_refused() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    let (request, _) = cluster.put(1, 1, 10);
+    cluster.expire(1, request.client);
+    let late = cluster.request();
+    assert_eq!(cluster.propose(1, late, Put(1, 11)), Err(ProposeError::Expired));
+    assert_eq!((cluster.read(1, 1), cluster.replica(1).outcomes_kept()), (Some(10), 0));
+    let mut other = late;
+    other.client = ClientId { certificate: 7, program: 2 };
+    cluster.propose(1, other, Put(1, 12)).unwrap();
+    assert_eq!(cluster.read(1, 1), Some(12));
+}
+
+#[test]
+fn a_request_of_a_client_that_was_over_before_it_is_not_executed() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    cluster.isolate(1);
+    let request = cluster.request();
+    cluster.expire(1, request.client);
+    cluster.propose(1, request, Put(1, 10)).unwrap();
+    cluster.mend();
+    cluster.run(ms(300));
+    assert!(cluster.was_told(1, &Told::Unknown(Waiting::Request(request))));
+    assert_eq!(cluster.replica(1).machine().executed, 0);
+}
+
+#[test]
+fn outcomes_are_forgotten_once_the_client_has_them() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    for _ in 0..10 {
+        let mut request = cluster.request();
+        request.settled = request.number;
+        cluster.propose(1, request, Put(1, 1)).unwrap();
+    }
+    assert_eq!(cluster.replica(1).outcomes_kept(), 1);
+    let mut first = cluster.request();
+    first.number = 1;
+    assert_eq!(cluster.propose(1, first, Put(1, 1)), Err(ProposeError::Settled));
+}
+
+#[test]
+fn without_a_majority_a_primary_says_so() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    cluster.isolate(1);
+    cluster.run(ms(2_000));
+    assert!(!cluster.was_told(1, &Told::Event(Event::Isolated)), "nothing is to be committed");
+    cluster.put(1, 1, 10);
+    cluster.run(ms(1_500));
+    assert!(cluster.was_told(1, &Told::Event(Event::Isolated)));
+}
+
+#[test]
+fn one_member_is_a_majority() {
+    let mut cluster = Cluster::new(1, None);
+    cluster.serve(1);
+    let at = cluster.must_put(1, 1, 10);
+    let ticket = cluster.sync(1, at);
+    assert!(cluster.is_durable(ticket));
+}
+
+#[test]
+fn who_is_no_primary_takes_nothing() {
+    let mut cluster = Cluster::new(3, None);
+    let request = cluster.request();
+    assert_eq!(cluster.propose(2, request, Put(1, 1)), Err(ProposeError::NotPrimary));
+    cluster.isolate(1);
+    cluster.lead(1);
+    assert_eq!(cluster.replica(1).standing(), Standing::Recovering);
+    assert_eq!(cluster.propose(1, request, Put(1, 1)), Err(ProposeError::Recovering));
+}

@@ -1,0 +1,125 @@
+//! What a new primary finds, and what becomes of the old one.
+
+use base::{Epoch, NodeId};
+use replication::{Event, JournalError, LeadError, Record, Replica, Standing, Waiting};
+
+use crate::cluster::{Cells, Cluster, Put, Told, ms};
+
+#[test]
+fn what_was_done_survives_its_primary() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    cluster.isolate(3);
+    let (request, done) = cluster.put(1, 1, 10);
+    assert!(done.is_some());
+    cluster.kill(1);
+    cluster.mend();
+    cluster.serve(3);
+    assert_eq!(cluster.read(3, 1), Some(10));
+    cluster.propose(3, request, Put(1, 10)).unwrap();
+    assert_eq!(cluster.replica(3).machine().executed, 1, "a retry elsewhere is answered, not executed");
+    cluster.start(1);
+    cluster.run(ms(500));
+    cluster.assert_same();
+}
+
+#[test]
+fn what_nobody_was_told_of_may_be_dropped() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    cluster.must_put(1, 1, 10);
+    cluster.isolate(1);
+    let (lost, _) = cluster.put(1, 1, 11);
+    cluster.serve(2);
+    assert_eq!(cluster.read(2, 1), Some(10));
+    cluster.must_put(2, 1, 12);
+    cluster.mend();
+    cluster.run(ms(300));
+    assert!(cluster.was_told(1, &Told::Unknown(Waiting::Request(lost))), "its outcome is unknown here");
+    cluster.assert_same();
+    assert_eq!(cluster.replica(1).machine().executed, 2);
+}
+
+#[test]
+fn a_log_longer_than_a_message_is_fetched_in_parts() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    cluster.isolate(3);
+    for value in 0..=255 {
+        for cell in 0..3 {
+            cluster.must_put(1, cell, value);
+        }
+    }
+    cluster.kill(1);
+    cluster.mend();
+    cluster.serve(3);
+    assert_eq!(cluster.replica(3).machine().executed, 768);
+}
+
+#[test]
+fn a_recovery_goes_on_without_a_holder_that_died() {
+    let mut cluster = Cluster::new(5, None);
+    cluster.serve(1);
+    cluster.isolate(3);
+    cluster.must_put(1, 1, 10);
+    cluster.kill(1);
+    cluster.mend();
+    cluster.hold_back(|flying| flying.from == 3 && matches!(flying.message, replication::Message::Fetch { .. }));
+    cluster.lead(3);
+    assert_eq!((cluster.replica(3).standing(), cluster.held.len()), (Standing::Recovering, 1));
+    let holder = cluster.held[0].to;
+    cluster.kill(holder);
+    cluster.held.clear();
+    cluster.let_go();
+    cluster.run(ms(300));
+    assert_eq!(cluster.read(3, 1), Some(10));
+}
+
+#[test]
+fn a_deposed_primary_hears_of_it() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    let epoch = cluster.lead(2);
+    assert!(cluster.was_told(1, &Told::Event(Event::Outbid { promised: epoch })));
+    assert_eq!(cluster.replica(1).standing(), Standing::Backup);
+}
+
+#[test]
+fn an_epoch_is_used_once() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    let epoch = cluster.replica(1).promised();
+    let tenure = replication::Tenure { epoch, lease: 1, until: cluster.now + ms(2_000) };
+    let mut replica = cluster.replica(1).clone();
+    assert_eq!(replica.lead(cluster.now, tenure), Err(LeadError::Outbid { asked: epoch, promised: epoch }));
+    let foreign = replication::Tenure { epoch: Epoch { number: 9, node: NodeId(2) }, ..tenure };
+    assert_eq!(replica.lead(cluster.now, foreign), Err(LeadError::NotOurs(NodeId(1))));
+}
+
+#[test]
+fn who_resigns_tells_everybody_who_waits() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    cluster.isolate(1);
+    let (request, _) = cluster.put(1, 1, 10);
+    let question = cluster.ask(1, 1);
+    let at = cluster.replica(1).tail();
+    let sync = cluster.sync(1, at);
+    cluster.resign(1);
+    for waiting in [Waiting::Request(request), Waiting::Ticket(question), Waiting::Ticket(sync)] {
+        assert!(cluster.was_told(1, &Told::Unknown(waiting)), "{waiting:?}");
+    }
+}
+
+#[test]
+fn a_journal_that_no_replica_wrote_is_refused() {
+    let members = base::Members::new([NodeId(1)]).unwrap();
+    let config = std::sync::Arc::default();
+    let epoch = |number| Epoch { number, node: NodeId(1) };
+    let journal = [Record::Promised(epoch(2)), Record::Promised(epoch(1))];
+    let opened = Replica::new((NodeId(1), members.clone()), std::sync::Arc::clone(&config), Cells::default(), journal);
+    assert_eq!(opened.err(), Some(JournalError { record: 1 }));
+    let gap = Record::Appended { after: base::Seq(3), entries: Vec::new(), committed: base::Seq(0) };
+    let opened = Replica::new((NodeId(1), members), config, Cells::default(), [gap]);
+    assert_eq!(opened.err(), Some(JournalError { record: 0 }));
+}
