@@ -7,10 +7,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use base::{ClusterId, Epoch, Members, MembersError, NodeId, ObjectId, Seq, Span, View, ViewId};
-use lease::{Config, ConfigError, ViewSource};
+use lease::{ClockGuard, Config, ConfigError, GuardConfig, GuardConfigError, ViewSource};
 use serde::{Deserialize, Serialize};
 
-use crate::from_toml;
+use crate::{CLOCK_FRESH, from_toml};
 
 /// On how many members a lock is kept, unless the map says otherwise.
 pub const REPLICAS_DEFAULT: u8 = 3;
@@ -78,6 +78,9 @@ pub enum MapError {
         "`cluster` is `{0}`: an id is 32 hexadecimal digits; take it from the map that `fleasefs init` wrote"
     )]
     Cluster(String),
+    /// The clocks could never be judged.
+    #[error("this makes no cluster: {0}")]
+    Guard(#[from] GuardConfigError),
     /// No daemon at all, or far too many.
     #[error("{0} daemons are listed under [[osds]]; a map has between 1 and {OSDS_MAX}")]
     Count(usize),
@@ -183,7 +186,9 @@ impl ClusterMap {
         if settings.session_ms == 0 {
             return Err(MapError::NoSession);
         }
-        settings.lease_config().check()?;
+        let lease = settings.lease_config();
+        lease.check()?;
+        ClockGuard::new(GuardConfig::new(&lease, CLOCK_FRESH, osds.len()))?;
         Members::new((0..replicas.into()).map(NodeId))
             .map_err(|source| MapError::Replicas { replicas, source })?;
         let mut by_id = BTreeMap::new();
