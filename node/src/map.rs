@@ -79,7 +79,7 @@ pub enum MapError {
     )]
     Cluster(String),
     /// The clocks could never be judged.
-    #[error("this makes no cluster: {0}")]
+    #[error("`epsilon_ms` is too small for `rate_error_ppm`: {0}")]
     Guard(#[from] GuardConfigError),
     /// No daemon at all, or far too many.
     #[error("{0} daemons are listed under [[osds]]; a map has between 1 and {OSDS_MAX}")]
@@ -169,7 +169,16 @@ impl ClusterMap {
     pub fn parse(text: &str) -> Result<Self, MapError> {
         let file: File = from_toml(text).map_err(MapError::Syntax)?;
         let cluster = file.cluster.parse().map_err(|_| MapError::Cluster(file.cluster))?;
-        Self::new(cluster, file.version, file.replicas, file.lease, file.osds)
+        let map = Self::new(cluster, file.version, file.replicas, file.lease, file.osds)?;
+        map.check_clocks()?;
+        Ok(map)
+    }
+
+    /// Checks that clocks that are heard as often as daemons hear them can be judged.
+    pub fn check_clocks(&self) -> Result<(), MapError> {
+        let lease = self.settings.lease_config();
+        ClockGuard::new(GuardConfig::new(&lease, CLOCK_FRESH, self.osds.len()))?;
+        Ok(())
     }
 
     /// Checks the parts of a map.
@@ -186,9 +195,7 @@ impl ClusterMap {
         if settings.session_ms == 0 {
             return Err(MapError::NoSession);
         }
-        let lease = settings.lease_config();
-        lease.check()?;
-        ClockGuard::new(GuardConfig::new(&lease, CLOCK_FRESH, osds.len()))?;
+        settings.lease_config().check()?;
         Members::new((0..replicas.into()).map(NodeId))
             .map_err(|source| MapError::Replicas { replicas, source })?;
         let mut by_id = BTreeMap::new();
@@ -351,6 +358,7 @@ mod tests {
             ("10.0.0.2:7000", "10.0.0.2", "`10.0.0.2` is no address"),
             ("10.0.0.2:7000", "10.0.0.2:0", "`10.0.0.2:0` is no address: use host:port, with a port from 1"),
             ("10.0.0.2:7000", "http://b:7000", "`http://b:7000` is no address"),
+            ("epsilon_ms = 100", "epsilon_ms = 90", "`epsilon_ms` is too small"),
             ("session_ms = 800", "session_ms = 0", "`session_ms` cannot be 0"),
             ("t_max_ms = 2000", "t_max_ms = 200", "t_max (200ms) must be longer than"),
             ("replicas = 3", "replicas = 0", "`replicas` cannot be 0"),
