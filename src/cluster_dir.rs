@@ -314,7 +314,9 @@ fn map(cluster: ClusterId, plan: &Plan) -> anyhow::Result<ClusterMap> {
     check_families(&plan.addresses)?;
     let osds = (1..).zip(&plan.addresses);
     let osds = osds.map(|(id, address)| Osd { id: NodeId(id), address: address.clone() }).collect();
-    ClusterMap::new(cluster, 1, replicas, plan.settings.clone(), osds).context("this makes no cluster")
+    let map = ClusterMap::new(cluster, 1, replicas, plan.settings.clone(), osds);
+    let map = map.and_then(|map| map.check_clocks().map(|()| map));
+    map.context("this makes no cluster")
 }
 
 /// A daemon listens and calls with one socket, which reaches addresses of its own kind.

@@ -22,6 +22,10 @@ impl Family {
     /// Sends a signal to all of them.
     pub(crate) fn tell(&mut self, what: Signal) {
         self.look();
+        self.signal(what);
+    }
+
+    fn signal(&self, what: Signal) {
         for process in self.known.values() {
             // It may have ended.
             let _ = pidfd_send_signal(process, what);
@@ -30,6 +34,8 @@ impl Family {
 
     /// Kills all of them.
     pub(crate) fn kill(&mut self) {
+        // Those that are known first: to look for others takes time, and the lock is somebody else's soon.
+        self.signal(Signal::KILL);
         for _ in 0..ROUNDS_MAX {
             let before = self.known.len();
             self.tell(Signal::KILL);

@@ -115,7 +115,9 @@ async fn run_under(lock: &Lock, args: &Args, signals: &mut Signals) -> anyhow::R
                     // What a script has started may have outlived it.
                     family.kill();
                 }
-                return Ok(code_of(status.context("could not wait for the command")?));
+                let status = status.context("could not wait for the command")?;
+                // A command that ends in peace when it is told to end has not come to its own end.
+                return Ok(if warned && status.success() { ExitCode::from(LOST) } else { code_of(status) });
             }
             // The terminal sends its signals to the command as well; these come to us alone.
             signal = signals.next() => if signal != Signal::INT {

@@ -153,7 +153,7 @@ fn serve(config: Config, history: History, supervised: &Supervised) -> anyhow::R
         daemon::Supervised { restarts: history.restarts.into(), crash_looping: history.is_crash_looping };
     let options = Options { config, now_s: crate::init::now_s()?, supervised: Some(told) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let mut signals = supervisor::stop_signals().context("signals cannot be handled")?;
         let (tell, stop) = watch::channel(false);
         let announce = |incarnation| supervised.tell(incarnation).map_err(io::Error::other);
@@ -165,8 +165,11 @@ fn serve(config: Config, history: History, supervised: &Supervised) -> anyhow::R
             tell.send_replace(true);
             std::future::pending().await
         };
-        Ok(first(daemon::run(options, stop, announce), asked).await?)
-    })
+        anyhow::Ok(first(daemon::run(options, stop, announce), asked).await?)
+    });
+    // A disk that hangs may be the reason for the end, and must not hold it up.
+    runtime.shutdown_background();
+    served
 }
 
 /// What `work` comes to, while `beside` goes on, which never ends.

@@ -135,8 +135,14 @@ impl Client {
         states
     }
 
-    /// Releases every lock and closes the connections.
+    /// Gives every lock back and closes the connections.
     pub async fn close(mut self) {
+        {
+            let mut state = self.shared.state();
+            state.core.give_all_back(clock::now());
+            // What is to be called again is not worth it any more.
+            let _ = state.turn(&mut Vec::new());
+        }
         let links: Vec<Link> = self.shared.state().links.values().cloned().collect();
         for link in &links {
             link.close_after_sending("the client is done");
@@ -228,7 +234,21 @@ impl Shared {
     }
 }
 
+/// Whoever waits when the driver ends hears of it: nothing is confirmed or answered any longer.
+struct Ends(Arc<Shared>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        let State { waiting, standings, asked, .. } = &mut *state;
+        waiting.clear();
+        standings.clear();
+        asked.clear();
+    }
+}
+
 async fn drive(shared: Arc<Shared>, _network: Network, mut inbox: Inbox, callers: BTreeMap<NodeId, Caller>) {
+    let _ends = Ends(shared.clone());
     let mut events = Vec::new();
     loop {
         let next = shared.state().core.poll_timeout();

@@ -149,17 +149,19 @@ impl ClockGuard {
         Some(self.peers.get(&peer)?.exchanges.back()?.at)
     }
 
-    /// What to add to this node's time, in microseconds, to agree with most peers: the middle of the offsets that
-    /// the most bounds allow. `None` unless these and this node are a majority of the cluster. For use at start,
-    /// before node time is fixed.
+    /// What to add to this node's time, in microseconds, to agree with most clocks, its own among them: the middle of
+    /// the offsets that the most bounds allow, and of several such regions the one nearest to no correction. `None`
+    /// unless a majority of the cluster's clocks agree. For use at start, before node time is fixed.
     pub fn correction(&self, now: WallTime) -> Option<i64> {
-        let bounds: Vec<Bound> = self.heard(now).map(|(_, bound)| bound).collect();
+        let own = Bound { low: 0, high: 0, at: now };
+        let bounds: Vec<Bound> = self.heard(now).map(|(_, bound)| bound).chain([own]).collect();
         let allowing = |offset: i64| bounds.iter().filter(|b| b.low <= offset && offset <= b.high).count();
         // The region that most bounds share begins at one of their lower ends.
-        let (count, low) = bounds.iter().map(|b| (allowing(b.low), b.low)).max()?;
+        let rank = |low: i64| (allowing(low), std::cmp::Reverse(low.unsigned_abs()));
+        let low = bounds.iter().map(|bound| bound.low).max_by_key(|&low| rank(low))?;
         let sharing = bounds.iter().filter(|b| b.low <= low && low <= b.high);
         let high = sharing.map(|b| b.high).min()?;
-        (count + 1 > self.config.cluster / 2).then_some(low + (high - low) / 2)
+        (allowing(low) > self.config.cluster / 2).then_some(low + (high - low) / 2)
     }
 
     /// Takes in one exchange. An impossible one (answered before it was asked) is ignored and returns false.
@@ -423,6 +425,19 @@ mod tests {
         guard.handle_exchange(A, exchange(0, 700, (1, 1)));
         guard.handle_exchange(B, exchange(0, 702, (1, 1)));
         assert_eq!(guard.correction(now), Some(701_000));
+    }
+
+    #[test]
+    fn one_wrong_clock_corrects_nobody() {
+        let now = WallTime::from_micros(1_000_002_000);
+        for agreeing in [Some(0), None] {
+            let mut guard = guard();
+            guard.handle_exchange(A, exchange(0, 3_600_000, (1, 1)));
+            if let Some(offset) = agreeing {
+                guard.handle_exchange(B, exchange(0, offset, (1, 1)));
+            }
+            assert_eq!(guard.correction(now), agreeing, "two of three agree, or nobody with anybody");
+        }
     }
 
     #[test]

@@ -51,11 +51,6 @@ impl Caller {
         self.common.target.node
     }
 
-    /// The connection, if there is one.
-    pub fn link(&self) -> Option<Link> {
-        self.common.current().filter(|link| !link.is_closed())
-    }
-
     /// The process at the other end is known to be dead: closes the connection to it, if there is one, and calls
     /// now, with the shortest pauses again.
     pub fn call_again(&self) {
@@ -95,7 +90,7 @@ async fn keep_calling(endpoint: quinn::Endpoint, common: Arc<Common>, shared: Ar
         };
         match called {
             Ok(introduced) => {
-                let ready = link::prepare(introduced, true, &shared);
+                let ready = link::prepare(introduced, &shared);
                 let link = ready.link.clone();
                 // Before the owner is told, so that it finds the connection here when it is.
                 *common.slot() = Some(link.clone());

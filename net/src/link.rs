@@ -70,7 +70,6 @@ pub struct LinkStats {
 
 struct Inner {
     id: LinkId,
-    is_outgoing: bool,
     connection: Connection,
     peer: Peer,
     hello: Hello,
@@ -101,11 +100,6 @@ impl Link {
         self.inner.id
     }
 
-    /// Whether we called.
-    pub fn is_outgoing(&self) -> bool {
-        self.inner.is_outgoing
-    }
-
     /// Who is at the other end, by certificate.
     pub fn peer(&self) -> &Peer {
         &self.inner.peer
@@ -130,11 +124,6 @@ impl Link {
     /// Queues encoded frames for the lane of small messages: in order, without loss while the connection lasts.
     pub fn send(&self, frames: Bytes) -> Result<(), SendError> {
         self.inner.messages.send([frames])
-    }
-
-    /// The same for a frame in several parts, none of which is copied if it is large.
-    pub fn send_parts(&self, parts: impl IntoIterator<Item = Bytes>) -> Result<(), SendError> {
-        self.inner.messages.send(parts)
     }
 
     /// Opens a stream for a transfer. Waits while the peer has as many open as it allows.
@@ -206,11 +195,10 @@ pub(crate) struct Ready {
 }
 
 /// Makes a connection ready; nothing runs before [`serve`].
-pub(crate) fn prepare(introduced: Introduced, is_outgoing: bool, shared: &Shared) -> Ready {
+pub(crate) fn prepare(introduced: Introduced, shared: &Shared) -> Ready {
     let Introduced { connection, peer, hello, send, receive } = introduced;
     let inner = Inner {
         id: LinkId(shared.next_link.fetch_add(1, Ordering::Relaxed)),
-        is_outgoing,
         datagrams: DatagramSender::new(connection.clone(), shared.config.datagram_queue_bytes),
         messages: MessageSender::new(shared.config.message_queue_bytes),
         connection,

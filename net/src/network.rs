@@ -98,7 +98,7 @@ async fn answer(incoming: Incoming, place: OwnedSemaphorePermit, whose: Whose, s
     let introduced = timeout(shared.config.hello_timeout, meet(incoming, &whose, &shared)).await;
     drop(place);
     match introduced.unwrap_or(Err(ConnectError::Slow(from))) {
-        Ok(introduced) => link::serve(link::prepare(introduced, false, &shared), shared).await,
+        Ok(introduced) => link::serve(link::prepare(introduced, &shared), shared).await,
         Err(error) => {
             // News for the log only: with no room for it there is more important news.
             shared.outlet.try_announce(Event::CallerRefused { from, error });

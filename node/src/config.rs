@@ -7,6 +7,9 @@ use lease::Config;
 
 use crate::{Bug, ClusterMap};
 
+/// After this long without an exchange of times a peer's clock counts as unknown.
+pub const CLOCK_FRESH: Span = Span::from_millis(400);
+
 /// A shard's configuration.
 #[derive(Clone, Debug)]
 pub struct ShardConfig {
@@ -20,7 +23,7 @@ pub struct ShardConfig {
     pub locks_max: usize,
     /// How many clients may have a session at a time. Default 4,096.
     pub sessions_max: usize,
-    /// How many replies may wait to be sent to one client; its requests beyond that are refused. Default 256 Ki.
+    /// How many replies may wait to be sent to one client; beyond that its session ends. Default 256 Ki.
     pub replies_max: usize,
     /// How many leases may be in the course of being acquired or given up at a time. Default 1,024.
     pub steps_max: usize,
@@ -35,7 +38,7 @@ impl ShardConfig {
         Self {
             lease: Arc::new(map.settings().lease_config()),
             map,
-            clock_fresh: Span::from_millis(400),
+            clock_fresh: CLOCK_FRESH,
             locks_max: 1 << 20,
             sessions_max: 4_096,
             replies_max: 1 << 18,

@@ -40,7 +40,7 @@ mod status;
 mod steps;
 
 pub use bugs::Bug;
-pub use config::ShardConfig;
+pub use config::{CLOCK_FRESH, ShardConfig};
 pub use from_toml::from_toml;
 pub use map::{ClusterMap, LeaseAlgorithm, MapError, Osd, REPLICAS_DEFAULT, Settings, is_address};
 pub use message::{

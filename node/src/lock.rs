@@ -18,6 +18,8 @@ pub(crate) struct Lock {
     pub(crate) highest: u64,
     /// What the members were last asked to keep.
     pub(crate) record: Option<Record>,
+    /// The latest record that this process has seen or written since it has the lease.
+    pub(crate) latest: Option<Record>,
     /// Who has the lock.
     pub(crate) grant: Option<Grant>,
     /// By which session, if the client is attached here.
@@ -121,6 +123,7 @@ impl Lock {
             epoch: Epoch { number: 0, node: base::NodeId(0) },
             highest: 0,
             record: None,
+            latest: None,
             grant: None,
             holder: None,
             write: None,

@@ -7,10 +7,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use base::{ClusterId, Epoch, Members, MembersError, NodeId, ObjectId, Seq, Span, View, ViewId};
-use lease::{Config, ConfigError, ViewSource};
+use lease::{ClockGuard, Config, ConfigError, GuardConfig, GuardConfigError, ViewSource};
 use serde::{Deserialize, Serialize};
 
-use crate::from_toml;
+use crate::{CLOCK_FRESH, from_toml};
 
 /// On how many members a lock is kept, unless the map says otherwise.
 pub const REPLICAS_DEFAULT: u8 = 3;
@@ -78,6 +78,9 @@ pub enum MapError {
         "`cluster` is `{0}`: an id is 32 hexadecimal digits; take it from the map that `fleasefs init` wrote"
     )]
     Cluster(String),
+    /// The clocks could never be judged.
+    #[error("`epsilon_ms` is too small for `rate_error_ppm`: {0}")]
+    Guard(#[from] GuardConfigError),
     /// No daemon at all, or far too many.
     #[error("{0} daemons are listed under [[osds]]; a map has between 1 and {OSDS_MAX}")]
     Count(usize),
@@ -166,7 +169,16 @@ impl ClusterMap {
     pub fn parse(text: &str) -> Result<Self, MapError> {
         let file: File = from_toml(text).map_err(MapError::Syntax)?;
         let cluster = file.cluster.parse().map_err(|_| MapError::Cluster(file.cluster))?;
-        Self::new(cluster, file.version, file.replicas, file.lease, file.osds)
+        let map = Self::new(cluster, file.version, file.replicas, file.lease, file.osds)?;
+        map.check_clocks()?;
+        Ok(map)
+    }
+
+    /// Checks that clocks that are heard as often as daemons hear them can be judged.
+    pub fn check_clocks(&self) -> Result<(), MapError> {
+        let lease = self.settings.lease_config();
+        ClockGuard::new(GuardConfig::new(&lease, CLOCK_FRESH, self.osds.len()))?;
+        Ok(())
     }
 
     /// Checks the parts of a map.
@@ -346,6 +358,7 @@ mod tests {
             ("10.0.0.2:7000", "10.0.0.2", "`10.0.0.2` is no address"),
             ("10.0.0.2:7000", "10.0.0.2:0", "`10.0.0.2:0` is no address: use host:port, with a port from 1"),
             ("10.0.0.2:7000", "http://b:7000", "`http://b:7000` is no address"),
+            ("epsilon_ms = 100", "epsilon_ms = 90", "`epsilon_ms` is too small"),
             ("session_ms = 800", "session_ms = 0", "`session_ms` cannot be 0"),
             ("t_max_ms = 2000", "t_max_ms = 200", "t_max (200ms) must be longer than"),
             ("replicas = 3", "replicas = 0", "`replicas` cannot be 0"),

@@ -4,7 +4,8 @@ use base::{Epoch, Incarnation, NodeId, ObjectId, Process, WallTime};
 use lease::Algorithm;
 
 use crate::keeper::{Kept, Refused};
-use crate::{Bug, PeerMessage, Record, Shard, ShardEvent};
+use crate::lock::{Lock, Stage};
+use crate::{Bug, PeerMessage, Record, Shard, ShardEvent, Token};
 
 impl<A: Algorithm> Shard<A> {
     pub(crate) fn handle_peer_message(&mut self, now: WallTime, from: Process, message: PeerMessage) {
@@ -32,7 +33,7 @@ impl<A: Algorithm> Shard<A> {
         (from, cell, epoch): (Process, ObjectId, Epoch),
         dead: &[Process],
     ) {
-        if !self.is_between_members(from, cell) || epoch.node != from.node {
+        if !self.is_between_members(from, cell) || epoch.node != from.node || !is_usable(epoch) {
             return self
                 .tell(ShardEvent::Misbehaved { peer: from, what: "asked for a promise it may not have" });
         }
@@ -54,7 +55,8 @@ impl<A: Algorithm> Shard<A> {
     /// Keeps a record, unless it promised otherwise.
     pub(crate) fn keep(&mut self, now: WallTime, from: Process, cell: ObjectId, record: Record) {
         let Record { epoch, version, writer, .. } = record;
-        if !self.is_between_members(from, cell) || epoch.node != from.node || writer != from {
+        let is_his = epoch.node == from.node && writer == from;
+        if !self.is_between_members(from, cell) || !is_his || !is_usable(epoch) {
             return self.tell(ShardEvent::Misbehaved { peer: from, what: "wrote a record it may not write" });
         }
         let checks = !self.config.breaks(Bug::PromiseNotKept);
@@ -111,9 +113,14 @@ impl<A: Algorithm> Shard<A> {
     }
 
     fn handle_query(&mut self, from: NodeId, cell: ObjectId, epoch: Epoch) {
-        match self.locks.get(&cell).and_then(|lock| lock.record) {
-            Some(record) => self.post(from, PeerMessage::Write { cell, record }),
-            None => self.post(from, PeerMessage::Over { cell, epoch }),
+        match self.locks.get(&cell) {
+            // It will be told when that is known.
+            Some(Lock { stage: Stage::Promising(_), .. }) => {}
+            Some(Lock { record: Some(record), .. }) => {
+                let record = *record;
+                self.post(from, PeerMessage::Write { cell, record });
+            }
+            _ => self.post(from, PeerMessage::Over { cell, epoch }),
         }
     }
 
@@ -129,4 +136,9 @@ impl<A: Algorithm> Shard<A> {
         let view = self.config.map.view(cell);
         view.members.contains(from.node) && view.members.contains(self.me().node)
     }
+}
+
+/// Whether tokens can be made of a number: the highest are refused, because nothing could be above them.
+const fn is_usable(epoch: Epoch) -> bool {
+    Token::new(epoch, 1).is_some()
 }

@@ -16,9 +16,16 @@ use crate::{
     Unavailable,
 };
 
+/// How many may wait for one lock: more clients than a daemon has.
+const WAITERS_MAX: usize = 1 << 14;
+
 impl<A: Algorithm> Shard<A> {
     /// A client wants the lock.
     pub(crate) fn want_lock(&mut self, now: WallTime, cell: ObjectId, waiter: Waiter) {
+        if self.is_crowded(cell) {
+            let full = ReplyBody::Unavailable(Unavailable::Full);
+            return self.reply(waiter.asker.session, waiter.asker.id, full);
+        }
         if !self.open_lock(now, cell, waiter.asker) {
             return;
         }
@@ -37,6 +44,9 @@ impl<A: Algorithm> Shard<A> {
                 return self.reply(asker.session, asker.id, ReplyBody::Released);
             }
         }
+        if self.is_crowded(cell) {
+            return self.reply(asker.session, asker.id, ReplyBody::Unavailable(Unavailable::Full));
+        }
         if !self.open_lock(now, cell, asker) {
             return;
         }
@@ -45,6 +55,11 @@ impl<A: Algorithm> Shard<A> {
             Stage::Serving | Stage::Grace(_) => self.judge_returning(now, cell, returning),
             Stage::Leasing | Stage::Promising(_) | Stage::GivingUp => lock.returning.push(returning),
         }
+    }
+
+    /// Whether as many wait for the lock, or for a judgement on it, as may.
+    fn is_crowded(&self, cell: ObjectId) -> bool {
+        self.locks.get(&cell).is_some_and(|lock| lock.waiters.len() + lock.returning.len() >= WAITERS_MAX)
     }
 
     /// A client no longer waits.
@@ -147,6 +162,7 @@ impl<A: Algorithm> Shard<A> {
                 promises.knowing |= if knows_all { vote } else { 0 };
                 let later = |a: Record, b: Record| if a.position() < b.position() { b } else { a };
                 promises.latest = [promises.latest, record].into_iter().flatten().reduce(later);
+                lock.latest = promises.latest;
                 if votes(promises.granted) >= majority {
                     self.conclude_promise(now, cell, count + 1 - majority);
                 }
@@ -170,6 +186,10 @@ impl<A: Algorithm> Shard<A> {
     /// A member refused a promise or a record, because it promised `highest` to somebody else or because it is full.
     fn take_refusal(&mut self, now: WallTime, cell: ObjectId, (vote, highest): (u16, u64), spare: usize) {
         let Some(lock) = self.locks.get_mut(&cell) else { return };
+        if Token::new(Epoch { number: highest, node: lock.epoch.node }, 1).is_none() && highest > 0 {
+            // No member can have promised that.
+            return;
+        }
         lock.highest = lock.highest.max(highest);
         let not_again = lock.write.is_none() && self.config.breaks(Bug::RestartedNotToldAgain);
         let refused = match (&mut lock.stage, &mut lock.write) {
@@ -340,10 +360,15 @@ impl<A: Algorithm> Shard<A> {
         let promised = self.keeper.promised(cell);
         let Some(lock) = self.locks.get_mut(&cell) else { return };
         let number = promised.max(lock.highest).max(lock.epoch.number).saturating_add(1);
-        lock.epoch = Epoch { number, node: me.node };
-        (lock.highest, lock.record, lock.write) = (number, None, None);
-        lock.stage = Stage::Promising(Box::new(Promises { before, ..Promises::default() }));
-        let epoch = lock.epoch;
+        let epoch = Epoch { number, node: me.node };
+        if Token::new(epoch, 1).is_none() {
+            // Numbers are used up; to ask for more would only come back here.
+            return self.leave_full(cell);
+        }
+        // The majority that promises may be another one than that which keeps what this process wrote last.
+        let latest = lock.latest;
+        (lock.epoch, lock.highest, lock.record, lock.write) = (epoch, number, None, None);
+        lock.stage = Stage::Promising(Box::new(Promises { before, latest, ..Promises::default() }));
         let dead = self.recent_deaths_of(now, cell);
         for &member in self.config.map.clone().view(cell).members.as_slice() {
             if member == me.node {
@@ -406,6 +431,8 @@ impl<A: Algorithm> Shard<A> {
                 self.wait_until(now, ended, (found.is_none() && knows, found.is_none() && settled))
             }
         };
+        // Somebody has written since although this process never gave the lease up: a clock was wrong.
+        self.detach(cell);
         let waits = wait_until > now;
         if let Before::Other { ended, .. } = promises.before
             && (waits || found.is_some())
@@ -525,7 +552,7 @@ impl<A: Algorithm> Shard<A> {
         let Some(lock) = self.locks.get_mut(&cell) else { return };
         let version = lock.record.map_or(0, |record| record.version) + 1;
         let record = Record { epoch: lock.epoch, version, writer: me, grant: lock.grant };
-        lock.record = Some(record);
+        (lock.record, lock.latest) = (Some(record), Some(record));
         lock.settled = false;
         lock.write = Some(Pending { accepted: 0, refused: 0, then });
         for &member in self.config.map.clone().view(cell).members.as_slice() {
@@ -585,12 +612,18 @@ impl<A: Algorithm> Shard<A> {
             return;
         }
         let Some(lock) = self.locks.get_mut(&cell) else { return };
-        let (Some(session), Some(Grant { token, .. })) = (lock.holder.take(), lock.grant) else { return };
         if matches!(lock.stage, Stage::Serving) {
             let until = now + self.config.session_over_after();
             lock.stage = Stage::Grace(until);
             self.due.insert((until, cell));
         }
+        self.detach(cell);
+    }
+
+    /// Tells the client that is attached, if any, that it has to attach anew.
+    fn detach(&mut self, cell: ObjectId) {
+        let Some(lock) = self.locks.get_mut(&cell) else { return };
+        let (Some(session), Some(Grant { token, .. })) = (lock.holder.take(), lock.grant) else { return };
         self.sessions.tell(session, Reply::Dropped { cell, token, successor: None }, None);
         self.sessions.unbind(session, cell);
         self.tell(ShardEvent::Detached { cell });

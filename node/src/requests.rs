@@ -75,6 +75,9 @@ impl<A: Algorithm> Shard<A> {
         if self.leased.contains_key(&cell) {
             return self.reply(session, id, ReplyBody::Busy);
         }
+        if self.leased.len().max(self.steps.len()) >= self.config.locks_max {
+            return self.reply(session, id, ReplyBody::Unavailable(Unavailable::Full));
+        }
         self.leased.insert(cell, Leased { session, asked: Some(id) });
         self.sessions.bind(session, cell);
         self.steps.add(cell, Step::Acquire);

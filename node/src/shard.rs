@@ -194,11 +194,6 @@ impl<A: Algorithm> Shard<A> {
         self.sessions.len()
     }
 
-    /// Whether another client may open a session.
-    pub fn has_room(&self) -> bool {
-        self.sessions.len() < self.config.sessions_max
-    }
-
     /// Whether it was told to [`drain`](Self::drain).
     pub const fn is_draining(&self) -> bool {
         self.draining
@@ -250,6 +245,10 @@ impl<A: Algorithm> Shard<A> {
 
     /// A client is connected.
     pub fn handle_client_up(&mut self, now: WallTime, session: SessionId, client: ClientId) {
+        // Sessions outlive their connections for a while, and count until they are over.
+        if self.sessions.len() >= self.config.sessions_max {
+            return self.hand_out(Output::Close { session });
+        }
         self.sessions.open(now, session, client, self.config.session_over_after());
         let dead: Vec<_> = self.recent_deaths(now).collect();
         for Process { node, incarnation } in dead {
@@ -510,8 +509,12 @@ impl<A: Algorithm> Shard<A> {
     }
 
     fn take_event(&mut self, now: WallTime, event: Event) {
-        if matches!(event, Event::Acquired { .. } | Event::Denied { .. } | Event::GivenUp { .. }) {
-            self.steps.end_one();
+        if let Event::Acquired { cell, .. }
+        | Event::Denied { cell, .. }
+        | Event::GivenUp { cell, .. }
+        | Event::Lost { cell, .. } = event
+        {
+            self.steps.end(cell);
         }
         match event {
             Event::Renewed { .. } => {}

@@ -4,13 +4,13 @@
 //! became as many attempts at once, the last would wait for the first beyond that time, and the attempts made again
 //! would be most of the work. So the rest of a burst waits here. Renewals never wait.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use base::{NodeId, ObjectId, WallTime};
 use lease::{Algorithm, Refusal, Watermark};
 
 use crate::Shard;
-use crate::lock::{Lock, Stage};
+use crate::lock::{Lock, Stage, UNSETTLED};
 
 /// Something to do about a cell's lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,13 +25,14 @@ pub(crate) enum Step {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Steps {
     waiting: VecDeque<(ObjectId, Step)>,
-    under_way: usize,
+    /// The cells whose lease will say how it went. A cell that is asked for twice answers once.
+    under_way: BTreeSet<ObjectId>,
 }
 
 impl Steps {
     /// How many wait or are under way.
     pub(crate) fn len(&self) -> usize {
-        self.waiting.len() + self.under_way
+        self.waiting.len() + self.under_way.len()
     }
 
     /// Takes the step once it is its turn. Its end is an event of the lease.
@@ -39,9 +40,9 @@ impl Steps {
         self.waiting.push_back((cell, step));
     }
 
-    /// A step has come to its end.
-    pub(crate) const fn end_one(&mut self) {
-        self.under_way = self.under_way.saturating_sub(1);
+    /// The cell's step has come to its end.
+    pub(crate) fn end(&mut self, cell: ObjectId) {
+        self.under_way.remove(&cell);
     }
 
     /// Nothing is wanted any longer, and everything is being given up at once.
@@ -53,10 +54,16 @@ impl Steps {
 impl<A: Algorithm> Shard<A> {
     /// Takes as many steps as may be under way.
     pub(crate) fn run_steps(&mut self, now: WallTime) {
-        while self.steps.under_way < self.config.steps_max {
+        while self.steps.under_way.len() < self.config.steps_max {
             let Some((cell, step)) = self.steps.waiting.pop_front() else { return };
             let taken = match step {
                 Step::Acquire if !self.wants(cell) => continue,
+                Step::Acquire if self.lease.holds(now, cell) => {
+                    self.has_already(now, cell);
+                    continue;
+                }
+                // Wanted again meanwhile.
+                Step::GiveUp { .. } if self.leased.contains_key(&cell) => continue,
                 Step::Acquire => self.lease.acquire(now, cell, &*self.config.map),
                 Step::GiveUp { successor: Some(successor), watermark } => {
                     self.lease.hand_over(now, cell, successor, watermark)
@@ -64,12 +71,26 @@ impl<A: Algorithm> Shard<A> {
                 Step::GiveUp { successor: None, watermark } => self.lease.release(now, cell, watermark),
             };
             match (taken, step) {
-                (Ok(()), _) => self.steps.under_way += 1,
+                (Ok(()), _) => {
+                    self.steps.under_way.insert(cell);
+                }
                 (Err(why), Step::Acquire) => self.not_acquired(cell, why),
                 // Its end is on its way already.
                 (Err(Refusal::GivingUp), Step::GiveUp { .. }) => {}
                 (Err(_), Step::GiveUp { .. }) => self.lock_given_up(now, cell),
             }
+        }
+    }
+
+    /// The lease is wanted that was acquired when nobody wanted it any longer.
+    fn has_already(&mut self, now: WallTime, cell: ObjectId) {
+        if let (true, Some(until)) = (self.leased.contains_key(&cell), self.lease.valid_until(now, cell)) {
+            return self.lease_granted(cell, until);
+        }
+        // What was before that tenure is not known any more, so it is given up and begun anew.
+        if let Some(lock) = self.locks.get_mut(&cell) {
+            lock.stage = Stage::GivingUp;
+            self.steps.add(cell, Step::GiveUp { successor: None, watermark: UNSETTLED });
         }
     }
 

@@ -31,7 +31,7 @@ pub struct Config {
     pub map: ClusterMap,
     /// Where to listen for peers and clients: `host:port`.
     pub listen: String,
-    /// Where Prometheus and `fleasefs status` may ask for metrics: `host:port`; nowhere if there is none.
+    /// Where Prometheus may ask for metrics: `host:port`; nowhere if there is none.
     pub metrics: Option<String>,
     /// The data directory.
     pub data: PathBuf,

@@ -21,13 +21,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Process, Span, WallTime};
-use lease::{Config as LeaseConfig, Exchange, FleaseRules, GuardConfig, PaxosRules};
+use lease::{Config as LeaseConfig, FleaseRules, GuardConfig, PaxosRules};
 use net::{BindError, Endpoint, Event, Identity, Inbox, Network, Path};
-use node::{ClusterMap, LeaseAlgorithm, Remembered, Shard, ShardConfig};
+use node::{CLOCK_FRESH, ClusterMap, LeaseAlgorithm, Remembered, Shard, ShardConfig};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use wire::{Notice, TimeAnswer};
+use wire::Notice;
 
 use crate::clock::{self, Behind, Clock, OffsetError, Reading};
 use crate::config::{Config, ConfigError};
@@ -285,7 +285,7 @@ async fn fix_clock(
 ) -> Result<Clock, DaemonError> {
     let lease: LeaseConfig = map.settings().lease_config();
     let others = map.osds().len() - 1;
-    let guard = GuardConfig::new(&lease, Span::from_millis(400), map.osds().len());
+    let guard = GuardConfig::new(&lease, CLOCK_FRESH, map.osds().len());
     let mut guard = lease::ClockGuard::new(guard).map_err(node::ShardError::from)?;
     let mut heard = BTreeSet::new();
     let mut events = Vec::new();
@@ -302,7 +302,7 @@ async fn fix_clock(
             {
                 heard.insert(node);
                 if answer.time_is_fixed {
-                    guard.handle_exchange(node, exchange(answer, *done));
+                    guard.handle_exchange(node, answer.into_exchange(*done));
                 }
             }
             early.push(event);
@@ -334,8 +334,4 @@ fn draw_seed() -> Result<u64, DaemonError> {
         Ok(_) => Err(DaemonError::Random(io::ErrorKind::UnexpectedEof.into())),
         Err(errno) => Err(DaemonError::Random(errno.into())),
     }
-}
-
-pub(crate) fn exchange(answer: &TimeAnswer, done: WallTime) -> Exchange {
-    Exchange { asked: answer.asked, received: answer.received, answered: answer.answered, done }
 }

@@ -46,7 +46,7 @@ pub const MARK_PERIOD: Span = Span::from_secs(2);
 pub const MARK_LEAD: Span = Span::from_secs(10);
 const _: () = assert!(MARK_LEAD.as_micros() >= 3 * MARK_PERIOD.as_micros(), "a slow write is no lost mark");
 
-/// By how much the epoch ceiling rises at least, so that few epochs cost a write.
+/// What the epoch ceiling is a multiple of, so that few of those who raise it step by step cost a write.
 pub const CEILING_BLOCK: u64 = 4_096;
 
 /// An open store. Its methods wait for the disk.

@@ -169,11 +169,6 @@ impl Why {
             Self::Other(number) => number,
         }
     }
-
-    /// Whether the same daemon may answer otherwise later, without anybody changing anything.
-    pub const fn may_pass(self) -> bool {
-        matches!(self, Self::TooManyClients | Self::Stopping)
-    }
 }
 
 impl fmt::Display for Why {

@@ -104,6 +104,11 @@ impl Link {
         self.was_silent = false;
     }
 
+    /// Whether the session was close to its end when that was last looked at.
+    pub(super) const fn is_at_risk(&self) -> bool {
+        self.at_risk
+    }
+
     /// Whether the session has come close to its end or away from it.
     pub(super) fn risk_changed(&mut self, now: MonoTime, session: Span) -> Option<bool> {
         let at_risk = now >= self.risky_at(session);

@@ -199,6 +199,12 @@ impl Core {
         self.end(ticket, Event::GivenBack { ticket });
     }
 
+    /// Gives everything back.
+    pub fn give_all_back(&mut self, now: MonoTime) {
+        let tickets: Vec<Ticket> = self.claims.keys().copied().collect();
+        tickets.into_iter().for_each(|ticket| self.give_back(now, ticket));
+    }
+
     /// A session with a daemon is open.
     pub fn handle_connected(&mut self, now: MonoTime, daemon: Process) {
         self.handle_disconnected(now, daemon.node);
@@ -217,9 +223,10 @@ impl Core {
 
     /// What a daemon says, in order.
     pub fn handle_frame(&mut self, now: MonoTime, node: NodeId, frame: DaemonFrame) {
+        let mut attached = Vec::new();
         for reply in frame.replies {
             match reply {
-                Reply::To { id, body } => self.handle_reply(now, node, id, body),
+                Reply::To { id, body } => attached.extend(self.handle_reply(now, node, id, body)),
                 Reply::Dropped { cell, token, successor } => {
                     self.handle_dropped(now, node, (cell, token), successor);
                 }
@@ -234,6 +241,12 @@ impl Core {
             link.confirm(frame.acked, session);
         }
         self.note_risk(now, node);
+        // They may have been at risk before, or be so by this very session.
+        let at_risk = self.links.get(&node).is_some_and(Link::is_at_risk);
+        for ticket in attached {
+            let event = if at_risk { Event::AtRisk { ticket } } else { Event::Safe { ticket } };
+            self.events.push_back(Output::Event(event));
+        }
     }
 
     /// Lets time pass. Calling it early or often changes nothing.
@@ -266,13 +279,20 @@ impl Core {
         Some(Output::Send { to, frame: link.speak(now, session) })
     }
 
-    fn handle_reply(&mut self, now: MonoTime, node: NodeId, id: RequestId, body: ReplyBody) {
+    /// Returns the ticket of a lock that the session keeps from now on.
+    fn handle_reply(
+        &mut self,
+        now: MonoTime,
+        node: NodeId,
+        id: RequestId,
+        body: ReplyBody,
+    ) -> Option<Ticket> {
         if body == ReplyBody::Queued {
             let waiting = self.requests.get(&id).and_then(|ticket| self.claims.get_mut(ticket));
             if let Some(claim) = waiting {
                 claim.obstacle = Obstacle::Holder;
             }
-            return;
+            return None;
         }
         let asked = self.links.get_mut(&node).and_then(|link| link.answered(id));
         let Some(ticket) = self.requests.remove(&id) else {
@@ -286,22 +306,27 @@ impl Core {
                 }
                 _ => {}
             }
-            return;
+            return None;
         };
-        let Some(claim) = self.claims.get_mut(&ticket) else { return };
+        let claim = self.claims.get_mut(&ticket)?;
         claim.request = None;
         match body {
             ReplyBody::Granted(token) => {
                 claim.stage = Stage::Held { token, loose_until: None };
                 self.events.push_back(Output::Event(Event::Granted { ticket, token }));
+                return Some(ticket);
             }
-            ReplyBody::Kept => claim.attach(),
+            ReplyBody::Kept => {
+                claim.attach();
+                return Some(ticket);
+            }
             ReplyBody::Busy => self.end(ticket, Event::Busy { ticket }),
             ReplyBody::Gone => self.end(ticket, Event::Lost { ticket }),
             ReplyBody::Elsewhere(other) => self.go_on(now, ticket, Some(other), None),
             ReplyBody::Unavailable(why) => self.go_on(now, ticket, None, Some(why)),
             ReplyBody::Queued | ReplyBody::Released | ReplyBody::Cancelled | ReplyBody::Leased { .. } => {}
         }
+        None
     }
 
     fn holds(&self, cell: ObjectId, token: Token) -> bool {
@@ -578,5 +603,30 @@ mod tests {
         let released = sent(&mut core, at(400));
         let release = RequestBody::Release { cell: lock_cell("a"), token: Token(7) };
         assert!(released.iter().any(|(to, request)| to == second && request.body == release), "{released:?}");
+    }
+
+    #[test]
+    fn a_lock_that_is_attached_anew_is_as_safe_as_its_new_session() {
+        let (mut core, ticket, node) = holder(&[1, 2, 3]);
+        core.handle_disconnected(at(5), NodeId(node));
+        core.handle_timeout(at(790));
+        let outputs: Vec<Output> = std::iter::from_fn(|| core.poll_output(at(790))).collect();
+        assert!(outputs.contains(&Output::Event(Event::AtRisk { ticket })), "its session is nearly over");
+        let again = outputs.iter().find_map(|output| match output {
+            Output::Send { to, frame } => Some((to.0, frame.requests.first()?.id)),
+            _ => None,
+        });
+        answer(&mut core, at(791), again.unwrap(), ReplyBody::Kept);
+        let outputs: Vec<Output> = std::iter::from_fn(|| core.poll_output(at(791))).collect();
+        assert_eq!(outputs.last(), Some(&Output::Event(Event::Safe { ticket })));
+    }
+
+    #[test]
+    fn what_is_given_back_together_is_released() {
+        let (mut core, ticket, _) = holder(&[1]);
+        core.give_all_back(at(2));
+        assert_eq!(core.token(at(2), ticket), None);
+        let released = sent(&mut core, at(2));
+        assert!(released.iter().any(|(_, request)| matches!(request.body, RequestBody::Release { .. })));
     }
 }

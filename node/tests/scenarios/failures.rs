@@ -1,10 +1,10 @@
 //! Daemons and connections that fail under a held lock.
 
-use base::Span;
+use base::{Epoch, NodeId, ObjectId, Span};
 use lease::PaxosRules;
-use node::{Reply, ReplyBody, RequestBody, ShardEvent, Unavailable};
+use node::{PeerMessage, Record, Reply, ReplyBody, RequestBody, ShardEvent, Unavailable};
 
-use crate::cluster::{Cluster, cell, ms, taken_over};
+use crate::cluster::{Cluster, Flying, cell, ms, taken_over};
 use crate::grants::{held, take};
 
 /// How long a client may think that its session lasts, by a daemon's clock.
@@ -51,7 +51,7 @@ fn a_rival_waits_until_a_silent_holders_session_is_over() {
 fn a_notice_about_a_daemon_without_holders_makes_nobody_wait() {
     let mut cluster = held();
     let token = cluster.clients[&1].token();
-    cluster.hold_back(|flying| matches!(flying, crate::cluster::Flying::Lease { .. }));
+    cluster.hold_back(|flying| matches!(flying, Flying::Lease { .. }));
     cluster.release(1, 1, token);
     cluster.kill_with_notice(1);
     cluster.held.clear();
@@ -174,7 +174,7 @@ fn a_return_that_is_written_when_the_grace_ends_is_kept() {
     cluster.kill_with_notice(1);
     let rival = cluster.acquire(2, 2);
     cluster.run(SESSION_OVER.saturating_sub(ms(10)));
-    cluster.hold_back(|flying| flying.is_peer(2, |m| matches!(m, node::PeerMessage::Written { .. })));
+    cluster.hold_back(|flying| flying.is_peer(2, |m| matches!(m, PeerMessage::Written { .. })));
     let id = cluster.reattach(1, 2, token);
     cluster.run(ms(100));
     assert_eq!(cluster.answer(1, id), None, "its record is under way");
@@ -282,7 +282,7 @@ fn a_lease_that_cannot_be_renewed_detaches_its_client_before_it_is_somebody_else
 fn whoever_is_about_to_get_the_lock_is_answered_when_the_lease_is_lost() {
     let mut cluster: Cluster = Cluster::new(3);
     cluster.client(1);
-    cluster.hold_back(|flying| flying.is_peer(1, |m| matches!(m, node::PeerMessage::Written { .. })));
+    cluster.hold_back(|flying| flying.is_peer(1, |m| matches!(m, PeerMessage::Written { .. })));
     let id = cluster.acquire(1, 1);
     cluster.run(ms(50));
     assert!(!cluster.held.is_empty(), "its grant is being written");
@@ -356,4 +356,72 @@ fn an_owner_without_a_majority_lets_go_and_the_others_serve() {
     cluster.mend();
     cluster.run(ms(5_000));
     assert_eq!(cluster.holders(), [2]);
+}
+
+/// A tenure needs a higher number, and the majority that promises it is not the one that keeps its last record.
+#[test]
+fn a_holder_keeps_its_lock_when_its_owner_promises_anew() {
+    let mut cluster: Cluster = Cluster::new(3);
+    // Every member keeps that client 2 had the lock by node 2.
+    cluster.client(2);
+    let id = cluster.acquire(2, 2);
+    cluster.granted(2, id, ms(50));
+    cluster.isolate(2);
+    cluster.run(ms(2_500));
+    cluster.client(1);
+    let id = cluster.acquire(1, 1);
+    cluster.granted(1, id, ms(3_000));
+    assert_eq!(cluster.holders(), [1], "nodes 1 and 3 know that");
+    // Node 3 forgets everything but that higher numbers may have been used. Node 1's own promise waits for its disk.
+    cluster.kill(3);
+    cluster.hold_back(|flying| matches!(flying, Flying::Ceiling { node, .. } if node.node == NodeId(1)));
+    cluster.start(3);
+    cluster.mend();
+    cluster.run(ms(20));
+    cluster.client(3);
+    cluster.acquire(3, 1);
+    cluster.run(ms(1_500));
+    assert_eq!(cluster.holders(), [1]);
+    cluster.let_go();
+    cluster.run(ms(1_500));
+    assert_eq!(cluster.holders(), [1]);
+}
+
+#[test]
+fn numbers_that_leave_no_room_above_them_are_refused() {
+    let mut cluster: Cluster = Cluster::new(3);
+    let peer = cluster.process(2);
+    for number in [u64::MAX, 1 << 44] {
+        let epoch = Epoch { number, node: peer.node };
+        let promise = PeerMessage::Promise { cell: cell(), epoch, dead: Vec::new() };
+        let record = Record { epoch, version: 1, writer: peer, grant: None };
+        let write = PeerMessage::Write { cell: cell(), record };
+        cluster.call(1, |shard, now| shard.handle_peer_messages(now, peer, vec![promise, write]));
+    }
+    let misbehaved = |event: &&ShardEvent| matches!(event, ShardEvent::Misbehaved { .. });
+    assert_eq!(cluster.events(1).iter().filter(misbehaved).count(), 4);
+    // A refusal by such a number ends nothing either.
+    cluster.client(1);
+    let id = cluster.acquire(1, 1);
+    cluster.granted(1, id, ms(50));
+}
+
+/// Each of them counted as two steps, of which one never ended.
+#[test]
+fn leases_wanted_again_and_again_do_not_use_up_what_may_be_under_way() {
+    let mut cluster: Cluster = Cluster::new(3);
+    cluster.client(1);
+    cluster.hold_back(|flying| matches!(flying, Flying::Lease { .. }));
+    for low in 0..1_500 {
+        let cell = ObjectId::new(1, low);
+        for body in [RequestBody::Lease { cell }, RequestBody::Unlease { cell }, RequestBody::Lease { cell }]
+        {
+            cluster.ask(1, 1, body);
+        }
+    }
+    cluster.let_go();
+    cluster.run(ms(3_000));
+    cluster.client(2);
+    let id = cluster.acquire(2, 1);
+    cluster.granted(2, id, ms(1_000));
 }

@@ -1,11 +1,12 @@
 //! The loop around the shard: takes in everything that waits, then does everything the shard wants done.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use base::{NodeId, ObjectId, Process, Role, WallTime};
 use bytes::Bytes;
 use lease::{Algorithm, Batch, Loss};
-use net::{CloseReason, Event, Link};
+use net::{CloseReason, Event, Link, LinkId};
 use node::{ClientId, Output, Shard, ShardEvent};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -13,7 +14,7 @@ use wire::{Admitted, Introduction, Kind, Message, Notice, NoticeAck, StatusReque
 
 use super::links::{Links, session_of};
 use super::refusals::Refusals;
-use super::{DaemonError, Parts, exchange, report};
+use super::{DaemonError, Parts, report};
 use crate::store::{MARK_LEAD, MARK_PERIOD, RestoredCopy, WriteError};
 
 /// Turns of the loop that take in more before anything is put out.
@@ -41,6 +42,8 @@ pub(super) struct Driver<A> {
     is_stopping: bool,
     /// Leases that ended against our will in this turn.
     lost: Vec<(ObjectId, Loss)>,
+    /// Who was told this daemon's status in this turn.
+    told_status: BTreeSet<LinkId>,
     refusals: Refusals,
 }
 
@@ -64,6 +67,7 @@ impl<A: Algorithm> Driver<A> {
             started_at,
             is_stopping: false,
             lost: Vec::new(),
+            told_status: BTreeSet::new(),
             refusals: Refusals::default(),
         }
     }
@@ -97,6 +101,7 @@ impl<A: Algorithm> Driver<A> {
                     return self.end().await;
                 }
             }
+            self.check_mark()?;
             self.turn(&mut events);
             if self.shard.is_drained() {
                 return self.end().await;
@@ -126,6 +131,7 @@ impl<A: Algorithm> Driver<A> {
         while let Some(output) = self.shard.poll_output(now) {
             self.act(output);
         }
+        self.told_status.clear();
         // Leases are lost by the thousand, if at all, and one line tells it.
         if let Some((cell, why)) = self.lost.first() {
             tracing::warn!(leases = self.lost.len(), first = ?cell, ?why, "lost leases");
@@ -147,7 +153,7 @@ impl<A: Algorithm> Driver<A> {
                 self.parts.gauges.exchanged(&answer, done);
                 if let (Some(process), true) = (self.links.process(&link), answer.time_is_fixed) {
                     let now = self.now();
-                    self.shard.handle_exchange(now, process.node, exchange(&answer, done));
+                    self.shard.handle_exchange(now, process.node, answer.into_exchange(done));
                 }
             }
             Event::Closed(link, reason) => self.closed(&link, &reason),
@@ -225,11 +231,18 @@ impl<A: Algorithm> Driver<A> {
                 None => Ok(()),
             },
             Kind::Notice => frame.decode().map(|notice: Notice| self.handle_notice(link, notice)),
-            Kind::StatusRequest => frame.decode().map(|StatusRequest| self.send(link, &self.status())),
+            Kind::StatusRequest => frame.decode().map(|StatusRequest| self.answer_status(link)),
             _ => return self.cut_off(link, &"sent a frame that belongs to an introduction"),
         };
         if let Err(error) = handled {
             self.cut_off(link, &error);
+        }
+    }
+
+    /// Once in a turn, which answers all that were asked in it: a status looks at every lock.
+    fn answer_status(&mut self, link: &Link) {
+        if self.told_status.insert(link.id()) {
+            self.send(link, &self.status());
         }
     }
 
@@ -241,7 +254,8 @@ impl<A: Algorithm> Driver<A> {
 
     fn handle_notice(&mut self, link: &Link, notice: Notice) {
         let (now, node) = (self.now(), notice.dead.node);
-        match self.links.named_by(&notice) {
+        let dead = self.links.named_by(&notice);
+        match dead {
             Some(dead) => {
                 self.shard.handle_death_notice(now, dead);
                 let connected = self.links.node(node).filter(|(process, _)| dead.contains(*process));
@@ -255,8 +269,14 @@ impl<A: Algorithm> Driver<A> {
                 "reported dead, but never seen here: its leases, if it has any, run out"
             ),
         }
-        for caller in self.parts.callers.iter().filter(|caller| caller.node() == node) {
-            caller.call_again();
+        let is_dead = |process: Process| dead.is_some_and(|dead| dead.contains(process));
+        // A connection to a process that lives is not to be disturbed.
+        if self.links.node(node).is_none_or(|(process, _)| is_dead(*process)) {
+            self.parts
+                .callers
+                .iter()
+                .filter(|caller| caller.node() == node)
+                .for_each(net::Caller::call_again);
         }
         self.send(link, &NoticeAck { dead: notice.dead });
     }
@@ -314,11 +334,17 @@ impl<A: Algorithm> Driver<A> {
         });
     }
 
-    fn mark_time(&self) -> Result<(), DaemonError> {
+    /// No time is used that the next start might use again.
+    fn check_mark(&self) -> Result<(), DaemonError> {
         let now = self.now();
         if now >= self.mark {
             return Err(DaemonError::MarkReached(now.since(self.mark) + MARK_LEAD));
         }
+        Ok(())
+    }
+
+    fn mark_time(&self) -> Result<(), DaemonError> {
+        self.check_mark()?;
         let (keeper, doing, clock) = (self.parts.keeper.clone(), self.doing.clone(), self.parts.clock);
         tokio::spawn(async move {
             let marked = keeper.mark_time(clock).await;

@@ -15,15 +15,18 @@ use crate::store::{Store, WriteError};
 #[derive(Clone)]
 pub(crate) struct StoreKeeper {
     store: Arc<Mutex<Store>>,
+    /// Its name, which must be had without waiting for a write.
+    id: StoreId,
 }
 
 impl StoreKeeper {
     pub(crate) fn new(store: Store) -> Self {
-        Self { store: Arc::new(Mutex::new(store)) }
+        let id = store.id();
+        Self { store: Arc::new(Mutex::new(store)), id }
     }
 
-    pub(crate) fn store(&self) -> StoreId {
-        self.with(|store| store.id())
+    pub(crate) const fn store(&self) -> StoreId {
+        self.id
     }
 
     pub(crate) fn start_id(&self) -> StartId {
