@@ -9,7 +9,9 @@ mod role;
 mod time;
 mod view;
 
-pub use id::{ClientId, ClusterId, Dead, Epoch, HexError, Incarnation, NodeId, ObjectId, Process, Seq, StoreId};
+pub use id::{
+    ClientId, ClusterId, Dead, Epoch, HexError, Incarnation, NodeId, ObjectId, Process, Seq, StoreId,
+};
 pub use random::{Random, mix};
 pub use role::{NAME_LEN_MAX, Name, Role, RoleError};
 pub use time::{MonoTime, Span, WallTime};

@@ -39,13 +39,14 @@ mod shard;
 mod status;
 mod steps;
 
+pub use base::ClientId;
 pub use bugs::Bug;
 pub use config::{CLOCK_FRESH, ShardConfig};
 pub use from_toml::from_toml;
 pub use map::{ClusterMap, LeaseAlgorithm, MapError, Osd, REPLICAS_DEFAULT, Settings, is_address};
 pub use message::{
-    CLIENT_BATCH_MAX, ClientFrame, ClientId, DaemonFrame, Grant, PEER_BATCH_MAX, PeerMessage, Record, Reply,
-    ReplyBody, Request, RequestBody, RequestId, Token, Unavailable, lock_cell,
+    CLIENT_BATCH_MAX, ClientFrame, DaemonFrame, Grant, PEER_BATCH_MAX, PeerMessage, Record, Reply, ReplyBody,
+    Request, RequestBody, RequestId, Token, Unavailable, lock_cell,
 };
 pub use output::{Output, ShardEvent};
 pub use session::SessionId;

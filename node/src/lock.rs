@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 
-use base::{Epoch, WallTime};
+use base::{ClientId, Epoch, WallTime};
 use lease::{Ended, Watermark};
 
-use base::ClientId;
 use crate::{Grant, Record, RequestId, SessionId, Token};
 
 /// One lock.

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use base::{Epoch, Incarnation, MEMBERS_MAX, NodeId, ObjectId, Process, WallTime};
+use base::{ClientId, Epoch, Incarnation, MEMBERS_MAX, NodeId, ObjectId, Process, WallTime};
 use serde::{Deserialize, Serialize};
 
 use crate::bounded;

@@ -189,10 +189,11 @@ impl<M: Machine> Replica<M> {
     pub fn ask(&mut self, now: WallTime, ticket: Ticket, query: M::Query) -> Result<(), AskError> {
         self.check_asking()?;
         let committed = self.log.committed();
-        let overlapping = self.log.behind(committed, usize::MAX).iter().rev().find(|entry| match &entry.body {
-            Body::Op { op, .. } => M::overlaps(op, &query),
-            Body::Barrier | Body::Expire(_) => false,
-        });
+        let overlapping =
+            self.log.behind(committed, usize::MAX).iter().rev().find(|entry| match &entry.body {
+                Body::Op { op, .. } => M::overlaps(op, &query),
+                Body::Barrier | Body::Expire(_) => false,
+            });
         let wait_for = overlapping.map(|entry| entry.at.seq);
         if self.config.breaks(Bug::ReadsUncommitted) {
             self.tell_dirty_answer(now, ticket, &query);
@@ -269,9 +270,10 @@ impl<M: Machine> Replica<M> {
                 }
                 let stuck = primary.stuck_since.is_some_and(|since| is_late(since, config.isolated_after));
                 let is_isolated = stuck && !std::mem::replace(&mut primary.told_isolated, stuck);
-                let late = primary.peers.iter_mut().filter(|(_, peer)| {
-                    peer.asked.is_some_and(|asked| is_late(asked, config.retry_after))
-                });
+                let late = primary
+                    .peers
+                    .iter_mut()
+                    .filter(|(_, peer)| peer.asked.is_some_and(|asked| is_late(asked, config.retry_after)));
                 let late: Vec<NodeId> = late
                     .map(|(&node, peer)| {
                         (peer.sent, peer.asked, peer.is_silent) = (peer.begin(), None, true);
@@ -290,11 +292,15 @@ impl<M: Machine> Replica<M> {
         }
     }
 
+    /// The members but for this one.
+    fn others(&self) -> Vec<NodeId> {
+        self.members.as_slice().iter().copied().filter(|&node| node != self.me).collect()
+    }
+
     fn ask_for_promises(&mut self) {
         let Role::Candidate(candidate) = &self.role else { return };
         let epoch = candidate.tenure.epoch;
-        let members = self.members.clone();
-        for &node in members.as_slice().iter().filter(|&&node| node != self.me) {
+        for node in self.others() {
             self.send(node, Message::Promise { epoch }, When::Now);
         }
         let (tail, committed) = (self.log.tail(), self.log.committed());
@@ -387,11 +393,11 @@ impl<M: Machine> Replica<M> {
         let entry = Entry { at: after.next_in(epoch), lease, body };
         let upto = entry.at;
         self.log.push(entry.clone());
-        let record = Record::Appended { after: after.seq, entries: vec![entry], committed: self.log.committed() };
+        let record =
+            Record::Appended { after: after.seq, entries: vec![entry], committed: self.log.committed() };
         let io = self.journal(record);
         // The backups' disks and our own work at the same time.
-        let members = self.members.clone();
-        for &node in members.as_slice().iter().filter(|&&node| node != self.me) {
+        for node in self.others() {
             self.replicate(now, node);
         }
         let when = if self.config.breaks(Bug::AckBeforeWrite) { When::Now } else { When::Written(io) };
@@ -434,8 +440,8 @@ impl<M: Machine> Replica<M> {
                 told.push(node);
             }
         }
-        let after = self.log.committed_position();
-        for node in told.into_iter().filter(|&node| node != self.me) {
+        let (after, me) = (self.log.committed_position(), self.me);
+        for node in told.into_iter().filter(|&node| node != me) {
             let message = Message::Append { epoch, after, entries: Vec::new(), committed };
             self.send(node, message, When::Now);
         }
@@ -444,7 +450,8 @@ impl<M: Machine> Replica<M> {
     pub(crate) fn handle_appended(&mut self, now: WallTime, from: NodeId, (epoch, upto): (Epoch, Position)) {
         let is_ours = self.log.contains(upto);
         let Role::Primary(primary) = &mut self.role else { return };
-        let Some(peer) = primary.peers.get_mut(&from).filter(|_| epoch == primary.tenure.epoch && is_ours) else {
+        let Some(peer) = primary.peers.get_mut(&from).filter(|_| epoch == primary.tenure.epoch && is_ours)
+        else {
             return;
         };
         peer.matched = peer.matched.max(upto.seq);
@@ -473,7 +480,9 @@ impl<M: Machine> Replica<M> {
     pub(crate) fn handle_missing(&mut self, now: WallTime, from: NodeId, (epoch, committed): (Epoch, Seq)) {
         let tail = self.log.tail().seq;
         let Role::Primary(primary) = &mut self.role else { return };
-        let Some(peer) = primary.peers.get_mut(&from).filter(|_| epoch == primary.tenure.epoch) else { return };
+        let Some(peer) = primary.peers.get_mut(&from).filter(|_| epoch == primary.tenure.epoch) else {
+            return;
+        };
         let from_there = committed.min(tail);
         if peer.from == from_there && peer.sent > peer.begin() {
             // It has been sent that already; if it was lost, the retry comes.
@@ -499,7 +508,8 @@ impl<M: Machine> Replica<M> {
     pub(crate) fn handle_synced(&mut self, now: WallTime, from: NodeId, (epoch, upto): (Epoch, Position)) {
         let is_ours = self.log.contains(upto);
         let Role::Primary(primary) = &mut self.role else { return };
-        let Some(peer) = primary.peers.get_mut(&from).filter(|_| epoch == primary.tenure.epoch && is_ours) else {
+        let Some(peer) = primary.peers.get_mut(&from).filter(|_| epoch == primary.tenure.epoch && is_ours)
+        else {
             return;
         };
         peer.synced = peer.synced.max(upto.seq);

@@ -3,15 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use base::{ClientId, Epoch, Members, NodeId, Seq, WallTime};
+use base::{Epoch, Members, NodeId, Seq, WallTime};
 
 use crate::log::Log;
-use crate::primary::{Candidate, Primary, Tenure};
+use crate::primary::{Candidate, Primary};
 use crate::sessions::{Known, Sessions};
-use crate::{
-    Body, Bug, Config, Entry, Event, Io, Machine, Message, Output, Position, Record, Request, Ticket, Waiting,
-    When,
-};
+use crate::{Body, Bug, Config, Entry, Event, Io, Machine, Message, Output, Position, Record, Request, When};
 
 /// A replica of one object.
 #[derive(Clone, Debug)]
@@ -52,7 +49,9 @@ pub enum Standing {
 
 /// A journal that no replica has written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("record {record} of the journal does not follow from those before it; repair this replica from the others")]
+#[error(
+    "record {record} of the journal does not follow from those before it; repair this replica from the others"
+)]
 pub struct JournalError {
     /// Which record, counted from 0.
     pub record: usize,
@@ -228,7 +227,10 @@ impl<M: Machine> Replica<M> {
             Message::Missing { epoch, committed } => self.handle_missing(now, from, (epoch, committed)),
             Message::Synced { epoch, upto } => self.handle_synced(now, from, (epoch, upto)),
             // Said by somebody who is not the primary of the epoch it names.
-            Message::Promise { .. } | Message::Fetch { .. } | Message::Append { .. } | Message::Sync { .. } => {}
+            Message::Promise { .. }
+            | Message::Fetch { .. }
+            | Message::Append { .. }
+            | Message::Sync { .. } => {}
         }
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use base::{ClientId, Epoch, Members, NodeId, Span, WallTime};
 use replication::{
-    AskError, Bug, Config, Event, Io, Machine, Message, Output, Position, ProposeError, Record, Replica, Request, Standing,
-    Tenure, Ticket, Waiting, When,
+    AskError, Bug, Config, Event, Io, Machine, Message, Output, Position, ProposeError, Record, Replica,
+    Request, Standing, Tenure, Ticket, Waiting, When,
 };
 
 pub(crate) const fn ms(count: u64) -> Span {
@@ -90,7 +90,7 @@ pub(crate) struct Cluster {
     cut: BTreeSet<(u32, u32)>,
     /// Held back until let go.
     pub(crate) held: Vec<Flying>,
-    hold: Option<Box<dyn Fn(&Flying) -> bool>>,
+    hold: Box<dyn Fn(&Flying) -> bool>,
     pub(crate) told: Vec<(u32, Told)>,
     epoch: u64,
     requests: u64,
@@ -111,7 +111,7 @@ impl Cluster {
             flying: VecDeque::new(),
             cut: BTreeSet::new(),
             held: Vec::new(),
-            hold: None,
+            hold: Box::new(|_| false),
             told: Vec::new(),
             epoch: 0,
             requests: 0,
@@ -146,7 +146,9 @@ impl Cluster {
 
     /// Does what a replica wants done.
     fn drain(&mut self, id: u32) {
-        while let Some(output) = self.nodes.get_mut(&id).unwrap().replica.as_mut().and_then(Replica::poll_output) {
+        while let Some(output) =
+            self.nodes.get_mut(&id).unwrap().replica.as_mut().and_then(Replica::poll_output)
+        {
             let told = match output {
                 Output::Journal { io, record } => {
                     let node = self.nodes.get_mut(&id).unwrap();
@@ -218,7 +220,7 @@ impl Cluster {
         while let Some(flying) = self.flying.pop_front() {
             steps += 1;
             assert!(steps < 100_000, "this does not end: {flying:?}");
-            if self.hold.as_ref().is_some_and(|hold| hold(&flying)) {
+            if (self.hold)(&flying) {
                 self.held.push(flying);
             } else if !self.cut.contains(&(flying.from, flying.to)) {
                 self.deliver(flying);
@@ -234,12 +236,12 @@ impl Cluster {
 
     /// Holds back what is like this, from now on.
     pub(crate) fn hold_back(&mut self, hold: impl Fn(&Flying) -> bool + 'static) {
-        self.hold = Some(Box::new(hold));
+        self.hold = Box::new(hold);
     }
 
     /// What was held back arrives.
     pub(crate) fn let_go(&mut self) {
-        self.hold = None;
+        self.hold = Box::new(|_| false);
         self.flying.extend(self.held.drain(..));
         self.settle();
     }

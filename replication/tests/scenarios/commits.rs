@@ -110,7 +110,8 @@ fn a_request_that_is_sent_twice_is_executed_once() {
     cluster.run(ms(300));
     cluster.propose(1, request, Put(1, 10)).unwrap();
     assert_eq!(cluster.replica(1).machine().executed, 1);
-    let answers = cluster.told.iter().filter(|(_, told)| matches!(told, Told::Done(done, None, _) if *done == request));
+    let answers =
+        cluster.told.iter().filter(|(_, told)| matches!(told, Told::Done(done, None, _) if *done == request));
     assert_eq!(answers.count(), 2, "each of those who asked while it was under way shares one answer");
 }
 

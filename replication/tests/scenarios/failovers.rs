@@ -64,7 +64,8 @@ fn a_recovery_goes_on_without_a_holder_that_died() {
     cluster.must_put(1, 1, 10);
     cluster.kill(1);
     cluster.mend();
-    cluster.hold_back(|flying| flying.from == 3 && matches!(flying.message, replication::Message::Fetch { .. }));
+    cluster
+        .hold_back(|flying| flying.from == 3 && matches!(flying.message, replication::Message::Fetch { .. }));
     cluster.lead(3);
     assert_eq!((cluster.replica(3).standing(), cluster.held.len()), (Standing::Recovering, 1));
     let holder = cluster.held[0].to;
@@ -117,7 +118,8 @@ fn a_journal_that_no_replica_wrote_is_refused() {
     let config = std::sync::Arc::default();
     let epoch = |number| Epoch { number, node: NodeId(1) };
     let journal = [Record::Promised(epoch(2)), Record::Promised(epoch(1))];
-    let opened = Replica::new((NodeId(1), members.clone()), std::sync::Arc::clone(&config), Cells::default(), journal);
+    let opened =
+        Replica::new((NodeId(1), members.clone()), std::sync::Arc::clone(&config), Cells::default(), journal);
     assert_eq!(opened.err(), Some(JournalError { record: 1 }));
     let gap = Record::Appended { after: base::Seq(3), entries: Vec::new(), committed: base::Seq(0) };
     let opened = Replica::new((NodeId(1), members), config, Cells::default(), [gap]);

@@ -101,16 +101,19 @@ fn an_old_entry_is_committed_only_together_with_a_new_one(bug: Option<Bug>) {
     cluster.held.clear();
     // Node 1 brings its old entry to nodes 3 and 4, and its new barrier to nobody.
     cluster.start(1);
-    let asked = [Cell::new(false), Cell::new(false)];
+    let asked = [false; 6].map(Cell::new);
     cluster.hold_back(move |flying| match &flying.message {
         Message::Append { entries, .. } if flying.from == 1 => {
             // The first tells that node that something is missing.
-            entries.iter().any(|entry| entry.at.epoch.number == 3) && asked[flying.to as usize % 2].replace(true)
+            entries.iter().any(|entry| entry.at.epoch.number == 3) && asked[flying.to as usize].replace(true)
         }
         _ => false,
     });
     cluster.lead(1);
-    assert!((3..=4).all(|node| cluster.replica(node).tail().seq == Seq(2)), "the old entry is at three of five");
+    assert!(
+        (3..=4).all(|node| cluster.replica(node).tail().seq == Seq(2)),
+        "the old entry is at three of five"
+    );
     let committed = cluster.replica(1).committed();
     cluster.kill(1);
     cluster.held.clear();
@@ -205,7 +208,9 @@ fn what_is_durable_survives_the_power_of_everybody(bug: Option<Bug>) {
     cluster.isolate(1);
     cluster.serve(2);
     assert_eq!(cluster.read(2, 1), Some(10));
-    assert!(cluster.replica(2).committed() > Position::START && cluster.replica(2).promised().node == NodeId(2));
+    assert!(
+        cluster.replica(2).committed() > Position::START && cluster.replica(2).promised().node == NodeId(2)
+    );
 }
 
 /// Told with the rule in force, and without.
