@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use base::{ClientId, Epoch, Members, NodeId, Span, WallTime};
+use base::{ClientId, Epoch, Members, NodeId, Random, Span, WallTime};
 use replication::{
     AskError, Bug, Config, Event, Io, Machine, Message, Output, Position, ProposeError, Record, Replica,
     Request, Standing, Tenure, Ticket, Waiting, When,
@@ -92,6 +92,8 @@ pub(crate) struct Cluster {
     pub(crate) held: Vec<Flying>,
     hold: Box<dyn Fn(&Flying) -> bool>,
     pub(crate) told: Vec<(u32, Told)>,
+    /// Messages arrive one by one, as [`Cluster::deliver_one`] says.
+    pub(crate) by_hand: bool,
     epoch: u64,
     requests: u64,
     tickets: u64,
@@ -113,6 +115,7 @@ impl Cluster {
             held: Vec::new(),
             hold: Box::new(|_| false),
             told: Vec::new(),
+            by_hand: false,
             epoch: 0,
             requests: 0,
             tickets: 0,
@@ -216,6 +219,9 @@ impl Cluster {
 
     /// Delivers everything, and what follows from it.
     pub(crate) fn settle(&mut self) {
+        if self.by_hand {
+            return;
+        }
         let mut steps = 0;
         while let Some(flying) = self.flying.pop_front() {
             steps += 1;
@@ -225,6 +231,20 @@ impl Cluster {
             } else if !self.cut.contains(&(flying.from, flying.to)) {
                 self.deliver(flying);
             }
+        }
+    }
+
+    /// One message arrives, or is lost on a link that is cut: the first one of some link.
+    pub(crate) fn deliver_one(&mut self, random: &mut Random) {
+        if self.flying.is_empty() {
+            return;
+        }
+        let drawn = &self.flying[random.index(self.flying.len())];
+        let link = (drawn.from, drawn.to);
+        let first = self.flying.iter().position(|flying| (flying.from, flying.to) == link);
+        let Some(flying) = first.and_then(|first| self.flying.remove(first)) else { return };
+        if !self.cut.contains(&link) {
+            self.deliver(flying);
         }
     }
 
@@ -261,6 +281,15 @@ impl Cluster {
             }
             self.settle();
         }
+    }
+
+    /// Nothing passes in this direction.
+    pub(crate) fn cut(&mut self, from: u32, to: u32) {
+        self.cut.insert((from, to));
+    }
+
+    pub(crate) fn is_up(&self, id: u32) -> bool {
+        self.nodes[&id].replica.is_some()
     }
 
     /// Nothing passes between a node and the others.

@@ -4,3 +4,4 @@ mod cluster;
 mod commits;
 mod failovers;
 mod rules;
+mod storms;
