@@ -136,9 +136,15 @@ impl Link {
         self.end(CloseReason::Ours(reason.to_owned()));
     }
 
-    /// Takes no more small messages, and closes the connection once those before have arrived, or a second later.
+    /// Takes no more small messages, and closes the connection once those before have arrived, or a second later:
+    /// a peer that does not read keeps no place. Needs a running tokio runtime.
     pub fn close_after_sending(&self, reason: &str) {
         self.inner.messages.close(reason);
+        let (link, reason) = (self.clone(), reason.to_owned());
+        tokio::spawn(async move {
+            let _ = timeout(LAST_WORDS_TIMEOUT, link.inner.connection.closed()).await;
+            link.close(&reason);
+        });
     }
 
     /// Waits until the connection has ended.
@@ -328,8 +334,8 @@ async fn accept_bulk(link: Link, outlet: Outlet) {
 async fn write_frames(link: Link, mut send: SendStream) {
     let Ok(reason) = link.inner.messages.write_to(&mut send).await else { return };
     if send.finish().is_ok() {
-        // All has arrived, or there was no time left for it: either way this is the end.
-        let _ = timeout(LAST_WORDS_TIMEOUT, send.stopped()).await;
+        // All has arrived, or the connection has ended.
+        let _ = send.stopped().await;
     }
     link.close(&reason);
 }

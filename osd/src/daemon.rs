@@ -16,7 +16,9 @@ mod refusals;
 mod report;
 
 use std::collections::BTreeSet;
+use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +37,7 @@ use crate::http::{self, ListenError};
 use crate::metrics::About;
 use crate::store::{OpenError, Owner, Start, Store};
 use doorman::Doorman;
-use driver::Driver;
+use driver::{Driver, told_to};
 use gauges::Gauges;
 use keeper::StoreKeeper;
 
@@ -151,6 +153,24 @@ pub async fn run(
     stop: watch::Receiver<bool>,
     announce: impl FnOnce(Notice) -> io::Result<()>,
 ) -> Result<(), DaemonError> {
+    let mut asked = stop.clone();
+    let serving = tokio::select! {
+        ready = prepare(options, stop, announce) => ready?,
+        // Nothing was promised to anybody yet.
+        () = told_to(&mut asked) => return Ok(()),
+    };
+    serving.await
+}
+
+/// A daemon that is ready, until it stops.
+type Serving = Pin<Box<dyn Future<Output = Result<(), DaemonError>> + Send>>;
+
+/// Everything before a daemon serves. It may take a while: until an earlier process lets go, or a clock is right.
+async fn prepare(
+    options: Options,
+    stop: watch::Receiver<bool>,
+    announce: impl FnOnce(Notice) -> io::Result<()>,
+) -> Result<Serving, DaemonError> {
     let config = &options.config;
     let identity = config.identity(options.now_s)?;
     let map = Arc::new(config.map.clone());
@@ -211,11 +231,11 @@ pub async fn run(
     match map.settings().algorithm {
         LeaseAlgorithm::Flease => {
             let shard = Shard::<FleaseRules>::new(shard_config, me, remembered, clock.now(), seed)?;
-            Driver::new(shard, parts, mark).run(early).await
+            Ok(Box::pin(Driver::new(shard, parts, mark).run(early)))
         }
         LeaseAlgorithm::Paxoslease => {
             let shard = Shard::<PaxosRules>::new(shard_config, me, remembered, clock.now(), seed)?;
-            Driver::new(shard, parts, mark).run(early).await
+            Ok(Box::pin(Driver::new(shard, parts, mark).run(early)))
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A cluster of real daemons in this process, on loopback ports of its own.
 
+use std::fs::File;
 use std::net::UdpSocket;
 use std::path::PathBuf;
 
@@ -109,6 +110,13 @@ impl Cluster {
 
     pub(crate) async fn client(&self) -> Client {
         Client::connect(&self.config()).await.unwrap()
+    }
+
+    /// Another process opens a daemon's data directory.
+    pub(crate) fn lock_data(&self, id: u32) -> File {
+        let lock = File::open(self.folder.path().join(format!("osd-{id}/data/lock"))).unwrap();
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+        lock
     }
 
     fn home(&self) -> PathBuf {

@@ -55,6 +55,30 @@ async fn a_lock_survives_the_clean_stop_of_its_daemon() {
 }
 
 #[tokio::test]
+async fn who_watches_a_lock_hears_that_its_client_is_closed() {
+    let cluster = Cluster::start(1, Settings::default());
+    let client = cluster.client().await;
+    let lock = client.lock("a").await.unwrap();
+    client.close().await;
+    let lost = tokio::time::timeout(Duration::from_secs(10), lock.lost()).await;
+    assert!(lost.is_ok() && !lock.is_held(), "nothing is confirmed any longer");
+    let next = cluster.client().await;
+    assert!(next.try_lock("a").await.unwrap().is_some(), "it was given back");
+}
+
+#[tokio::test]
+async fn a_daemon_that_waits_for_its_data_directory_can_be_stopped() {
+    let mut cluster = Cluster::start(1, Settings::default());
+    cluster.client().await.close().await;
+    cluster.stop_daemon(1).await.unwrap();
+    let _elsewhere = cluster.lock_data(1);
+    cluster.start_daemon(1);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    // An error would say that it waited to the end and found the directory in use.
+    cluster.stop_daemon(1).await.unwrap();
+}
+
+#[tokio::test]
 async fn every_daemon_says_how_it_is() {
     let mut cluster = Cluster::start(3, Settings::default());
     let client = cluster.client().await;

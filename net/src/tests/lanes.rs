@@ -48,6 +48,27 @@ async fn an_owner_that_does_not_read_makes_its_peer_wait() {
 }
 
 #[tokio::test]
+async fn a_peer_that_does_not_read_is_left_all_the_same() {
+    let config = Config { inbox_events: 2, message_queue_bytes: 1 << 20, ..Config::default() };
+    let mut pair = Pair::start(config).await;
+    let frame = numbered_frame(7);
+    // As much as the windows, the queues and the inbox take.
+    let mut refusals = 0;
+    while refusals < 2 {
+        match pair.out.send(frame.clone()) {
+            Ok(()) => refusals = 0,
+            Err(_) => {
+                refusals += 1;
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+        }
+    }
+    pair.out.close_after_sending("enough");
+    let closed = tokio::time::timeout(std::time::Duration::from_secs(10), pair.caller.closed()).await;
+    assert_eq!(closed.unwrap(), "we closed it: enough");
+}
+
+#[tokio::test]
 async fn datagrams_for_an_owner_that_does_not_read_are_dropped_and_counted() {
     let config = Config { inbox_events: 2, ..Config::default() };
     let mut pair = Pair::start(config).await;

@@ -433,7 +433,7 @@ async fn restored_copy(restored: &mut watch::Receiver<Option<RestoredCopy>>) -> 
     }
 }
 
-async fn told_to(stop: &mut watch::Receiver<bool>) {
+pub(super) async fn told_to(stop: &mut watch::Receiver<bool>) {
     // Whoever could say so being gone is as good as saying it.
     let _ = stop.wait_for(|stop| *stop).await;
 }
