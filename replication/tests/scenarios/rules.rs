@@ -3,18 +3,24 @@
 use std::cell::Cell;
 
 use base::{NodeId, Seq};
-use replication::{Bug, Config, Message, Position};
+use replication::{Bug, Config, Message, Position, Request};
 
-use crate::cluster::{Cluster, Put, Told, ms};
+use crate::cluster::{Cluster, Flying, Put, Told, ms};
+
+/// Node 1 orders a request; what it sends to node 2 is late, and what it sends to others is lost.
+fn write_late(cluster: &mut Cluster) -> (Request, Vec<Flying>) {
+    cluster.hold_back(|flying| flying.from == 1 && matches!(flying.message, Message::Append { .. }));
+    let (request, _) = cluster.put(1, 1, 10);
+    let mut late = std::mem::take(&mut cluster.held);
+    late.retain(|flying| flying.to == 2);
+    (request, late)
+}
 
 /// An old primary does not know that there is a new one, and its backup follows the new one.
 fn a_deposed_primary_commits_nothing(bug: Option<Bug>) {
     let mut cluster = Cluster::new(3, bug);
     cluster.serve(1);
-    cluster.hold_back(|flying| flying.from == 1 && matches!(flying.message, Message::Append { .. }));
-    let (old, _) = cluster.put(1, 1, 10);
-    let mut late = std::mem::take(&mut cluster.held);
-    late.retain(|flying| flying.to == 2);
+    let (old, late) = write_late(&mut cluster);
     // Node 1 hears nothing of its successor.
     cluster.isolate(1);
     cluster.serve(3);
@@ -29,10 +35,7 @@ fn a_deposed_primary_commits_nothing(bug: Option<Bug>) {
 fn a_promise_outlives_its_process(bug: Option<Bug>) {
     let mut cluster = Cluster::new(3, bug);
     cluster.serve(1);
-    cluster.hold_back(|flying| flying.from == 1 && matches!(flying.message, Message::Append { .. }));
-    let (old, _) = cluster.put(1, 1, 10);
-    let mut late = std::mem::take(&mut cluster.held);
-    late.retain(|flying| flying.to == 2);
+    let (old, late) = write_late(&mut cluster);
     cluster.isolate(1);
     cluster.hold_back(|flying| flying.from == 3 && matches!(flying.message, Message::Append { .. }));
     cluster.lead(3);
