@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use client::{Client, Lock};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use osd::lifeline;
+use rustix::process::Signal;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
@@ -142,12 +143,8 @@ fn start(lock: &Lock, args: &Args) -> io::Result<Child> {
     let (program, arguments) = args.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
     command.args(arguments).env(TOKEN_VARIABLE, lock.token().to_string());
-    // SAFETY: between fork and exec only functions that are safe in signal handlers may be called. This makes one
-    // system call and touches no memory but its own stack.
-    unsafe {
-        // If this process is killed, nobody is left to watch the lock.
-        command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
-    }
+    // If this process is killed, nobody is left to watch the lock.
+    lifeline::tie(command.as_std_mut(), Signal::KILL);
     command.spawn()
 }
 

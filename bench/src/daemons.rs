@@ -2,12 +2,12 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use osd::lifeline;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// How long a daemon may take to stop before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -70,12 +70,8 @@ impl Daemons {
         let mut command = Command::new(&self.program);
         command.arg("osd").arg("--config").arg(home.join("osd.toml"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        // SAFETY: between fork and exec only functions that are safe in signal handlers may be called. This makes one
-        // system call and touches no memory but its own stack.
-        unsafe {
-            // If this process is killed, nobody is left to stop them.
-            command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?));
-        }
+        // If this process is killed, nobody is left to stop them.
+        lifeline::tie(&mut command, Signal::TERM);
         command.spawn()
     }
 }

@@ -7,6 +7,7 @@ pub mod clock;
 pub mod config;
 pub mod daemon;
 pub mod http;
+pub mod lifeline;
 pub mod metrics;
 pub mod store;
 pub mod supervisor;
