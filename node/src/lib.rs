@@ -8,7 +8,7 @@
 //! - a client's session is confirmed by every frame it sends, and only while the leases above its locks outlast it;
 //! - tokens come from epoch numbers that never fall behind a mark on disk, so they never go back.
 //!
-//! [`file`] is what a file is for its replicas; no shard hosts one yet.
+//! [`mod@file`] is what a file is for its replicas; no shard hosts one yet.
 //!
 //! # Contract
 //!
