@@ -11,6 +11,8 @@
 //! [`Lines`], [`Chain`], [`Met`] and [`FirstClock`] decide what comes before a shard: which starts of which data
 //! directories are let in, and where node time begins.
 //!
+//! [`mod@file`] is what a file is for its replicas; no shard hosts one yet.
+//!
 //! # Contract
 //!
 //! *Events in*: `handle_*`, each with the time of its arrival. *Commands*: [`drain`](Shard::drain). *Out*:
@@ -27,6 +29,7 @@
 mod bounded;
 mod bugs;
 mod config;
+pub mod file;
 mod first_clock;
 mod from_toml;
 mod keeper;
