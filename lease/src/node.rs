@@ -24,6 +24,10 @@ const TICKS_PER_LEASE: u64 = 2048;
 /// About how many claims one call looks at: whatever else there is to do must not wait for a hundred thousand renewals.
 const WAKES_MAX: usize = 1_024;
 
+/// Cells looked up together before each is looked at by itself: enough for a processor to wait for several of them at
+/// once, and few enough to be at hand still when it is their turn.
+const FETCH_LEN: usize = 32;
+
 /// A node that just gave a lease up backs off as if it had failed this often already.
 const STAND_BACK_FAILURES: u8 = 2;
 
@@ -296,11 +300,27 @@ impl<A: Algorithm> LeaseNode<A> {
             batch.messages.iter().for_each(|_| self.common.counters.reject(why));
             return;
         }
-        for message in &batch.messages {
-            if let Err(why) = self.handle_message(now, batch.sender, message, source) {
-                self.common.counters.reject(why);
+        for messages in batch.messages.chunks(FETCH_LEN) {
+            self.fetch(messages);
+            for message in messages {
+                if let Err(why) = self.handle_message(now, batch.sender, message, source) {
+                    self.common.counters.reject(why);
+                }
             }
         }
+    }
+
+    /// Brings together from memory what these messages are about.
+    fn fetch(&self, messages: &[Message]) {
+        let is_request = |message: &&Message| matches!(message.body, Body::Read | Body::Write(_));
+        self.acceptor.fetch(messages.iter().filter(is_request).map(|message| message.cell));
+        self.claims.fetch(messages.iter().filter(|message| !is_request(message)).map(|message| message.cell));
+    }
+
+    /// Says that these cells are about to be asked for or given up, a few dozen at a time.
+    pub fn prepare(&self, cells: impl Iterator<Item = ObjectId> + Clone) {
+        self.claims.fetch(cells.clone());
+        self.acceptor.fetch(cells);
     }
 
     /// Lets time pass. Calling it early or often changes nothing. If much is due at once, some of it is left for the
