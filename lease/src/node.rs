@@ -8,7 +8,7 @@ use base::{Dead, NodeId, ObjectId, Process, View, ViewId, WallTime, mix};
 
 use crate::acceptor::{Acceptor, Register};
 use crate::cells::Cells;
-use crate::claim::{Claim, Goal, Rest};
+use crate::claim::{Attempt, Claim, Goal, Rest};
 use crate::counters::Counters;
 use crate::timers::Timers;
 use crate::trail::{Trail, TrailEntry};
@@ -93,6 +93,9 @@ pub struct LeaseNode<A> {
     pub(crate) seed: u64,
     pub(crate) outbox: BTreeMap<NodeId, VecDeque<Message>>,
     pub(crate) events: VecDeque<Event>,
+    /// Memory of attempts that are over, for the next: every lease needs one for a few milliseconds.
+    #[expect(clippy::vec_box, reason = "the boxes themselves are what is used again")]
+    pub(crate) spare: Vec<Box<Attempt>>,
 }
 
 impl<A: Algorithm> LeaseNode<A> {
@@ -122,6 +125,7 @@ impl<A: Algorithm> LeaseNode<A> {
             seed: mix(seed ^ u64::from(me.node.0) << 32 ^ u64::from(me.incarnation.0)),
             outbox: BTreeMap::new(),
             events: VecDeque::new(),
+            spare: Vec::new(),
             common: Common {
                 trail: Trail::new(config.trail_len),
                 config,
@@ -315,12 +319,6 @@ impl<A: Algorithm> LeaseNode<A> {
         let is_request = |message: &&Message| matches!(message.body, Body::Read | Body::Write(_));
         self.acceptor.fetch(messages.iter().filter(is_request).map(|message| message.cell));
         self.claims.fetch(messages.iter().filter(|message| !is_request(message)).map(|message| message.cell));
-    }
-
-    /// Says that these cells are about to be asked for or given up, a few dozen at a time.
-    pub fn prepare(&self, cells: impl Iterator<Item = ObjectId> + Clone) {
-        self.claims.fetch(cells.clone());
-        self.acceptor.fetch(cells);
     }
 
     /// Lets time pass. Calling it early or often changes nothing. If much is due at once, some of it is left for the
