@@ -8,6 +8,8 @@
 //! - a client's session is confirmed by every frame it sends, and only while the leases above its locks outlast it;
 //! - tokens come from epoch numbers that never fall behind a mark on disk, so they never go back.
 //!
+//! [`mod@file`] is what a file is for its replicas; no shard hosts one yet.
+//!
 //! # Contract
 //!
 //! *Events in*: `handle_*`, each with the time of its arrival. *Commands*: [`drain`](Shard::drain). *Out*:
@@ -24,6 +26,7 @@
 mod bounded;
 mod bugs;
 mod config;
+pub mod file;
 mod from_toml;
 mod keeper;
 mod lock;

@@ -17,6 +17,10 @@ pub trait Machine: Clone + Debug {
     type Query: Clone + PartialEq + Debug;
     /// Its answer.
     type Answer: Clone + PartialEq + Debug;
+    /// The name of a part of the state; parts are small enough for a message. All state is in parts.
+    type Key: Clone + Ord + Debug;
+    /// What is in a part.
+    type Part: Clone + PartialEq + Debug;
 
     /// Takes `op` in, which is committed at `at`.
     fn apply(&mut self, at: Position, op: &Self::Op) -> Self::Outcome;
@@ -26,4 +30,15 @@ pub trait Machine: Clone + Debug {
 
     /// Whether `op` might change the answer to `query`, which then waits for it. When in doubt: yes.
     fn overlaps(op: &Self::Op, query: &Self::Query) -> bool;
+
+    /// The parts behind `after` in order, as many as `parts_max`, each with its version: the entry that changed it last.
+    /// In histories that agree, equal versions mean equal parts.
+    fn versions(&self, after: Option<&Self::Key>, parts_max: usize) -> Vec<(Self::Key, Position)>;
+
+    /// A part that there is.
+    fn part(&self, key: &Self::Key) -> Option<Self::Part>;
+
+    /// Puts a part and its version into place as another replica has it, or takes it away. Between two of these the
+    /// state need not make sense.
+    fn place(&mut self, key: Self::Key, part: Option<(Position, Self::Part)>);
 }

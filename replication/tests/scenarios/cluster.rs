@@ -16,9 +16,16 @@ pub(crate) const fn ms(count: u64) -> Span {
 /// Cells with a byte each.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Cells {
-    pub(crate) cells: BTreeMap<u8, u8>,
-    /// How many operations were executed.
-    pub(crate) executed: u64,
+    pub(crate) cells: BTreeMap<u8, (Position, u8)>,
+    /// How many operations were executed, and the last of them.
+    pub(crate) executed: (Position, u64),
+}
+
+/// What the state is made of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Key {
+    Executed,
+    Cell(u8),
 }
 
 /// Writes a byte.
@@ -32,18 +39,43 @@ impl Machine for Cells {
     /// Which cell.
     type Query = u8;
     type Answer = Option<u8>;
+    type Key = Key;
+    type Part = u64;
 
-    fn apply(&mut self, _: Position, &Put(cell, value): &Put) -> Option<u8> {
-        self.executed += 1;
-        self.cells.insert(cell, value)
+    fn apply(&mut self, at: Position, &Put(cell, value): &Put) -> Option<u8> {
+        self.executed = (at, self.executed.1 + 1);
+        self.cells.insert(cell, (at, value)).map(|(_, before)| before)
     }
 
     fn answer(&self, cell: &u8) -> Option<u8> {
-        self.cells.get(cell).copied()
+        self.cells.get(cell).map(|&(_, value)| value)
     }
 
     fn overlaps(op: &Put, cell: &u8) -> bool {
         op.0 == *cell
+    }
+
+    fn versions(&self, after: Option<&Key>, parts_max: usize) -> Vec<(Key, Position)> {
+        let executed = std::iter::once((Key::Executed, self.executed.0));
+        let all = executed.chain(self.cells.iter().map(|(&cell, &(at, _))| (Key::Cell(cell), at)));
+        all.filter(|(key, _)| after.is_none_or(|after| key > after)).take(parts_max).collect()
+    }
+
+    fn part(&self, key: &Key) -> Option<u64> {
+        match key {
+            Key::Executed => Some(self.executed.1),
+            Key::Cell(cell) => self.cells.get(cell).map(|&(_, value)| value.into()),
+        }
+    }
+
+    fn place(&mut self, key: Key, part: Option<(Position, u64)>) {
+        match (key, part) {
+            (Key::Executed, part) => self.executed = part.unwrap_or_default(),
+            (Key::Cell(cell), None) => drop(self.cells.remove(&cell)),
+            (Key::Cell(cell), Some((at, value))) => {
+                drop(self.cells.insert(cell, (at, value.try_into().unwrap())));
+            }
+        }
     }
 }
 

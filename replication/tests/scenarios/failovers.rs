@@ -17,7 +17,7 @@ fn what_was_done_survives_its_primary() {
     cluster.serve(3);
     assert_eq!(cluster.read(3, 1), Some(10));
     cluster.propose(3, request, Put(1, 10)).unwrap();
-    assert_eq!(cluster.replica(3).machine().executed, 1, "a retry elsewhere is answered, not executed");
+    assert_eq!(cluster.replica(3).machine().executed.1, 1, "a retry elsewhere is answered, not executed");
     cluster.start(1);
     cluster.run(ms(500));
     cluster.assert_same();
@@ -37,7 +37,7 @@ fn what_nobody_was_told_of_may_be_dropped() {
     cluster.run(ms(300));
     assert!(cluster.was_told(1, &Told::Unknown(Waiting::Request(lost))), "its outcome is unknown here");
     cluster.assert_same();
-    assert_eq!(cluster.replica(1).machine().executed, 2);
+    assert_eq!(cluster.replica(1).machine().executed.1, 2);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_log_longer_than_a_message_is_fetched_in_parts() {
     cluster.kill(1);
     cluster.mend();
     cluster.serve(3);
-    assert_eq!(cluster.replica(3).machine().executed, 768);
+    assert_eq!(cluster.replica(3).machine().executed.1, 768);
 }
 
 #[test]

@@ -5,7 +5,8 @@ use lease::Algorithm;
 
 use super::world::{Input, Task, World};
 use crate::clock::draw_rate;
-use crate::plan::{around, rate_edge_ppm, span_between};
+use crate::faults::draw_duration;
+use crate::plan::{rate_edge_ppm, span_between};
 use crate::{FaultKind, TrueTime, Violation};
 
 /// A supervisor tells each daemon of a death this often, while it does not get through.
@@ -17,8 +18,7 @@ const DRAIN_STEP: Span = Span::from_millis(20);
 
 impl<A: Algorithm> World<'_, A> {
     pub(super) fn schedule_faults(&mut self) {
-        for &(kind, interval) in &self.plan.faults {
-            let at = self.now + around(interval, &mut self.dice.faults);
+        for (at, kind) in self.plan.faults.first_strikes(self.now, &mut self.dice.faults) {
             self.queue.push(at, Task::Fault(kind));
         }
     }
@@ -28,8 +28,7 @@ impl<A: Algorithm> World<'_, A> {
         if self.is_calm {
             return Ok(());
         }
-        if let Some(interval) = self.plan.interval_of(kind) {
-            let next = self.now + around(interval, &mut self.dice.faults);
+        if let Some(next) = self.plan.faults.next_strike(kind, self.now, &mut self.dice.faults) {
             self.queue.push(next, Task::Fault(kind));
         }
         let daemon = self.dice.faults.index(self.daemons.len());
@@ -58,12 +57,8 @@ impl<A: Algorithm> World<'_, A> {
         Ok(())
     }
 
-    /// Mostly short compared with a lease, sometimes much longer.
     fn while_it_lasts(&mut self) -> Span {
-        let t_max = self.plan.shard.lease.t_max;
-        let longest = [t_max / 20, t_max / 2, t_max * 2, t_max * 4];
-        let longest = self.dice.faults.pick(&longest).copied().unwrap_or(t_max);
-        span_between(Span::from_micros(1), longest, &mut self.dice.faults)
+        draw_duration(self.plan.shard.lease.t_max, &mut self.dice.faults)
     }
 
     pub(super) fn crash_some_daemon(&mut self, daemon: usize) {
@@ -233,10 +228,7 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     fn partition(&mut self) {
-        let machines = self.machines();
-        let sides = self.dice.faults.between(1, (1 << machines) - 2);
-        let side = |machine: usize| sides >> machine & 1;
-        let links: Vec<_> = pairs(machines).filter(|&(from, to)| side(from) != side(to)).collect();
+        let (sides, links) = self.network.draw_partition(&mut self.dice.faults);
         self.summary.faults.count(FaultKind::Partition);
         self.note(None, format_args!("partition {sides:b}"));
         self.cut(links);
@@ -244,9 +236,7 @@ impl<A: Algorithm> World<'_, A> {
 
     fn cut_one_way(&mut self) {
         let machine = self.dice.faults.index(self.machines());
-        let outgoing = self.dice.faults.chance(1, 2);
-        let end = |(from, to)| if outgoing { from } else { to };
-        let links = pairs(self.machines()).filter(|&link| end(link) == machine).collect();
+        let (outgoing, links) = self.network.draw_one_way(machine, &mut self.dice.faults);
         self.summary.faults.count(FaultKind::OneWay);
         self.note(None, format_args!("{machine} is cut off, outgoing: {outgoing}"));
         self.cut(links);
@@ -266,11 +256,7 @@ impl<A: Algorithm> World<'_, A> {
         self.summary.faults.count(FaultKind::Clog);
         let lasts = self.while_it_lasts();
         self.note(None, format_args!("the way to {machine} is clogged for {lasts}"));
-        for from in 0..self.machines() {
-            if self.dice.faults.chance(1, 2) {
-                self.network.clog(from, machine, self.now + lasts);
-            }
-        }
+        self.network.clog_some(machine, self.now + lasts, &mut self.dice.faults);
     }
 
     fn change_rate(&mut self) {
@@ -365,11 +351,4 @@ impl<A: Algorithm> World<'_, A> {
         let machine = &mut self.daemons[daemon];
         machine.writing.push((mark, heard));
     }
-}
-
-/// All links between different machines.
-fn pairs(machines: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..machines)
-        .flat_map(move |from| (0..machines).map(move |to| (from, to)))
-        .filter(|(from, to)| from != to)
 }
