@@ -14,15 +14,19 @@
 pub mod checkers;
 pub mod clock;
 pub mod cluster;
+pub mod faults;
 pub mod lease;
 pub mod network;
 pub mod plan;
 mod queue;
+mod simulation;
 pub mod summary;
 pub mod trace;
 
 pub use checkers::Violation;
 pub use clock::TrueTime;
+pub use faults::FaultPlan;
 pub use plan::Plan;
+pub use simulation::{Outcome, Simulation};
 pub use summary::{FaultKind, Summary};
 pub use trace::Trace;

@@ -29,6 +29,21 @@ pub struct NetworkPlan {
     pub late_max: Span,
 }
 
+impl NetworkPlan {
+    /// What goes wrong with messages goes wrong as often as one of `often` says, in a million.
+    pub(crate) fn draw(latency_max: Span, t_max: Span, often: &[u64], random: &mut Random) -> Self {
+        let draw_ppm = |random: &mut Random| often[random.index(often.len())];
+        Self {
+            latency_min: latency_max / random.between(1, 20),
+            latency_max,
+            loss_ppm: draw_ppm(random),
+            duplicate_ppm: draw_ppm(random),
+            late_ppm: draw_ppm(random),
+            late_max: t_max * random.between(1, 30) / 10,
+        }
+    }
+}
+
 /// The links and what is wrong with them.
 #[derive(Debug)]
 pub struct Network {
@@ -111,6 +126,35 @@ impl Network {
     pub fn mend(&mut self, from: usize, to: usize) {
         let cuts = &mut self.cuts[from * self.nodes + to];
         *cuts = cuts.checked_sub(1).expect("only what was cut is mended");
+    }
+
+    /// Draws two groups of nodes: a bit for each node, and the links between the groups.
+    pub(crate) fn draw_partition(&self, random: &mut Random) -> (u64, Vec<(usize, usize)>) {
+        let sides = random.between(1, (1 << self.nodes) - 2);
+        let side = |node: usize| sides >> node & 1;
+        (sides, self.links().filter(|&(from, to)| side(from) != side(to)).collect())
+    }
+
+    /// Draws a direction, and gives the links of a node in that direction.
+    pub(crate) fn draw_one_way(&self, node: usize, random: &mut Random) -> (bool, Vec<(usize, usize)>) {
+        let outgoing = random.chance(1, 2);
+        let end = |(from, to)| if outgoing { from } else { to };
+        (outgoing, self.links().filter(|&link| end(link) == node).collect())
+    }
+
+    /// All links between different nodes.
+    fn links(&self) -> impl Iterator<Item = (usize, usize)> {
+        let nodes = self.nodes;
+        (0..nodes).flat_map(move |from| (0..nodes).map(move |to| (from, to))).filter(|(from, to)| from != to)
+    }
+
+    /// Clogs about half of the links to a node.
+    pub(crate) fn clog_some(&mut self, to: usize, until: TrueTime, random: &mut Random) {
+        for from in 0..self.nodes {
+            if random.chance(1, 2) {
+                self.clog(from, to, until);
+            }
+        }
     }
 
     /// Keeps what is sent from `from` to `to` until `until`.

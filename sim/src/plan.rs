@@ -7,6 +7,7 @@ use base::{Random, Span, WallTime};
 use lease::Config;
 
 use crate::clock::ClockPlan;
+use crate::faults::{FaultPlan, Injected, draw_kinds};
 use crate::network::NetworkPlan;
 use crate::summary::FaultKind;
 
@@ -40,17 +41,16 @@ pub struct Plan {
     pub clocks: ClockPlan,
     /// The network.
     pub network: NetworkPlan,
-    /// Which faults are injected, and how far apart on average.
-    pub faults: Vec<(FaultKind, Span)>,
+    /// The faults.
+    pub faults: FaultPlan,
     /// How likely a crash is noticed by a witness, in percent.
     pub witnessed_percent: u64,
     /// How long the faults go on at least.
     pub duration: Span,
 }
 
-/// Faults that are injected at their own times, with their shortest and longest mean interval in units of `t_max`
-/// tenths.
-const INJECTED: &[(FaultKind, u64, u64)] = &[
+/// Faults that are injected at their own times.
+const INJECTED: &[Injected] = &[
     (FaultKind::Crash, 10, 80),
     (FaultKind::Pause, 8, 60),
     (FaultKind::Partition, 20, 100),
@@ -66,6 +66,8 @@ const INJECTED: &[(FaultKind, u64, u64)] = &[
 
 /// In hectic seeds faults are this many times as frequent.
 const HECTIC: u64 = 3;
+/// In a million messages so many are lost, doubled, or late.
+const OFTEN: &[u64] = &[0, 1_000, 20_000, 100_000];
 
 impl Plan {
     /// The plan of a seed.
@@ -74,7 +76,8 @@ impl Plan {
         let (mut sizes, mut weather, mut trouble) = (random.fork(), random.fork(), random.fork());
         let nodes = draw_u32(&mut sizes, 3, 7);
         let cells = draw_u32(&mut sizes, 100, 400);
-        let faults = draw_faults(&mut trouble, clocks);
+        let is_possible = |kind| clocks == Clocks::Synchronised || kind != FaultKind::ClockStep;
+        let faults = draw_kinds(INJECTED, is_possible, &mut trouble);
         let steps = faults.iter().any(|&(kind, _)| kind == FaultKind::ClockStep);
         let config = draw_config(&mut weather);
         let lease_millis = u32::try_from(config.t_max.as_micros() / 1000).unwrap_or(0);
@@ -90,8 +93,8 @@ impl Plan {
             active: draw_u32(&mut sizes, 6, 12).max(draw_u32(&mut sizes, 6, 12 + lease_millis / 200)),
             think: config.t_max / 10 * sizes.between(1, 4),
             clocks: draw_clocks(&mut weather, &config, clocks, steps),
-            network: draw_network(&mut weather, &config),
-            faults: scaled(faults, if hectic { config.t_max / HECTIC } else { config.t_max }),
+            network: NetworkPlan::draw(draw_way(&mut weather, &config), config.t_max, OFTEN, &mut weather),
+            faults: FaultPlan::in_tenths(faults, if hectic { config.t_max / HECTIC } else { config.t_max }),
             witnessed_percent: [0, 50, 100][trouble.index(3)],
             duration: Span::from_secs(sizes.between(60, 120)),
             config,
@@ -103,11 +106,6 @@ impl Plan {
         self.nodes = nodes;
         self.replicas = self.replicas.min(nodes);
         self
-    }
-
-    /// The mean interval of a fault, if it is injected at all.
-    pub fn interval_of(&self, kind: FaultKind) -> Option<Span> {
-        self.faults.iter().find(|(other, _)| *other == kind).map(|&(_, interval)| interval)
     }
 }
 
@@ -124,27 +122,6 @@ pub(crate) fn span_between(low: Span, high: Span, random: &mut Random) -> Span {
 
 pub(crate) fn draw_u32(random: &mut Random, low: u32, high: u32) -> u32 {
     u32::try_from(random.between(u64::from(low), u64::from(high))).unwrap_or(high)
-}
-
-/// About three fifths of all kinds, at least three, with intervals in tenths of `t_max`.
-fn draw_faults(random: &mut Random, clocks: Clocks) -> Vec<(FaultKind, u64)> {
-    let possible = |kind| clocks == Clocks::Synchronised || kind != FaultKind::ClockStep;
-    loop {
-        let drawn: Vec<(FaultKind, u64)> = INJECTED
-            .iter()
-            .filter(|(kind, ..)| possible(*kind))
-            .map(|&(kind, low, high)| (kind, random.between(low, high), random.chance(3, 5)))
-            .filter_map(|(kind, tenths, on)| on.then_some((kind, tenths)))
-            .collect();
-        // Replaying notices does nothing where nobody crashes.
-        if drawn.iter().filter(|(kind, _)| *kind != FaultKind::NoticeReplay).count() >= 3 {
-            return drawn;
-        }
-    }
-}
-
-fn scaled(faults: Vec<(FaultKind, u64)>, t_max: Span) -> Vec<(FaultKind, Span)> {
-    faults.into_iter().map(|(kind, tenths)| (kind, t_max * tenths / 10)).collect()
 }
 
 fn draw_config(random: &mut Random) -> Config {
@@ -177,6 +154,11 @@ fn draw_config(random: &mut Random) -> Config {
     }
 }
 
+/// The longest ordinary way of a message.
+fn draw_way(random: &mut Random, config: &Config) -> Span {
+    config.round_trip_max / 2 * random.between(1, 9) / 10
+}
+
 /// How fast or slow a clock may run: a pair at opposite edges is just within the rate error, `(1 + x) / (1 - x) <= 1 + ρ`.
 pub(crate) fn rate_edge_ppm(rate_error_ppm: u32) -> u64 {
     let error = u64::from(rate_error_ppm);
@@ -202,20 +184,6 @@ pub(crate) fn draw_clocks(random: &mut Random, config: &Config, clocks: Clocks, 
     }
 }
 
-fn draw_network(random: &mut Random, config: &Config) -> NetworkPlan {
-    let one_way = config.round_trip_max / 2;
-    let latency_max = one_way * random.between(1, 9) / 10;
-    let often = [0, 1_000, 20_000, 100_000];
-    NetworkPlan {
-        latency_min: latency_max / random.between(1, 20),
-        latency_max,
-        loss_ppm: often[random.index(4)],
-        duplicate_ppm: often[random.index(4)],
-        late_ppm: often[random.index(4)],
-        late_max: config.t_max * random.between(1, 30) / 10,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,7 +195,7 @@ mod tests {
                 let plan = Plan::draw(seed, clocks);
                 assert_eq!(plan.config.check(), Ok(()), "seed {seed}");
                 assert!((3..=7).contains(&plan.nodes) && (2..=plan.nodes).contains(&plan.replicas));
-                assert!(plan.cells >= 100 && plan.active < plan.cells && plan.faults.len() >= 3);
+                assert!(plan.cells >= 100 && plan.active < plan.cells && plan.faults.kinds() >= 3);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use base::Span;
 
-use crate::Violation;
+use crate::{Outcome, Violation};
 
 /// Below this much simulated time a run proves nothing.
 pub const SIMULATED_MIN: Span = Span::from_secs(60);
@@ -62,6 +62,12 @@ fault_kinds! {
     Drain = "drains",
     /// A disk took its time.
     DiskStall = "disk stalls",
+    /// A data directory was emptied, and put back later.
+    DirectoryEmptied = "emptied directories",
+    /// A data directory was set back to an old copy, and put back later.
+    DirectoryRestored = "restored directories",
+    /// A copy of a running daemon's data directory was started elsewhere and died.
+    CopyDies = "deaths of copies",
     /// A client's process ended; another one took its place.
     ClientCrash = "client crashes",
     /// A client's process stood still for a while and went on.
@@ -140,6 +146,17 @@ impl Faults {
     }
 }
 
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let happened = FaultKind::ALL.iter().filter(|&&kind| self.of(kind) > 0);
+        for (index, &kind) in happened.enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(f, "{separator}{} {}", self.of(kind), kind.label())?;
+        }
+        Ok(())
+    }
+}
+
 impl Summary {
     /// Whether enough happened for the run to mean something.
     pub fn counts(&self) -> bool {
@@ -147,10 +164,19 @@ impl Summary {
             && self.acquired >= ACQUIRED_MIN
             && self.faults.injected() >= FAULTS_MIN
     }
+}
 
-    /// Whether the run shows that all is well.
-    pub fn is_clean(&self) -> bool {
+impl Outcome for Summary {
+    fn is_clean(&self) -> bool {
         self.violations.is_empty() && self.counts()
+    }
+
+    fn simulated(&self) -> Span {
+        self.simulated
+    }
+
+    fn violations(&self) -> &[Violation] {
+        &self.violations
     }
 }
 
@@ -171,13 +197,8 @@ impl fmt::Display for Summary {
             "  leases: {} acquired, {} renewed, {} released, {} handed over, {} lost; {} operations answered",
             self.acquired, self.renewed, self.released, self.handed_over, self.lost, self.acts
         )?;
-        write!(f, "  faults:")?;
-        let happened = FaultKind::ALL.iter().filter(|&&kind| self.faults.of(kind) > 0);
-        for (index, &kind) in happened.enumerate() {
-            let separator = if index == 0 { " " } else { ", " };
-            write!(f, "{separator}{} {}", self.faults.of(kind), kind.label())?;
-        }
-        writeln!(f, "\n  messages: {} delivered", self.messages)?;
+        writeln!(f, "  faults: {}", self.faults)?;
+        writeln!(f, "  messages: {} delivered", self.messages)?;
         if let Some(recovered) = self.recovered_in {
             writeln!(f, "  healed: every cell had an owner after {:.3} s", recovered.as_secs_f64())?;
         }

@@ -9,11 +9,12 @@
 //!   views meet in a member that is no newcomer.
 #![expect(clippy::print_stdout, reason = "the table of what was found when is the result")]
 
-use base::Span;
+mod finding;
+
 use lease::Bug;
-use sim::FaultKind;
-use sim::Trace;
+use sim::lease::Leases;
 use sim::lease::Subject::{self, Flease, PaxosLease};
+use sim::{FaultKind, FaultPlan, Plan, Simulation};
 
 /// What a seed's mix of faults is replaced by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,10 +29,7 @@ enum Weather {
     Views,
 }
 
-/// Bug, algorithm, weather, within how many seeds it must be found, and which checkers may say so.
-type Row = (Bug, Subject, Weather, u64, &'static str);
-
-const FOUND_BY_THE_SIMULATOR: &[Row] = &[
+const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Bug::VotesCountedByMessages, Flease, Weather::AsDrawn, 40, "exclusion"),
     (Bug::VotesCountedByMessages, PaxosLease, Weather::AsDrawn, 40, "exclusion"),
     (Bug::WrongViewIsAVote, Flease, Weather::Views, 5, "exclusion"),
@@ -59,8 +57,23 @@ const FOUND_BY_THE_SIMULATOR: &[Row] = &[
     (Bug::TimerFromLastVote, PaxosLease, Weather::Pauses, 10, "exclusion"),
 ];
 
+impl finding::Weather for Weather {
+    type Simulation = Leases;
+    type Bug = Bug;
+
+    fn plan(self, bug: Option<Bug>, subject: Subject, seed: u64) -> Plan {
+        let mut plan = Leases::plan(subject, seed);
+        plan.config.bug = bug;
+        if let Some(faults) = self.faults() {
+            plan.faults = FaultPlan::in_tenths(faults.iter().copied(), plan.config.t_max);
+            (plan.replicas, plan.witnessed_percent) = (3, 0);
+        }
+        plan
+    }
+}
+
 impl Weather {
-    fn faults(self) -> Option<&'static [(FaultKind, u64)]> {
+    const fn faults(self) -> Option<&'static [(FaultKind, u64)]> {
         match self {
             Self::AsDrawn => None,
             Self::Crashes => {
@@ -74,39 +87,12 @@ impl Weather {
     }
 }
 
-/// The first seed under which a checker notices, and which.
-fn find(bug: Option<Bug>, subject: Subject, weather: Weather, seeds: u64) -> Option<(u64, &'static str)> {
-    (0..seeds).find_map(|seed| {
-        let mut plan = subject.plan(seed);
-        plan.config.bug = bug;
-        if let Some(faults) = weather.faults() {
-            let t_max: Span = plan.config.t_max;
-            plan.faults = faults.iter().map(|&(kind, tenths)| (kind, t_max * tenths / 10)).collect();
-            (plan.replicas, plan.witnessed_percent) = (3, 0);
-        }
-        let summary = subject.run(&plan, Trace::off());
-        summary.violations.first().map(|violation| (seed, violation.checker))
-    })
-}
-
 #[test]
 fn every_planted_bug_is_found() {
-    let mut missed = Vec::new();
-    for &(bug, subject, weather, seeds, checker) in FOUND_BY_THE_SIMULATOR {
-        let found = find(Some(bug), subject, weather, seeds);
-        println!("{bug:?} in {}, {weather:?}: {found:?}, allowed {seeds} seeds", subject.name());
-        if found.is_none_or(|(_, by)| !checker.contains(by)) {
-            missed.push((bug, subject, found));
-        }
-    }
-    assert!(missed.is_empty(), "not found, or by the wrong checker: {missed:?}");
+    finding::assert_all_found(FOUND_BY_THE_SIMULATOR);
 }
 
 #[test]
 fn without_a_bug_the_same_weathers_are_clean() {
-    for weather in [Weather::Crashes, Weather::Pauses, Weather::Views] {
-        for subject in Subject::ALL {
-            assert_eq!(find(None, subject, weather, 8), None, "{weather:?} {}", subject.name());
-        }
-    }
+    finding::assert_clean_without_bugs(&[Weather::Crashes, Weather::Pauses, Weather::Views]);
 }

@@ -2,13 +2,12 @@
 
 use clap::Args;
 use serde_json::{Value, json};
+use sim::Simulation;
 use sim::checkers::promptness::Expected;
-use sim::cluster::{self, ClusterPlan, ClusterSummary};
+use sim::cluster::{ClusterPlan, ClusterSummary, Clusters};
 use sim::lease::Subject;
-use sim::trace::Tail;
-use sim::{Trace, Violation};
 
-use super::series::{Outcome, SeriesArgs, Simulation, faults_to_json};
+use super::series::{Options, SeriesArgs, Told, faults_to_json};
 
 #[derive(Args)]
 pub(super) struct ClusterArgs {
@@ -19,48 +18,27 @@ pub(super) struct ClusterArgs {
     seconds: Option<u64>,
 }
 
-impl Simulation for ClusterArgs {
-    type Plan = ClusterPlan;
-    type Summary = ClusterSummary;
+impl Options for ClusterArgs {
+    type Simulation = Clusters;
 
     fn plan(&self, subject: Subject, seed: u64) -> ClusterPlan {
-        let mut plan = cluster::plan(subject, seed);
+        let mut plan = Clusters::plan(subject, seed);
         if let Some(seconds) = self.seconds {
             plan.duration = base::Span::from_secs(seconds);
         }
         plan
     }
 
-    fn simulate<'a>(&self, subject: Subject, plan: &'a ClusterPlan, trace: Trace<'a>) -> ClusterSummary {
-        cluster::run(subject, plan, trace)
-    }
-
-    fn explain(&self, subject: Subject, plan: &ClusterPlan, violation: &Violation, lines_max: usize) -> Tail {
-        cluster::explain(subject, plan, violation, lines_max)
-    }
-
-    fn replay(&self, subject: Subject, seed: u64) -> String {
-        let mut command = format!("fleasefs sim cluster --algorithm {} --seed {seed}", subject.name());
+    fn to_arguments(&self) -> String {
+        let mut arguments = String::new();
         if let Some(seconds) = self.seconds {
-            command += &format!(" --seconds {seconds}");
+            arguments += &format!(" --seconds {seconds}");
         }
-        command
+        arguments
     }
 }
 
-impl Outcome for ClusterSummary {
-    fn is_clean(&self) -> bool {
-        self.is_clean()
-    }
-
-    fn simulated(&self) -> base::Span {
-        self.simulated
-    }
-
-    fn violations(&self) -> &[Violation] {
-        &self.violations
-    }
-
+impl Told for ClusterSummary {
     fn to_json(&self) -> Value {
         let worst = |&what: &Expected| {
             let took = self.worst.get(&what)?;

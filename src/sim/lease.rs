@@ -2,11 +2,10 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use sim::lease::Subject;
-use sim::trace::Tail;
-use sim::{Plan, Summary, Trace, Violation};
+use sim::lease::{Leases, Subject};
+use sim::{Plan, Simulation, Summary};
 
-use super::series::{Outcome, SeriesArgs, Simulation, faults_to_json};
+use super::series::{Options, SeriesArgs, Told, faults_to_json};
 
 const SECONDS_PER_HOUR: u64 = 3_600;
 
@@ -22,12 +21,11 @@ pub(super) struct LeaseArgs {
     hours: Option<u64>,
 }
 
-impl Simulation for LeaseArgs {
-    type Plan = Plan;
-    type Summary = Summary;
+impl Options for LeaseArgs {
+    type Simulation = Leases;
 
     fn plan(&self, subject: Subject, seed: u64) -> Plan {
-        let mut plan = subject.plan(seed);
+        let mut plan = Leases::plan(subject, seed);
         if let Some(nodes) = self.nodes {
             plan = plan.with_nodes(nodes);
         }
@@ -37,39 +35,19 @@ impl Simulation for LeaseArgs {
         plan
     }
 
-    fn simulate<'a>(&self, subject: Subject, plan: &'a Plan, trace: Trace<'a>) -> Summary {
-        subject.run(plan, trace)
-    }
-
-    fn explain(&self, subject: Subject, plan: &Plan, violation: &Violation, lines_max: usize) -> Tail {
-        subject.explain(plan, violation, lines_max)
-    }
-
-    fn replay(&self, subject: Subject, seed: u64) -> String {
-        let mut command = format!("fleasefs sim lease --algorithm {} --seed {seed}", subject.name());
+    fn to_arguments(&self) -> String {
+        let mut arguments = String::new();
         if let Some(nodes) = self.nodes {
-            command += &format!(" --nodes {nodes}");
+            arguments += &format!(" --nodes {nodes}");
         }
         if let Some(hours) = self.hours {
-            command += &format!(" --hours {hours}");
+            arguments += &format!(" --hours {hours}");
         }
-        command
+        arguments
     }
 }
 
-impl Outcome for Summary {
-    fn is_clean(&self) -> bool {
-        self.is_clean()
-    }
-
-    fn simulated(&self) -> base::Span {
-        self.simulated
-    }
-
-    fn violations(&self) -> &[Violation] {
-        &self.violations
-    }
-
+impl Told for Summary {
     fn to_json(&self) -> Value {
         json!({
             "seed": self.seed,

@@ -3,7 +3,6 @@
 //! Everything that happens in a run follows from its seed. What is here looks at clocks and draws seeds: the time box
 //! and the progress of a series of runs.
 
-use std::fmt::Display;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, BufWriter, Write};
@@ -17,8 +16,7 @@ use clap::{Args, CommandFactory, ValueEnum};
 use serde_json::{Value, json};
 use sim::lease::Subject;
 use sim::summary::Faults;
-use sim::trace::Tail;
-use sim::{FaultKind, Trace, Violation};
+use sim::{FaultKind, Outcome, Simulation, Trace};
 
 /// How many lines of a trace are shown about a violation.
 const LINES_SHOWN: usize = 40;
@@ -60,45 +58,40 @@ enum Which {
     Both,
 }
 
-/// Something that can be simulated.
-pub(super) trait Simulation {
-    type Plan;
-    type Summary: Outcome;
+/// The plan of what the options are for.
+type PlanOf<O> = <<O as Options>::Simulation as Simulation>::Plan;
 
-    fn plan(&self, subject: Subject, seed: u64) -> Self::Plan;
+/// What may be asked of one kind of simulation.
+pub(super) trait Options {
+    type Simulation: Simulation<Summary: Told>;
 
-    fn simulate<'a>(&self, subject: Subject, plan: &'a Self::Plan, trace: Trace<'a>) -> Self::Summary;
+    /// What a seed decides, changed as the options say.
+    fn plan(&self, subject: Subject, seed: u64) -> PlanOf<Self>;
 
-    /// The last lines of the trace about a violation.
-    fn explain(&self, subject: Subject, plan: &Self::Plan, violation: &Violation, lines_max: usize) -> Tail;
-
-    /// The command that runs the same seed alone.
-    fn replay(&self, subject: Subject, seed: u64) -> String;
+    /// The options as they stand on a command line, each with a space before it.
+    fn to_arguments(&self) -> String;
 }
 
-/// What a run tells.
-pub(super) trait Outcome: Display {
-    fn is_clean(&self) -> bool;
-    fn simulated(&self) -> base::Span;
-    fn violations(&self) -> &[Violation];
+/// A summary as scripts read it.
+pub(super) trait Told: Outcome {
     /// What only this kind of simulation tells.
     fn to_json(&self) -> Value;
 }
 
 /// A series of runs.
-pub(super) struct Series<'a, S> {
+pub(super) struct Series<'a, O> {
     args: &'a SeriesArgs,
-    simulation: &'a S,
+    options: &'a O,
     started: Instant,
     told: Instant,
     runs: u64,
     failures: u64,
 }
 
-impl<'a, S: Simulation> Series<'a, S> {
-    pub(super) fn new(args: &'a SeriesArgs, simulation: &'a S) -> Self {
+impl<'a, O: Options> Series<'a, O> {
+    pub(super) fn new(args: &'a SeriesArgs, options: &'a O) -> Self {
         let now = Instant::now();
-        Self { args, simulation, started: now, told: now, runs: 0, failures: 0 }
+        Self { args, options, started: now, told: now, runs: 0, failures: 0 }
     }
 
     pub(super) fn run(mut self) -> anyhow::Result<ExitCode> {
@@ -129,17 +122,17 @@ impl<'a, S: Simulation> Series<'a, S> {
     }
 
     fn run_one(&mut self, subject: Subject, seed: u64) -> anyhow::Result<()> {
-        let plan = self.simulation.plan(subject, seed);
+        let plan = self.options.plan(subject, seed);
         let started = Instant::now();
         let summary = match &self.args.trace {
             Some(path) => {
                 let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
                 let mut sink = BufWriter::new(file);
-                let summary = self.simulation.simulate(subject, &plan, Trace::all(&mut sink));
+                let summary = O::Simulation::run(subject, &plan, Trace::all(&mut sink));
                 sink.flush().with_context(|| format!("cannot write {}", path.display()))?;
                 summary
             }
-            None => self.simulation.simulate(subject, &plan, Trace::off()),
+            None => O::Simulation::run(subject, &plan, Trace::off()),
         };
         self.runs += 1;
         self.failures += u64::from(!summary.is_clean());
@@ -149,12 +142,14 @@ impl<'a, S: Simulation> Series<'a, S> {
     fn report(
         &self,
         (subject, seed): (Subject, u64),
-        plan: &S::Plan,
-        summary: &S::Summary,
+        plan: &PlanOf<O>,
+        summary: &<O::Simulation as Simulation>::Summary,
         took: Duration,
     ) -> anyhow::Result<()> {
         let mut out = io::stdout().lock();
-        let replay = self.simulation.replay(subject, seed);
+        let (kind, algorithm) = (O::Simulation::NAME, subject.name());
+        let options = self.options.to_arguments();
+        let replay = format!("fleasefs sim {kind} --algorithm {algorithm} --seed {seed}{options}");
         if self.args.json {
             writeln!(out, "{}", with_common(summary, took, &replay))?;
             return Ok(());
@@ -174,7 +169,7 @@ impl<'a, S: Simulation> Series<'a, S> {
         }
         if let Some(violation) = summary.violations().first() {
             writeln!(out, "  what led to it:")?;
-            for line in self.simulation.explain(subject, plan, violation, LINES_SHOWN).lines() {
+            for line in O::Simulation::explain(subject, plan, violation, LINES_SHOWN).lines() {
                 writeln!(out, "    {line}")?;
             }
         }
@@ -218,7 +213,7 @@ fn draw_seed() -> u64 {
 }
 
 /// What every kind of simulation tells, beside its own.
-fn with_common(summary: &impl Outcome, took: Duration, replay: &str) -> Value {
+fn with_common(summary: &impl Told, took: Duration, replay: &str) -> Value {
     let mut value = summary.to_json();
     value["simulated_us"] = summary.simulated().as_micros().into();
     value["took_ms"] = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).into();
@@ -237,7 +232,7 @@ pub(super) fn faults_to_json(faults: &Faults) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use sim::{Summary, TrueTime};
+    use sim::{Summary, TrueTime, Violation};
 
     use super::*;
 

@@ -1,11 +1,12 @@
 //! The faults: what strikes, whom, and for how long.
 
-use base::{Process, Span};
+use base::{Dead, Process, Span, StartId};
 use lease::Algorithm;
 
 use super::world::{Input, Task, World};
 use crate::clock::draw_rate;
-use crate::plan::{around, rate_edge_ppm, span_between};
+use crate::faults::draw_duration;
+use crate::plan::{rate_edge_ppm, span_between};
 use crate::{FaultKind, TrueTime, Violation};
 
 /// A supervisor tells each daemon of a death this often, while it does not get through.
@@ -17,8 +18,7 @@ const DRAIN_STEP: Span = Span::from_millis(20);
 
 impl<A: Algorithm> World<'_, A> {
     pub(super) fn schedule_faults(&mut self) {
-        for &(kind, interval) in &self.plan.faults {
-            let at = self.now + around(interval, &mut self.dice.faults);
+        for (at, kind) in self.plan.faults.first_strikes(self.now, &mut self.dice.faults) {
             self.queue.push(at, Task::Fault(kind));
         }
     }
@@ -28,8 +28,7 @@ impl<A: Algorithm> World<'_, A> {
         if self.is_calm {
             return Ok(());
         }
-        if let Some(interval) = self.plan.interval_of(kind) {
-            let next = self.now + around(interval, &mut self.dice.faults);
+        if let Some(next) = self.plan.faults.next_strike(kind, self.now, &mut self.dice.faults) {
             self.queue.push(next, Task::Fault(kind));
         }
         let daemon = self.dice.faults.index(self.daemons.len());
@@ -52,18 +51,16 @@ impl<A: Algorithm> World<'_, A> {
             FaultKind::NoticeReplay => self.replay_notice(daemon),
             FaultKind::Drain => return self.drain(daemon),
             FaultKind::DiskStall => self.stall_disk(daemon),
+            FaultKind::DirectoryEmptied | FaultKind::DirectoryRestored => self.change_directory(daemon, kind),
+            FaultKind::CopyDies => self.copy_dies(daemon),
             // These happen to messages, notices follow crashes, and others only to leases by themselves.
             _ => {}
         }
         Ok(())
     }
 
-    /// Mostly short compared with a lease, sometimes much longer.
-    fn while_it_lasts(&mut self) -> Span {
-        let t_max = self.plan.shard.lease.t_max;
-        let longest = [t_max / 20, t_max / 2, t_max * 2, t_max * 4];
-        let longest = self.dice.faults.pick(&longest).copied().unwrap_or(t_max);
-        span_between(Span::from_micros(1), longest, &mut self.dice.faults)
+    pub(super) fn while_it_lasts(&mut self) -> Span {
+        draw_duration(self.plan.shard.lease.t_max, &mut self.dice.faults)
     }
 
     pub(super) fn crash_some_daemon(&mut self, daemon: usize) {
@@ -94,25 +91,32 @@ impl<A: Algorithm> World<'_, A> {
     /// A supervisor tells everybody, each within `delay`, and some twice.
     pub(super) fn bury(&mut self, dead: Process, delay: Span) {
         self.summary.faults.count(FaultKind::Notice);
-        self.buried.push(dead);
-        self.lay_ghosts(dead);
+        let line =
+            self.daemons[dead.node.0 as usize].births.last().map_or(StartId::default(), |birth| birth.line);
+        self.buried.push((dead, line));
+        self.lay_ghosts(Dead { node: dead.node, first: line.incarnation, last: dead.incarnation });
+        self.spread_notice((dead, line), delay);
+    }
+
+    /// Somebody tells all daemons of a death, each within `delay`, and some twice.
+    pub(super) fn spread_notice(&mut self, (dead, line): (Process, StartId), delay: Span) {
         for to in 0..self.daemons.len() {
             for _ in 0..self.dice.faults.between(1, 2) {
                 let at = self.at_once_or_after(delay);
-                self.queue.push(at, Task::Notice { to, dead, tries: NOTICE_TRIES });
+                self.queue.push(at, Task::Notice { to, dead, line, tries: NOTICE_TRIES });
             }
         }
     }
 
-    pub(super) fn tell_of_death(&mut self, to: usize, dead: Process, tries: u32) {
+    pub(super) fn tell_of_death(&mut self, to: usize, (dead, line): (Process, StartId), tries: u32) {
         let from = dead.node.0 as usize;
         if from == to {
             return;
         }
         match self.network.route_stream(self.now, (from, to)) {
-            Some(at) if self.is_up(to) => self.push_input(at, to, Input::Death(dead)),
+            Some(at) if self.is_up(to) => self.push_input(at, to, Input::Death(dead, line)),
             _ if tries > 0 => {
-                let task = Task::Notice { to, dead, tries: tries - 1 };
+                let task = Task::Notice { to, dead, line, tries: tries - 1 };
                 self.queue.push(self.now + NOTICE_EVERY, task);
             }
             _ => {}
@@ -120,11 +124,11 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     fn replay_notice(&mut self, to: usize) {
-        if let Some(&dead) = self.dice.faults.pick(&self.buried)
+        if let Some(&(dead, line)) = self.dice.faults.pick(&self.buried)
             && self.is_up(to)
         {
             self.summary.faults.count(FaultKind::NoticeReplay);
-            self.push_input(self.now, to, Input::Death(dead));
+            self.push_input(self.now, to, Input::Death(dead, line));
         }
     }
 
@@ -233,10 +237,7 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     fn partition(&mut self) {
-        let machines = self.machines();
-        let sides = self.dice.faults.between(1, (1 << machines) - 2);
-        let side = |machine: usize| sides >> machine & 1;
-        let links: Vec<_> = pairs(machines).filter(|&(from, to)| side(from) != side(to)).collect();
+        let (sides, links) = self.network.draw_partition(&mut self.dice.faults);
         self.summary.faults.count(FaultKind::Partition);
         self.note(None, format_args!("partition {sides:b}"));
         self.cut(links);
@@ -244,9 +245,7 @@ impl<A: Algorithm> World<'_, A> {
 
     fn cut_one_way(&mut self) {
         let machine = self.dice.faults.index(self.machines());
-        let outgoing = self.dice.faults.chance(1, 2);
-        let end = |(from, to)| if outgoing { from } else { to };
-        let links = pairs(self.machines()).filter(|&link| end(link) == machine).collect();
+        let (outgoing, links) = self.network.draw_one_way(machine, &mut self.dice.faults);
         self.summary.faults.count(FaultKind::OneWay);
         self.note(None, format_args!("{machine} is cut off, outgoing: {outgoing}"));
         self.cut(links);
@@ -266,11 +265,7 @@ impl<A: Algorithm> World<'_, A> {
         self.summary.faults.count(FaultKind::Clog);
         let lasts = self.while_it_lasts();
         self.note(None, format_args!("the way to {machine} is clogged for {lasts}"));
-        for from in 0..self.machines() {
-            if self.dice.faults.chance(1, 2) {
-                self.network.clog(from, machine, self.now + lasts);
-            }
-        }
+        self.network.clog_some(machine, self.now + lasts, &mut self.dice.faults);
     }
 
     fn change_rate(&mut self) {
@@ -365,11 +360,4 @@ impl<A: Algorithm> World<'_, A> {
         let machine = &mut self.daemons[daemon];
         machine.writing.push((mark, heard));
     }
-}
-
-/// All links between different machines.
-fn pairs(machines: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..machines)
-        .flat_map(move |from| (0..machines).map(move |to| (from, to)))
-        .filter(|(from, to)| from != to)
 }

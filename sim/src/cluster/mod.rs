@@ -6,6 +6,7 @@
 //! staged to see that a holder keeps its lock and that a freed lock is had in time.
 
 mod calm;
+mod directory;
 mod faults;
 mod links;
 mod machine;
@@ -22,32 +23,29 @@ use lease::{FleaseRules, PaxosRules};
 
 use crate::lease::Subject;
 use crate::plan::Clocks;
-use crate::trace::Tail;
-use crate::{Trace, Violation};
+use crate::{Simulation, Trace};
 
-/// What a seed decides for a cluster whose leases are decided so.
-pub fn plan(subject: Subject, seed: u64) -> ClusterPlan {
-    match subject {
-        Subject::Flease => ClusterPlan::draw(seed, Clocks::Synchronised),
-        Subject::PaxosLease => ClusterPlan::draw(seed, Clocks::Free),
+/// Clusters, as something to simulate.
+#[derive(Debug)]
+pub enum Clusters {}
+
+impl Simulation for Clusters {
+    const NAME: &'static str = "cluster";
+
+    type Plan = ClusterPlan;
+    type Summary = ClusterSummary;
+
+    fn plan(subject: Subject, seed: u64) -> ClusterPlan {
+        match subject {
+            Subject::Flease => ClusterPlan::draw(seed, Clocks::Synchronised),
+            Subject::PaxosLease => ClusterPlan::draw(seed, Clocks::Free),
+        }
     }
-}
 
-/// Runs a plan. The same plan gives the same summary and the same trace.
-pub fn run<'a>(subject: Subject, plan: &'a ClusterPlan, trace: Trace<'a>) -> ClusterSummary {
-    match subject {
-        Subject::Flease => world::World::<FleaseRules>::new(plan, trace).run(),
-        Subject::PaxosLease => world::World::<PaxosRules>::new(plan, trace).run(),
+    fn run<'a>(subject: Subject, plan: &'a ClusterPlan, trace: Trace<'a>) -> ClusterSummary {
+        match subject {
+            Subject::Flease => world::World::<FleaseRules>::new(plan, trace).run(),
+            Subject::PaxosLease => world::World::<PaxosRules>::new(plan, trace).run(),
+        }
     }
-}
-
-/// Runs a plan again and gives the last lines of the trace about what a violation is about.
-pub fn explain(subject: Subject, plan: &ClusterPlan, violation: &Violation, lines_max: usize) -> Tail {
-    let mut tail = Tail::new(lines_max);
-    let trace = match violation.cell {
-        Some(cell) => Trace::of_cell(cell, &mut tail),
-        None => Trace::all(&mut tail),
-    };
-    run(subject, plan, trace);
-    tail
 }

@@ -8,6 +8,7 @@ use node::{ClusterMap, LeaseAlgorithm, Osd, Settings, ShardConfig};
 
 use crate::FaultKind;
 use crate::clock::ClockPlan;
+use crate::faults::{FaultPlan, Injected, draw_kinds};
 use crate::network::NetworkPlan;
 use crate::plan::{Clocks, draw_clocks, draw_u32};
 
@@ -28,8 +29,8 @@ pub struct ClusterPlan {
     pub clocks: ClockPlan,
     /// The network.
     pub network: NetworkPlan,
-    /// Which faults are injected, and how far apart on average.
-    pub faults: Vec<(FaultKind, Span)>,
+    /// The faults.
+    pub faults: FaultPlan,
     /// How likely the death of a daemon is noticed by its supervisor, in percent.
     pub witnessed_percent: u64,
     /// How likely a daemon dies as soon as it has given somebody a lock, in percent.
@@ -46,8 +47,8 @@ pub struct ClusterPlan {
     pub duration: Span,
 }
 
-/// Faults with their shortest and longest mean interval in tenths of the longest lease.
-const INJECTED: &[(FaultKind, u64, u64)] = &[
+/// Faults that are injected at their own times.
+const INJECTED: &[Injected] = &[
     (FaultKind::Crash, 15, 120),
     (FaultKind::CrashAll, 80, 300),
     (FaultKind::Pause, 15, 100),
@@ -64,8 +65,17 @@ const INJECTED: &[(FaultKind, u64, u64)] = &[
     (FaultKind::ClientPause, 5, 80),
 ];
 
+/// What is done to data directories. Each is injected in a third of all seeds.
+const TAMPERING: &[Injected] = &[
+    (FaultKind::DirectoryEmptied, 40, 150),
+    (FaultKind::DirectoryRestored, 40, 150),
+    (FaultKind::CopyDies, 10, 80),
+];
+
 /// In hectic seeds faults are this many times as frequent.
 const HECTIC: u64 = 2;
+/// In a million messages so many are lost, doubled, or late.
+const OFTEN: &[u64] = &[0, 0, 1_000, 20_000, 100_000];
 /// Exchanges of times may be this far apart at most.
 const CLOCK_FRESH_MAX: Span = Span::from_millis(400);
 
@@ -74,6 +84,7 @@ impl ClusterPlan {
     pub fn draw(seed: u64, clocks: Clocks) -> Self {
         let mut random = Random::new(seed);
         let (mut sizes, mut weather, mut trouble) = (random.fork(), random.fork(), random.fork());
+        let mut tampering = random.fork();
         let daemons = [1, 3, 3, 3, 3, 4, 5, 5][sizes.index(8)];
         let replicas = if sizes.chance(1, 3) { 5 } else { 3 };
         let settings = draw_settings(&mut weather, clocks);
@@ -81,15 +92,20 @@ impl ClusterPlan {
         let t_max = lease.t_max;
         let hectic = trouble.chance(1, 3);
         let scale = if hectic { t_max / HECTIC } else { t_max };
-        let faults = draw_faults(&mut trouble, clocks, daemons);
-        let faults = faults.into_iter().map(|(kind, tenths)| (kind, scale * tenths / 10)).collect();
+        let is_possible = |kind| match kind {
+            FaultKind::ClockStray => clocks == Clocks::Synchronised && daemons > 1,
+            _ => true,
+        };
+        let drawn = draw_kinds(INJECTED, is_possible, &mut trouble);
+        let faults = drawn.into_iter().chain(draw_tampering(&mut tampering));
+        let faults = FaultPlan::in_tenths(faults, scale);
         Self {
             seed,
             clients: draw_u32(&mut sizes, 2, 6),
             users: draw_u32(&mut sizes, 1, 3),
             locks: draw_u32(&mut sizes, 1, 6),
             clocks: draw_cluster_clocks(&mut weather, &lease, clocks),
-            network: draw_network(&mut weather, &lease),
+            network: NetworkPlan::draw(draw_way(&mut weather, &lease), t_max, OFTEN, &mut weather),
             faults,
             witnessed_percent: [0, 50, 90, 100][trouble.index(4)],
             treacherous_percent: [0, 0, 5, 20][trouble.index(4)],
@@ -105,31 +121,6 @@ impl ClusterPlan {
     /// How many daemons there are.
     pub fn daemons(&self) -> usize {
         self.shard.map.osds().len()
-    }
-
-    /// The mean interval of a fault, if it is injected at all.
-    pub fn interval_of(&self, kind: FaultKind) -> Option<Span> {
-        self.faults.iter().find(|(other, _)| *other == kind).map(|&(_, interval)| interval)
-    }
-}
-
-/// About three fifths of all kinds, at least three.
-fn draw_faults(random: &mut Random, clocks: Clocks, daemons: u32) -> Vec<(FaultKind, u64)> {
-    let possible = |kind| match kind {
-        FaultKind::ClockStray => clocks == Clocks::Synchronised && daemons > 1,
-        _ => true,
-    };
-    loop {
-        let drawn: Vec<(FaultKind, u64)> = INJECTED
-            .iter()
-            .filter(|(kind, ..)| possible(*kind))
-            .map(|&(kind, low, high)| (kind, random.between(low, high), random.chance(3, 5)))
-            .filter_map(|(kind, tenths, on)| on.then_some((kind, tenths)))
-            .collect();
-        // Replaying notices does nothing where nobody crashes.
-        if drawn.iter().filter(|(kind, _)| *kind != FaultKind::NoticeReplay).count() >= 3 {
-            return drawn;
-        }
     }
 }
 
@@ -169,18 +160,17 @@ fn draw_cluster_clocks(random: &mut Random, lease: &Config, clocks: Clocks) -> C
     ClockPlan { window: plan.window.map(|_| Span::from_micros(width.as_micros() / 2 * 2)), ..plan }
 }
 
-/// Round trips are short against ε, or no guard could tell a good clock from a bad one.
-fn draw_network(random: &mut Random, lease: &Config) -> NetworkPlan {
-    let latency_max = lease.epsilon / random.between(25, 200);
-    let often = [0, 0, 1_000, 20_000, 100_000];
-    NetworkPlan {
-        latency_min: latency_max / random.between(1, 20),
-        latency_max,
-        loss_ppm: often[random.index(5)],
-        duplicate_ppm: often[random.index(5)],
-        late_ppm: often[random.index(5)],
-        late_max: lease.t_max * random.between(1, 30) / 10,
-    }
+fn draw_tampering(random: &mut Random) -> Vec<(FaultKind, u64)> {
+    let draw = |random: &mut Random, &(kind, low, high): &Injected| {
+        let tenths = random.between(low, high);
+        random.chance(1, 3).then_some((kind, tenths))
+    };
+    TAMPERING.iter().filter_map(|injected| draw(random, injected)).collect()
+}
+
+/// The longest ordinary way: round trips are short against ε, or no guard could tell a good clock from a bad one.
+fn draw_way(random: &mut Random, lease: &Config) -> Span {
+    lease.epsilon / random.between(25, 200)
 }
 
 #[cfg(test)]
@@ -197,7 +187,7 @@ mod tests {
                 assert_eq!(plan.shard.lease.check(), Ok(()), "seed {seed}");
                 let guard = GuardConfig::new(&plan.shard.lease, plan.shard.clock_fresh, plan.daemons());
                 assert!(ClockGuard::new(guard).is_ok(), "seed {seed}");
-                assert!(plan.faults.len() >= 3 && plan.clients >= 2);
+                assert!(plan.faults.kinds() >= 3 && plan.clients >= 2);
             }
         }
     }

@@ -8,7 +8,7 @@ use base::Span;
 use super::plan::ClusterPlan;
 use crate::checkers::promptness::Expected;
 use crate::summary::Faults;
-use crate::{FaultKind, Violation};
+use crate::{Outcome, Violation};
 
 /// Below this much simulated time a run proves nothing.
 pub const SIMULATED_MIN: Span = Span::from_secs(10);
@@ -81,10 +81,19 @@ impl ClusterSummary {
     pub fn counts(&self) -> bool {
         self.granted >= GRANTED_MIN && self.faults.injected() >= FAULTS_MIN
     }
+}
 
-    /// Whether the run shows that all is well.
-    pub fn is_clean(&self) -> bool {
+impl Outcome for ClusterSummary {
+    fn is_clean(&self) -> bool {
         self.violations.is_empty() && self.counts() && self.simulated >= SIMULATED_MIN
+    }
+
+    fn simulated(&self) -> Span {
+        self.simulated
+    }
+
+    fn violations(&self) -> &[Violation] {
+        &self.violations
     }
 }
 
@@ -111,13 +120,7 @@ impl fmt::Display for ClusterSummary {
             "  sessions: {} opened, {} timed out; {} messages sent",
             self.sessions, self.sessions_over, self.messages
         )?;
-        write!(f, "  faults:")?;
-        let happened = FaultKind::ALL.iter().filter(|&&kind| self.faults.of(kind) > 0);
-        for (index, &kind) in happened.enumerate() {
-            let separator = if index == 0 { "" } else { "," };
-            write!(f, "{separator} {} {}", self.faults.of(kind), kind.label())?;
-        }
-        writeln!(f)?;
+        writeln!(f, "  faults: {}", self.faults)?;
         if let Some(span) = self.recovered_in {
             write!(
                 f,

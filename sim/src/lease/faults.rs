@@ -6,13 +6,12 @@ use lease::Algorithm;
 use super::workload::watermark;
 use super::world::{Task, World};
 use crate::clock::draw_rate;
-use crate::plan::{around, span_between};
+use crate::faults::draw_duration;
 use crate::{FaultKind, Violation};
 
 impl<A: Algorithm> World<'_, A> {
     pub(super) fn schedule_faults(&mut self) {
-        for &(kind, interval) in &self.plan.faults {
-            let at = self.now + around(interval, &mut self.dice.faults);
+        for (at, kind) in self.plan.faults.first_strikes(self.now, &mut self.dice.faults) {
             self.queue.push(at, Task::Fault(kind));
         }
     }
@@ -22,8 +21,7 @@ impl<A: Algorithm> World<'_, A> {
         if self.is_calm {
             return Ok(());
         }
-        if let Some(interval) = self.plan.interval_of(kind) {
-            let next = self.now + around(interval, &mut self.dice.faults);
+        if let Some(next) = self.plan.faults.next_strike(kind, self.now, &mut self.dice.faults) {
             self.queue.push(next, Task::Fault(kind));
         }
         let node = self.random_node();
@@ -46,6 +44,9 @@ impl<A: Algorithm> World<'_, A> {
             | FaultKind::ClockStray
             | FaultKind::Drain
             | FaultKind::DiskStall
+            | FaultKind::DirectoryEmptied
+            | FaultKind::DirectoryRestored
+            | FaultKind::CopyDies
             | FaultKind::ClientCrash
             | FaultKind::ClientPause
             | FaultKind::Loss
@@ -61,12 +62,8 @@ impl<A: Algorithm> World<'_, A> {
         self.dice.faults.index(self.hosts.len())
     }
 
-    /// Mostly short compared with a lease, sometimes much longer.
     fn while_it_lasts(&mut self) -> Span {
-        let t_max = self.config.t_max;
-        let longest = [t_max / 20, t_max / 2, t_max * 2, t_max * 4];
-        let longest = self.dice.faults.pick(&longest).copied().unwrap_or(t_max);
-        span_between(Span::from_micros(1), longest, &mut self.dice.faults)
+        draw_duration(self.config.t_max, &mut self.dice.faults)
     }
 
     fn crash(&mut self, node: usize) {
@@ -161,19 +158,14 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     fn partition(&mut self) {
-        let nodes = self.hosts.len();
-        let sides = self.dice.faults.between(1, (1 << nodes) - 2);
-        let side = |node: usize| sides >> node & 1;
-        let links = pairs(nodes).filter(|&(from, to)| side(from) != side(to)).collect();
+        let (sides, links) = self.network.draw_partition(&mut self.dice.faults);
         self.summary.faults.count(FaultKind::Partition);
         self.note(None, format_args!("partition {sides:b}"));
         self.cut(links);
     }
 
     fn cut_one_way(&mut self, node: usize) {
-        let outgoing = self.dice.faults.chance(1, 2);
-        let end = |(from, to)| if outgoing { from } else { to };
-        let links = pairs(self.hosts.len()).filter(|&link| end(link) == node).collect();
+        let (outgoing, links) = self.network.draw_one_way(node, &mut self.dice.faults);
         self.summary.faults.count(FaultKind::OneWay);
         self.note(None, format_args!("n{node} is cut off, outgoing: {outgoing}"));
         self.cut(links);
@@ -189,11 +181,7 @@ impl<A: Algorithm> World<'_, A> {
         self.summary.faults.count(FaultKind::Clog);
         let lasts = self.while_it_lasts();
         self.note(None, format_args!("the way to n{node} is clogged for {lasts}"));
-        for from in 0..self.hosts.len() {
-            if self.dice.faults.chance(1, 2) {
-                self.network.clog(from, node, self.now + lasts);
-            }
-        }
+        self.network.clog_some(node, self.now + lasts, &mut self.dice.faults);
     }
 
     fn step_clock(&mut self, node: usize) -> Result<(), Violation> {
@@ -243,9 +231,4 @@ impl<A: Algorithm> World<'_, A> {
         self.call(node, |process, now, _| process.resume(now))?;
         Ok(())
     }
-}
-
-/// All links between different nodes.
-fn pairs(nodes: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..nodes).flat_map(move |from| (0..nodes).map(move |to| (from, to))).filter(|(from, to)| from != to)
 }

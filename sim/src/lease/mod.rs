@@ -15,8 +15,7 @@ mod world;
 use lease::{Algorithm, FleaseRules, PaxosRules};
 
 use crate::plan::Clocks;
-use crate::trace::Tail;
-use crate::{Plan, Summary, Trace, Violation};
+use crate::{Plan, Simulation, Summary, Trace};
 
 /// What can be simulated.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -38,31 +37,29 @@ impl Subject {
             Self::PaxosLease => PaxosRules::NAME,
         }
     }
+}
 
-    /// What `seed` decides.
-    pub fn plan(self, seed: u64) -> Plan {
-        match self {
-            Self::Flease => Plan::draw(seed, Clocks::Synchronised),
-            Self::PaxosLease => Plan::draw(seed, Clocks::Free),
+/// Leases, as something to simulate.
+#[derive(Debug)]
+pub enum Leases {}
+
+impl Simulation for Leases {
+    const NAME: &'static str = "lease";
+
+    type Plan = Plan;
+    type Summary = Summary;
+
+    fn plan(subject: Subject, seed: u64) -> Plan {
+        match subject {
+            Subject::Flease => Plan::draw(seed, Clocks::Synchronised),
+            Subject::PaxosLease => Plan::draw(seed, Clocks::Free),
         }
     }
 
-    /// Runs a plan. The same plan gives the same summary and the same trace.
-    pub fn run<'a>(self, plan: &'a Plan, trace: Trace<'a>) -> Summary {
-        match self {
-            Self::Flease => world::World::<FleaseRules>::new(plan, trace).run(),
-            Self::PaxosLease => world::World::<PaxosRules>::new(plan, trace).run(),
+    fn run<'a>(subject: Subject, plan: &'a Plan, trace: Trace<'a>) -> Summary {
+        match subject {
+            Subject::Flease => world::World::<FleaseRules>::new(plan, trace).run(),
+            Subject::PaxosLease => world::World::<PaxosRules>::new(plan, trace).run(),
         }
-    }
-
-    /// Runs a plan again and gives the last lines of the trace about what a violation is about.
-    pub fn explain(self, plan: &Plan, violation: &Violation, lines_max: usize) -> Tail {
-        let mut tail = Tail::new(lines_max);
-        let trace = match violation.cell {
-            Some(cell) => Trace::of_cell(cell, &mut tail),
-            None => Trace::all(&mut tail),
-        };
-        self.run(plan, trace);
-        tail
     }
 }

@@ -1,0 +1,417 @@
+//! A file's content, size and times as a state that replicas keep alike.
+//!
+//! The content is cut into chunks of a fixed size. A chunk that nothing was written to is absent and reads as zeros, so
+//! a hole costs nothing however wide it is. Each chunk carries the position of the entry that changed it last, and so do
+//! the attributes; a replica that lags fetches the chunks whose versions differ. Chunks are shared until they are changed:
+//! a clone of the state copies no content, and a write behind it copies the chunks that it touches.
+//!
+//! Rules:
+//!
+//! - What an operation does is decided by the state and the operation. Its time is in it, put there by the primary.
+//! - An operation that is refused changes nothing, not even a version.
+//! - Behind the size everything is zero: what was cut off does not come back when the file grows again.
+//! - The time of the last change never goes back, though the clocks of two primaries may differ.
+//!
+//! # What is deliberately absent
+//!
+//! No byte layout, no errno, no permission. No versions for chunks that are absent: whoever takes over a state compares
+//! all of its parts, and takes away what the other does not have.
+
+mod chunks;
+#[cfg(test)]
+mod tests;
+
+use base::WallTime;
+use bytes::Bytes;
+use replication::{Machine, Position};
+
+use chunks::Chunks;
+pub use chunks::{CHUNK_BYTES, Chunk};
+
+/// No file is longer. Offsets of POSIX have 63 bits; every chunk below this is a whole one.
+pub const FILE_BYTES_MAX: u64 = (1 << 63) - CHUNK_BYTES;
+/// One operation carries no more data.
+pub const WRITE_BYTES_MAX: u64 = 1 << 20;
+/// One question asks for no more data.
+pub const READ_BYTES_MAX: u64 = 1 << 20;
+
+const _: () = assert!(FILE_BYTES_MAX.is_multiple_of(CHUNK_BYTES), "chunk numbers end with the last byte");
+const _: () = assert!(WRITE_BYTES_MAX < FILE_BYTES_MAX && READ_BYTES_MAX < FILE_BYTES_MAX);
+
+/// A file.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct File {
+    attributes: Attributes,
+    /// The entry that changed the attributes last.
+    version: Position,
+    chunks: Chunks,
+}
+
+/// Something that changes a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Op {
+    /// When, as the primary says.
+    pub time: WallTime,
+    /// What.
+    pub change: Change,
+}
+
+/// What an operation does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Puts data at an offset. The file grows if it ends there.
+    Write {
+        /// Where.
+        offset: u64,
+        /// What.
+        data: Bytes,
+    },
+    /// Puts data at the end of the file, wherever that is when this takes effect.
+    Append {
+        /// What.
+        data: Bytes,
+    },
+    /// Sets the size. What is added reads as zeros.
+    Truncate {
+        /// The new size.
+        size: u64,
+    },
+    /// Makes a hole, which reads as zeros. The size stays.
+    Punch {
+        /// Where it begins.
+        offset: u64,
+        /// How wide it is.
+        length: u64,
+    },
+    /// Sets the time of the last modification.
+    Touch {
+        /// To this, or to the time of the operation.
+        modified: Option<WallTime>,
+    },
+}
+
+/// What came of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Done {
+    /// Data was written.
+    Written {
+        /// Where: for data that was appended, the end of the file until then.
+        offset: u64,
+        /// The file afterwards.
+        stat: Stat,
+    },
+    /// Something else was changed.
+    Changed {
+        /// The file afterwards.
+        stat: Stat,
+    },
+}
+
+/// Why an operation changed nothing, or a question has no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FileError {
+    /// The file would become too long.
+    #[error("byte {end} is behind the longest possible file; files end at {FILE_BYTES_MAX}")]
+    PastLimit {
+        /// Where it would end.
+        end: u64,
+    },
+    /// Nothing can end there.
+    #[error("{length} bytes from {offset} on end where no offset reaches; choose a smaller offset")]
+    Overflow {
+        /// Where it begins.
+        offset: u64,
+        /// How long it is.
+        length: u64,
+    },
+    /// Too much for one step.
+    #[error("{length} bytes are too many at once; split them into pieces of {bytes_max}")]
+    TooLong {
+        /// What was wanted.
+        length: u64,
+        /// What is possible.
+        bytes_max: u64,
+    },
+    /// A chunk that cannot be.
+    #[error("a chunk of {length} bytes cannot be; chunks have from 1 to {CHUNK_BYTES}")]
+    BadChunk {
+        /// How long it is.
+        length: u64,
+    },
+}
+
+/// A question about a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Query {
+    /// What stands there.
+    Read {
+        /// Where.
+        offset: u64,
+        /// How much.
+        length: u64,
+    },
+    /// Its size and times.
+    Stat,
+}
+
+/// What was asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// The data; it is short where the file ends.
+    Data(Bytes),
+    /// Size and times.
+    Stat(Stat),
+}
+
+/// What is known about a file without its content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stat {
+    /// Where it ends.
+    pub size: u64,
+    /// When its content changed last, or what a `Touch` said.
+    pub modified: WallTime,
+    /// When anything of it changed last.
+    pub changed: WallTime,
+    /// How many bytes are kept for it.
+    pub allocated: u64,
+}
+
+/// The attributes that are a part of the state. What is allocated follows from the chunks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Attributes {
+    size: u64,
+    modified: WallTime,
+    changed: WallTime,
+}
+
+/// The name of a part.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Key {
+    /// Size and times.
+    Attributes,
+    /// A chunk, by its number.
+    Chunk(u64),
+}
+
+/// What is in a part.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// Size and times.
+    Attributes(Attributes),
+    /// A chunk's content.
+    Chunk(Chunk),
+}
+
+impl File {
+    /// Size, times, and how much is kept.
+    pub fn stat(&self) -> Stat {
+        let Attributes { size, modified, changed } = self.attributes;
+        Stat { size, modified, changed, allocated: self.chunks.allocated() }
+    }
+
+    fn write(&mut self, at: Position, time: WallTime, offset: u64, data: &Bytes) -> Result<Done, FileError> {
+        let length = data.len() as u64;
+        let end = end_of(offset, length)?;
+        if !data.is_empty() {
+            self.chunks.write(at, offset, data);
+            self.attributes.size = self.attributes.size.max(end);
+            self.modify(at, time);
+        }
+        Ok(Done::Written { offset, stat: self.stat() })
+    }
+
+    fn truncate(&mut self, at: Position, size: u64) {
+        if size < self.attributes.size {
+            self.chunks.cut(at, size);
+        }
+        self.attributes.size = size;
+    }
+
+    /// The content has changed.
+    fn modify(&mut self, at: Position, time: WallTime) {
+        self.change(at, time);
+        self.attributes.modified = self.attributes.changed;
+    }
+
+    /// Something has changed.
+    fn change(&mut self, at: Position, time: WallTime) {
+        self.version = at;
+        self.attributes.changed = self.attributes.changed.max(time);
+    }
+}
+
+impl Machine for File {
+    type Op = Op;
+    type Outcome = Result<Done, FileError>;
+    type Query = Query;
+    type Answer = Result<Answer, FileError>;
+    type Key = Key;
+    type Part = Part;
+
+    fn apply(&mut self, at: Position, Op { time, change }: &Op) -> Result<Done, FileError> {
+        change.check()?;
+        match *change {
+            Change::Write { offset, ref data } => return self.write(at, *time, offset, data),
+            Change::Append { ref data } => return self.write(at, *time, self.attributes.size, data),
+            Change::Truncate { size } => {
+                self.truncate(at, size);
+                self.modify(at, *time);
+            }
+            Change::Punch { offset, length } => {
+                if length > 0 {
+                    self.chunks.punch(at, offset, offset + length);
+                    self.modify(at, *time);
+                }
+            }
+            Change::Touch { modified } => {
+                self.change(at, *time);
+                self.attributes.modified = modified.unwrap_or(self.attributes.changed);
+            }
+        }
+        Ok(Done::Changed { stat: self.stat() })
+    }
+
+    fn answer(&self, query: &Query) -> Result<Answer, FileError> {
+        match *query {
+            Query::Stat => Ok(Answer::Stat(self.stat())),
+            Query::Read { offset, length } => {
+                within(length, READ_BYTES_MAX)?;
+                let end = offset.saturating_add(length).min(self.attributes.size);
+                Ok(Answer::Data(self.chunks.read(offset, end)))
+            }
+        }
+    }
+
+    /// Where the file ends is not known here, so whatever may move its end concerns every read that reaches behind the
+    /// beginning of the change.
+    fn overlaps(op: &Op, query: &Query) -> bool {
+        if op.change.is_void() {
+            return false;
+        }
+        let Query::Read { offset, length } = *query else { return true };
+        if length == 0 || length > READ_BYTES_MAX {
+            return false;
+        }
+        match op.change {
+            // A file that ends before the read still does when it has grown to there.
+            Change::Write { offset: start, ref data } => start.saturating_add(data.len() as u64) > offset,
+            Change::Append { .. } | Change::Truncate { .. } => true,
+            Change::Punch { offset: start, length: width } => {
+                start < offset.saturating_add(length) && offset < start.saturating_add(width)
+            }
+            Change::Touch { .. } => false,
+        }
+    }
+
+    fn versions(&self, after: Option<&Key>, parts_max: usize) -> Vec<(Key, Position)> {
+        let attributes = after.is_none().then_some((Key::Attributes, self.version));
+        let after = match after {
+            Some(&Key::Chunk(number)) => Some(number),
+            Some(Key::Attributes) | None => None,
+        };
+        let chunks = self.chunks.versions(after).map(|(number, at)| (Key::Chunk(number), at));
+        attributes.into_iter().chain(chunks).take(parts_max).collect()
+    }
+
+    fn part(&self, key: &Key) -> Option<Part> {
+        match *key {
+            Key::Attributes => Some(Part::Attributes(self.attributes)),
+            Key::Chunk(number) => self.chunks.get(number).cloned().map(Part::Chunk),
+        }
+    }
+
+    /// A part that is none of this key's is not taken; [`Part::is_of`] tells beforehand.
+    fn place(&mut self, key: Key, part: Option<(Position, Part)>) {
+        match (key, part) {
+            (Key::Attributes, None) => (self.version, self.attributes) = Default::default(),
+            (Key::Attributes, Some((at, Part::Attributes(attributes)))) => {
+                (self.version, self.attributes) = (at, attributes);
+            }
+            (Key::Chunk(number), None) => self.chunks.remove(number),
+            (Key::Chunk(number), Some((at, Part::Chunk(chunk)))) if key.is_possible() => {
+                self.chunks.place(number, at, chunk);
+            }
+            (Key::Attributes | Key::Chunk(_), Some(_)) => {}
+        }
+    }
+}
+
+impl Change {
+    /// Whether it can be done to any file at all. An append may still be too long for the file that it meets.
+    pub fn check(&self) -> Result<(), FileError> {
+        match *self {
+            Self::Write { offset, ref data } => {
+                within(data.len() as u64, WRITE_BYTES_MAX)?;
+                end_of(offset, data.len() as u64).map(drop)
+            }
+            Self::Append { ref data } => within(data.len() as u64, WRITE_BYTES_MAX),
+            Self::Truncate { size } => end_of(size, 0).map(drop),
+            Self::Punch { offset, length } => end_of(offset, length).map(drop),
+            Self::Touch { .. } => Ok(()),
+        }
+    }
+
+    /// Whether it changes no file.
+    fn is_void(&self) -> bool {
+        let is_empty = match self {
+            Self::Write { data, .. } | Self::Append { data } => data.is_empty(),
+            Self::Punch { length, .. } => *length == 0,
+            Self::Truncate { .. } | Self::Touch { .. } => false,
+        };
+        is_empty || self.check().is_err()
+    }
+}
+
+impl Attributes {
+    /// Attributes of a file that can be.
+    pub fn new(size: u64, modified: WallTime, changed: WallTime) -> Result<Self, FileError> {
+        end_of(size, 0)?;
+        Ok(Self { size, modified, changed })
+    }
+
+    /// Where the file ends.
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// When its content changed last, or what a `Touch` said.
+    pub const fn modified(&self) -> WallTime {
+        self.modified
+    }
+
+    /// When anything of it changed last.
+    pub const fn changed(&self) -> WallTime {
+        self.changed
+    }
+}
+
+impl Key {
+    /// Whether a file can have such a part.
+    pub const fn is_possible(self) -> bool {
+        match self {
+            Self::Attributes => true,
+            Self::Chunk(number) => number < FILE_BYTES_MAX / CHUNK_BYTES,
+        }
+    }
+}
+
+impl Part {
+    /// Whether this can be what `key` names. What a peer sends is to be asked this before it is placed.
+    pub const fn is_of(&self, key: Key) -> bool {
+        match (key, self) {
+            (Key::Attributes, Self::Attributes(_)) => true,
+            (Key::Chunk(_), Self::Chunk(_)) => key.is_possible(),
+            (Key::Attributes | Key::Chunk(_), _) => false,
+        }
+    }
+}
+
+/// Where `length` bytes from `offset` on end.
+fn end_of(offset: u64, length: u64) -> Result<u64, FileError> {
+    let end = offset.checked_add(length).ok_or(FileError::Overflow { offset, length })?;
+    if end > FILE_BYTES_MAX { Err(FileError::PastLimit { end }) } else { Ok(end) }
+}
+
+fn within(length: u64, bytes_max: u64) -> Result<(), FileError> {
+    if length > bytes_max { Err(FileError::TooLong { length, bytes_max }) } else { Ok(()) }
+}
