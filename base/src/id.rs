@@ -23,6 +23,15 @@ pub struct Process {
     pub incarnation: Incarnation,
 }
 
+/// One start of a daemon. The nonce tells it from a start with the same number of a copied data directory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub struct StartId {
+    /// Which.
+    pub incarnation: Incarnation,
+    /// The number it drew.
+    pub nonce: u64,
+}
+
 /// Runs of one node that are known to be gone: the first, the last, and all between.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Dead {

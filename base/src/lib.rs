@@ -10,7 +10,7 @@ mod time;
 mod view;
 
 pub use id::{
-    ClientId, ClusterId, Dead, Epoch, HexError, Incarnation, NodeId, ObjectId, Process, Seq, StoreId,
+    ClientId, ClusterId, Dead, Epoch, HexError, Incarnation, NodeId, ObjectId, Process, Seq, StartId, StoreId,
 };
 pub use random::{Random, mix};
 pub use role::{NAME_LEN_MAX, Name, Role, RoleError};

@@ -225,7 +225,7 @@ impl Owner for Host {
             process: Process { node: self.0, incarnation: Incarnation(1) },
             store: StoreId([1; 16]),
             nonce: 1,
-            line: wire::StartId { incarnation: Incarnation(1), nonce: 1 },
+            line: base::StartId { incarnation: Incarnation(1), nonce: 1 },
             knows: None,
         };
         Hello { cluster: CLUSTER, map_version: 1, map_digest: [0; 32], who: Introduction::Node(introduction) }

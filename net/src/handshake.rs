@@ -30,17 +30,22 @@ pub trait Owner: Send + Sync + 'static {
     /// How we introduce ourselves to `peer`.
     fn hello(&self, peer: &Peer) -> Hello;
 
-    /// Whether the peer that introduced itself with `hello` may come in. It takes the time it needs, for example to
-    /// note the peer's incarnation on disk, within [`hello_timeout`](crate::Config::hello_timeout).
-    ///
-    /// It runs before the peer has decided about us, so a yes is not yet a connection.
+    /// Whether the peer that introduced itself with `hello` may come in. It runs before the peer has decided about us,
+    /// so a yes is not yet a connection, and nothing may be remembered of the peer.
     fn admit<'a>(&'a self, peer: &'a Peer, hello: &'a Hello) -> Admission<'a>;
+
+    /// The peer was let in and lets us in, and the connection is about to be used. This is the time to note what has to
+    /// be known of it before that. Together with [`admit`](Self::admit) it may take as long as
+    /// [`hello_timeout`](crate::Config::hello_timeout).
+    fn settle<'a>(&'a self, _peer: &'a Peer, _hello: &'a Hello) -> Admission<'a> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Reads the owner's clock, for heartbeats.
     fn clock(&self) -> Reading;
 }
 
-/// The future answer of [`Owner::admit`].
+/// The future answer of [`Owner::admit`] or [`Owner::settle`].
 pub type Admission<'a> = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send + 'a>>;
 
 /// The time of an [`Owner`].
@@ -146,9 +151,13 @@ pub(crate) async fn introduce(
     }
     say(&mut send, &Welcome).await?;
     match hear::<Welcome>(&mut receive).await {
-        Ok(Welcome) => Ok(Introduced { connection, peer, hello, send, receive }),
-        Err(Heard::Wrong(refusal)) => Err(refuse(&connection, send, refusal).await),
-        Err(Heard::Error(error)) => Err(error),
+        Ok(Welcome) => {}
+        Err(Heard::Wrong(refusal)) => return Err(refuse(&connection, send, refusal).await),
+        Err(Heard::Error(error)) => return Err(error),
+    }
+    match owner.settle(&peer, &hello).await {
+        Ok(()) => Ok(Introduced { connection, peer, hello, send, receive }),
+        Err(refusal) => Err(refuse(&connection, send, refusal).await),
     }
 }
 

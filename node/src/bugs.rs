@@ -31,4 +31,42 @@ pub enum Bug {
     RestartedNotToldAgain,
     /// A restarted node says at once that its peers know of all that it granted, and so of its earlier runs' grants.
     CaughtUpTooEarly,
+    /// A peer is admitted from another data directory than it promised with, and goes on with it.
+    AnyStoreAdmitted,
+    /// A peer is admitted from an old copy of its data directory, and goes on with it.
+    OldCopyAdmitted,
+    /// A death notice is taken whatever line of starts it is of.
+    LineIgnored,
+    /// A start trusts the clock of its machine, whatever its peers say.
+    OwnClockTrusted,
+    /// A start begins with a time that it may have used before.
+    FloorForgotten,
+}
+
+/// The rules in force: all of them in a product, perhaps all but one in a test.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rules {
+    #[cfg(feature = "planted-bugs")]
+    broken: Option<Bug>,
+}
+
+impl Rules {
+    /// All but one, if any.
+    #[cfg(feature = "planted-bugs")]
+    pub const fn without(broken: Option<Bug>) -> Self {
+        Self { broken }
+    }
+
+    /// Whether this rule is broken on purpose.
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) fn breaks(self, bug: Bug) -> bool {
+        self.broken == Some(bug)
+    }
+
+    /// Products break no rule.
+    #[cfg(not(feature = "planted-bugs"))]
+    #[expect(clippy::unused_self, reason = "the same signature as with planted bugs")]
+    pub(crate) const fn breaks(self, _bug: Bug) -> bool {
+        false
+    }
 }

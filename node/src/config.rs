@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::Span;
 use lease::Config;
 
-use crate::{Bug, ClusterMap};
+use crate::{Bug, ClusterMap, Rules};
 
 /// After this long without an exchange of times a peer's clock counts as unknown.
 pub const CLOCK_FRESH: Span = Span::from_millis(400);
@@ -62,16 +62,19 @@ impl ShardConfig {
         self.lease.session.stretched(self.lease.rate_error_ppm) + self.lease.epsilon
     }
 
-    /// Whether this rule is broken on purpose.
+    /// The rules in force.
     #[cfg(feature = "planted-bugs")]
-    pub(crate) fn breaks(&self, bug: Bug) -> bool {
-        self.bug == Some(bug)
+    pub const fn rules(&self) -> Rules {
+        Rules::without(self.bug)
     }
 
-    /// Products break no rule.
+    /// The rules in force: all.
     #[cfg(not(feature = "planted-bugs"))]
-    #[expect(clippy::unused_self, reason = "the same signature as with planted bugs")]
-    pub(crate) const fn breaks(&self, _bug: Bug) -> bool {
-        false
+    pub const fn rules(&self) -> Rules {
+        Rules {}
+    }
+
+    pub(crate) fn breaks(&self, bug: Bug) -> bool {
+        self.rules().breaks(bug)
     }
 }

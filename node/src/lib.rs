@@ -8,6 +8,9 @@
 //! - a client's session is confirmed by every frame it sends, and only while the leases above its locks outlast it;
 //! - tokens come from epoch numbers that never fall behind a mark on disk, so they never go back.
 //!
+//! [`Lines`], [`Chain`], [`Met`] and [`FirstClock`] decide what comes before a shard: which starts of which data
+//! directories are let in, and where node time begins.
+//!
 //! [`mod@file`] is what a file is for its replicas; no shard hosts one yet.
 //!
 //! # Contract
@@ -27,6 +30,7 @@ mod bounded;
 mod bugs;
 mod config;
 pub mod file;
+mod first_clock;
 mod from_toml;
 mod keeper;
 mod lock;
@@ -39,12 +43,14 @@ mod owner;
 mod requests;
 mod session;
 mod shard;
+mod starts;
 mod status;
 mod steps;
 
 pub use base::ClientId;
-pub use bugs::Bug;
+pub use bugs::{Bug, Rules};
 pub use config::{CLOCK_FRESH, ShardConfig};
+pub use first_clock::{BEHIND_MAX, FIRST_TIMES_MAX, FirstClock, FirstTime, corrected};
 pub use from_toml::from_toml;
 pub use map::{ClusterMap, LeaseAlgorithm, MapError, Osd, REPLICAS_DEFAULT, Settings, is_address};
 pub use message::{
@@ -54,6 +60,7 @@ pub use message::{
 pub use output::{Output, ShardEvent};
 pub use session::SessionId;
 pub use shard::{LockCounts, Remembered, Shard, ShardError};
+pub use starts::{Chain, Lines, Met, RestoredCopy, StartRefusal};
 pub use status::{
     ClockStatus, ClockTrust, DaemonStatus, LeaseStatus, LockStatus, PeerStatus, STATUS_PEERS_MAX, Status,
     SupervisorStatus,

@@ -7,6 +7,7 @@
 use std::env;
 
 use base::{MonoTime, Span, WallTime};
+use node::corrected;
 use rustix::time::{ClockId, Timespec};
 
 /// For tests of whole clusters only: by how many milliseconds this process takes the wall clock to be fast.
@@ -55,7 +56,7 @@ impl Clock {
     /// The floor is what the store gives at the start, asked once: a floor that is asked for again moves on with the
     /// clock, and waiting would not help.
     pub fn fix(reading: Reading, correction_us: i64, floor: WallTime) -> Result<Self, Behind> {
-        let fixed = shifted(reading.wall, correction_us);
+        let fixed = corrected(reading.wall, correction_us);
         if fixed < floor {
             return Err(Behind { by: floor.since(fixed) });
         }
@@ -85,7 +86,7 @@ impl Reading {
         // Between the two readings the process may have to wait for the processor: the closest pair counts.
         let read = || {
             let (before, wall, after) = (since_boot(), wall(), since_boot());
-            let reading = Self { wall: shifted(wall, offset_us), since_boot: before };
+            let reading = Self { wall: corrected(wall, offset_us), since_boot: before };
             (after.since(before), reading)
         };
         let closer = |best: (Span, Self), next: (Span, Self)| if next.0 < best.0 { next } else { best };
@@ -106,11 +107,6 @@ fn wall() -> WallTime {
 fn micros(time: Timespec) -> u64 {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds.saturating_mul(1_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000)
-}
-
-fn shifted(wall: WallTime, by_us: i64) -> WallTime {
-    let span = Span::from_micros(by_us.unsigned_abs());
-    if by_us < 0 { wall - span } else { wall + span }
 }
 
 fn offset_us(variable: Option<String>) -> Result<i64, OffsetError> {

@@ -15,7 +15,6 @@ mod links;
 mod refusals;
 mod report;
 
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -23,9 +22,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Process, Span, WallTime};
-use lease::{Config as LeaseConfig, FleaseRules, GuardConfig, PaxosRules};
+use lease::{FleaseRules, PaxosRules};
 use net::{BindError, Endpoint, Event, Identity, Inbox, Network, Path};
-use node::{CLOCK_FRESH, ClusterMap, LeaseAlgorithm, Remembered, Shard, ShardConfig};
+use node::{
+    BEHIND_MAX, FIRST_TIMES_MAX, FirstClock, FirstTime, LeaseAlgorithm, Remembered, RestoredCopy, Shard,
+    ShardConfig,
+};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -40,11 +42,6 @@ use doorman::Doorman;
 use driver::{Driver, told_to};
 use gauges::Gauges;
 use keeper::StoreKeeper;
-
-/// How long a start waits for its peers' times before it trusts its own clock.
-const TIMES_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long a start waits for its clock to reach what it used before.
-const BEHIND_MAX: Span = Span::from_secs(30);
 
 /// How often to look whether another process lets go of the data directory and the ports, and how long to wait in
 /// between.
@@ -102,7 +99,7 @@ pub enum DaemonError {
     Offset(#[from] OffsetError),
     /// The data directory is an old copy.
     #[error(transparent)]
-    Restored(#[from] crate::store::RestoredCopy),
+    Restored(#[from] RestoredCopy),
     /// Nobody was there to hear of the start.
     #[error("the supervisor cannot be told of this start: {0}")]
     Supervisor(io::Error),
@@ -200,8 +197,14 @@ async fn prepare(
     let above = map.osds().filter(|osd| osd.id > me.node);
     let callers = above.map(|osd| network.keep_calling(osd.id, &osd.address)).collect();
 
+    let shard_config = ShardConfig {
+        locks_max: limits.locks_max as usize,
+        sessions_max: limits.clients_max as usize,
+        ..ShardConfig::new(map.clone())
+    };
     let mut early = Vec::new();
-    let clock = fix_clock(reading, &map, &mut inbox, &mut early, floor).await?;
+    let first = FirstClock::new(&shard_config)?;
+    let clock = fix_clock(reading, first, &mut inbox, &mut early, floor).await?;
     let mark = keeper.mark_time(clock).await?;
     doorman.fix(clock);
     let mut following = JoinSet::new();
@@ -222,11 +225,6 @@ async fn prepare(
         gauges,
         _following: following,
         _http: http,
-    };
-    let shard_config = ShardConfig {
-        locks_max: limits.locks_max as usize,
-        sessions_max: limits.clients_max as usize,
-        ..ShardConfig::new(map.clone())
     };
     match map.settings().algorithm {
         LeaseAlgorithm::Flease => {
@@ -294,24 +292,18 @@ const fn remembered(start: Start) -> lease::Start {
     }
 }
 
-/// Takes this node's place among its peers' times: asks whom it can reach, and corrects its own clock only if a
-/// majority of those that have theirs agree that it is off.
+/// Asks whom this node can reach for their times, and fixes node time by them.
 async fn fix_clock(
     reading: Reading,
-    map: &ClusterMap,
+    mut first: FirstClock,
     inbox: &mut Inbox,
     early: &mut Vec<Event>,
     floor: WallTime,
 ) -> Result<Clock, DaemonError> {
-    let lease: LeaseConfig = map.settings().lease_config();
-    let others = map.osds().len() - 1;
-    let guard = GuardConfig::new(&lease, CLOCK_FRESH, map.osds().len());
-    let mut guard = lease::ClockGuard::new(guard).map_err(node::ShardError::from)?;
-    let mut heard = BTreeSet::new();
     let mut events = Vec::new();
-    let deadline = sleep(TIMES_TIMEOUT);
+    let deadline = sleep(Duration::from_micros(FIRST_TIMES_MAX.as_micros()));
     tokio::pin!(deadline);
-    while heard.len() < others {
+    while !first.is_complete() {
         tokio::select! {
             () = &mut deadline => break,
             is_open = inbox.receive(&mut events) => if !is_open { break },
@@ -320,31 +312,27 @@ async fn fix_clock(
             if let Event::Time { link, answer, done } = &event
                 && let Some(node) = link.peer().role.node()
             {
-                heard.insert(node);
-                if answer.time_is_fixed {
-                    guard.handle_exchange(node, answer.into_exchange(*done));
-                }
+                first.handle_time(node, answer.into_exchange(*done), answer.time_is_fixed);
             }
             early.push(event);
         }
     }
-    let off = guard.correction(reading.wall).unwrap_or(0);
-    let correction = if off.unsigned_abs() > lease.epsilon.as_micros() / 4 { off } else { 0 };
-    if correction != 0 {
+    let FirstTime { correction_us, behind } = first.decide(reading.wall, floor);
+    if correction_us != 0 {
         tracing::warn!(
-            correction_us = correction,
+            correction_us,
             "most peers' clocks agree that this machine's is off; node time follows them"
         );
     }
-    match Clock::fix(reading, correction, floor) {
-        Ok(clock) => Ok(clock),
-        Err(Behind { by }) if by <= BEHIND_MAX => {
-            tracing::warn!(%by, "the clock is behind what this node used before; waiting");
-            sleep(Duration::from_micros(by.as_micros())).await;
-            Ok(Clock::fix(Reading::take()?, correction, floor)?)
-        }
-        Err(behind) => Err(behind.into()),
+    if behind == Span::ZERO {
+        return Ok(Clock::fix(reading, correction_us, floor)?);
     }
+    if behind > BEHIND_MAX {
+        return Err(Behind { by: behind }.into());
+    }
+    tracing::warn!(by = %behind, "the clock is behind what this node used before; waiting");
+    sleep(Duration::from_micros(behind.as_micros())).await;
+    Ok(Clock::fix(Reading::take()?, correction_us, floor)?)
 }
 
 fn draw_seed() -> Result<u64, DaemonError> {

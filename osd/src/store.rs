@@ -30,15 +30,15 @@ mod tables;
 
 use std::path::Path;
 
-use base::{Incarnation, MonoTime, NodeId, Span, StoreId, WallTime};
-use wire::StartId;
+use base::{Incarnation, MonoTime, NodeId, Span, StartId, StoreId, WallTime};
+use node::{Met, RestoredCopy, Rules};
 
 pub use self::disk::{Disk, WriteError};
-pub use self::error::{OpenError, PeerRefusal, RestoredCopy};
+pub use self::error::{OpenError, PeerRefusal};
 pub use self::host::Host;
 pub use self::record::{Damage, FORMAT};
+pub use self::tables::Owner;
 use self::tables::{Ceiling, PEERS_MAX, Peers, STARTS_MAX, Starts, Table, TimeMark};
-pub use self::tables::{Owner, Peer};
 
 /// How often the time mark is to be raised.
 pub const MARK_PERIOD: Span = Span::from_secs(2);
@@ -117,22 +117,19 @@ impl Store {
         let time = read_of(&mut *disk, id)?;
         let ceiling = read_of(&mut *disk, id)?;
         let peers = read_of(&mut *disk, id)?;
-        if starts.nonces.len() >= STARTS_MAX {
+        if starts.chain.nonces().len() >= STARTS_MAX {
             return Err(OpenError::Exhausted);
         }
         let is_proven_dead = !host.may_survive(starts.boot);
-        let start = match starts.incarnation() {
+        let start = match starts.chain.incarnation() {
             Incarnation(0) => Start::Fresh,
             incarnation => {
                 let stopped_cleanly = starts.stopped_cleanly;
                 Start::Again(Previous { incarnation, is_proven_dead, stopped_cleanly })
             }
         };
-        let nonces: Vec<u64> = starts.nonces.iter().copied().chain([nonce]).collect();
-        let mut next = Starts { boot: host.boot(), line: starts.line, stopped_cleanly: false, nonces };
-        if start == Start::Fresh || !is_proven_dead {
-            next.line = next.incarnation();
-        }
+        let chain = starts.chain.begin(nonce, is_proven_dead);
+        let next = Starts { boot: host.boot(), stopped_cleanly: false, chain };
         let mut store = Self { disk, is_closed: false, id, owner, host, start, starts, time, ceiling, peers };
         store.write(&next)?;
         store.starts = next;
@@ -156,66 +153,54 @@ impl Store {
 
     /// This start as peers are told of it.
     pub fn start_id(&self) -> StartId {
-        let incarnation = self.starts.incarnation();
-        StartId { incarnation, nonce: *self.starts.nonces.last().expect("this start is among them") }
+        self.starts.chain.last().expect("this start is among them")
     }
 
     /// The first start of this start's line: each of the line proves that those before it are gone.
     pub fn line(&self) -> StartId {
-        let nonce = self.starts.nonce(self.starts.line).expect("checked when read, and set by each start");
-        StartId { incarnation: self.starts.line, nonce }
+        self.starts.chain.line().expect("checked when read, and set by each start")
     }
 
     /// What is known of `node`, if it was ever admitted.
-    pub fn peer(&self, node: NodeId) -> Option<Peer> {
+    pub fn peer(&self, node: NodeId) -> Option<Met> {
         self.peers.0.get(&node).copied()
     }
 
     /// The newest start of each peer that was admitted.
     pub fn known_starts(&self) -> impl Iterator<Item = (NodeId, StartId)> {
-        let starts = self.peers.0.iter();
-        starts.map(|(&node, peer)| (node, StartId { incarnation: peer.incarnation, nonce: peer.nonce }))
+        self.peers.0.iter().map(|(&node, peer)| (node, peer.start))
     }
 
-    /// Admits a start of `peer` that calls itself `store`, or says why not. Durable before it returns.
-    ///
-    /// A peer that votes from another directory, or from an older state of the same one, would vote as if it
-    /// remembered what it does not.
-    pub fn admit_peer(&mut self, node: NodeId, store: StoreId, told: StartId) -> Result<(), PeerRefusal> {
+    /// Whether a start of `node` may be admitted, and would have to be noted.
+    pub fn check_peer(&self, node: NodeId, told: &Met) -> Result<bool, PeerRefusal> {
         if node == self.owner.node {
             return Err(PeerRefusal::Ourselves { node });
         }
-        if let Some(known) = self.peer(node) {
-            if known.store != store {
-                return Err(PeerRefusal::OtherStore { node, known: known.store, told: store });
-            }
-            if told.incarnation < known.incarnation {
-                let (known, told) = (known.incarnation, told.incarnation);
-                return Err(PeerRefusal::Outdated { node, known, told });
-            }
-            if told.incarnation == known.incarnation {
-                let is_same = told.nonce == known.nonce;
-                let incarnation = known.incarnation;
-                return is_same.then_some(()).ok_or(PeerRefusal::Copy { node, incarnation });
-            }
-        } else if self.peers.0.len() >= PEERS_MAX {
-            return Err(PeerRefusal::TooMany);
+        match self.peer(node) {
+            Some(known) => Ok(known.admit(node, told, Rules::default())?),
+            None if self.peers.0.len() >= PEERS_MAX => Err(PeerRefusal::TooMany),
+            None => Ok(true),
+        }
+    }
+
+    /// Admits a start of `node`, or says why not. Durable before it returns.
+    ///
+    /// Only a start that has found what it is told of its past in its own chain may be noted. An old copy of a
+    /// directory that counts on would otherwise become the newest start that anybody knows.
+    pub fn admit_peer(&mut self, node: NodeId, told: Met) -> Result<(), PeerRefusal> {
+        if !self.check_peer(node, &told)? {
+            return Ok(());
         }
         let mut next = self.peers.clone();
-        next.0.insert(node, Peer { store, incarnation: told.incarnation, nonce: told.nonce });
+        next.0.insert(node, told);
         self.write(&next)?;
         self.peers = next;
         Ok(())
     }
 
     /// Whether `known`, the newest start of ours that a peer has seen, is one of this store's.
-    ///
-    /// If not, the directory was restored from an old copy, and has forgotten what that start promised.
     pub fn check_own_chain(&self, known: StartId) -> Result<(), RestoredCopy> {
-        let is_ours = self.starts.nonce(known.incarnation) == Some(known.nonce);
-        is_ours
-            .then_some(())
-            .ok_or(RestoredCopy { known: known.incarnation, ours: self.starts.incarnation() })
+        self.starts.chain.check(known, Rules::default())
     }
 
     /// Above every epoch that this node has used or promised. After a start the numbers in use begin here.

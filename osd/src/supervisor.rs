@@ -22,14 +22,14 @@ use std::future::Future;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use base::{Incarnation, MonoTime, NodeId, Process, Span};
+use base::{Incarnation, MonoTime, NodeId, Process, Span, StartId};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-use wire::{Notice, StartId};
+use wire::Notice;
 
 pub use self::restarts::{CrashLoop, GOOD_RUN, History, Policy};
 pub use self::supervised::{Supervised, TellError};

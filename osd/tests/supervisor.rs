@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use base::{Incarnation, NodeId, Process, Span};
+use base::{Incarnation, NodeId, Process, Span, StartId};
 use osd::supervisor::{
     Config, CrashLoop, EXIT_HOPELESS, Ended, History, Policy, SupervisorError, Witness, supervise,
 };
 use tokio::process::Command;
 use tokio::sync::mpsc;
-use wire::{Notice, StartId};
+use wire::Notice;
 
 const NODE: NodeId = NodeId(3);
 const POLICY: Policy = Policy {

@@ -3,11 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use base::{ClusterId, Incarnation, NodeId, Process, Role, StoreId, WallTime};
+use base::{ClusterId, Incarnation, NodeId, Process, Role, StartId, StoreId, WallTime};
 use net::{Admission, Authority, Endpoint, Event, Inbox, Network, Path, Peer, Reading, Validity};
 use node::{ClusterMap, Osd, Settings};
 use osd::supervisor::{Peers, Witness};
-use wire::{Hello, Introduction, NodeIntroduction, Notice, NoticeAck, StartId};
+use wire::{Hello, Introduction, NodeIntroduction, Notice, NoticeAck};
 
 const CLUSTER: ClusterId = ClusterId([9; 16]);
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

@@ -29,6 +29,22 @@ pub enum Bug {
     NoDeduplication,
     /// R8: a sync is answered by the primary alone.
     SyncByPrimaryAlone,
+    /// §4.4: a replica that forgot promises as if it had not.
+    ForgettingIgnored,
+    /// §4.4: a sync does not ask whether something was lost since.
+    SyncIgnoresGeneration,
+    /// R5: what a mere majority has is read before it is committed again.
+    EqualTailsOfAMajority,
+    /// §4.3: a state comes without the requests that have taken effect in it.
+    TransferWithoutRequests,
+    /// §4.3: who takes over a state forgets whom it has promised to follow.
+    TransferForgetsPromise,
+    /// §4.5: a newcomer is a member before it has anything.
+    NewcomerNotCaughtUp,
+    /// §4.5: a view counts before it is durable.
+    ViewNotDurable,
+    /// §4.5: who is no member any more forgets it while somebody does not know.
+    TombstoneDroppedEarly,
 }
 
 impl Config {

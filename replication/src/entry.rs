@@ -1,6 +1,6 @@
 //! Entries: what is ordered, and how a place in the order is named.
 
-use base::{ClientId, Epoch, Seq, ViewId};
+use base::{ClientId, Epoch, Members, Seq, View, ViewId};
 
 /// Where an entry stands in an object's log: the epoch it was born in, and its place.
 ///
@@ -29,7 +29,10 @@ pub struct Entry<O> {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Body<O> {
     /// A tenure begins: what it recovered is committed together with this.
-    Barrier,
+    Barrier {
+        /// The last tenure that may have recovered less than was acknowledged as written.
+        generation: Epoch,
+    },
     /// Something that a client asked for.
     Op {
         /// Which request, so that it takes effect once.
@@ -39,6 +42,10 @@ pub enum Body<O> {
     },
     /// A client is over: its requests are refused from here on.
     Expire(ClientId),
+    /// These are the members from here on.
+    View(Members),
+    /// Every member of every earlier view knows of this one, and keeps that.
+    Settled(ViewId),
 }
 
 /// A request of a client. Whoever retries it sends the same.
@@ -62,8 +69,24 @@ impl Position {
     }
 }
 
+impl<O> Entry<O> {
+    /// The view that begins here.
+    pub(crate) fn view(&self) -> Option<View> {
+        match &self.body {
+            Body::View(members) => Some(View { id: self.at.into(), members: members.clone() }),
+            _ => None,
+        }
+    }
+}
+
 impl From<ViewId> for Position {
     fn from(view: ViewId) -> Self {
         Self { epoch: view.epoch, seq: view.seq }
+    }
+}
+
+impl From<Position> for ViewId {
+    fn from(at: Position) -> Self {
+        Self { epoch: at.epoch, seq: at.seq }
     }
 }

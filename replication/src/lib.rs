@@ -11,7 +11,10 @@
 //! [`poll_output`](Replica::poll_output) in order.
 //!
 //! - *Commands*: [`lead`](Replica::lead), [`renew`](Replica::renew), [`resign`](Replica::resign),
-//!   [`propose`](Replica::propose), [`expire`](Replica::expire), [`ask`](Replica::ask), [`sync`](Replica::sync).
+//!   [`propose`](Replica::propose), [`expire`](Replica::expire), [`ask`](Replica::ask), [`sync`](Replica::sync),
+//!   [`admit`](Replica::admit), [`dismiss`](Replica::dismiss), [`strike`](Replica::strike),
+//!   [`accept_loss`](Replica::accept_loss).
+//! - *Kept*: [`checkpoint`](Replica::checkpoint) is all of it; [`new`](Replica::new) goes on from there.
 //! - *Events in*: [`handle_message`](Replica::handle_message), [`handle_timeout`](Replica::handle_timeout).
 //! - *Out*: [`poll_output`](Replica::poll_output), to be drained after every call, and
 //!   [`poll_timeout`](Replica::poll_timeout), which may change after any call.
@@ -24,22 +27,30 @@
 //! No clock, file or socket, no knowledge of leases: an epoch and a time are plain values. No decision who should be
 //! primary. No retry on behalf of clients.
 
+mod backup;
 mod bugs;
 mod config;
 mod entry;
+mod errors;
 mod log;
 mod machine;
 mod message;
 mod output;
 mod primary;
+mod recovery;
 mod replica;
 mod sessions;
+mod state;
+mod transfer;
+mod views;
 
 pub use bugs::Bug;
 pub use config::Config;
 pub use entry::{Body, Entry, Position, Request};
+pub use errors::{AskError, ChangeError, JournalError, LeadError, ProposeError, SyncError};
 pub use machine::Machine;
-pub use message::Message;
-pub use output::{Event, Io, Output, Record, Ticket, Waiting, When};
+pub use message::{Account, Memory, Message, Page, Parts};
+pub use output::{Event, Io, Mark, Output, Record, Ticket, Waiting, When};
 pub use primary::Tenure;
-pub use replica::{AskError, JournalError, LeadError, ProposeError, Replica, Standing, SyncError};
+pub use replica::{Replica, Standing};
+pub use state::{Checkpoint, Rest, State};

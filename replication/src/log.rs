@@ -1,24 +1,39 @@
-//! The log of one object at one replica: committed entries, and behind them the tail that is not committed.
+//! The log of one object at one replica: entries that are committed, as many as are kept for those who lag behind,
+//! and behind them the tail that is not committed.
 //!
 //! Two logs that have an entry at the same position are equal up to it (R1). That holds because an entry is taken only
 //! onto its predecessor, and because of the two things that are asserted here: epochs never fall along a log, and
 //! nothing committed is ever dropped (R6).
 
+use std::collections::VecDeque;
+
 use base::Seq;
 
 use crate::{Entry, Position};
 
-/// Entries, contiguous from the first.
+/// Entries, contiguous behind the base.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Log<O> {
-    entries: Vec<Entry<O>>,
+    /// What the first entry here stands behind.
+    base: Position,
+    entries: VecDeque<Entry<O>>,
     committed: Seq,
 }
 
 impl<O: Clone + PartialEq> Log<O> {
+    /// Nothing but the knowledge that everything up to `base` is committed.
+    pub(crate) const fn behind_base(base: Position) -> Self {
+        Self { base, entries: VecDeque::new(), committed: base.seq }
+    }
+
+    /// What the first entry stands behind.
+    pub(crate) const fn base(&self) -> Position {
+        self.base
+    }
+
     /// The position of the last entry.
     pub(crate) fn tail(&self) -> Position {
-        self.entries.last().map_or(Position::START, |entry| entry.at)
+        self.entries.back().map_or(self.base, |entry| entry.at)
     }
 
     /// Up to where entries are known to be committed.
@@ -33,12 +48,13 @@ impl<O: Clone + PartialEq> Log<O> {
 
     /// The entry at a place.
     pub(crate) fn get(&self, seq: Seq) -> Option<&Entry<O>> {
-        self.entries.get(index(seq)?)
+        let index = seq.0.checked_sub(self.base.seq.0)?.checked_sub(1)?;
+        self.entries.get(usize::try_from(index).ok()?)
     }
 
-    /// The position at a place; the start for the place before the first.
+    /// The position at a place, if it is the base or behind it.
     pub(crate) fn position(&self, seq: Seq) -> Option<Position> {
-        if seq == Seq(0) { Some(Position::START) } else { self.get(seq).map(|entry| entry.at) }
+        if seq == self.base.seq { Some(self.base) } else { self.get(seq).map(|entry| entry.at) }
     }
 
     /// Whether the entry at this very position is here, and so everything before it.
@@ -46,24 +62,25 @@ impl<O: Clone + PartialEq> Log<O> {
         self.position(at.seq) == Some(at)
     }
 
-    /// The entries behind a place, as many as `entries_max`.
-    pub(crate) fn behind(&self, seq: Seq, entries_max: usize) -> &[Entry<O>] {
-        let from = usize::try_from(seq.0).unwrap_or(usize::MAX).min(self.entries.len());
-        &self.entries[from..self.entries.len().min(from.saturating_add(entries_max))]
+    /// The entries behind a place, which is not before the base.
+    pub(crate) fn behind(&self, seq: Seq) -> impl DoubleEndedIterator<Item = &Entry<O>> {
+        let from = usize::try_from(seq.0.saturating_sub(self.base.seq.0)).unwrap_or(usize::MAX);
+        self.entries.range(from.min(self.entries.len())..)
     }
 
     /// Adds an entry at the end.
     pub(crate) fn push(&mut self, entry: Entry<O>) {
         let tail = self.tail();
-        assert_eq!(entry.at.seq.0, tail.seq.0 + 1, "an entry stands behind its predecessor");
-        assert!(entry.at.epoch >= tail.epoch, "epochs never fall along a log");
-        self.entries.push(entry);
+        assert_eq!(entry.at.seq.0, tail.seq.0 + 1, "R1: an entry stands behind its predecessor");
+        assert!(entry.at.epoch >= tail.epoch, "R1: epochs never fall along a log");
+        self.entries.push_back(entry);
     }
 
     /// Drops everything behind a place.
     pub(crate) fn truncate(&mut self, last: Seq) {
         assert!(last >= self.committed, "R6: nothing committed is dropped");
-        self.entries.truncate(usize::try_from(last.0).unwrap_or(usize::MAX));
+        let kept = usize::try_from(last.0 - self.base.seq.0).unwrap_or(usize::MAX);
+        self.entries.truncate(kept);
     }
 
     /// Everything up to a place is committed. Returns the place before the first that was not known to be.
@@ -73,16 +90,14 @@ impl<O: Clone + PartialEq> Log<O> {
         self.committed = before.max(upto);
         before
     }
-}
 
-impl<O> Default for Log<O> {
-    fn default() -> Self {
-        Self { entries: Vec::new(), committed: Seq(0) }
+    /// Forgets committed entries up to a place.
+    pub(crate) fn trim(&mut self, upto: Seq) {
+        while self.base.seq < upto.min(self.committed) {
+            let Some(entry) = self.entries.pop_front() else { return };
+            self.base = entry.at;
+        }
     }
-}
-
-fn index(seq: Seq) -> Option<usize> {
-    usize::try_from(seq.0.checked_sub(1)?).ok()
 }
 
 #[cfg(test)]
@@ -97,11 +112,11 @@ mod tests {
     }
 
     fn entry(number: u64, seq: u64) -> Entry<u8> {
-        Entry { at: at(number, seq), lease: 0, body: Body::Barrier }
+        Entry { at: at(number, seq), lease: 0, body: Body::Settled(Position::START.into()) }
     }
 
     fn log(entries: &[(u64, u64)]) -> Log<u8> {
-        let mut log = Log::default();
+        let mut log = Log::behind_base(Position::START);
         entries.iter().for_each(|&(number, seq)| log.push(entry(number, seq)));
         log
     }
@@ -112,9 +127,8 @@ mod tests {
         assert_eq!(log.tail(), at(4, 3));
         assert!(log.contains(Position::START) && log.contains(at(1, 2)));
         assert!(!log.contains(at(4, 2)) && !log.contains(at(4, 4)));
-        assert_eq!(log.behind(Seq(1), 9).len(), 2);
-        assert_eq!((log.behind(Seq(1), 1).len(), log.behind(Seq(3), 1).len()), (1, 0));
-        assert_eq!(log.behind(Seq(u64::MAX), usize::MAX).len(), 0);
+        assert_eq!((log.behind(Seq(1)).count(), log.behind(Seq(3)).count()), (2, 0));
+        assert_eq!(log.behind(Seq(u64::MAX)).count(), 0);
     }
 
     #[test]
@@ -123,6 +137,19 @@ mod tests {
         assert_eq!((log.commit(Seq(2)), log.commit(Seq(1))), (Seq(0), Seq(2)));
         log.truncate(Seq(2));
         assert_eq!((log.tail(), log.committed_position()), (at(1, 2), at(1, 2)));
+    }
+
+    #[test]
+    fn committed_entries_are_forgotten_from_the_first_on() {
+        let mut log = log(&[(1, 1), (1, 2), (1, 3), (2, 4)]);
+        log.commit(Seq(3));
+        log.trim(Seq(1));
+        assert_eq!((log.base(), log.behind(log.base().seq).count()), (at(1, 1), 3));
+        log.trim(Seq(u64::MAX));
+        assert_eq!((log.base(), log.committed_position(), log.tail()), (at(1, 3), at(1, 3), at(2, 4)));
+        assert!(log.contains(at(1, 3)) && !log.contains(at(1, 2)) && log.get(Seq(3)).is_none());
+        log.truncate(Seq(3));
+        assert_eq!(log.tail(), at(1, 3));
     }
 
     #[test]

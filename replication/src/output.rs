@@ -1,10 +1,11 @@
 //! What a replica wants done. Plain data; what must wait for a write names it.
 
-use base::{Epoch, NodeId, Seq, WallTime};
+use base::{Epoch, NodeId, Seq, View, ViewId, WallTime};
 
-use crate::{Entry, Machine, Message, Position, Request};
+use crate::{Entry, Machine, Message, Parts, Position, Request, Rest};
 
-/// Names a write to the journal; counted from 1 for each replica and each start.
+/// Names a write to the journal; counted from 1 for each replica and each start. 0 stands for all that was there at the
+/// start.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Io(pub u64);
 
@@ -12,9 +13,9 @@ pub struct Io(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket(pub u64);
 
-/// What is written to the journal, in order. A replica that starts again is given all of it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Record<O> {
+/// What is written to the journal, in order. A replica that starts again is given all of it since its last checkpoint.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Record<M: Machine> {
     /// Nobody earlier is followed any more.
     Promised(Epoch),
     /// What stood behind `after` is dropped, and these stand there.
@@ -22,10 +23,23 @@ pub enum Record<O> {
         /// The predecessor of the first.
         after: Seq,
         /// In order, without a gap.
-        entries: Vec<Entry<O>>,
+        entries: Vec<Entry<M::Op>>,
         /// Up to where entries were known to be committed by then. What is lost of that is learned again.
         committed: Seq,
     },
+    /// From here on a state is taken over: what is here makes no sense until all of it has come.
+    Began {
+        /// Whose state.
+        source: NodeId,
+        /// Up to where entries had taken effect here: the parts that come are for a state that has them.
+        applied: Seq,
+    },
+    /// Parts of it.
+    Placed(Parts<M>),
+    /// All of it has come.
+    Ended(Box<Rest<M::Outcome>>),
+    /// This view is committed; the log may not have it.
+    Adopted(View),
 }
 
 /// When a message may leave.
@@ -47,14 +61,16 @@ pub enum Output<M: Machine> {
         /// Its name.
         io: Io,
         /// What.
-        record: Record<M::Op>,
+        record: Record<M>,
     },
     /// Send this to a replica, which may be the sender itself: then hand it back.
     Send {
         /// To whom.
         to: NodeId,
+        /// The last view that is known to be committed; goes along.
+        view: ViewId,
         /// What.
-        message: Message<M::Op>,
+        message: Message<M>,
         /// When.
         when: When,
     },
@@ -64,8 +80,8 @@ pub enum Output<M: Machine> {
         request: Request,
         /// What came of it.
         outcome: M::Outcome,
-        /// Where it stands; what is to be made durable for it.
-        at: Position,
+        /// What is to be made durable for it.
+        mark: Mark,
         /// When the lease ends.
         until: WallTime,
     },
@@ -91,6 +107,15 @@ pub enum Output<M: Machine> {
     Event(Event),
 }
 
+/// Names something that was acknowledged as written, so that it can be made durable, or be found lost.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Mark {
+    /// Where it stands.
+    pub at: Position,
+    /// The loss generation in which it was acknowledged. In a later one it may be lost.
+    pub generation: Epoch,
+}
+
 /// Who waits for an answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Waiting {
@@ -101,7 +126,7 @@ pub enum Waiting {
 }
 
 /// Something the rest of the node has to know.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// What the tenure recovered is committed; requests are taken.
     Serving {
@@ -115,4 +140,33 @@ pub enum Event {
     },
     /// No majority has answered for long: somebody who is better connected should have the lease.
     Isolated,
+    /// The tenure is over before it began: this node lacks too much, and `holder` should have the lease.
+    Behind {
+        /// Who has what this node lacks.
+        holder: NodeId,
+    },
+    /// Too few of those who answer remember all that they have acknowledged. Who is gone has to come back, or an operator
+    /// has to give up what may be lost.
+    Blocked {
+        /// Members whose answer is missing.
+        missing: Vec<NodeId>,
+        /// Members that answered and may have lost what was not synced.
+        forgot: Vec<NodeId>,
+    },
+    /// What was acknowledged as written, and not made durable, before this tenure may be lost.
+    Lost {
+        /// The new loss generation.
+        generation: Epoch,
+    },
+    /// The members are these: leases are theirs to grant.
+    View(View),
+    /// The tenure is over: it began without knowing of the view that was told with [`Event::View`].
+    WrongView,
+    /// This node is no member any more, and nobody will ask it about the object: all of it can go.
+    Forgotten,
+    /// A replica has sent what would have dropped something committed. Nothing has changed.
+    Unsound {
+        /// Which one.
+        from: NodeId,
+    },
 }

@@ -1,14 +1,15 @@
-//! What a replica does that has the lease: recover what was committed before, then order and commit.
+//! What a replica does that has the lease and knows what was before: order, and commit what a majority has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use base::{ClientId, Epoch, NodeId, Seq, Span, WallTime};
+use base::{ClientId, Epoch, Members, NodeId, Seq, Span, WallTime};
 
+use crate::recovery::Found;
 use crate::replica::Role;
 use crate::sessions::Known;
 use crate::{
-    AskError, Body, Bug, Entry, Event, LeadError, Machine, Message, Output, Position, ProposeError, Record,
-    Replica, Request, Standing, SyncError, Ticket, Waiting, When,
+    AskError, Body, Bug, Config, Entry, Event, Machine, Mark, Message, Output, Position, ProposeError,
+    Record, Replica, Request, Standing, SyncError, Ticket, Waiting, When,
 };
 
 /// What a lease gives to whoever has it.
@@ -22,29 +23,28 @@ pub struct Tenure {
     pub until: WallTime,
 }
 
-/// It has the lease and asks a majority what was committed before.
-#[derive(Clone, Debug)]
-pub(crate) struct Candidate {
-    tenure: Tenure,
-    /// The end of the log of each member that has promised.
-    promised: BTreeMap<NodeId, Position>,
-    /// Whose log is being fetched, and how far it goes.
-    fetching: Option<(NodeId, Position)>,
-    asked: WallTime,
-}
-
 /// It orders, and commits what a majority has.
 #[derive(Clone, Debug)]
 pub(crate) struct Primary<M: Machine> {
-    tenure: Tenure,
+    pub(crate) tenure: Tenure,
+    /// The last tenure that may have recovered less than was acknowledged as written; perhaps this one.
+    pub(crate) generation: Epoch,
     /// The first entry of the tenure.
     barrier: Seq,
     /// Whether the barrier is committed.
     pub(crate) serves: bool,
-    /// All members, this one too.
-    peers: BTreeMap<NodeId, Peer>,
+    /// Whether questions are answered before that, as all that was recovered was known to be committed.
+    reads: bool,
+    /// All members, this one too, and whoever is about to become one.
+    pub(crate) peers: BTreeMap<NodeId, Peer>,
+    /// Who is about to become a member, and what it needs to have before it counts.
+    pub(crate) newcomer: Option<(NodeId, Seq)>,
+    /// Who knows the committed view for good.
+    pub(crate) adopted: BTreeSet<NodeId>,
+    /// When those were asked for something whom a change of members waits for.
+    pub(crate) chased: Option<WallTime>,
     /// Where the requests stand that are not committed yet.
-    requests: BTreeMap<(ClientId, u64), (Request, Seq)>,
+    pub(crate) requests: BTreeMap<(ClientId, u64), (Request, Seq)>,
     /// Questions, and the places that have to be committed before they are answered.
     questions: Vec<(Seq, Ticket, M::Query)>,
     syncs: Vec<Sync>,
@@ -57,19 +57,19 @@ pub(crate) struct Primary<M: Machine> {
 
 /// How far a member is.
 #[derive(Clone, Copy, Debug)]
-struct Peer {
+pub(crate) struct Peer {
     /// Its journal has the entries up to here.
-    matched: Seq,
+    pub(crate) matched: Seq,
     /// Where to begin again if it does not answer.
     from: Seq,
     /// They were sent up to here.
     sent: Seq,
     /// They are durable there up to here.
-    synced: Seq,
+    pub(crate) synced: Seq,
     /// It knows them to be committed up to here.
     told: Seq,
     /// Since when it owes an answer.
-    asked: Option<WallTime>,
+    pub(crate) asked: Option<WallTime>,
     /// It did not answer: it gets one message at a time until it does.
     is_silent: bool,
 }
@@ -77,13 +77,14 @@ struct Peer {
 #[derive(Clone, Copy, Debug)]
 struct Sync {
     upto: Position,
-    ticket: Ticket,
+    /// Whoever waits for it; nobody if it is for a view.
+    ticket: Option<Ticket>,
     asked: WallTime,
 }
 
 impl Peer {
     /// A member of which nothing is known but that it may have what was recovered.
-    const fn new(recovered: Seq) -> Self {
+    pub(crate) const fn new(recovered: Seq) -> Self {
         let (matched, from, sent) = (Seq(0), recovered, recovered);
         Self { matched, from, sent, synced: Seq(0), told: Seq(0), asked: None, is_silent: false }
     }
@@ -99,29 +100,23 @@ impl<M: Machine> Primary<M> {
     pub(crate) fn waiting(&self) -> impl Iterator<Item = Waiting> {
         let requests = self.requests.values().map(|&(request, _)| Waiting::Request(request));
         let questions = self.questions.iter().map(|&(_, ticket, _)| Waiting::Ticket(ticket));
-        let syncs = self.syncs.iter().map(|sync| Waiting::Ticket(sync.ticket));
+        let syncs = self.syncs.iter().filter_map(|sync| sync.ticket).map(Waiting::Ticket);
         let waiting: Vec<Waiting> = requests.chain(questions).chain(syncs).collect();
         waiting.into_iter()
+    }
+
+    /// When something is to be done again at the latest.
+    pub(crate) fn timeout(&self, config: &Config) -> Option<WallTime> {
+        let asked = self.peers.values().filter_map(|peer| peer.asked);
+        let syncs = self.syncs.iter().map(|sync| sync.asked);
+        let stuck = self.stuck_since.filter(|_| !self.told_isolated);
+        let isolated = stuck.map(|since| since + config.isolated_after);
+        let again = asked.chain(syncs).chain(self.chased).map(|at| at + config.retry_after);
+        again.chain(isolated).chain(self.tell_at).min()
     }
 }
 
 impl<M: Machine> Replica<M> {
-    /// This node has the lease: it becomes primary once it knows what was committed before.
-    pub fn lead(&mut self, now: WallTime, tenure: Tenure) -> Result<(), LeadError> {
-        if tenure.epoch.node != self.me || !self.members.contains(self.me) {
-            return Err(LeadError::NotOurs(self.me));
-        }
-        if tenure.epoch <= self.promised() {
-            return Err(LeadError::Outbid { asked: tenure.epoch, promised: self.promised() });
-        }
-        self.resign();
-        self.follow(tenure.epoch);
-        self.role =
-            Role::Candidate(Candidate { tenure, promised: BTreeMap::new(), fetching: None, asked: now });
-        self.ask_for_promises();
-        Ok(())
-    }
-
     /// The lease lasts longer.
     pub const fn renew(&mut self, until: WallTime) {
         match &mut self.role {
@@ -140,7 +135,7 @@ impl<M: Machine> Replica<M> {
     pub fn propose(&mut self, now: WallTime, request: Request, op: M::Op) -> Result<(), ProposeError> {
         let uncommitted = self.log.tail().seq.0 - self.log.committed().0;
         match self.standing() {
-            Standing::Backup => return Err(ProposeError::NotPrimary),
+            Standing::Backup | Standing::Retired => return Err(ProposeError::NotPrimary),
             Standing::Recovering if !self.config.breaks(Bug::ServedBeforeBarrier) => {
                 return Err(ProposeError::Recovering);
             }
@@ -151,9 +146,9 @@ impl<M: Machine> Replica<M> {
         if primary.requests.contains_key(&key) && !self.config.breaks(Bug::NoDeduplication) {
             return Ok(());
         }
-        match self.find_request(request) {
+        match self.state.rest.sessions.find(request) {
             Known::Expired => return Err(ProposeError::Expired),
-            Known::Settled => return Err(ProposeError::Settled),
+            Known::Settled => return Err(ProposeError::Settled(request)),
             Known::Done(outcome) if !self.config.breaks(Bug::NoDeduplication) => {
                 let outcome = outcome.clone();
                 // It may stand anywhere in the committed part; to make that durable is to make all of it durable.
@@ -176,7 +171,7 @@ impl<M: Machine> Replica<M> {
     /// Declares a client dead: once this is committed its requests are refused.
     pub fn expire(&mut self, now: WallTime, client: ClientId) -> Result<(), ProposeError> {
         match self.standing() {
-            Standing::Backup => Err(ProposeError::NotPrimary),
+            Standing::Backup | Standing::Retired => Err(ProposeError::NotPrimary),
             Standing::Recovering => Err(ProposeError::Recovering),
             Standing::Serving => {
                 self.append(now, Body::Expire(client));
@@ -189,11 +184,10 @@ impl<M: Machine> Replica<M> {
     pub fn ask(&mut self, now: WallTime, ticket: Ticket, query: M::Query) -> Result<(), AskError> {
         self.check_asking()?;
         let committed = self.log.committed();
-        let overlapping =
-            self.log.behind(committed, usize::MAX).iter().rev().find(|entry| match &entry.body {
-                Body::Op { op, .. } => M::overlaps(op, &query),
-                Body::Barrier | Body::Expire(_) => false,
-            });
+        let overlapping = self.log.behind(committed).rev().find(|entry| match &entry.body {
+            Body::Op { op, .. } => M::overlaps(op, &query),
+            Body::Barrier { .. } | Body::Expire(_) | Body::View(_) | Body::Settled(_) => false,
+        });
         let wait_for = overlapping.map(|entry| entry.at.seq);
         if self.config.breaks(Bug::ReadsUncommitted) {
             self.tell_dirty_answer(now, ticket, &query);
@@ -207,24 +201,36 @@ impl<M: Machine> Replica<M> {
         Ok(())
     }
 
-    /// Makes everything up to an entry durable at a majority. That it is comes as [`Output::Durable`].
-    pub fn sync(&mut self, now: WallTime, ticket: Ticket, upto: Position) -> Result<(), SyncError> {
+    /// Makes everything up to something that was acknowledged durable at a majority. That it is comes as
+    /// [`Output::Durable`].
+    ///
+    /// `oldest` is what was acknowledged first of all that has not been made durable, and `upto` the last.
+    pub fn sync(
+        &mut self,
+        now: WallTime,
+        ticket: Ticket,
+        (oldest, upto): (Mark, Mark),
+    ) -> Result<(), SyncError> {
         self.check_asking()?;
-        if !self.log.contains(upto) {
-            return Err(SyncError::Gone(upto));
+        let Role::Primary(primary) = &self.role else { return Err(AskError::NotPrimary.into()) };
+        let is_same = oldest.generation == primary.generation && upto.generation == primary.generation;
+        if !is_same && !self.config.breaks(Bug::SyncIgnoresGeneration) || !self.may_contain(upto.at) {
+            return Err(SyncError::Lost(oldest.at));
         }
+        let upto = upto.at;
         let Role::Primary(primary) = &mut self.role else { return Err(AskError::NotPrimary.into()) };
-        primary.syncs.push(Sync { upto, ticket, asked: now });
+        primary.syncs.push(Sync { upto, ticket: Some(ticket), asked: now });
         self.ask_for_syncs(upto);
         Ok(())
     }
 
-    fn check_asking(&self) -> Result<(), AskError> {
+    pub(crate) fn check_asking(&self) -> Result<(), AskError> {
         let Role::Primary(primary) = &self.role else {
             let is_candidate = matches!(self.role, Role::Candidate(_));
             return Err(if is_candidate { AskError::Recovering } else { AskError::NotPrimary });
         };
-        if !primary.serves && !self.config.breaks(Bug::ServedBeforeBarrier) {
+        let answers = primary.serves || primary.reads || self.config.breaks(Bug::ServedBeforeBarrier);
+        if !answers {
             return Err(AskError::Recovering);
         }
         if primary.questions.len() + primary.syncs.len() >= self.config.waiting_max {
@@ -233,171 +239,121 @@ impl<M: Machine> Replica<M> {
         Ok(())
     }
 
-    /// When something is to be done again at the latest.
-    pub fn poll_timeout(&self) -> Option<WallTime> {
-        let retry = self.config.retry_after;
-        match &self.role {
-            Role::Backup => None,
-            Role::Candidate(candidate) => Some(candidate.asked + retry),
-            Role::Primary(primary) => {
-                let asked = primary.peers.values().filter_map(|peer| peer.asked);
-                let syncs = primary.syncs.iter().map(|sync| sync.asked);
-                let stuck = primary.stuck_since.filter(|_| !primary.told_isolated);
-                let isolated = stuck.map(|since| since + self.config.isolated_after);
-                asked.chain(syncs).map(|at| at + retry).chain(isolated).chain(primary.tell_at).min()
-            }
-        }
-    }
-
-    /// Lets time pass. Calling it early or often changes nothing.
-    pub fn handle_timeout(&mut self, now: WallTime) {
-        let Self { config, role, .. } = self;
+    /// Does again what was not answered.
+    pub(crate) fn lead_on(&mut self, now: WallTime) {
+        let Self { config, role: Role::Primary(primary), .. } = self else { return };
         let is_late = |asked: WallTime, patience: Span| now.since(asked) >= patience;
-        match role {
-            Role::Backup => {}
-            Role::Candidate(candidate) if is_late(candidate.asked, config.retry_after) => {
-                // Whoever has promised may be gone meanwhile.
-                (candidate.asked, candidate.fetching) = (now, None);
-                candidate.promised.clear();
-                self.ask_for_promises();
-            }
-            Role::Candidate(_) => {}
-            Role::Primary(primary) => {
-                let mut syncs = Vec::new();
-                for sync in primary.syncs.iter_mut().filter(|sync| is_late(sync.asked, config.retry_after)) {
-                    sync.asked = now;
-                    syncs.push(sync.upto);
-                }
-                let stuck = primary.stuck_since.is_some_and(|since| is_late(since, config.isolated_after));
-                let is_isolated = stuck && !std::mem::replace(&mut primary.told_isolated, stuck);
-                let late = primary
-                    .peers
-                    .iter_mut()
-                    .filter(|(_, peer)| peer.asked.is_some_and(|asked| is_late(asked, config.retry_after)));
-                let late: Vec<NodeId> = late
-                    .map(|(&node, peer)| {
-                        (peer.sent, peer.asked, peer.is_silent) = (peer.begin(), None, true);
-                        node
-                    })
-                    .collect();
-                if primary.tell_at.is_some_and(|at| at <= now) {
-                    self.tell_committed();
-                }
-                late.into_iter().for_each(|node| self.replicate(now, node));
-                syncs.into_iter().max().into_iter().for_each(|upto| self.ask_for_syncs(upto));
-                if is_isolated {
-                    self.outputs.push_back(Output::Event(Event::Isolated));
-                }
-            }
+        let mut syncs = Vec::new();
+        for sync in primary.syncs.iter_mut().filter(|sync| is_late(sync.asked, config.retry_after)) {
+            sync.asked = now;
+            syncs.push(sync.upto);
         }
-    }
-
-    /// The members but for this one.
-    fn others(&self) -> Vec<NodeId> {
-        self.members.as_slice().iter().copied().filter(|&node| node != self.me).collect()
-    }
-
-    fn ask_for_promises(&mut self) {
-        let Role::Candidate(candidate) = &self.role else { return };
-        let epoch = candidate.tenure.epoch;
-        for node in self.others() {
-            self.send(node, Message::Promise { epoch }, When::Now);
+        let stuck = primary.stuck_since.is_some_and(|since| is_late(since, config.isolated_after));
+        let is_isolated = stuck && !std::mem::replace(&mut primary.told_isolated, stuck);
+        let late = |peer: &Peer| peer.asked.is_some_and(|asked| is_late(asked, config.retry_after));
+        let late: Vec<NodeId> = primary
+            .peers
+            .iter_mut()
+            .filter(|(_, peer)| late(peer))
+            .map(|(&node, peer)| {
+                (peer.sent, peer.asked, peer.is_silent) = (peer.begin(), None, true);
+                node
+            })
+            .collect();
+        if primary.tell_at.is_some_and(|at| at <= now) {
+            self.tell_committed();
         }
-        let (tail, committed) = (self.log.tail(), self.log.committed());
-        let own = Message::Promised { epoch, tail, committed };
-        self.send(self.me, own, When::Written(self.last_io()));
-    }
-
-    pub(crate) fn handle_promised(&mut self, now: WallTime, from: NodeId, (epoch, tail): (Epoch, Position)) {
-        let Role::Candidate(candidate) = &mut self.role else { return };
-        if epoch == candidate.tenure.epoch {
-            candidate.promised.insert(from, tail);
-            self.recover(now);
+        late.into_iter().for_each(|node| self.replicate(now, node));
+        syncs.into_iter().max().into_iter().for_each(|upto| self.ask_for_syncs(upto));
+        self.chase(now);
+        if is_isolated {
+            self.tell_event(Event::Isolated);
         }
-    }
-
-    /// Goes on with a recovery as far as the promises allow (R2, R5).
-    fn recover(&mut self, now: WallTime) {
-        let by_sequence = self.config.breaks(Bug::TailBySequence);
-        let majority = self.members.majority();
-        let Role::Candidate(candidate) = &mut self.role else { return };
-        if candidate.promised.len() < majority || candidate.fetching.is_some() {
-            return;
-        }
-        let rank = |at: Position| if by_sequence { at.seq } else { Seq(0) };
-        let best = candidate.promised.iter().max_by_key(|&(_, &tail)| (rank(tail), tail));
-        let Some((&holder, &best)) = best else { return };
-        let own = self.log.tail();
-        if (rank(own), own) >= (rank(best), best) {
-            return self.begin(now);
-        }
-        (candidate.fetching, candidate.asked) = (Some((holder, best)), now);
-        let (epoch, after) = (candidate.tenure.epoch, self.log.committed_position());
-        self.send(holder, Message::Fetch { epoch, after }, When::Now);
-    }
-
-    /// What the holder of the longest log has sent.
-    pub(crate) fn handle_fetched(
-        &mut self,
-        now: WallTime,
-        (from, epoch): (NodeId, Epoch),
-        (after, entries): (Position, Vec<Entry<M::Op>>),
-        committed: Seq,
-    ) {
-        let Role::Candidate(candidate) = &self.role else { return };
-        let Some((_, goal)) = candidate.fetching.filter(|&(holder, _)| holder == from) else { return };
-        if candidate.tenure.epoch != epoch {
-            return;
-        }
-        let Some(upto) = self.take(after, entries, epoch) else { return };
-        self.commit(now, committed.min(upto.seq));
-        let Role::Candidate(candidate) = &mut self.role else { return };
-        if upto < goal {
-            candidate.asked = now;
-            return self.send(from, Message::Fetch { epoch, after: upto }, When::Now);
-        }
-        candidate.fetching = None;
-        self.begin(now);
     }
 
     /// A majority follows, and its longest log is here: the tenure begins with an entry that commits all of it.
-    fn begin(&mut self, now: WallTime) {
+    pub(crate) fn begin(&mut self, now: WallTime, found: Found) {
         let Role::Candidate(candidate) = &self.role else { return };
-        let tenure = candidate.tenure;
+        let (tenure, view) = (candidate.tenure, candidate.view.id);
         let recovered = self.log.tail().seq;
-        let peers = self.members.as_slice().iter().map(|&node| (node, Peer::new(recovered))).collect();
-        let barrier = Seq(recovered.0 + 1);
-        let (requests, questions, syncs) = (BTreeMap::new(), Vec::new(), Vec::new());
-        let (serves, tell_at, stuck_since, told_isolated) = (false, None, None, false);
+        let before = self.tail_generation();
+        let generation = if found.is_lossy { tenure.epoch } else { before };
+        if found.is_committed {
+            self.commit(now, recovered);
+        }
+        let known = Position::from(self.view().id);
+        if known.seq > self.log.committed() && self.log.contains(known) {
+            self.commit(now, known.seq);
+        }
+        if self.view().id != view || self.state.rest.view.id != view {
+            // Others grant the lease, or say who is primary.
+            return self.step_down(Some(Event::WrongView));
+        }
+        let electorates = self.electorates();
+        let members = electorates.iter().flat_map(|members| members.as_slice());
         self.role = Role::Primary(Primary {
             tenure,
-            barrier,
-            serves,
-            peers,
-            requests,
-            questions,
-            syncs,
-            tell_at,
-            stuck_since,
-            told_isolated,
+            generation,
+            barrier: Seq(recovered.0 + 1),
+            serves: false,
+            reads: found.is_committed,
+            peers: members.map(|&node| (node, Peer::new(recovered))).collect(),
+            newcomer: None,
+            adopted: BTreeSet::new(),
+            chased: None,
+            requests: BTreeMap::new(),
+            questions: Vec::new(),
+            syncs: Vec::new(),
+            tell_at: None,
+            stuck_since: None,
+            told_isolated: false,
         });
-        self.append(now, Body::Barrier);
+        if found.is_lossy {
+            self.tell_event(Event::Lost { generation });
+        }
+        self.append(now, Body::Barrier { generation });
+        if let Some(view) = self.coming.back() {
+            let upto = Position::from(view.id);
+            self.sync_for_view(now, upto);
+        }
+    }
+
+    /// The loss generation at the end of the log.
+    fn tail_generation(&self) -> Epoch {
+        let barriers = self.log.behind(self.log.committed()).rev().find_map(|entry| match entry.body {
+            Body::Barrier { generation } => Some(generation),
+            _ => None,
+        });
+        barriers.unwrap_or(self.state.rest.generation)
+    }
+
+    /// Those by whose majorities entries are committed: the members, and while they change, those before, too.
+    pub(crate) fn electorates(&self) -> Vec<Members> {
+        let before = (!self.coming.is_empty()).then(|| self.view().members.clone());
+        before.into_iter().chain([self.latest_members().clone()]).collect()
+    }
+
+    /// Makes the entry of a view durable at its members and at those before.
+    pub(crate) fn sync_for_view(&mut self, now: WallTime, upto: Position) {
+        let Role::Primary(primary) = &mut self.role else { return };
+        primary.syncs.push(Sync { upto, ticket: None, asked: now });
+        self.ask_for_syncs(upto);
     }
 
     /// Adds an entry, and sends it to everybody.
-    fn append(&mut self, now: WallTime, body: Body<M::Op>) -> Position {
+    pub(crate) fn append(&mut self, now: WallTime, body: Body<M::Op>) -> Position {
         let after = self.log.tail();
         let Role::Primary(primary) = &mut self.role else { unreachable!("only primaries append") };
         let Tenure { epoch, lease, .. } = primary.tenure;
         primary.stuck_since.get_or_insert(now);
         let entry = Entry { at: after.next_in(epoch), lease, body };
         let upto = entry.at;
-        self.log.push(entry.clone());
+        self.push(entry.clone());
         let record =
             Record::Appended { after: after.seq, entries: vec![entry], committed: self.log.committed() };
         let io = self.journal(record);
         // The backups' disks and our own work at the same time.
-        for node in self.others() {
+        for node in self.peers() {
             self.replicate(now, node);
         }
         let when = if self.config.breaks(Bug::AckBeforeWrite) { When::Now } else { When::Written(io) };
@@ -405,18 +361,33 @@ impl<M: Machine> Replica<M> {
         upto
     }
 
+    /// Whether an entry may be in this log or before it: nothing is known to the contrary.
+    fn may_contain(&self, at: Position) -> bool {
+        at.seq <= self.log.tail().seq && self.log.position(at.seq).is_none_or(|here| here == at)
+    }
+
+    /// Everybody who is sent entries.
+    pub(crate) fn peers(&self) -> Vec<NodeId> {
+        let Role::Primary(primary) = &self.role else { return Vec::new() };
+        primary.peers.keys().copied().filter(|&node| node != self.me).collect()
+    }
+
     /// Sends a backup what it has not been sent, as far as it may owe answers.
-    fn replicate(&mut self, now: WallTime, node: NodeId) {
-        let (tail, committed) = (self.log.tail().seq, self.log.committed());
+    pub(crate) fn replicate(&mut self, now: WallTime, node: NodeId) {
+        let (tail, committed, base) = (self.log.tail().seq, self.log.committed(), self.log.base().seq);
         let (batch_max, window_max) = (self.config.batch_max, self.config.uncommitted_max as u64);
         let Role::Primary(primary) = &mut self.role else { return };
         let epoch = primary.tenure.epoch;
         let Some(peer) = primary.peers.get_mut(&node) else { return };
+        if peer.sent < base || self.lent.contains_key(&node) {
+            peer.asked.get_or_insert(now);
+            return self.lend(node);
+        }
         let window_max = if peer.is_silent { 1 } else { window_max };
         let mut messages = Vec::new();
         while peer.sent < tail && peer.sent.0 - peer.begin().0 < window_max {
             let Some(after) = self.log.position(peer.sent) else { return };
-            let entries = self.log.behind(peer.sent, batch_max).to_vec();
+            let entries: Vec<_> = self.log.behind(peer.sent).take(batch_max).cloned().collect();
             peer.sent = entries.last().map_or(tail, |entry| entry.at.seq);
             messages.push(Message::Append { epoch, after, entries, committed });
         }
@@ -448,7 +419,7 @@ impl<M: Machine> Replica<M> {
     }
 
     pub(crate) fn handle_appended(&mut self, now: WallTime, from: NodeId, (epoch, upto): (Epoch, Position)) {
-        let is_ours = self.log.contains(upto);
+        let is_ours = self.may_contain(upto);
         let Role::Primary(primary) = &mut self.role else { return };
         let Some(peer) = primary.peers.get_mut(&from).filter(|_| epoch == primary.tenure.epoch && is_ours)
         else {
@@ -458,10 +429,14 @@ impl<M: Machine> Replica<M> {
         peer.sent = peer.sent.max(peer.matched);
         peer.asked = (peer.matched < peer.sent).then_some(now);
         peer.is_silent = false;
+        if self.lent.get(&from).is_some_and(|lent| lent.at() <= upto) {
+            self.lent.remove(&from);
+        }
         if from != self.me {
             self.replicate(now, from);
         }
         self.advance(now);
+        self.chase(now);
         self.tell_later(now);
     }
 
@@ -477,19 +452,26 @@ impl<M: Machine> Replica<M> {
         }
     }
 
-    pub(crate) fn handle_missing(&mut self, now: WallTime, from: NodeId, (epoch, committed): (Epoch, Seq)) {
-        let tail = self.log.tail().seq;
+    pub(crate) fn handle_missing(
+        &mut self,
+        now: WallTime,
+        from: NodeId,
+        (epoch, committed): (Epoch, Option<Position>),
+    ) {
+        let log = &self.log;
         let Role::Primary(primary) = &mut self.role else { return };
         let Some(peer) = primary.peers.get_mut(&from).filter(|_| epoch == primary.tenure.epoch) else {
             return;
         };
-        let from_there = committed.min(tail);
-        if peer.from == from_there && peer.sent > peer.begin() {
+        let Some(common) = committed.filter(|&committed| log.contains(committed)) else {
+            peer.asked = Some(now);
+            return self.lend(from);
+        };
+        if peer.from == common.seq && peer.sent > peer.begin() {
             // It has been sent that already; if it was lost, the retry comes.
             return;
         }
-        // What is committed there is the beginning of this log (R3, R5).
-        peer.from = from_there;
+        peer.from = common.seq;
         (peer.sent, peer.asked, peer.is_silent) = (peer.begin(), None, false);
         self.replicate(now, from);
     }
@@ -506,17 +488,19 @@ impl<M: Machine> Replica<M> {
     }
 
     pub(crate) fn handle_synced(&mut self, now: WallTime, from: NodeId, (epoch, upto): (Epoch, Position)) {
-        let is_ours = self.log.contains(upto);
+        let is_ours = self.may_contain(upto);
         let Role::Primary(primary) = &mut self.role else { return };
         let Some(peer) = primary.peers.get_mut(&from).filter(|_| epoch == primary.tenure.epoch && is_ours)
         else {
             return;
         };
         peer.synced = peer.synced.max(upto.seq);
+        self.advance(now);
         self.conclude_syncs(now);
+        self.chase(now);
     }
 
-    fn ask_for_syncs(&mut self, upto: Position) {
+    pub(crate) fn ask_for_syncs(&mut self, upto: Position) {
         let Role::Primary(primary) = &self.role else { return };
         let epoch = primary.tenure.epoch;
         let behind = primary.peers.iter().filter(|(_, peer)| peer.synced < upto.seq);
@@ -532,12 +516,9 @@ impl<M: Machine> Replica<M> {
 
     /// Commits what a majority has, if an entry of this very tenure is among it (R3).
     fn advance(&mut self, now: WallTime) {
-        let majority = self.members.majority();
+        let Some(upto) = self.committable() else { return };
         let Role::Primary(primary) = &self.role else { return };
-        let (epoch, barrier) = (primary.tenure.epoch, primary.barrier);
-        let mut matched: Vec<Seq> = primary.peers.values().map(|peer| peer.matched).collect();
-        matched.sort_unstable();
-        let upto = matched[matched.len() - majority];
+        let (epoch, barrier, changes) = (primary.tenure.epoch, primary.barrier, !self.coming.is_empty());
         let is_own = self.log.position(upto).is_some_and(|at| at.epoch == epoch);
         let counts = is_own || self.config.breaks(Bug::OldEntriesCountedCommitted);
         if upto <= self.log.committed() || !counts {
@@ -550,10 +531,29 @@ impl<M: Machine> Replica<M> {
         primary.told_isolated = false;
         if upto >= barrier && !primary.serves {
             primary.serves = true;
-            self.outputs.push_back(Output::Event(Event::Serving { epoch }));
+            self.tell_event(Event::Serving { epoch });
         }
         self.answer_questions(now, upto);
         self.conclude_syncs(now);
+        if changes && self.coming.is_empty() {
+            self.view_entered();
+        }
+        self.chase(now);
+    }
+
+    /// Up to where a majority has the log. The entry of a view has to be durable at majorities of its members and of
+    /// those before.
+    fn committable(&self) -> Option<Seq> {
+        let Role::Primary(primary) = &self.role else { return None };
+        let electorates = self.electorates();
+        let by_all = |has: &dyn Fn(&Peer) -> Seq| {
+            electorates.iter().map(|members| majority_of(members, &primary.peers, has)).min()
+        };
+        let matched = by_all(&|peer| peer.matched)?;
+        let Some(view) = self.coming.front() else { return Some(matched) };
+        let durable = by_all(&|peer| peer.synced)?;
+        let is_safe = durable >= view.id.seq || self.config.breaks(Bug::ViewNotDurable);
+        Some(if is_safe { matched } else { matched.min(Seq(view.id.seq.0 - 1)) })
     }
 
     fn answer_questions(&mut self, now: WallTime, committed: Seq) {
@@ -567,43 +567,29 @@ impl<M: Machine> Replica<M> {
     }
 
     fn conclude_syncs(&mut self, now: WallTime) {
-        let majority = if self.config.breaks(Bug::SyncByPrimaryAlone) { 1 } else { self.members.majority() };
         let committed = self.log.committed();
+        let electorates = self.electorates();
+        let me = self.me;
+        let alone = self.config.breaks(Bug::SyncByPrimaryAlone);
         let Role::Primary(primary) = &mut self.role else { return };
         let until = primary.tenure.until;
         let peers = &primary.peers;
-        let is_durable = |upto: Seq| peers.values().filter(|peer| peer.synced >= upto).count() >= majority;
+        let by_all = electorates.iter().map(|members| majority_of(members, peers, &|peer| peer.synced)).min();
+        let own = peers.get(&me).filter(|_| alone).map(|peer| peer.synced);
+        let durable = own.or(by_all).unwrap_or(Seq(0));
         let (done, waiting): (Vec<Sync>, Vec<Sync>) =
-            primary.syncs.iter().partition(|sync| sync.upto.seq <= committed && is_durable(sync.upto.seq));
+            primary.syncs.iter().partition(|sync| sync.upto.seq <= committed.min(durable));
         primary.syncs = waiting;
-        for Sync { ticket, .. } in done {
+        for ticket in done.into_iter().filter_map(|sync| sync.ticket) {
             let told = Output::Durable { ticket, until };
             self.tell(now, until, told, Waiting::Ticket(ticket));
         }
     }
 
-    /// A request that was proposed here has taken effect, or was found to be nobody's any more.
-    pub(crate) fn answer_request(
-        &mut self,
-        now: WallTime,
-        at: Position,
-        request: Request,
-        outcome: Option<M::Outcome>,
-    ) {
-        let Role::Primary(primary) = &mut self.role else { return };
-        if primary.requests.remove(&(request.client, request.number)).is_none() {
-            return;
-        }
-        match outcome {
-            Some(outcome) => self.tell_done(now, at, request, outcome),
-            None => self.outputs.push_back(Output::Unknown(Waiting::Request(request))),
-        }
-    }
-
-    fn tell_done(&mut self, now: WallTime, at: Position, request: Request, outcome: M::Outcome) {
+    pub(crate) fn tell_done(&mut self, now: WallTime, at: Position, request: Request, outcome: M::Outcome) {
         let Role::Primary(primary) = &self.role else { return };
-        let until = primary.tenure.until;
-        let told = Output::Done { request, outcome, at, until };
+        let (until, mark) = (primary.tenure.until, Mark { at, generation: primary.generation });
+        let told = Output::Done { request, outcome, mark, until };
         self.tell(now, until, told, Waiting::Request(request));
     }
 
@@ -611,7 +597,7 @@ impl<M: Machine> Replica<M> {
     fn tell_dirty_answer(&mut self, now: WallTime, ticket: Ticket, query: &M::Query) {
         let Role::Primary(primary) = &self.role else { return };
         let (until, mut machine) = (primary.tenure.until, self.machine().clone());
-        for entry in self.log.behind(self.log.committed(), usize::MAX) {
+        for entry in self.log.behind(self.log.committed()) {
             if let Body::Op { op, .. } = &entry.body {
                 machine.apply(entry.at, op);
             }
@@ -632,4 +618,12 @@ impl<M: Machine> Replica<M> {
         let holds = now < until || self.config.breaks(Bug::LeaseNotChecked);
         self.outputs.push_back(if holds { told } else { Output::Unknown(waiting) });
     }
+}
+
+/// What a majority of `members` has, of what `has` says that each has.
+fn majority_of(members: &Members, peers: &BTreeMap<NodeId, Peer>, has: &dyn Fn(&Peer) -> Seq) -> Seq {
+    let each = |node| peers.get(node).map_or(Seq(0), has);
+    let mut all: Vec<Seq> = members.as_slice().iter().map(each).collect();
+    all.sort_unstable();
+    all[all.len() - members.majority()]
 }

@@ -1,27 +1,47 @@
-//! One object at one node: what every replica does, whoever is primary.
+//! One object at one node: what is kept, and who handles what.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use base::{Epoch, Members, NodeId, Seq, WallTime};
+use base::{Epoch, Members, NodeId, Seq, View, WallTime};
 
 use crate::log::Log;
-use crate::primary::{Candidate, Primary};
-use crate::sessions::{Known, Sessions};
-use crate::{Body, Bug, Config, Entry, Event, Io, Machine, Message, Output, Position, Record, Request, When};
+use crate::primary::Primary;
+use crate::recovery::Candidate;
+use crate::state::Holding;
+use crate::transfer::{Incoming, Lent};
+use crate::{
+    Bug, Checkpoint, Config, Entry, Event, Io, JournalError, Machine, Memory, Message, Output, Position,
+    Record, Rest, State, When,
+};
 
 /// A replica of one object.
 #[derive(Clone, Debug)]
 pub struct Replica<M: Machine> {
     pub(crate) me: NodeId,
-    pub(crate) members: Members,
     pub(crate) config: Arc<Config>,
     /// Nobody earlier is followed.
-    promised: Epoch,
+    pub(crate) promised: Epoch,
+    /// The latest epoch of an entry that was ever here. Whoever has one of a tenure has all that it recovered.
+    pub(crate) accepted: Epoch,
+    /// Nothing that this node acknowledged up to this epoch may be counted on: it was not synced, and the power failed.
+    forgot_at: Option<u64>,
+    pub(crate) holding: Holding,
     pub(crate) log: Log<M::Op>,
     /// What the committed entries have made.
-    machine: M,
-    sessions: Sessions<M::Outcome>,
+    pub(crate) state: State<M>,
+    /// Views that begin in the tail, in order.
+    pub(crate) coming: VecDeque<View>,
+    /// A committed view that a peer has told of; the log may not have it.
+    pub(crate) adopted: Option<View>,
+    /// When this node said last that it is no member any more.
+    pub(crate) retired_said: WallTime,
+    /// Up to where the log is known to be the primary's.
+    pub(crate) confirmed: Seq,
+    pub(crate) incoming: Option<Incoming<M>>,
+    pub(crate) lent: BTreeMap<NodeId, Lent<M>>,
+    /// Nodes that are gone for good.
+    pub(crate) struck: BTreeSet<NodeId>,
     pub(crate) role: Role<M>,
     last_io: Io,
     pub(crate) outputs: VecDeque<Output<M>>,
@@ -45,124 +65,134 @@ pub enum Standing {
     Recovering,
     /// It takes requests.
     Serving,
-}
-
-/// A journal that no replica has written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "record {record} of the journal does not follow from those before it; repair this replica from the others"
-)]
-pub struct JournalError {
-    /// Which record, counted from 0.
-    pub record: usize,
-}
-
-/// Why a tenure cannot begin.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum LeadError {
-    /// A later one was promised.
-    #[error("epoch {asked:?} is not above {promised:?}, which is promised; take a higher one")]
-    Outbid {
-        /// The epoch.
-        asked: Epoch,
-        /// Who is followed.
-        promised: Epoch,
-    },
-    /// The epoch names another node, or this node is no member.
-    #[error("node {0:?} cannot lead here: it is no member, or the epoch is another node's")]
-    NotOurs(NodeId),
-}
-
-/// Why a request is not taken. Nothing has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ProposeError {
-    /// Somebody else is, or nobody.
-    #[error("this replica is not the primary; ask another one")]
-    NotPrimary,
-    /// It is, but does not know yet what was before.
-    #[error("the primary is recovering; ask again")]
-    Recovering,
-    /// Too much is under way.
-    #[error("too many requests are under way; ask again")]
-    Busy,
-    /// The client is over.
-    #[error("the client was declared dead; begin a new session")]
-    Expired,
-    /// The client said that it has the answer.
-    #[error("the request was answered before, and its client said so")]
-    Settled,
-}
-
-/// Why a question is not taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum AskError {
-    /// See [`ProposeError::NotPrimary`].
-    #[error("this replica is not the primary; ask another one")]
-    NotPrimary,
-    /// See [`ProposeError::Recovering`].
-    #[error("the primary is recovering; ask again")]
-    Recovering,
-    /// Too many are waiting.
-    #[error("too many questions are waiting; ask again")]
-    Busy,
-}
-
-/// Why a sync is not taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum SyncError {
-    /// As for a question.
-    #[error(transparent)]
-    Ask(#[from] AskError),
-    /// Nothing is there to be made durable.
-    #[error("the log has no entry at {0:?}; what was written there is gone")]
-    Gone(Position),
+    /// It is no member any more.
+    Retired,
 }
 
 impl<M: Machine> Replica<M> {
-    /// A replica with what its journal holds, oldest first, on top of `machine` as it was before the first entry.
+    /// A replica with what it has kept: a checkpoint, and the records that were written since, oldest first.
+    ///
+    /// With `forgot_at` the node may have lost what it had written and not synced, in epochs up to that number.
     pub fn new(
-        (me, members): (NodeId, Members),
+        me: NodeId,
         config: Arc<Config>,
-        machine: M,
-        journal: impl IntoIterator<Item = Record<M::Op>>,
+        checkpoint: Checkpoint<M>,
+        journal: impl IntoIterator<Item = Record<M>>,
+        forgot_at: Option<u64>,
     ) -> Result<Self, JournalError> {
-        let mut replica = Self {
-            me,
-            members,
-            config,
-            promised: Epoch::default(),
-            log: Log::default(),
-            machine,
-            sessions: Sessions::default(),
-            role: Role::Backup,
-            last_io: Io(0),
-            outputs: VecDeque::new(),
-        };
+        let mut replica = Self::with(me, config, checkpoint).ok_or(JournalError { record: 0 })?;
         for (number, record) in journal.into_iter().enumerate() {
             replica.replay(record).ok_or(JournalError { record: number })?;
+        }
+        replica.forgot_at = forgot_at.filter(|_| !replica.config.breaks(Bug::ForgettingIgnored));
+        if replica.memory() == Memory::Forgot
+            && let Some(number) = forgot_at
+        {
+            // Whom it promised to follow it may have forgotten, too.
+            replica.promised = replica.promised.max(Epoch { number, node: NodeId(u32::MAX) });
         }
         Ok(replica)
     }
 
-    fn replay(&mut self, record: Record<M::Op>) -> Option<()> {
+    /// A replica at a node that has nothing of the object, and gets it from the others.
+    pub fn empty(me: NodeId, config: Arc<Config>, machine: M, forgot_at: Option<u64>) -> Self {
+        Self::new(me, config, Checkpoint::nothing(me, machine), [], forgot_at).expect("nothing is sound")
+    }
+
+    fn with(me: NodeId, config: Arc<Config>, checkpoint: Checkpoint<M>) -> Option<Self> {
+        let Checkpoint { promised, accepted, state, holding, base, entries, adopted } = checkpoint;
+        let mut replica = Self {
+            me,
+            config,
+            promised,
+            accepted,
+            forgot_at: None,
+            holding,
+            log: Log::behind_base(base),
+            state,
+            coming: VecDeque::new(),
+            adopted,
+            retired_said: WallTime::ZERO,
+            confirmed: Seq(0),
+            incoming: None,
+            lent: BTreeMap::new(),
+            struck: BTreeSet::new(),
+            role: Role::Backup,
+            last_io: Io(0),
+            outputs: VecDeque::new(),
+        };
+        if holding != Holding::Whole {
+            return (base == Position::START && entries.is_empty()).then_some(replica);
+        }
+        let at = replica.state.rest.at;
+        let is_sound = follow_each_other(base, &entries) && at.seq >= base.seq;
+        is_sound.then_some(())?;
+        for entry in entries {
+            let is_applied = entry.at.seq <= at.seq;
+            replica.push(entry);
+            if is_applied {
+                replica.coming.clear();
+            }
+        }
+        replica.log.contains(at).then_some(())?;
+        replica.log.commit(at.seq);
+        Some(replica)
+    }
+
+    fn replay(&mut self, record: Record<M>) -> Option<()> {
         match record {
             Record::Promised(epoch) => self.promised = (epoch > self.promised).then_some(epoch)?,
             Record::Appended { after, entries, committed } => {
-                let position = self.log.position(after)?;
+                let position = self.log.position(after).filter(|_| self.holding == Holding::Whole)?;
                 let is_sound = after >= self.log.committed() && follow_each_other(position, &entries);
                 is_sound.then_some(())?;
-                self.log.truncate(after);
-                entries.into_iter().for_each(|entry| self.log.push(entry));
+                self.truncate(after);
+                entries.into_iter().for_each(|entry| self.push(entry));
                 (committed <= self.log.tail().seq).then_some(())?;
                 self.commit(WallTime::ZERO, committed);
             }
+            Record::Began { source, applied } => {
+                (applied <= self.log.tail().seq).then_some(())?;
+                self.commit(WallTime::ZERO, applied);
+                self.begin_mixing(source);
+            }
+            Record::Placed(parts) => {
+                matches!(self.holding, Holding::Mixed(_)).then_some(())?;
+                parts.into_iter().for_each(|(key, part)| self.state.machine.place(key, part));
+            }
+            Record::Ended(rest) => {
+                matches!(self.holding, Holding::Mixed(_)).then_some(())?;
+                self.end_mixing(*rest);
+            }
+            Record::Adopted(view) => self.adopted = Some(view),
         }
+        // What the replay of committed entries wanted done was done then.
+        self.outputs.clear();
         Some(())
     }
 
-    /// The committed state.
+    /// Everything that has to be kept, now. The records before it are not needed any more once it is.
+    pub fn checkpoint(&self) -> Checkpoint<M> {
+        let base = self.log.base();
+        Checkpoint {
+            promised: self.promised,
+            accepted: self.accepted,
+            state: self.state.clone(),
+            holding: self.holding,
+            base,
+            entries: self.log.behind(base.seq).cloned().collect(),
+            adopted: self.adopted.clone(),
+        }
+    }
+
+    /// The committed state. It makes no sense while it is being taken over.
     pub const fn machine(&self) -> &M {
-        &self.machine
+        &self.state.machine
+    }
+
+    /// The committed state but for the machine.
+    pub const fn rest(&self) -> &Rest<M::Outcome> {
+        &self.state.rest
     }
 
     /// Whom this replica follows: nobody earlier gets anything from it.
@@ -180,19 +210,49 @@ impl<M: Machine> Replica<M> {
         self.log.committed_position()
     }
 
-    /// The entry at a place.
+    /// The entry at a place, if the log here still has it.
     pub fn entry(&self, seq: Seq) -> Option<&Entry<M::Op>> {
         self.log.get(seq)
     }
 
     /// How many outcomes are kept for clients that may ask again.
     pub fn outcomes_kept(&self) -> usize {
-        self.sessions.kept()
+        self.state.rest.sessions.kept()
+    }
+
+    /// Whether there is a state here that makes sense.
+    pub fn is_whole(&self) -> bool {
+        self.holding == Holding::Whole
+    }
+
+    /// The last view that is known to be committed: its members grant leases.
+    pub fn view(&self) -> &View {
+        // A view is proposed only when the one before it is committed.
+        let implied = self.coming.iter().rev().nth(1);
+        let views = [implied, self.adopted.as_ref()].into_iter().flatten();
+        views.chain([&self.state.rest.view]).max_by_key(|view| view.id).expect("there is one")
+    }
+
+    /// Whether this node is a member no more, or is none yet.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.holding == Holding::Whole && !self.view().members.contains(self.me)
+    }
+
+    /// The members that entries are counted by.
+    pub(crate) fn latest_members(&self) -> &Members {
+        self.coming.back().map_or(&self.state.rest.view.members, |view| &view.members)
+    }
+
+    /// What may be counted on here.
+    pub fn memory(&self) -> Memory {
+        let has_forgotten = self.forgot_at.is_some_and(|at| self.accepted.number <= at);
+        self.holding.memory(has_forgotten)
     }
 
     /// What it is at present.
-    pub const fn standing(&self) -> Standing {
+    pub fn standing(&self) -> Standing {
         match &self.role {
+            Role::Backup if self.is_retired() => Standing::Retired,
             Role::Backup => Standing::Backup,
             Role::Candidate(_) => Standing::Recovering,
             Role::Primary(primary) if primary.serves => Standing::Serving,
@@ -205,166 +265,51 @@ impl<M: Machine> Replica<M> {
         self.outputs.pop_front()
     }
 
-    /// Takes in what a replica of this object has sent, which may be this one.
-    pub fn handle_message(&mut self, now: WallTime, from: NodeId, message: Message<M::Op>) {
-        if !self.members.contains(from) {
-            return;
-        }
-        let by_primary = message.epoch().node == from;
-        match message {
-            Message::Promise { epoch } if by_primary => self.handle_promise(from, epoch),
-            Message::Fetch { epoch, after } if by_primary => self.handle_fetch(from, epoch, after),
-            Message::Append { epoch, after, entries, committed } if by_primary => {
-                self.handle_append(now, epoch, (after, entries), committed);
-            }
-            Message::Sync { epoch, upto } if by_primary => self.handle_sync(from, epoch, upto),
-            Message::Append { epoch, after, entries, committed } if epoch.node == self.me => {
-                self.handle_fetched(now, (from, epoch), (after, entries), committed);
-            }
-            Message::Promised { epoch, tail, .. } => self.handle_promised(now, from, (epoch, tail)),
-            Message::Refused { epoch, promised } => self.handle_refused(epoch, promised),
-            Message::Appended { epoch, upto } => self.handle_appended(now, from, (epoch, upto)),
-            Message::Missing { epoch, committed } => self.handle_missing(now, from, (epoch, committed)),
-            Message::Synced { epoch, upto } => self.handle_synced(now, from, (epoch, upto)),
-            // Said by somebody who is not the primary of the epoch it names.
-            Message::Promise { .. }
-            | Message::Fetch { .. }
-            | Message::Append { .. }
-            | Message::Sync { .. } => {}
-        }
-    }
-
-    fn handle_promise(&mut self, from: NodeId, epoch: Epoch) {
-        if !self.follow(epoch) {
-            return self.refuse(from, epoch);
-        }
-        let message = Message::Promised { epoch, tail: self.log.tail(), committed: self.log.committed() };
-        self.send(from, message, When::Written(self.last_io));
-    }
-
-    /// A new primary that this replica has promised to follow lacks entries.
-    fn handle_fetch(&mut self, from: NodeId, epoch: Epoch, after: Position) {
-        if epoch != self.promised || !self.log.contains(after) {
-            return;
-        }
-        let entries = self.log.behind(after.seq, self.config.batch_max).to_vec();
-        let message = Message::Append { epoch, after, entries, committed: self.log.committed() };
-        self.send(from, message, When::Written(self.last_io));
-    }
-
-    fn handle_append(
-        &mut self,
-        now: WallTime,
-        epoch: Epoch,
-        (after, entries): (Position, Vec<Entry<M::Op>>),
-        committed: Seq,
-    ) {
-        let from = epoch.node;
-        if from == self.me || !self.follow(epoch) && !self.config.breaks(Bug::NoEpochCheck) {
-            return self.refuse(from, epoch);
-        }
-        let Some(upto) = self.take(after, entries, epoch) else {
-            let committed = self.log.committed();
-            return self.send(from, Message::Missing { epoch, committed }, When::Written(self.last_io));
+    /// When something is to be done again at the latest.
+    pub fn poll_timeout(&self) -> Option<WallTime> {
+        let by_role = match &self.role {
+            Role::Backup => None,
+            Role::Candidate(candidate) => Some(candidate.timeout(&self.config)),
+            Role::Primary(primary) => primary.timeout(&self.config),
         };
-        self.commit(now, committed.min(upto.seq));
-        let when =
-            if self.config.breaks(Bug::AckBeforeWrite) { When::Now } else { When::Written(self.last_io) };
-        self.send(from, Message::Appended { epoch, upto }, when);
+        let pull = self.incoming.as_ref().map(|incoming| incoming.asked + self.config.retry_after);
+        let retired = self.is_retired().then(|| self.retired_said + self.config.retired_every);
+        [by_role, pull, retired].into_iter().flatten().min()
     }
 
-    fn handle_sync(&mut self, from: NodeId, epoch: Epoch, upto: Position) {
-        if !self.follow(epoch) {
-            return self.refuse(from, epoch);
-        }
-        // What is not here yet is on its way, and the primary asks again.
-        if self.log.contains(upto) {
-            self.send(from, Message::Synced { epoch, upto }, When::Durable(self.last_io));
-        }
-    }
-
-    /// Follows the primary of `epoch` from now on, unless a later one was promised (R1).
-    pub(crate) fn follow(&mut self, epoch: Epoch) -> bool {
-        if epoch <= self.promised {
-            return epoch == self.promised;
-        }
-        self.step_down(Some(Event::Outbid { promised: epoch }));
-        if !self.config.breaks(Bug::PromiseNotKept) {
-            self.promised = epoch;
-            self.journal(Record::Promised(epoch));
-        }
-        true
-    }
-
-    fn refuse(&mut self, from: NodeId, epoch: Epoch) {
-        let message = Message::Refused { epoch, promised: self.promised };
-        self.send(from, message, When::Written(self.last_io));
-    }
-
-    /// Takes entries in that stand behind `after`. Returns the last position that is the same as the sender's, or none
-    /// if the entries do not fit: then nothing has changed.
-    pub(crate) fn take(
-        &mut self,
-        after: Position,
-        mut entries: Vec<Entry<M::Op>>,
-        epoch: Epoch,
-    ) -> Option<Position> {
-        let fits = self.log.contains(after) || self.config.breaks(Bug::NoPredecessorCheck);
-        let is_sound = follow_each_other(after, &entries) && entries.iter().all(|e| e.at.epoch <= epoch);
-        if !fits || !is_sound {
-            return None;
-        }
-        let upto = entries.last().map_or(after, |entry| entry.at);
-        let known = entries.iter().take_while(|entry| self.log.contains(entry.at)).count();
-        entries.drain(..known);
-        let Some(first) = entries.first() else { return Some(upto) };
-        let after = Seq(first.at.seq.0 - 1);
-        if after < self.log.committed() || after > self.log.tail().seq {
-            return None;
-        }
-        // What stood there is of a tenure that never committed it.
-        self.log.truncate(after);
-        entries.iter().for_each(|entry| self.log.push(entry.clone()));
-        self.journal(Record::Appended { after, entries, committed: self.log.committed() });
-        Some(upto)
-    }
-
-    /// Everything up to a place is committed: it takes effect.
-    pub(crate) fn commit(&mut self, now: WallTime, upto: Seq) {
-        let before = self.log.commit(upto);
-        for seq in before.0 + 1..=upto.0 {
-            let entry = self.log.get(Seq(seq)).expect("checked by the log").clone();
-            match entry.body {
-                Body::Barrier => {}
-                Body::Expire(client) => self.sessions.expire(client),
-                Body::Op { request, op } => {
-                    let outcome = self.apply(entry.at, request, &op);
-                    self.answer_request(now, entry.at, request, outcome);
-                }
-            }
+    /// Lets time pass. Calling it early or often changes nothing.
+    pub fn handle_timeout(&mut self, now: WallTime) {
+        self.pull_again(now);
+        self.say_retired(now);
+        match &self.role {
+            Role::Backup => {}
+            Role::Candidate(_) => self.recover_again(now),
+            Role::Primary(_) => self.lead_on(now),
         }
     }
 
-    /// Lets a request take effect, once. None if its client is over.
-    fn apply(&mut self, at: Position, request: Request, op: &M::Op) -> Option<M::Outcome> {
-        match self.sessions.find(request) {
-            Known::Done(outcome) if !self.config.breaks(Bug::NoDeduplication) => Some(outcome.clone()),
-            Known::Settled | Known::Expired => None,
-            Known::New | Known::Done(_) => {
-                let outcome = self.machine.apply(at, op);
-                self.sessions.keep(request, outcome.clone());
-                Some(outcome)
-            }
+    /// A node is gone for good: nobody waits for it.
+    pub fn strike(&mut self, now: WallTime, node: NodeId) {
+        if self.struck.insert(node) {
+            self.chase(now);
         }
     }
 
-    pub(crate) fn find_request(&self, request: Request) -> Known<'_, M::Outcome> {
-        self.sessions.find(request)
+    pub(crate) fn push(&mut self, entry: Entry<M::Op>) {
+        self.accepted = self.accepted.max(entry.at.epoch);
+        self.coming.extend(entry.view());
+        self.log.push(entry);
+    }
+
+    pub(crate) fn truncate(&mut self, last: Seq) {
+        self.coming.retain(|view| view.id.seq <= last);
+        self.log.truncate(last);
     }
 
     /// Ends the tenure of this replica, if it has one; whoever waits for it has to ask again.
     pub(crate) fn step_down(&mut self, event: Option<Event>) {
         let was = std::mem::replace(&mut self.role, Role::Backup);
+        self.lent.clear();
         if let Role::Primary(primary) = &was {
             let waiting = primary.waiting();
             self.outputs.extend(waiting.map(Output::Unknown));
@@ -374,11 +319,16 @@ impl<M: Machine> Replica<M> {
         }
     }
 
-    pub(crate) fn send(&mut self, to: NodeId, message: Message<M::Op>, when: When) {
-        self.outputs.push_back(Output::Send { to, message, when });
+    pub(crate) fn send(&mut self, to: NodeId, message: Message<M>, when: When) {
+        let view = self.view().id;
+        self.outputs.push_back(Output::Send { to, view, message, when });
     }
 
-    pub(crate) fn journal(&mut self, record: Record<M::Op>) -> Io {
+    pub(crate) fn tell_event(&mut self, event: Event) {
+        self.outputs.push_back(Output::Event(event));
+    }
+
+    pub(crate) fn journal(&mut self, record: Record<M>) -> Io {
         self.last_io.0 += 1;
         self.outputs.push_back(Output::Journal { io: self.last_io, record });
         self.last_io
@@ -390,7 +340,7 @@ impl<M: Machine> Replica<M> {
 }
 
 /// Whether entries stand behind `after` in order, without a gap, and with epochs that do not fall.
-fn follow_each_other<O>(after: Position, entries: &[Entry<O>]) -> bool {
+pub(crate) fn follow_each_other<O>(after: Position, entries: &[Entry<O>]) -> bool {
     let before = std::iter::once(after).chain(entries.iter().map(|entry| entry.at));
     before.zip(entries).all(|(before, entry)| {
         before.seq.0.checked_add(1) == Some(entry.at.seq.0) && entry.at.epoch >= before.epoch

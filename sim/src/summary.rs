@@ -62,6 +62,12 @@ fault_kinds! {
     Drain = "drains",
     /// A disk took its time.
     DiskStall = "disk stalls",
+    /// A data directory was emptied, and put back later.
+    DirectoryEmptied = "emptied directories",
+    /// A data directory was set back to an old copy, and put back later.
+    DirectoryRestored = "restored directories",
+    /// A copy of a running daemon's data directory was started elsewhere and died.
+    CopyDies = "deaths of copies",
     /// A client's process ended; another one took its place.
     ClientCrash = "client crashes",
     /// A client's process stood still for a while and went on.

@@ -17,6 +17,12 @@ enum Weather {
     Breaks,
     /// Processes that keep standing still.
     Pauses,
+    /// Data directories that are lost, while links are cut.
+    Emptied,
+    /// Data directories that are set back.
+    Restored,
+    /// Data directories that are copied, and daemons that die.
+    Copies,
 }
 
 /// What takes more luck than a seed has is told by the stories in `node/tests/scenarios/bugs.rs`.
@@ -27,7 +33,13 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Bug::NoWaitAfterDeath, PaxosLease, Weather::AsDrawn, 5, "keeping or locks"),
     (Bug::SessionNotStretched, Flease, Weather::AsDrawn, 10, "sessions"),
     (Bug::SessionNotStretched, PaxosLease, Weather::AsDrawn, 10, "sessions"),
-    (Bug::AckWithoutCover, Flease, Weather::Pauses, 100, "locks"),
+    (Bug::AckWithoutCover, Flease, Weather::Pauses, 300, "locks"),
+    (Bug::AnyStoreAdmitted, Flease, Weather::Emptied, 100, "exclusion or locks or tokens"),
+    (Bug::AnyStoreAdmitted, PaxosLease, Weather::Emptied, 100, "exclusion or locks or tokens"),
+    (Bug::OldCopyAdmitted, Flease, Weather::Restored, 100, "exclusion or locks or tokens"),
+    (Bug::OldCopyAdmitted, PaxosLease, Weather::Restored, 100, "exclusion or locks or tokens"),
+    (Bug::LineIgnored, Flease, Weather::Copies, 100, "exclusion or locks or promptness"),
+    (Bug::LineIgnored, PaxosLease, Weather::Copies, 100, "exclusion or locks or promptness"),
 ];
 
 impl finding::Weather for Weather {
@@ -55,6 +67,21 @@ impl Weather {
             Self::Pauses => {
                 Some(&[(FaultKind::Pause, 5), (FaultKind::ClientPause, 5), (FaultKind::Clog, 10)])
             }
+            Self::Emptied => Some(&[
+                (FaultKind::DirectoryEmptied, 10),
+                (FaultKind::Partition, 10),
+                (FaultKind::OneWay, 10),
+                (FaultKind::Crash, 60),
+            ]),
+            Self::Restored => Some(&[
+                (FaultKind::DirectoryRestored, 10),
+                (FaultKind::Partition, 30),
+                (FaultKind::Crash, 20),
+                (FaultKind::CrashAll, 60),
+            ]),
+            Self::Copies => {
+                Some(&[(FaultKind::CopyDies, 5), (FaultKind::Partition, 10), (FaultKind::Crash, 40)])
+            }
         }
     }
 }
@@ -66,5 +93,11 @@ fn every_planted_bug_is_found() {
 
 #[test]
 fn without_a_bug_the_same_weathers_are_clean() {
-    finding::assert_clean_without_bugs(&[Weather::Breaks, Weather::Pauses]);
+    finding::assert_clean_without_bugs(&[
+        Weather::Breaks,
+        Weather::Pauses,
+        Weather::Emptied,
+        Weather::Restored,
+        Weather::Copies,
+    ]);
 }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use base::{ClusterId, Incarnation, NodeId, Process, StoreId};
+use base::{ClusterId, NodeId, Process, StartId, StoreId};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -56,15 +56,6 @@ pub struct NodeIntroduction {
     /// The last start of the receiver that this node knows of. The receiver finds it in its own chain, unless its
     /// data directory was set back.
     pub knows: Option<StartId>,
-}
-
-/// One start of a daemon. The nonce tells it from a start with the same number of a copied data directory.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub struct StartId {
-    /// Which.
-    pub incarnation: Incarnation,
-    /// The number it drew.
-    pub nonce: u64,
 }
 
 /// The other side may come in.

@@ -28,7 +28,7 @@ pub use bytes::DecodeError;
 pub use codec::{ALLOCATED_PER_BYTE_MAX, Message, encode};
 pub use frame::{Admitted, Frame, FrameError, HEADER_BYTES, Header};
 pub use heartbeat::{Heartbeat, TimeAnswer};
-pub use hello::{Hello, Introduction, NodeIntroduction, Refusal, StartId, Welcome, Why};
+pub use hello::{Hello, Introduction, NodeIntroduction, Refusal, Welcome, Why};
 pub use kind::{ALPN, Kind, Lane, PROTOCOL_VERSION, REFUSAL_TEXT_BYTES_MAX};
 pub use lease_frame::{FRAME_MIN, decode_lease_frame, encode_lease_frames};
 pub use message::{Notice, NoticeAck, StatusRequest};

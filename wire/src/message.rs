@@ -1,13 +1,13 @@
 //! Layout: which message is the content of which kind of frame.
 
-use base::Process;
+use base::{Process, StartId};
 use bytes::Bytes;
 use node::{CLIENT_BATCH_MAX, ClientFrame, DaemonFrame, PEER_BATCH_MAX, PeerMessage, Status};
 use serde::{Deserialize, Serialize};
 
+use crate::DecodeError;
 use crate::codec::{Body, append, check_end, read_all, read_list, read_next};
 use crate::kind::{Kind, Sender};
-use crate::{DecodeError, StartId};
 
 /// A supervisor reports that this process is gone, and all before it back to the start that its line began with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

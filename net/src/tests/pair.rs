@@ -61,7 +61,7 @@ pub(super) fn hello(role: &Role) -> Hello {
             process: Process { node: *node, incarnation: Incarnation(1) },
             store: StoreId([1; 16]),
             nonce: 1,
-            line: wire::StartId { incarnation: Incarnation(1), nonce: 1 },
+            line: base::StartId { incarnation: Incarnation(1), nonce: 1 },
             knows: None,
         }),
         Role::Supervisor(node) => Introduction::Supervisor(*node),

@@ -139,6 +139,7 @@ fn a_refusal_reaches_the_other_side_with_its_text() {
         world.run_until(refusing, &format!("we refused the peer: another cluster map: {text}"), 0, SECOND);
         world.run(5 * SECOND);
         assert!(world.log.of(1, "opened").is_empty() && world.log.of(2, "opened").is_empty());
+        assert!(world.log.of(other, "settles").is_empty(), "nothing is noted of who does not let us in");
         let calls = world.log.of(1, "failure").len();
         assert!((5..20).contains(&calls), "it calls again, with growing pauses: {calls} calls in 5 s");
     }

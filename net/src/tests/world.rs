@@ -89,6 +89,7 @@ pub(super) struct World {
 
 struct TestOwner {
     process: Process,
+    log: Arc<Log>,
     refuses: Option<Refusal>,
 }
 
@@ -182,7 +183,7 @@ impl Node {
         if incarnation.0 <= self.old_runs {
             return self.call_in_an_old_version(&endpoint).await;
         }
-        let owner = Arc::new(TestOwner { process, refuses: self.refuses.clone() });
+        let owner = Arc::new(TestOwner { process, log: self.log.clone(), refuses: self.refuses.clone() });
         let (network, mut inbox) = Network::start(endpoint, self.config.clone(), owner)?;
         let address = |node: &NodeId| format!("{}:{PORT}", ip(node.0));
         let callers: Vec<_> =
@@ -254,7 +255,7 @@ impl Owner for TestOwner {
             process: self.process,
             store: StoreId([1; 16]),
             nonce: u64::from(self.process.incarnation.0),
-            line: wire::StartId { incarnation: Incarnation(1), nonce: 1 },
+            line: base::StartId { incarnation: Incarnation(1), nonce: 1 },
             knows: None,
         };
         let who = Introduction::Node(introduction);
@@ -264,6 +265,11 @@ impl Owner for TestOwner {
     fn admit<'a>(&'a self, _: &'a Peer, _: &'a Hello) -> Admission<'a> {
         let answer = self.refuses.clone().map_or(Ok(()), Err);
         Box::pin(async move { answer })
+    }
+
+    fn settle<'a>(&'a self, _: &'a Peer, _: &'a Hello) -> Admission<'a> {
+        self.log.write(self.process.node.0, "settles".to_owned());
+        Box::pin(async { Ok(()) })
     }
 
     fn clock(&self) -> Reading {

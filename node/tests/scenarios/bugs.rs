@@ -1,13 +1,15 @@
 //! Stories about what few seeds of a simulation come to: each is told with its rule in force, and must go wrong
 //! without it.
 
-use base::Span;
-use node::{Bug, PeerMessage, ReplyBody, RequestBody};
+use base::{NodeId, Span, WallTime};
+use lease::Exchange;
+use node::{Bug, FirstClock, PeerMessage, ReplyBody, RequestBody, ShardConfig};
 
 use crate::cluster::{Cluster, Flying, cell, ms};
 use crate::grants::take;
 
 const SESSION_OVER: Span = Span::from_millis(896);
+const NOW: WallTime = WallTime::from_micros(1_000_000_000);
 
 fn three(bug: Option<Bug>) -> Cluster {
     Cluster::with(3, 3, bug)
@@ -207,6 +209,27 @@ fn numbers_survive_all_processes(bug: Option<Bug>) {
     cluster.granted(2, id, ms(2_000));
 }
 
+/// A daemon of three whose clock is 5 s slow, as both others' answers show.
+fn slow_by_5_s(bug: Option<Bug>) -> FirstClock {
+    let config = ShardConfig { bug, ..ShardConfig::new(three(None).map) };
+    let mut first = FirstClock::new(&config).unwrap();
+    let theirs = NOW + ms(5_000);
+    for peer in [NodeId(1), NodeId(2)] {
+        first.handle_time(peer, Exchange { asked: NOW, received: theirs, answered: theirs, done: NOW }, true);
+    }
+    first
+}
+
+fn a_clock_that_all_peers_find_wrong_is_corrected_at_the_start(bug: Option<Bug>) {
+    let correction_us = slow_by_5_s(bug).decide(NOW, NOW).correction_us;
+    assert_eq!(correction_us, 5_000_000);
+}
+
+fn a_start_waits_until_its_time_has_passed_what_was_used_before(bug: Option<Bug>) {
+    let used = NOW + ms(6_000);
+    assert_eq!(slow_by_5_s(bug).decide(NOW, used).behind, ms(1_000));
+}
+
 /// Told with the rule in force, and without.
 macro_rules! stories {
     ($($bug:ident: $story:ident;)*) => {
@@ -233,4 +256,6 @@ stories! {
     AnsweredBeforeDurable: a_promise_is_on_disk_before_it_is_answered;
     RestartedNotToldAgain: a_restarted_member_is_told_again;
     CaughtUpTooEarly: a_restarted_node_waits_before_it_says_that_others_know_all;
+    OwnClockTrusted: a_clock_that_all_peers_find_wrong_is_corrected_at_the_start;
+    FloorForgotten: a_start_waits_until_its_time_has_passed_what_was_used_before;
 }

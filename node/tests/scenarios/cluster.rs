@@ -40,7 +40,7 @@ pub(crate) struct Cluster<A = FleaseRules> {
     pub(crate) daemons: BTreeMap<u32, Daemon<A>>,
     pub(crate) clients: BTreeMap<u64, Client>,
     pub(crate) now: WallTime,
-    map: Arc<ClusterMap>,
+    pub(crate) map: Arc<ClusterMap>,
     pub(crate) bug: Option<Bug>,
     flying: VecDeque<Flying>,
     /// What the story holds back.

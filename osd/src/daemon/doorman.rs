@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use base::{NodeId, Process, Role, StoreId};
+use base::{NodeId, Process, Role, StartId, StoreId};
 use net::{Admission, Peer};
-use node::ClusterMap;
+use node::{ClusterMap, Met, RestoredCopy, StartRefusal};
 use tokio::sync::watch;
-use wire::{Hello, Introduction, NodeIntroduction, Refusal, StartId, Why};
+use wire::{Hello, Introduction, NodeIntroduction, Refusal, Why};
 
 use super::keeper::StoreKeeper;
 use crate::clock::{Clock, Reading};
-use crate::store::{PeerRefusal, RestoredCopy};
+use crate::store::PeerRefusal;
 
 /// The daemon at its door.
 pub(crate) struct Doorman {
@@ -111,19 +111,22 @@ impl Doorman {
             let text = format!("the map of this cluster has no other daemon {node}");
             return Err(Refusal::new(Why::UnknownNode, &text));
         }
-        let start = StartId { incarnation: told.process.incarnation, nonce: told.nonce };
-        match self.keeper.admit(node, told.store, start, told.knows).await {
-            Ok(()) => {
-                self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(node, start);
-                Ok(())
-            }
+        match self.keeper.check(node, met(told), told.knows).await {
+            Ok(()) => Ok(()),
             Err(NotAdmitted::Restored(copy)) => {
                 let text = format!("daemon {} runs on an old copy of its data directory", self.me.node);
                 self.restored.send_replace(Some(copy));
                 Err(Refusal::new(Why::Stopping, &text))
             }
-            Err(NotAdmitted::Peer(refusal)) => Err(Refusal::new(why(&refusal), &refusal.to_string())),
+            Err(NotAdmitted::Peer(refusal)) => Err(refused(&refusal)),
         }
+    }
+
+    async fn note_node(&self, told: &NodeIntroduction) -> Result<(), Refusal> {
+        let (node, met) = (told.process.node, met(told));
+        self.keeper.note(node, met).await.map_err(|refusal| refused(&refusal))?;
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(node, met.start);
+        Ok(())
     }
 
     fn admit_client(&self) -> Result<(), Refusal> {
@@ -188,16 +191,35 @@ impl net::Owner for Doorman {
         })
     }
 
+    fn settle<'a>(&'a self, _: &'a Peer, hello: &'a Hello) -> Admission<'a> {
+        Box::pin(async move {
+            match &hello.who {
+                Introduction::Node(told) => self.note_node(told).await,
+                _ => Ok(()),
+            }
+        })
+    }
+
     fn clock(&self) -> net::Reading {
         net::Reading { time: self.time().now(), is_fixed: self.clock.get().is_some() }
     }
 }
 
+/// What a peer says of its start.
+const fn met(told: &NodeIntroduction) -> Met {
+    let start = StartId { incarnation: told.process.incarnation, nonce: told.nonce };
+    Met { store: told.store, start }
+}
+
+fn refused(refusal: &PeerRefusal) -> Refusal {
+    Refusal::new(why(refusal), &refusal.to_string())
+}
+
 const fn why(refusal: &PeerRefusal) -> Why {
     match refusal {
-        PeerRefusal::OtherStore { .. } => Why::AnotherStore,
-        PeerRefusal::Outdated { .. } => Why::OldIncarnation,
-        PeerRefusal::Copy { .. } => Why::RestoredStore,
+        PeerRefusal::Start(StartRefusal::OtherStore { .. }) => Why::AnotherStore,
+        PeerRefusal::Start(StartRefusal::Outdated { .. }) => Why::OldIncarnation,
+        PeerRefusal::Start(StartRefusal::Copy { .. }) => Why::RestoredStore,
         PeerRefusal::Ourselves { .. } | PeerRefusal::TooMany => Why::UnknownNode,
         _ => Why::Stopping,
     }

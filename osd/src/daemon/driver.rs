@@ -7,7 +7,7 @@ use base::{NodeId, ObjectId, Process, Role, WallTime};
 use bytes::Bytes;
 use lease::{Algorithm, Batch, Loss};
 use net::{CloseReason, Event, Link, LinkId};
-use node::{ClientId, Output, Shard, ShardEvent};
+use node::{ClientId, Output, RestoredCopy, Shard, ShardEvent};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use wire::{Admitted, Introduction, Kind, Message, Notice, NoticeAck, StatusRequest};
@@ -15,7 +15,7 @@ use wire::{Admitted, Introduction, Kind, Message, Notice, NoticeAck, StatusReque
 use super::links::{Links, session_of};
 use super::refusals::Refusals;
 use super::{DaemonError, Parts, report};
-use crate::store::{MARK_LEAD, MARK_PERIOD, RestoredCopy, WriteError};
+use crate::store::{MARK_LEAD, MARK_PERIOD, WriteError};
 
 /// Turns of the loop that take in more before anything is put out.
 const TURNS_MAX: usize = 2;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use base::{NodeId, StoreId};
-use wire::StartId;
+use base::{NodeId, StartId, StoreId};
+use node::Met;
 
 use super::DaemonError;
 use super::doorman::NotAdmitted;
 use crate::clock::{self, Clock};
-use crate::store::{Store, WriteError};
+use crate::store::{PeerRefusal, Store, WriteError};
 
 /// A handle of the store. Clones stand for the same one.
 #[derive(Clone)]
@@ -42,21 +42,25 @@ impl StoreKeeper {
         self.with(|store| store.known_starts().collect())
     }
 
-    /// Notes a peer's start, durably, unless the peer or this node is not what it was.
-    pub(crate) async fn admit(
+    /// Whether a peer's start may come in: unless the peer or this node is not what it was.
+    pub(crate) async fn check(
         &self,
         node: NodeId,
-        told: StoreId,
-        start: StartId,
+        told: Met,
         ours: Option<StartId>,
     ) -> Result<(), NotAdmitted> {
-        let admitted = self.run(move |store| {
+        let checked = self.run(move |store| {
             if let Some(ours) = ours {
                 store.check_own_chain(ours).map_err(NotAdmitted::Restored)?;
             }
-            store.admit_peer(node, told, start).map_err(NotAdmitted::Peer)
+            store.check_peer(node, &told).map_err(NotAdmitted::Peer)
         });
-        admitted.await
+        checked.await.map(|_| ())
+    }
+
+    /// Notes a peer's start, durably. The peer lets this node in, so it is what it was.
+    pub(crate) async fn note(&self, node: NodeId, told: Met) -> Result<(), PeerRefusal> {
+        self.run(move |store| store.admit_peer(node, told)).await
     }
 
     /// Raises the epoch ceiling.

@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use base::{Dead, Incarnation, NodeId, Process};
+use base::{Dead, NodeId, Process};
 use net::{Link, LinkId};
-use node::SessionId;
-use wire::{NodeIntroduction, Notice, StartId};
+use node::{Lines, SessionId};
+use wire::{NodeIntroduction, Notice};
 
 /// The connections of a daemon, by what they mean to it.
 #[derive(Default)]
 pub(crate) struct Links {
     nodes: BTreeMap<NodeId, (Process, Link)>,
-    /// The line of the newest start of each daemon that was ever connected.
-    lines: BTreeMap<NodeId, StartId>,
+    lines: Lines,
     clients: BTreeMap<SessionId, Link>,
 }
 
@@ -33,18 +32,12 @@ impl Links {
 
     /// Remembers the line of a daemon that is connected. Returns who is dead because it is alive.
     pub(crate) fn note_line(&mut self, told: &NodeIntroduction) -> Option<Dead> {
-        let Process { node, incarnation } = told.process;
-        self.lines.insert(node, told.line);
-        let last = Incarnation(incarnation.0.checked_sub(1)?);
-        dead(node, told.line.incarnation, last)
+        self.lines.note(told.process, told.line)
     }
 
-    /// Whom a notice names, if it is of the line that is known. Another line is that of a copied data directory, whose
-    /// starts have the same numbers.
+    /// Whom a notice names.
     pub(crate) fn named_by(&self, notice: &Notice) -> Option<Dead> {
-        let Process { node, incarnation } = notice.dead;
-        let is_known = self.lines.get(&node) == Some(&notice.line);
-        is_known.then(|| dead(node, notice.line.incarnation, incarnation)).flatten()
+        self.lines.named_by(notice.dead, notice.line)
     }
 
     /// A daemon's connection has ended. Whether it was the one in use.
@@ -93,48 +86,7 @@ impl Links {
     }
 }
 
-fn dead(node: NodeId, first: Incarnation, last: Incarnation) -> Option<Dead> {
-    (first <= last).then_some(Dead { node, first, last })
-}
-
 /// The session that a client's link stands for.
 pub(crate) fn session_of(link: &Link) -> SessionId {
     SessionId(link.id().0)
-}
-
-#[cfg(test)]
-mod tests {
-    use base::StoreId;
-
-    use super::*;
-
-    fn introduction(incarnation: u32, line: StartId) -> NodeIntroduction {
-        let process = Process::new(2, incarnation);
-        NodeIntroduction { process, store: StoreId([1; 16]), nonce: incarnation.into(), line, knows: None }
-    }
-
-    fn line(incarnation: u32, nonce: u64) -> StartId {
-        StartId { incarnation: Incarnation(incarnation), nonce }
-    }
-
-    #[test]
-    fn a_start_proves_the_death_of_those_before_it_in_its_line() {
-        let mut links = Links::default();
-        assert_eq!(links.note_line(&introduction(5, line(5, 50))), None);
-        let dead = Dead { node: NodeId(2), first: Incarnation(5), last: Incarnation(6) };
-        assert_eq!(links.note_line(&introduction(7, line(5, 50))), Some(dead));
-        assert_eq!(links.note_line(&introduction(0, line(5, 50))), None, "said by a broken peer");
-    }
-
-    #[test]
-    fn a_notice_is_taken_only_of_the_line_that_is_known() {
-        let mut links = Links::default();
-        let notice = |incarnation, line| Notice { dead: Process::new(2, incarnation), line };
-        assert_eq!(links.named_by(&notice(5, line(5, 50))), None, "a daemon never seen");
-        links.note_line(&introduction(6, line(5, 50)));
-        assert_eq!(links.named_by(&notice(6, line(5, 51))), None, "a copy that also counted to 6");
-        let dead = Dead { node: NodeId(2), first: Incarnation(5), last: Incarnation(6) };
-        assert_eq!(links.named_by(&notice(6, line(5, 50))), Some(dead));
-        assert_eq!(links.named_by(&notice(4, line(5, 50))), None, "said by a broken supervisor");
-    }
 }

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use base::{Incarnation, NodeId, StoreId};
+use base::NodeId;
+use node::StartRefusal;
 
 use super::disk::WriteError;
 use super::record::Damage;
@@ -64,6 +65,14 @@ pub enum OpenError {
         /// What is wrong with it.
         damage: Damage,
     },
+    /// Something that is no file has the name of one.
+    #[error("{} is {what} and has to be a regular file; move it away and put the file back", path.display())]
+    NotAFile {
+        /// Where.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
     /// It was opened as often as can be noted.
     #[error(
         "the data directory was opened {STARTS_MAX} times, which is all it can count; give the node a new id and an empty data directory"
@@ -94,58 +103,15 @@ pub enum PeerRefusal {
         /// The id of both.
         node: NodeId,
     },
-    /// It votes from another directory.
-    #[error(
-        "node {node} comes with store {told}, and it promised with store {known}; put its data directory back, or add it under a new id"
-    )]
-    OtherStore {
-        /// The peer.
-        node: NodeId,
-        /// The store it had.
-        known: StoreId,
-        /// The store it has.
-        told: StoreId,
-    },
-    /// A newer start of it was seen.
-    #[error("node {node} comes as incarnation {}, and incarnation {} was seen; if its data directory was restored from a copy, add it under a new id", told.0, known.0)]
-    Outdated {
-        /// The peer.
-        node: NodeId,
-        /// The newest that was seen.
-        known: Incarnation,
-        /// What it says it is.
-        told: Incarnation,
-    },
-    /// Two starts have the same number.
-    #[error("node {node} comes as another incarnation {} than the one seen before; stop the copy of its data directory", incarnation.0)]
-    Copy {
-        /// The peer.
-        node: NodeId,
-        /// The number of both starts.
-        incarnation: Incarnation,
-    },
+    /// It is not what it was.
+    #[error(transparent)]
+    Start(#[from] StartRefusal),
     /// The table is full.
     #[error("too many nodes have been admitted to this store; nodes that left the cluster map count too")]
     TooMany,
     /// The peer's start could not be noted.
     #[error(transparent)]
     Write(#[from] WriteError),
-}
-
-/// This store lacks a start that a peer has seen.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "a peer has seen incarnation {} of this node, which this data directory (at incarnation {}) has no memory of: \
-     it was emptied, or restored from an old copy, or runs twice; put the newest directory back, or add the node \
-     under a new id with an empty one",
-    known.0,
-    ours.0
-)]
-pub struct RestoredCopy {
-    /// What the peer has seen.
-    pub known: Incarnation,
-    /// The incarnation that this start has.
-    pub ours: Incarnation,
 }
 
 impl OpenError {

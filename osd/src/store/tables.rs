@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use base::{ClusterId, Incarnation, MonoTime, NodeId, StoreId, WallTime};
+use base::{ClusterId, Incarnation, MonoTime, NodeId, StartId, StoreId, WallTime};
+use node::{Chain, Met};
 
 use super::record::{Damage, Fields, Kind};
 
@@ -49,11 +50,8 @@ pub(super) struct Boot {
 pub(super) struct Starts {
     /// Where the last start happened.
     pub(super) boot: Boot,
-    /// The first start of the line that the last one belongs to; zero before the first start.
-    pub(super) line: Incarnation,
     pub(super) stopped_cleanly: bool,
-    /// One for each start: the nonce of incarnation `i` stands at `i - 1`.
-    pub(super) nonces: Vec<u64>,
+    pub(super) chain: Chain,
 }
 
 /// Up to where node time may have been used.
@@ -73,33 +71,9 @@ pub(super) struct TimeMark {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Ceiling(pub(super) u64);
 
-/// What is known of one peer: which store, and the newest start of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Peer {
-    /// The directory that it votes from.
-    pub store: StoreId,
-    /// Its newest start.
-    pub incarnation: Incarnation,
-    /// The nonce of that start.
-    pub nonce: u64,
-}
-
 /// All peers that were ever admitted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Peers(pub(super) BTreeMap<NodeId, Peer>);
-
-impl Starts {
-    /// The newest incarnation; zero before the first start.
-    pub(super) fn incarnation(&self) -> Incarnation {
-        Incarnation(u32::try_from(self.nonces.len()).expect("bounded by STARTS_MAX"))
-    }
-
-    /// The nonce of `incarnation`, if there was such a start.
-    pub(super) fn nonce(&self, incarnation: Incarnation) -> Option<u64> {
-        let index = usize::try_from(incarnation.0).ok()?.checked_sub(1)?;
-        self.nonces.get(index).copied()
-    }
-}
+pub(super) struct Peers(pub(super) BTreeMap<NodeId, Met>);
 
 impl Table for Owner {
     const KIND: Kind = Kind::Identity;
@@ -121,14 +95,14 @@ impl Table for Starts {
     const BODY_BYTES_MAX: usize = STARTS_FIXED_BYTES + STARTS_MAX * NONCE_BYTES;
 
     fn encode(&self) -> Vec<u8> {
-        let mut body = Vec::with_capacity(STARTS_FIXED_BYTES + self.nonces.len() * NONCE_BYTES);
+        let mut body = Vec::with_capacity(STARTS_FIXED_BYTES + self.chain.nonces().len() * NONCE_BYTES);
         body.extend(self.boot.machine);
         body.extend(self.boot.boot);
         body.extend(self.boot.lock.iter().flat_map(|half| half.to_le_bytes()));
-        body.extend(self.line.0.to_le_bytes());
+        body.extend(self.chain.line().map_or(0, |line| line.incarnation.0).to_le_bytes());
         body.push(self.stopped_cleanly.into());
-        body.extend(self.incarnation().0.to_le_bytes());
-        body.extend(self.nonces.iter().flat_map(|nonce| nonce.to_le_bytes()));
+        body.extend(self.chain.incarnation().0.to_le_bytes());
+        body.extend(self.chain.nonces().iter().flat_map(|nonce| nonce.to_le_bytes()));
         body
     }
 
@@ -146,9 +120,8 @@ impl Table for Starts {
             return Err(Damage::Length);
         }
         let nonces = (0..count).map(|_| body.u64()).collect::<Result<_, _>>()?;
-        let starts = Self { boot, line, stopped_cleanly, nonces };
-        let is_one_of_them = starts.nonce(line).is_some() || count == 0 && line == Incarnation(0);
-        is_one_of_them.then_some(starts).ok_or(Damage::Values)
+        let chain = Chain::new(line, nonces).ok_or(Damage::Values)?;
+        Ok(Self { boot, stopped_cleanly, chain })
     }
 }
 
@@ -199,8 +172,8 @@ impl Table for Peers {
         for (node, peer) in &self.0 {
             body.extend(node.0.to_le_bytes());
             body.extend(peer.store.0);
-            body.extend(peer.incarnation.0.to_le_bytes());
-            body.extend(peer.nonce.to_le_bytes());
+            body.extend(peer.start.incarnation.0.to_le_bytes());
+            body.extend(peer.start.nonce.to_le_bytes());
         }
         body
     }
@@ -214,12 +187,12 @@ impl Table for Peers {
         for _ in 0..count {
             let node = NodeId(body.u32()?);
             let store = StoreId(body.array()?);
-            let peer = Peer { store, incarnation: Incarnation(body.u32()?), nonce: body.u64()? };
+            let start = StartId { incarnation: Incarnation(body.u32()?), nonce: body.u64()? };
             let ascends = peers.last_key_value().is_none_or(|(last, _)| *last < node);
             if !ascends {
                 return Err(Damage::Values);
             }
-            peers.insert(node, peer);
+            peers.insert(node, Met { store, start });
         }
         Ok(Self(peers))
     }
@@ -243,30 +216,28 @@ mod tests {
     fn tables_read_as_they_were_written() {
         reads_back(&Owner { cluster: ClusterId([1; 16]), node: NodeId(2) });
         let boot = Boot { machine: [3; 16], boot: [4; 16], lock: [5, 6] };
-        reads_back(&Starts {
-            boot,
-            line: Incarnation(2),
-            stopped_cleanly: true,
-            nonces: vec![5, 6, u64::MAX],
-        });
+        let chain = Chain::new(Incarnation(2), vec![5, 6, u64::MAX]).unwrap();
+        reads_back(&Starts { boot, stopped_cleanly: true, chain });
         let [written, mark] = [7, 8].map(WallTime::from_micros);
         reads_back(&TimeMark { written, mark, boot: [9; 16], since_boot: MonoTime::from_micros(10) });
         reads_back(&Ceiling(11));
-        let peer = Peer { store: StoreId([12; 16]), incarnation: Incarnation(13), nonce: 14 };
+        let start = StartId { incarnation: Incarnation(13), nonce: 14 };
+        let peer = Met { store: StoreId([12; 16]), start };
         reads_back(&Peers([(NodeId(1), peer), (NodeId(3), peer)].into()));
         reads_back(&Peers::default());
     }
 
     #[test]
     fn values_that_cannot_be_are_refused() {
-        let starts = Starts { line: Incarnation(1), nonces: vec![1], ..Starts::default() };
+        let starts = Starts { chain: Chain::default().begin(1, true), ..Starts::default() };
         for (place, value) in [(52, 2), (48, 2), (48, 0)] {
             let mut body = starts.encode();
             body[place] = value;
             assert_eq!(Starts::decode(Fields::new(&body)), Err(Damage::Values));
         }
 
-        let peer = Peer { store: StoreId([0; 16]), incarnation: Incarnation(1), nonce: 1 };
+        let start = StartId { incarnation: Incarnation(1), nonce: 1 };
+        let peer = Met { store: StoreId([0; 16]), start };
         let mut body = Peers([(NodeId(1), peer), (NodeId(2), peer)].into()).encode();
         body[4] = 2;
         assert_eq!(Peers::decode(Fields::new(&body)), Err(Damage::Values), "a node stands there twice");

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use base::ClusterId;
+use node::StartRefusal;
 
 use super::disk::tests::{FakeDisk, Fault};
 use super::record::Kind;
@@ -15,6 +16,10 @@ const PEER: NodeId = NodeId(2);
 const STORE: StoreId = StoreId([5; 16]);
 const HOST: Host = Host { machine: [2; 16], boot: [3; 16], lock: [4, 5], is_local: true };
 const REBOOTED: Host = Host { boot: [4; 16], ..HOST };
+
+fn met(store: StoreId, start: StartId) -> Met {
+    Met { store, start }
+}
 
 fn start_id(incarnation: u32, nonce: u64) -> StartId {
     StartId { incarnation: Incarnation(incarnation), nonce }
@@ -98,34 +103,33 @@ fn a_peer_is_admitted_durably_and_only_forward() {
     let disk = formatted();
     let mut store = started(&disk, 1);
     let theirs = StoreId([6; 16]);
-    store.admit_peer(PEER, theirs, start_id(3, 30)).unwrap();
+    store.admit_peer(PEER, met(theirs, start_id(3, 30))).unwrap();
     let mut store = started(&disk.after_crash(false), 2);
-    store.admit_peer(PEER, theirs, start_id(3, 30)).unwrap();
-    store.admit_peer(PEER, theirs, start_id(5, 50)).unwrap();
+    store.admit_peer(PEER, met(theirs, start_id(3, 30))).unwrap();
+    store.admit_peer(PEER, met(theirs, start_id(5, 50))).unwrap();
 
     let other = StoreId([7; 16]);
     let refused = |result| match result {
-        Err(PeerRefusal::OtherStore { .. }) => "other store",
-        Err(PeerRefusal::Outdated { .. }) => "outdated",
-        Err(PeerRefusal::Copy { .. }) => "copy",
+        Err(PeerRefusal::Start(StartRefusal::OtherStore { .. })) => "other store",
+        Err(PeerRefusal::Start(StartRefusal::Outdated { .. })) => "outdated",
+        Err(PeerRefusal::Start(StartRefusal::Copy { .. })) => "copy",
         Err(PeerRefusal::Ourselves { .. }) => "ourselves",
         _ => "admitted",
     };
-    assert_eq!(refused(store.admit_peer(PEER, other, start_id(6, 60))), "other store");
-    assert_eq!(refused(store.admit_peer(PEER, theirs, start_id(4, 40))), "outdated");
-    assert_eq!(refused(store.admit_peer(PEER, theirs, start_id(5, 51))), "copy");
-    assert_eq!(refused(store.admit_peer(OWNER.node, theirs, start_id(1, 1))), "ourselves");
-    let known = Peer { store: theirs, incarnation: Incarnation(5), nonce: 50 };
-    assert_eq!(store.peer(PEER), Some(known));
+    assert_eq!(refused(store.admit_peer(PEER, met(other, start_id(6, 60)))), "other store");
+    assert_eq!(refused(store.admit_peer(PEER, met(theirs, start_id(4, 40)))), "outdated");
+    assert_eq!(refused(store.admit_peer(PEER, met(theirs, start_id(5, 51)))), "copy");
+    assert_eq!(refused(store.admit_peer(OWNER.node, met(theirs, start_id(1, 1)))), "ourselves");
+    assert_eq!(store.peer(PEER), Some(met(theirs, start_id(5, 50))));
 }
 
 #[test]
 fn a_known_start_of_a_peer_costs_no_write() {
     let disk = formatted();
     let mut store = started(&disk, 1);
-    store.admit_peer(PEER, StoreId([6; 16]), start_id(3, 30)).unwrap();
+    store.admit_peer(PEER, met(StoreId([6; 16]), start_id(3, 30))).unwrap();
     disk.set_fault(None);
-    store.admit_peer(PEER, StoreId([6; 16]), start_id(3, 30)).unwrap();
+    store.admit_peer(PEER, met(StoreId([6; 16]), start_id(3, 30))).unwrap();
     assert_eq!(disk.calls(), 0);
 }
 
@@ -133,11 +137,11 @@ fn a_known_start_of_a_peer_costs_no_write() {
 fn a_table_full_of_peers_takes_no_more() {
     let disk = formatted();
     let mut store = started(&disk, 1);
-    let peer = Peer { store: STORE, incarnation: Incarnation(1), nonce: 1 };
+    let peer = met(STORE, start_id(1, 1));
     store.peers.0 = (10..).take(PEERS_MAX).map(|node| (NodeId(node), peer)).collect();
-    let refused = store.admit_peer(PEER, STORE, start_id(1, 1)).unwrap_err();
+    let refused = store.admit_peer(PEER, met(STORE, start_id(1, 1))).unwrap_err();
     assert!(matches!(refused, PeerRefusal::TooMany), "{refused}");
-    store.admit_peer(NodeId(10), STORE, start_id(2, 2)).unwrap();
+    store.admit_peer(NodeId(10), met(STORE, start_id(2, 2))).unwrap();
     assert_eq!(started(&disk, 2).peers.0.len(), PEERS_MAX);
 }
 
@@ -178,14 +182,14 @@ fn an_emptied_directory_is_another_store_to_its_peers() {
     let disk = formatted();
     let mut peer = started(&disk, 1);
     let first = Store::open(&path, OWNER).unwrap();
-    peer.admit_peer(PEER, first.id(), first.start_id()).unwrap();
+    peer.admit_peer(PEER, met(first.id(), first.start_id())).unwrap();
     drop(first);
     fs::remove_dir_all(&path).unwrap();
     fs::create_dir(&path).unwrap();
     let emptied = Store::open(&path, OWNER).unwrap();
     assert_eq!(emptied.start(), Start::Fresh);
-    let refused = peer.admit_peer(PEER, emptied.id(), emptied.start_id()).unwrap_err();
-    assert!(matches!(refused, PeerRefusal::OtherStore { .. }), "{refused}");
+    let refused = peer.admit_peer(PEER, met(emptied.id(), emptied.start_id())).unwrap_err();
+    assert!(matches!(refused, PeerRefusal::Start(StartRefusal::OtherStore { .. })), "{refused}");
 }
 
 #[test]
@@ -245,7 +249,7 @@ fn after_an_error_of_the_disk_the_store_is_closed() {
         let mut store = started(&disk, 1);
         disk.set_fault(Some(Fault { at, kind: io::ErrorKind::Other, took_effect: at > 0 }));
         assert!(matches!(store.raise_ceiling(1), Err(WriteError::Io { .. })));
-        let peer = store.admit_peer(PEER, STORE, start_id(1, 1));
+        let peer = store.admit_peer(PEER, met(STORE, start_id(1, 1)));
         assert!(matches!(peer, Err(PeerRefusal::Write(WriteError::Closed))));
         assert!(matches!(store.mark_time(wall(1), mono(1)), Err(WriteError::Closed)));
         assert_eq!(disk.calls(), at + 1, "nothing reaches the disk any more");
@@ -257,7 +261,7 @@ fn after_an_error_of_the_disk_the_store_is_closed() {
 fn every_damaged_byte_and_every_missing_file_is_noticed() {
     let disk = formatted();
     let mut store = started(&disk, 1);
-    store.admit_peer(PEER, STORE, start_id(1, 1)).unwrap();
+    store.admit_peer(PEER, met(STORE, start_id(1, 1))).unwrap();
     store.mark_time(wall(1), mono(1)).unwrap();
     drop(store);
     for file in Kind::ALL.map(Kind::file) {
@@ -308,6 +312,19 @@ fn another_nodes_and_another_clusters_directory_are_refused() {
     }
     let again = Store::open(&path, OWNER).unwrap();
     assert_eq!(again.start_id().incarnation, Incarnation(2), "a refused start leaves no trace");
+}
+
+#[test]
+fn a_pipe_in_place_of_a_file_holds_no_start_up() {
+    for name in Kind::ALL.iter().map(|kind| kind.file()).chain(["lock"]) {
+        let (_folder, path) = place();
+        drop(Store::open(&path, OWNER).unwrap());
+        fs::remove_file(path.join(name)).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, path.join(name), rustix::fs::Mode::RWXU).unwrap();
+        let error = refusal(Store::open(&path, OWNER)).to_string();
+        let expected = format!("{} is a named pipe and has to be a regular file", path.join(name).display());
+        assert!(error.starts_with(&expected), "{error}");
+    }
 }
 
 #[test]

@@ -72,8 +72,8 @@ fn wait_for_end(mut input: impl Read) {
 
 #[cfg(test)]
 mod tests {
+    use base::StartId;
     use base::{Incarnation, NodeId, Process};
-    use wire::StartId;
 
     use super::*;
 

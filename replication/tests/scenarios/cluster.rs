@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use base::{ClientId, Epoch, Members, NodeId, Random, Span, WallTime};
+use base::{ClientId, Epoch, Members, NodeId, Random, Span, ViewId, WallTime};
 use replication::{
-    AskError, Bug, Config, Event, Io, Machine, Message, Output, Position, ProposeError, Record, Replica,
-    Request, Standing, Tenure, Ticket, Waiting, When,
+    AskError, Bug, ChangeError, Checkpoint, Config, Event, Io, LeadError, Machine, Mark, Message, Output,
+    Position, ProposeError, Record, Replica, Request, Standing, SyncError, Tenure, Ticket, Waiting, When,
 };
 
 pub(crate) const fn ms(count: u64) -> Span {
@@ -19,6 +19,8 @@ pub(crate) struct Cells {
     pub(crate) cells: BTreeMap<u8, (Position, u8)>,
     /// How many operations were executed, and the last of them.
     pub(crate) executed: (Position, u64),
+    /// All of them, where they were ordered.
+    pub(crate) history: BTreeMap<Position, Put>,
 }
 
 /// What the state is made of.
@@ -26,10 +28,11 @@ pub(crate) struct Cells {
 pub(crate) enum Key {
     Executed,
     Cell(u8),
+    History(Position),
 }
 
 /// Writes a byte.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Put(pub(crate) u8, pub(crate) u8);
 
 impl Machine for Cells {
@@ -42,8 +45,10 @@ impl Machine for Cells {
     type Key = Key;
     type Part = u64;
 
-    fn apply(&mut self, at: Position, &Put(cell, value): &Put) -> Option<u8> {
+    fn apply(&mut self, at: Position, put: &Put) -> Option<u8> {
+        let &Put(cell, value) = put;
         self.executed = (at, self.executed.1 + 1);
+        self.history.insert(at, *put);
         self.cells.insert(cell, (at, value)).map(|(_, before)| before)
     }
 
@@ -58,6 +63,7 @@ impl Machine for Cells {
     fn versions(&self, after: Option<&Key>, parts_max: usize) -> Vec<(Key, Position)> {
         let executed = std::iter::once((Key::Executed, self.executed.0));
         let all = executed.chain(self.cells.iter().map(|(&cell, &(at, _))| (Key::Cell(cell), at)));
+        let all = all.chain(self.history.keys().map(|&at| (Key::History(at), at)));
         all.filter(|(key, _)| after.is_none_or(|after| key > after)).take(parts_max).collect()
     }
 
@@ -65,48 +71,72 @@ impl Machine for Cells {
         match key {
             Key::Executed => Some(self.executed.1),
             Key::Cell(cell) => self.cells.get(cell).map(|&(_, value)| value.into()),
+            Key::History(at) => {
+                self.history.get(at).map(|&Put(cell, value)| u64::from(cell) << 8 | u64::from(value))
+            }
         }
     }
 
     fn place(&mut self, key: Key, part: Option<(Position, u64)>) {
         match (key, part) {
             (Key::Executed, part) => self.executed = part.unwrap_or_default(),
-            (Key::Cell(cell), None) => drop(self.cells.remove(&cell)),
+            (Key::Cell(cell), None) => {
+                self.cells.remove(&cell);
+            }
             (Key::Cell(cell), Some((at, value))) => {
-                drop(self.cells.insert(cell, (at, value.try_into().unwrap())));
+                self.cells.insert(cell, (at, value.try_into().unwrap()));
+            }
+            (Key::History(at), None) => {
+                self.history.remove(&at);
+            }
+            (Key::History(at), Some((_, put))) => {
+                let [.., cell, value] = put.to_be_bytes();
+                self.history.insert(at, Put(cell, value));
             }
         }
     }
 }
 
-type Sent = Message<Put>;
+type Sent = Message<Cells>;
 
 /// A message on its way.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Flying {
     pub(crate) from: u32,
     pub(crate) to: u32,
+    pub(crate) view: ViewId,
     pub(crate) message: Sent,
 }
 
 /// A node: its process, and what it has on disk.
 struct Node {
     replica: Option<Replica<Cells>>,
-    journal: Vec<Record<Put>>,
-    /// How many records there were when the process started.
-    started_at: usize,
+    /// What it had to begin with.
+    checkpoint: Option<Checkpoint<Cells>>,
+    journal: Vec<Record<Cells>>,
+    /// How many records there were when the process started, less those that a checkpoint has made needless.
+    started_at: i64,
+    /// In epochs up to this one it may have lost what was not synced.
+    forgot_at: Option<u64>,
     /// How many would survive the end of the process, and a power cut.
     written: usize,
     durable: usize,
     /// What waits for a write.
-    waiting: Vec<(Io, bool, u32, Sent)>,
+    waiting: Vec<(Io, bool, Flying)>,
     is_slow: bool,
+}
+
+impl Node {
+    /// How many records there have to be for this one to be there.
+    fn place(&self, io: Io) -> usize {
+        usize::try_from(self.started_at + i64::try_from(io.0).unwrap()).unwrap_or(0)
+    }
 }
 
 /// What whoever asked was told.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Told {
-    Done(Request, Option<u8>, Position),
+    Done(Request, Option<u8>, Mark),
     Answer(Ticket, Option<u8>),
     Durable(Ticket),
     Unknown(Waiting),
@@ -136,7 +166,16 @@ impl Cluster {
         Self::with(nodes, Config { bug, ..Config::default() })
     }
 
+    /// With nodes that have nothing of the object.
+    pub(crate) fn with_spare(members: u32, nodes: u32, bug: Option<Bug>) -> Self {
+        Self::of(members, nodes, Config { bug, ..Config::default() })
+    }
+
     pub(crate) fn with(nodes: u32, config: Config) -> Self {
+        Self::of(nodes, nodes, config)
+    }
+
+    pub(crate) fn of(members: u32, nodes: u32, config: Config) -> Self {
         let config = Arc::new(config);
         let mut cluster = Self {
             nodes: BTreeMap::new(),
@@ -152,9 +191,12 @@ impl Cluster {
             requests: 0,
             tickets: 0,
         };
+        let first = Members::new((1..=members).map(NodeId)).unwrap();
         for id in 1..=nodes {
             let node = Node {
                 replica: None,
+                checkpoint: (id <= members).then(|| Checkpoint::first(first.clone(), Cells::default())),
+                forgot_at: None,
                 journal: Vec::new(),
                 started_at: 0,
                 written: 0,
@@ -188,17 +230,17 @@ impl Cluster {
                 Output::Journal { io, record } => {
                     let node = self.nodes.get_mut(&id).unwrap();
                     node.journal.push(record);
-                    assert_eq!(usize::try_from(io.0).unwrap(), node.journal.len() - node.started_at);
+                    assert_eq!(node.place(io), node.journal.len());
                     self.write(id);
                     continue;
                 }
-                Output::Send { to, message, when } => {
-                    self.send(id, to.0, message, when);
+                Output::Send { to, view, message, when } => {
+                    self.send(Flying { from: id, to: to.0, view, message }, when);
                     continue;
                 }
-                Output::Done { request, outcome, at, until } => {
+                Output::Done { request, outcome, mark, until } => {
                     assert!(self.now < until || self.config.bug.is_some(), "R4");
-                    Told::Done(request, outcome, at)
+                    Told::Done(request, outcome, mark)
                 }
                 Output::Answer { ticket, answer, .. } => Told::Answer(ticket, answer),
                 Output::Durable { ticket, .. } => Told::Durable(ticket),
@@ -207,20 +249,21 @@ impl Cluster {
             };
             self.told.push((id, told));
         }
+        if self.told.last() == Some(&(id, Told::Event(Event::Forgotten))) {
+            self.remove(id);
+            self.start(id);
+        }
     }
 
-    fn send(&mut self, from: u32, to: u32, message: Sent, when: When) {
-        match when {
-            When::Now => self.flying.push_back(Flying { from, to, message }),
-            When::Written(io) => {
-                self.nodes.get_mut(&from).unwrap().waiting.push((io, false, to, message));
-                self.write(from);
-            }
-            When::Durable(io) => {
-                self.nodes.get_mut(&from).unwrap().waiting.push((io, true, to, message));
-                self.write(from);
-            }
-        }
+    fn send(&mut self, flying: Flying, when: When) {
+        let (io, durable) = match when {
+            When::Now => return self.flying.push_back(flying),
+            When::Written(io) => (io, false),
+            When::Durable(io) => (io, true),
+        };
+        let from = flying.from;
+        self.nodes.get_mut(&from).unwrap().waiting.push((io, durable, flying));
+        self.write(from);
     }
 
     /// Writes what the node has to write, and syncs if anything waits for it, unless its disk is slow.
@@ -233,14 +276,12 @@ impl Cluster {
             }
         }
         let (written, durable) = (node.written, node.durable);
-        let place = |io: Io| node.started_at + usize::try_from(io.0).unwrap();
-        let (ready, waiting) = std::mem::take(&mut node.waiting)
-            .into_iter()
-            .partition(|&(io, sync, ..)| place(io) <= if sync { durable } else { written });
+        let waiting = std::mem::take(&mut node.waiting).into_iter();
+        let (ready, waiting) =
+            waiting.partition(|&(io, sync, _)| node.place(io) <= if sync { durable } else { written });
         node.waiting = waiting;
-        let ready: Vec<(Io, bool, u32, Sent)> = ready;
-        let ready = ready.into_iter().map(|(_, _, to, message)| Flying { from: id, to, message });
-        self.flying.extend(ready);
+        let ready: Vec<(Io, bool, Flying)> = ready;
+        self.flying.extend(ready.into_iter().map(|(_, _, flying)| flying));
     }
 
     /// The node's disk takes nothing until it is quick again.
@@ -280,15 +321,21 @@ impl Cluster {
         }
     }
 
-    fn deliver(&mut self, Flying { from, to, message }: Flying) {
+    fn deliver(&mut self, Flying { from, to, view, message }: Flying) {
         if self.nodes[&to].replica.is_some() {
-            self.call(to, |replica, now| replica.handle_message(now, NodeId(from), message));
+            self.call(to, |replica, now| replica.handle_message(now, NodeId(from), view, message));
         }
     }
 
     /// Holds back what is like this, from now on.
     pub(crate) fn hold_back(&mut self, hold: impl Fn(&Flying) -> bool + 'static) {
         self.hold = Box::new(hold);
+    }
+
+    /// These messages arrive, and what follows from them.
+    pub(crate) fn deliver_all(&mut self, messages: Vec<Flying>) {
+        messages.into_iter().for_each(|flying| self.deliver(flying));
+        self.settle();
     }
 
     /// What was held back arrives.
@@ -349,31 +396,75 @@ impl Cluster {
         let node = self.nodes.get_mut(&id).unwrap();
         node.written = node.durable;
         node.journal.truncate(node.durable);
+        node.forgot_at = Some(self.epoch);
+    }
+
+    /// What has been written so far becomes a checkpoint.
+    pub(crate) fn checkpoint(&mut self, id: u32) {
+        let node = self.nodes.get_mut(&id).unwrap();
+        if node.is_slow {
+            return;
+        }
+        let Some(replica) = &node.replica else { return };
+        node.checkpoint = Some(replica.checkpoint());
+        node.started_at -= i64::try_from(node.journal.len()).unwrap();
+        node.journal.clear();
+        (node.written, node.durable) = (0, 0);
     }
 
     pub(crate) fn start(&mut self, id: u32) {
-        let members = Members::new(self.nodes.keys().map(|&id| NodeId(id))).unwrap();
+        let config = Arc::clone(&self.config);
         let node = self.nodes.get_mut(&id).unwrap();
-        let journal = node.journal.iter().cloned();
-        let replica =
-            Replica::new((NodeId(id), members), Arc::clone(&self.config), Cells::default(), journal).unwrap();
-        (node.replica, node.started_at) = (Some(replica), node.journal.len());
+        if node.checkpoint.is_none() {
+            let replica = Replica::empty(NodeId(id), Arc::clone(&config), Cells::default(), None);
+            node.checkpoint = Some(replica.checkpoint());
+        }
+        let (checkpoint, journal) = (node.checkpoint.clone().unwrap(), node.journal.iter().cloned());
+        let replica = Replica::new(NodeId(id), config, checkpoint, journal, node.forgot_at).unwrap();
+        (node.replica, node.started_at) = (Some(replica), i64::try_from(node.journal.len()).unwrap());
+    }
+
+    /// The node has lost its disk: what comes back has another name, and here there is nothing.
+    pub(crate) fn remove(&mut self, id: u32) {
+        self.kill(id);
+        let node = self.nodes.get_mut(&id).unwrap();
+        (node.checkpoint, node.forgot_at) = (None, None);
+        node.journal.clear();
+        (node.written, node.durable) = (0, 0);
     }
 
     /// The node gets the lease.
     pub(crate) fn lead(&mut self, id: u32) -> Epoch {
+        self.try_lead(id).unwrap()
+    }
+
+    pub(crate) fn try_lead(&mut self, id: u32) -> Result<Epoch, LeadError> {
         self.epoch += 1;
         let epoch = Epoch { number: self.epoch, node: NodeId(id) };
         let tenure = Tenure { epoch, lease: self.epoch, until: self.now + ms(2_000) };
-        self.call(id, |replica, now| replica.lead(now, tenure)).unwrap();
+        let led = self.call(id, |replica, now| replica.lead(now, tenure));
         self.settle();
-        epoch
+        led.map(|()| epoch)
     }
 
     /// The node gets the lease and serves.
     pub(crate) fn serve(&mut self, id: u32) {
         self.lead(id);
         assert_eq!(self.replica(id).standing(), Standing::Serving);
+    }
+
+    /// The node gets the lease, and serves after a while.
+    pub(crate) fn serve_soon(&mut self, id: u32) {
+        self.lead(id);
+        self.renew(id);
+        self.run(ms(3_000));
+        assert_eq!(self.replica(id).standing(), Standing::Serving);
+    }
+
+    /// The lease lasts long.
+    pub(crate) fn renew(&mut self, id: u32) {
+        let until = self.now + ms(1_000_000);
+        self.call(id, |replica, _| replica.renew(until));
     }
 
     pub(crate) fn resign(&mut self, id: u32) {
@@ -393,22 +484,22 @@ impl Cluster {
     }
 
     /// A new request, and whether it was done.
-    pub(crate) fn put(&mut self, id: u32, cell: u8, value: u8) -> (Request, Option<Position>) {
+    pub(crate) fn put(&mut self, id: u32, cell: u8, value: u8) -> (Request, Option<Mark>) {
         let request = self.request();
         self.propose(id, request, Put(cell, value)).unwrap();
         (request, self.done(request))
     }
 
     /// A request that must be done.
-    pub(crate) fn must_put(&mut self, id: u32, cell: u8, value: u8) -> Position {
+    pub(crate) fn must_put(&mut self, id: u32, cell: u8, value: u8) -> Mark {
         let (request, done) = self.put(id, cell, value);
         done.unwrap_or_else(|| panic!("{request:?} is not done"))
     }
 
     /// Where the request took effect, if somebody said that it has.
-    pub(crate) fn done(&self, request: Request) -> Option<Position> {
+    pub(crate) fn done(&self, request: Request) -> Option<Mark> {
         self.told.iter().find_map(|(_, told)| match told {
-            Told::Done(done, _, at) if *done == request => Some(*at),
+            Told::Done(done, _, mark) if *done == request => Some(*mark),
             _ => None,
         })
     }
@@ -438,12 +529,39 @@ impl Cluster {
         self.answer(ticket).unwrap_or_else(|| panic!("no answer at node {id}"))
     }
 
-    pub(crate) fn sync(&mut self, id: u32, upto: Position) -> Ticket {
+    pub(crate) fn sync(&mut self, id: u32, mark: Mark) -> Ticket {
+        self.try_sync(id, mark).unwrap()
+    }
+
+    pub(crate) fn try_sync(&mut self, id: u32, mark: Mark) -> Result<Ticket, SyncError> {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        self.call(id, |replica, now| replica.sync(now, ticket, upto)).unwrap();
+        let asked = self.call(id, |replica, now| replica.sync(now, ticket, (mark, mark)));
         self.settle();
-        ticket
+        asked.map(|()| ticket)
+    }
+
+    pub(crate) fn admit(&mut self, id: u32, node: u32) -> Result<(), ChangeError> {
+        let asked = self.call(id, |replica, now| replica.admit(now, NodeId(node)));
+        self.settle();
+        asked
+    }
+
+    pub(crate) fn dismiss(&mut self, id: u32, node: u32) -> Result<(), ChangeError> {
+        let asked = self.call(id, |replica, now| replica.dismiss(now, NodeId(node)));
+        self.settle();
+        asked
+    }
+
+    pub(crate) fn accept_loss(&mut self, id: u32) -> bool {
+        let accepted = self.call(id, Replica::accept_loss);
+        self.settle();
+        accepted
+    }
+
+    pub(crate) fn strike(&mut self, id: u32, node: u32) {
+        self.call(id, |replica, now| replica.strike(now, NodeId(node)));
+        self.settle();
     }
 
     pub(crate) fn is_durable(&self, ticket: Ticket) -> bool {
@@ -459,13 +577,19 @@ impl Cluster {
         self.settle();
     }
 
-    /// All running replicas have the same log and the same state.
-    pub(crate) fn assert_same(&self) {
-        let mut replicas = self.nodes.values().filter_map(|node| node.replica.as_ref());
+    /// The members of an object, as a node knows them.
+    pub(crate) fn members(&self, id: u32) -> Vec<u32> {
+        self.replica(id).view().members.as_slice().iter().map(|node| node.0).collect()
+    }
+
+    /// These replicas have the same log and the same state.
+    pub(crate) fn assert_same(&self, nodes: &[u32]) {
+        let mut replicas = nodes.iter().map(|&node| self.replica(node));
         let first = replicas.next().unwrap();
         for other in replicas {
             assert_eq!((first.tail(), first.committed()), (other.tail(), other.committed()));
             assert_eq!(first.machine(), other.machine());
+            assert_eq!(first.rest(), other.rest());
         }
     }
 }

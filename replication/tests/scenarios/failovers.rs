@@ -1,7 +1,7 @@
 //! What a new primary finds, and what becomes of the old one.
 
 use base::{Epoch, NodeId};
-use replication::{Event, JournalError, LeadError, Record, Replica, Standing, Waiting};
+use replication::{Checkpoint, Event, JournalError, LeadError, Mark, Record, Replica, Standing, Waiting};
 
 use crate::cluster::{Cells, Cluster, Put, Told, ms};
 
@@ -20,7 +20,7 @@ fn what_was_done_survives_its_primary() {
     assert_eq!(cluster.replica(3).machine().executed.1, 1, "a retry elsewhere is answered, not executed");
     cluster.start(1);
     cluster.run(ms(500));
-    cluster.assert_same();
+    cluster.assert_same(&[1, 2, 3]);
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn what_nobody_was_told_of_may_be_dropped() {
     cluster.mend();
     cluster.run(ms(300));
     assert!(cluster.was_told(1, &Told::Unknown(Waiting::Request(lost))), "its outcome is unknown here");
-    cluster.assert_same();
+    cluster.assert_same(&[1, 2, 3]);
     assert_eq!(cluster.replica(1).machine().executed.1, 2);
 }
 
@@ -104,8 +104,8 @@ fn who_resigns_tells_everybody_who_waits() {
     cluster.isolate(1);
     let (request, _) = cluster.put(1, 1, 10);
     let question = cluster.ask(1, 1);
-    let at = cluster.replica(1).tail();
-    let sync = cluster.sync(1, at);
+    let mark = Mark { at: cluster.replica(1).tail(), generation: Epoch::default() };
+    let sync = cluster.sync(1, mark);
     cluster.resign(1);
     for waiting in [Waiting::Request(request), Waiting::Ticket(question), Waiting::Ticket(sync)] {
         assert!(cluster.was_told(1, &Told::Unknown(waiting)), "{waiting:?}");
@@ -118,10 +118,10 @@ fn a_journal_that_no_replica_wrote_is_refused() {
     let config = std::sync::Arc::default();
     let epoch = |number| Epoch { number, node: NodeId(1) };
     let journal = [Record::Promised(epoch(2)), Record::Promised(epoch(1))];
-    let opened =
-        Replica::new((NodeId(1), members.clone()), std::sync::Arc::clone(&config), Cells::default(), journal);
+    let first = || Checkpoint::first(members.clone(), Cells::default());
+    let opened = Replica::new(NodeId(1), std::sync::Arc::clone(&config), first(), journal, None);
     assert_eq!(opened.err(), Some(JournalError { record: 1 }));
     let gap = Record::Appended { after: base::Seq(3), entries: Vec::new(), committed: base::Seq(0) };
-    let opened = Replica::new((NodeId(1), members), config, Cells::default(), [gap]);
+    let opened = Replica::new(NodeId(1), config, first(), [gap], None);
     assert_eq!(opened.err(), Some(JournalError { record: 0 }));
 }

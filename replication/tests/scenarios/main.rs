@@ -1,7 +1,23 @@
-//! Stories about one object at a few nodes, told step by step.
+//! Stories about one replicated object.
+
+/// Told with the rule in force, and without.
+macro_rules! stories {
+    ($($bug:ident: $story:ident;)*) => {
+        mod with_the_rule {
+            $(#[test] fn $story() { super::$story(None); })*
+        }
+
+        mod without_it {
+            $(#[test] #[should_panic] fn $story() { super::$story(Some(replication::Bug::$bug)); })*
+        }
+    };
+}
 
 mod cluster;
 mod commits;
 mod failovers;
+mod power;
 mod rules;
 mod storms;
+mod transfers;
+mod views;

@@ -58,6 +58,7 @@ impl<A: Algorithm> World<'_, A> {
                 self.crash(daemon);
             }
         }
+        (0..self.daemons.len()).for_each(|daemon| self.put_back(daemon));
         for machine in 0..self.machines() {
             self.running_mut(machine).freezes_next = false;
             let life = self.running(machine).life;

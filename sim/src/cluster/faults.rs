@@ -1,6 +1,6 @@
 //! The faults: what strikes, whom, and for how long.
 
-use base::{Process, Span};
+use base::{Dead, Process, Span, StartId};
 use lease::Algorithm;
 
 use super::world::{Input, Task, World};
@@ -51,13 +51,15 @@ impl<A: Algorithm> World<'_, A> {
             FaultKind::NoticeReplay => self.replay_notice(daemon),
             FaultKind::Drain => return self.drain(daemon),
             FaultKind::DiskStall => self.stall_disk(daemon),
+            FaultKind::DirectoryEmptied | FaultKind::DirectoryRestored => self.change_directory(daemon, kind),
+            FaultKind::CopyDies => self.copy_dies(daemon),
             // These happen to messages, notices follow crashes, and others only to leases by themselves.
             _ => {}
         }
         Ok(())
     }
 
-    fn while_it_lasts(&mut self) -> Span {
+    pub(super) fn while_it_lasts(&mut self) -> Span {
         draw_duration(self.plan.shard.lease.t_max, &mut self.dice.faults)
     }
 
@@ -89,25 +91,32 @@ impl<A: Algorithm> World<'_, A> {
     /// A supervisor tells everybody, each within `delay`, and some twice.
     pub(super) fn bury(&mut self, dead: Process, delay: Span) {
         self.summary.faults.count(FaultKind::Notice);
-        self.buried.push(dead);
-        self.lay_ghosts(dead);
+        let line =
+            self.daemons[dead.node.0 as usize].births.last().map_or(StartId::default(), |birth| birth.line);
+        self.buried.push((dead, line));
+        self.lay_ghosts(Dead { node: dead.node, first: line.incarnation, last: dead.incarnation });
+        self.spread_notice((dead, line), delay);
+    }
+
+    /// Somebody tells all daemons of a death, each within `delay`, and some twice.
+    pub(super) fn spread_notice(&mut self, (dead, line): (Process, StartId), delay: Span) {
         for to in 0..self.daemons.len() {
             for _ in 0..self.dice.faults.between(1, 2) {
                 let at = self.at_once_or_after(delay);
-                self.queue.push(at, Task::Notice { to, dead, tries: NOTICE_TRIES });
+                self.queue.push(at, Task::Notice { to, dead, line, tries: NOTICE_TRIES });
             }
         }
     }
 
-    pub(super) fn tell_of_death(&mut self, to: usize, dead: Process, tries: u32) {
+    pub(super) fn tell_of_death(&mut self, to: usize, (dead, line): (Process, StartId), tries: u32) {
         let from = dead.node.0 as usize;
         if from == to {
             return;
         }
         match self.network.route_stream(self.now, (from, to)) {
-            Some(at) if self.is_up(to) => self.push_input(at, to, Input::Death(dead)),
+            Some(at) if self.is_up(to) => self.push_input(at, to, Input::Death(dead, line)),
             _ if tries > 0 => {
-                let task = Task::Notice { to, dead, tries: tries - 1 };
+                let task = Task::Notice { to, dead, line, tries: tries - 1 };
                 self.queue.push(self.now + NOTICE_EVERY, task);
             }
             _ => {}
@@ -115,11 +124,11 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     fn replay_notice(&mut self, to: usize) {
-        if let Some(&dead) = self.dice.faults.pick(&self.buried)
+        if let Some(&(dead, line)) = self.dice.faults.pick(&self.buried)
             && self.is_up(to)
         {
             self.summary.faults.count(FaultKind::NoticeReplay);
-            self.push_input(self.now, to, Input::Death(dead));
+            self.push_input(self.now, to, Input::Death(dead, line));
         }
     }
 

@@ -1,6 +1,5 @@
 //! What machines do with connections: make them, speak over them, notice that they are broken.
 
-use base::Process;
 use lease::Algorithm;
 use node::SessionId;
 
@@ -8,7 +7,7 @@ use super::streams::{ConnectionId, Payload, Side};
 use super::world::{Coverage, Input, Task, World};
 use crate::plan::span_between;
 use crate::{FaultKind, TrueTime, Violation};
-use base::{Incarnation, Span};
+use base::Span;
 
 /// A call that is not answered is made again after this long at most.
 const REDIAL_MAX: Span = Span::from_millis(300);
@@ -53,6 +52,9 @@ impl<A: Algorithm> World<'_, A> {
             }
             self.close_end(before, side)?;
         }
+        if side == Side::Acceptor && !self.introduce(id)? {
+            return Ok(());
+        }
         self.connections.open(id, side);
         if side == Side::Acceptor {
             self.answer_call(id, (machine, other));
@@ -78,14 +80,11 @@ impl<A: Algorithm> World<'_, A> {
         (other, life): (usize, u64),
         id: ConnectionId,
     ) -> Result<(), Violation> {
-        let process = |daemon: usize| {
-            let incarnation = Incarnation(u32::try_from(life).unwrap_or(u32::MAX));
-            Process { node: self.daemons[daemon].id, incarnation }
-        };
         match (self.client_on(machine), self.client_on(other)) {
             (None, None) => {
-                let peer = process(other);
-                self.call(machine, |shard, now| shard.handle_peer_up(now, peer))
+                let peer = self.daemons[other].birth(life);
+                self.note_line(machine, &peer)?;
+                self.call(machine, |shard, now| shard.handle_peer_up(now, peer.process))
             }
             (None, Some(client)) => {
                 let who = node::ClientId { program: life, ..self.clients[client].id(other) };
@@ -93,7 +92,7 @@ impl<A: Algorithm> World<'_, A> {
                 self.call(machine, |shard, now| shard.handle_client_up(now, SessionId(id.0), who))
             }
             (Some(client), _) => {
-                let daemon = process(other);
+                let daemon = self.daemons[other].birth(life).process;
                 self.call_client(client, |core, now| core.handle_connected(now, daemon))
             }
         }
@@ -169,8 +168,7 @@ impl<A: Algorithm> World<'_, A> {
                 if self.is_traced() {
                     self.note(None, format_args!("n{from} -> n{machine}: {messages:?}"));
                 }
-                let incarnation = Incarnation(u32::try_from(life).unwrap_or(u32::MAX));
-                let peer = Process { node: self.daemons[from].id, incarnation };
+                let peer = self.daemons[from].birth(life).process;
                 self.call(machine, |shard, now| shard.handle_peer_messages(now, peer, messages))
             }
             (Payload::Request(frame), None) => {

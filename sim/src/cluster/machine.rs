@@ -3,8 +3,9 @@
 use base::{Incarnation, MonoTime, NodeId, ObjectId, Process, Random, WallTime};
 use client::core::{Core, Ticket};
 use lease::{Algorithm, Start};
-use node::{ClientId, Remembered, Shard, ShardConfig};
+use node::{ClientId, Lines, Remembered, Shard, ShardConfig};
 
+use super::directory::{Birth, Directory};
 use super::world::Task;
 use crate::TrueTime;
 use crate::checkers::exclusion::Owner;
@@ -13,7 +14,7 @@ use crate::clock::Clock;
 /// What is the same for both: a process that comes and goes and may be frozen.
 #[derive(Debug, Default)]
 pub(super) struct Running {
-    /// Counts the processes of the machine; a daemon's incarnation.
+    /// Counts the processes of the machine.
     pub(super) life: u64,
     pub(super) frozen: bool,
     /// It freezes when it has taken its next input in, before it has said anything about it.
@@ -31,8 +32,15 @@ pub(super) struct DaemonMachine<A> {
     pub(super) clock: Clock,
     pub(super) shard: Option<Shard<A>>,
     pub(super) running: Running,
-    /// The epoch ceiling on disk.
-    pub(super) ceiling: u64,
+    pub(super) directory: Directory,
+    /// The newest directory, while another one is in its place.
+    pub(super) set_aside: Option<Directory>,
+    /// The directory as it once was.
+    pub(super) backup: Option<Directory>,
+    /// All starts that ever were.
+    pub(super) births: Vec<Birth>,
+    /// Which lines of starts the present process knows.
+    pub(super) lines: Lines,
     /// Until when its disk writes nothing.
     pub(super) disk_stalls_until: TrueTime,
     /// Marks that are being written, and when they are on disk for certain.
@@ -75,13 +83,17 @@ pub(super) enum Doing {
 }
 
 impl<A: Algorithm> DaemonMachine<A> {
-    pub(super) fn new(id: NodeId, clock: Clock, seeds: Random) -> Self {
+    pub(super) fn new(id: NodeId, clock: Clock, mut seeds: Random) -> Self {
         Self {
             id,
             clock,
             shard: None,
             running: Running::default(),
-            ceiling: 0,
+            directory: Directory::empty(&mut seeds),
+            set_aside: None,
+            backup: None,
+            births: Vec::new(),
+            lines: Lines::default(),
             disk_stalls_until: TrueTime::ZERO,
             writing: Vec::new(),
             mark: WallTime::ZERO,
@@ -90,10 +102,22 @@ impl<A: Algorithm> DaemonMachine<A> {
     }
 
     pub(super) fn start(&mut self, now: TrueTime, config: &ShardConfig) {
-        let start = if self.running.life == 0 { Start::Fresh } else { Start::Again };
+        let start = match self.directory.chain.last() {
+            None => Start::Fresh,
+            Some(_) => Start::Again,
+        };
+        let is_genuine = self.set_aside.is_none();
+        if is_genuine && self.backup.is_none() && start == Start::Again {
+            self.backup = Some(self.directory.clone());
+        }
+        // A directory that was moved, or put back, has another lock.
+        let proves_death = is_genuine && self.births.last().is_some_and(|birth| birth.is_genuine);
+        self.directory.begin(self.seeds.next_u64(), proves_death);
+        self.births.extend(self.directory.birth(self.id, is_genuine));
+        self.lines = Lines::new(config.rules());
         self.running = Running { life: self.running.life + 1, ..Running::default() };
         self.clock.raise_to(now, self.mark);
-        let remembered = Remembered { start, ceiling: self.ceiling };
+        let remembered = Remembered { start, ceiling: self.directory.ceiling };
         let (reading, seed) = (self.clock.reading(now), self.seeds.next_u64());
         let shard = Shard::new(config.clone(), self.process(), remembered, reading, seed);
         self.shard = Some(shard.expect("plans are tested to pass the check"));
@@ -104,7 +128,7 @@ impl<A: Algorithm> DaemonMachine<A> {
         self.mark = self.mark.max(self.clock.reading(now));
         for (mark, done) in std::mem::take(&mut self.writing) {
             if done <= now || self.seeds.chance(1, 2) {
-                self.ceiling = self.ceiling.max(mark);
+                self.directory.ceiling = self.directory.ceiling.max(mark);
             }
         }
         self.shard = None;
@@ -120,8 +144,15 @@ impl<A: Algorithm> DaemonMachine<A> {
 
     /// The present process, or the last one.
     pub(super) fn process(&self) -> Process {
-        let incarnation = u32::try_from(self.running.life).expect("no run is long enough");
-        Process { node: self.id, incarnation: Incarnation(incarnation) }
+        self.births
+            .last()
+            .map_or(Process { node: self.id, incarnation: Incarnation(0) }, |birth| birth.process)
+    }
+
+    /// What a process of this machine tells its peers of itself.
+    pub(super) fn birth(&self, life: u64) -> Birth {
+        let index = usize::try_from(life).ok().and_then(|life| life.checked_sub(1));
+        index.and_then(|index| self.births.get(index)).copied().expect("every life has begun")
     }
 
     /// Whether the process is there and not frozen.

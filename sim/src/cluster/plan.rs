@@ -65,6 +65,13 @@ const INJECTED: &[Injected] = &[
     (FaultKind::ClientPause, 5, 80),
 ];
 
+/// What is done to data directories. Each is injected in a third of all seeds.
+const TAMPERING: &[Injected] = &[
+    (FaultKind::DirectoryEmptied, 40, 150),
+    (FaultKind::DirectoryRestored, 40, 150),
+    (FaultKind::CopyDies, 10, 80),
+];
+
 /// In hectic seeds faults are this many times as frequent.
 const HECTIC: u64 = 2;
 /// In a million messages so many are lost, doubled, or late.
@@ -77,6 +84,7 @@ impl ClusterPlan {
     pub fn draw(seed: u64, clocks: Clocks) -> Self {
         let mut random = Random::new(seed);
         let (mut sizes, mut weather, mut trouble) = (random.fork(), random.fork(), random.fork());
+        let mut tampering = random.fork();
         let daemons = [1, 3, 3, 3, 3, 4, 5, 5][sizes.index(8)];
         let replicas = if sizes.chance(1, 3) { 5 } else { 3 };
         let settings = draw_settings(&mut weather, clocks);
@@ -88,7 +96,9 @@ impl ClusterPlan {
             FaultKind::ClockStray => clocks == Clocks::Synchronised && daemons > 1,
             _ => true,
         };
-        let faults = FaultPlan::in_tenths(draw_kinds(INJECTED, is_possible, &mut trouble), scale);
+        let drawn = draw_kinds(INJECTED, is_possible, &mut trouble);
+        let faults = drawn.into_iter().chain(draw_tampering(&mut tampering));
+        let faults = FaultPlan::in_tenths(faults, scale);
         Self {
             seed,
             clients: draw_u32(&mut sizes, 2, 6),
@@ -148,6 +158,14 @@ fn draw_cluster_clocks(random: &mut Random, lease: &Config, clocks: Clocks) -> C
     let width = lease.epsilon / random.between(8, 40);
     let plan = draw_clocks(random, lease, clocks, false);
     ClockPlan { window: plan.window.map(|_| Span::from_micros(width.as_micros() / 2 * 2)), ..plan }
+}
+
+fn draw_tampering(random: &mut Random) -> Vec<(FaultKind, u64)> {
+    let draw = |random: &mut Random, &(kind, low, high): &Injected| {
+        let tenths = random.between(low, high);
+        random.chance(1, 3).then_some((kind, tenths))
+    };
+    TAMPERING.iter().filter_map(|injected| draw(random, injected)).collect()
 }
 
 /// The longest ordinary way: round trips are short against ε, or no guard could tell a good clock from a bad one.

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Dead, MonoTime, NodeId, ObjectId, Process, Random, Span, WallTime};
+use base::{Dead, MonoTime, NodeId, ObjectId, Process, Random, Span, StartId, WallTime};
 use client::core::{self, Core};
 use lease::{Algorithm, Batch, Exchange};
 use node::{ClientId, Output, Reply, SessionId, Shard, ShardEvent, Token, lock_cell};
 
+use super::directory::Birth;
 use super::machine::{ClientMachine, DaemonMachine};
 use super::plan::ClusterPlan;
 use super::streams::{ConnectionId, Connections, Payload, Side};
@@ -48,8 +49,11 @@ pub(super) enum Task {
     Notice {
         to: usize,
         dead: Process,
+        line: StartId,
         tries: u32,
     },
+    /// A daemon has its newest data directory back.
+    PutBack(usize),
     /// A daemon dies just after it gave somebody a lock.
     Betray(usize, u64),
     /// A draining daemon is looked at.
@@ -69,7 +73,7 @@ pub(super) enum Input {
     Opened(ConnectionId),
     /// The mark may be on disk.
     Written(u64),
-    Death(Process),
+    Death(Process, StartId),
     Heartbeat,
     /// A user does its next thing.
     User(usize, u64),
@@ -78,9 +82,9 @@ pub(super) enum Input {
 /// What overtakes streams.
 #[derive(Clone, Debug)]
 pub(super) enum Datagram {
-    Lease(Process, Batch),
-    Ask { from: usize, asked: WallTime },
-    Answer { from: usize, asked: WallTime, at: WallTime },
+    Lease(Birth, Batch),
+    Ask { from: Birth, asked: WallTime },
+    Answer { from: Birth, asked: WallTime, at: WallTime },
 }
 
 /// Each kind of decision draws from its own source.
@@ -134,7 +138,7 @@ pub(super) struct World<'a, A> {
     may_freeze: bool,
     /// How many things happened at this instant.
     spins: u32,
-    pub(super) buried: Vec<Process>,
+    pub(super) buried: Vec<(Process, StartId)>,
     pub(super) coverage: BTreeMap<ConnectionId, Coverage>,
     ghosts: Vec<Ghost>,
     trace: Trace<'a>,
@@ -263,8 +267,12 @@ impl<'a, A: Algorithm> World<'a, A> {
             }
             Task::Start(machine) => self.start(machine),
             Task::Resume(machine, life) => self.resume(machine, life),
-            Task::Notice { to, dead, tries } => {
-                self.tell_of_death(to, dead, tries);
+            Task::Notice { to, dead, line, tries } => {
+                self.tell_of_death(to, (dead, line), tries);
+                Ok(())
+            }
+            Task::PutBack(daemon) => {
+                self.put_back(daemon);
                 Ok(())
             }
             Task::Betray(daemon, life) => {
@@ -344,10 +352,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             Input::Stream(id, payload) => self.take_from_stream(daemon, id, payload),
             Input::Opened(id) => self.opened(daemon, id),
             Input::Written(mark) => self.call(daemon, |shard, now| shard.handle_ceiling(now, mark)),
-            Input::Death(dead) => {
-                self.note(None, format_args!("n{daemon} hears that {dead:?} is dead"));
-                self.call(daemon, |shard, now| shard.handle_death_notice(now, Dead::up_to(dead)))
-            }
+            Input::Death(dead, line) => self.hear_of_death(daemon, dead, line),
             Input::Heartbeat => {
                 self.send_heartbeats(daemon);
                 Ok(())
@@ -412,7 +417,7 @@ impl<'a, A: Algorithm> World<'a, A> {
     fn take_output(&mut self, daemon: usize, output: Output) -> Result<(), Violation> {
         match output {
             Output::Lease { to, batch } => {
-                let from = self.daemons[daemon].process();
+                let from = self.birth_of(daemon);
                 self.summary.messages += batch.messages.len() as u64;
                 self.send_datagram(daemon, to.0 as usize, Datagram::Lease(from, batch));
             }
@@ -596,9 +601,13 @@ impl<'a, A: Algorithm> World<'a, A> {
     }
 
     /// A witness says that the process is dead: its leases are over.
-    pub(super) fn lay_ghosts(&mut self, dead: Process) {
-        self.ghosts
-            .retain(|ghost| ghost.process.node != dead.node || ghost.process.incarnation > dead.incarnation);
+    pub(super) fn lay_ghosts(&mut self, dead: Dead) {
+        self.ghosts.retain(|ghost| !dead.contains(ghost.process));
+    }
+
+    /// What a daemon's process tells its peers of itself.
+    fn birth_of(&self, daemon: usize) -> Birth {
+        self.daemons[daemon].birth(self.daemons[daemon].running.life)
     }
 
     fn send_datagram(&mut self, from: usize, to: usize, datagram: Datagram) {
@@ -611,8 +620,13 @@ impl<'a, A: Algorithm> World<'a, A> {
     }
 
     fn take_datagram(&mut self, daemon: usize, datagram: Datagram) -> Result<(), Violation> {
+        let (Datagram::Lease(from, _) | Datagram::Ask { from, .. } | Datagram::Answer { from, .. }) =
+            &datagram;
+        if !self.may_talk(from, &self.birth_of(daemon)) {
+            return Ok(());
+        }
         match datagram {
-            Datagram::Lease(from, batch) => {
+            Datagram::Lease(Birth { process: from, .. }, batch) => {
                 if self.trace.is_on() {
                     for message in &batch.messages {
                         let what = (message.ballot, &message.body);
@@ -623,11 +637,12 @@ impl<'a, A: Algorithm> World<'a, A> {
             }
             Datagram::Ask { from, asked } => {
                 let at = self.daemons[daemon].clock.reading(self.now);
-                self.send_datagram(daemon, from, Datagram::Answer { from: daemon, asked, at });
+                let answer = Datagram::Answer { from: self.birth_of(daemon), asked, at };
+                self.send_datagram(daemon, from.process.node.0 as usize, answer);
                 Ok(())
             }
             Datagram::Answer { from, asked, at } => {
-                let peer = self.daemons[from].id;
+                let peer = from.process.node;
                 self.call(daemon, |shard, done| {
                     let exchange = Exchange { asked, received: at, answered: at, done };
                     shard.handle_exchange(done, peer, exchange);
@@ -639,7 +654,7 @@ impl<'a, A: Algorithm> World<'a, A> {
     fn send_heartbeats(&mut self, daemon: usize) {
         let asked = self.daemons[daemon].clock.reading(self.now);
         for other in (0..self.daemons.len()).filter(|&other| other != daemon) {
-            self.send_datagram(daemon, other, Datagram::Ask { from: daemon, asked });
+            self.send_datagram(daemon, other, Datagram::Ask { from: self.birth_of(daemon), asked });
         }
         let next = self.now + self.plan.shard.clock_fresh / EXCHANGES_PER_FRESH;
         self.push_input(next, daemon, Input::Heartbeat);

@@ -44,6 +44,9 @@ impl<A: Algorithm> World<'_, A> {
             | FaultKind::ClockStray
             | FaultKind::Drain
             | FaultKind::DiskStall
+            | FaultKind::DirectoryEmptied
+            | FaultKind::DirectoryRestored
+            | FaultKind::CopyDies
             | FaultKind::ClientCrash
             | FaultKind::ClientPause
             | FaultKind::Loss

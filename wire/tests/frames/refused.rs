@@ -1,11 +1,11 @@
 //! What is no frame, and what is no message.
 
-use base::{Incarnation, MEMBERS_MAX, NodeId, Process, Role};
+use base::{Incarnation, MEMBERS_MAX, NodeId, Process, Role, StartId};
 use bytes::Bytes;
 use node::{CLIENT_BATCH_MAX, ClientFrame, PEER_BATCH_MAX, PeerMessage, Status};
 use wire::{
     Admitted, DecodeError, Frame, FrameError, FrameReader, HEADER_BYTES, Header, Hello, Introduction, Kind,
-    Lane, Message, Notice, PROTOCOL_VERSION, REFUSAL_TEXT_BYTES_MAX, Refusal, StartId, Why, encode,
+    Lane, Message, Notice, PROTOCOL_VERSION, REFUSAL_TEXT_BYTES_MAX, Refusal, Why, encode,
 };
 
 use crate::samples::{self, Sample, again, arrive, samples};

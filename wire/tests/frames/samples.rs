@@ -1,6 +1,6 @@
 //! One message of each kind, and the frame it has to become.
 
-use base::{ClusterId, Epoch, Incarnation, NodeId, ObjectId, Process, Role, StoreId, WallTime};
+use base::{ClusterId, Epoch, Incarnation, NodeId, ObjectId, Process, Role, StartId, StoreId, WallTime};
 use bytes::Bytes;
 use lease::{Ballot, Batch, Body, Stamp};
 use node::{
@@ -10,8 +10,8 @@ use node::{
 };
 use wire::{
     Admitted, DecodeError, Frame, FrameError, FrameReader, Heartbeat, Hello, Introduction, Kind, Lane,
-    Message, NodeIntroduction, Notice, NoticeAck, Refusal, StartId, StatusRequest, TimeAnswer, Welcome, Why,
-    encode, encode_lease_frames,
+    Message, NodeIntroduction, Notice, NoticeAck, Refusal, StatusRequest, TimeAnswer, Welcome, Why, encode,
+    encode_lease_frames,
 };
 
 /// A frame, and somebody who may send it.

@@ -1,0 +1,271 @@
+//! A tenure begins: who has the lease finds out what was committed before.
+//!
+//! Any two majorities meet, so somebody in a majority has what was committed: if he still has it. Members that lost
+//! power forget what they had not synced, and so it is counted who remembers:
+//!
+//! ```text
+//! n members, m is a majority, and n - m + 1 meet every majority.
+//!
+//! m answers, n - m + 1 of them clean     all that was acknowledged is there
+//! all n answers                          there is nothing more to be found: what is there counts, and the rest is lost
+//! m answers, all of them forgot          the power failed everywhere: all that was durable is there. Who has not
+//!                                        answered may remember more, and is waited for a while
+//! anything else                          whoever is missing may be the one who remembers: wait for him, or for an
+//!                                        operator who gives up what only he has
+//! ```
+//!
+//! In the second and third case what was only written may be lost. The barrier says so: it raises the loss generation,
+//! and whoever asks for something to be made durable that was acknowledged before learns that it may be gone.
+
+use std::collections::BTreeMap;
+
+use base::{Epoch, Members, NodeId, Seq, View, WallTime};
+
+use crate::primary::Tenure;
+use crate::replica::Role;
+use crate::state::Holding;
+use crate::{
+    Account, Bug, Config, Entry, Event, LeadError, Machine, Memory, Message, Position, Replica, When,
+};
+
+/// It has the lease and asks a majority what was committed before.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) tenure: Tenure,
+    /// Whose promises are needed: those of the members who grant the lease.
+    pub(crate) view: View,
+    /// What each member has that has promised.
+    promised: BTreeMap<NodeId, Account>,
+    /// Whose log is being fetched, how far it goes, and what the tenure may count on when it is here.
+    fetching: Option<(NodeId, Position, Found)>,
+    since: WallTime,
+    asked: WallTime,
+    /// An operator has given up what is missing.
+    accepts_loss: bool,
+    told_blocked: bool,
+}
+
+/// What a recovery has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    /// Something that was acknowledged as written may not be there.
+    pub(crate) is_lossy: bool,
+    /// All of it is known to be committed already, so that it may be read at once.
+    pub(crate) is_committed: bool,
+}
+
+impl Candidate {
+    /// When the recovery goes on by itself.
+    pub(crate) fn timeout(&self, config: &Config) -> WallTime {
+        let all_forgot = self.since + config.all_forgot_after;
+        let retry = self.asked + config.retry_after;
+        if all_forgot > self.asked { retry.min(all_forgot) } else { retry }
+    }
+
+    const fn members(&self) -> &Members {
+        &self.view.members
+    }
+
+    /// What may be counted on with these promises; none if more have to come.
+    fn verdict(&self, now: WallTime, config: &Config) -> Option<Found> {
+        let (count, majority) = (self.members().as_slice().len(), self.members().majority());
+        let answered = self.promised.len();
+        if answered < majority {
+            return None;
+        }
+        let intersecting = count - majority + 1;
+        let (clean, forgot) = (self.count(Self::is_clean), self.count(|_, memory| memory == Memory::Forgot));
+        let is_lossy = clean < intersecting;
+        let waited = now.since(self.since) >= config.all_forgot_after;
+        let nobody_clean = !self.promised.values().any(|account| account.memory == Memory::Clean);
+        let all_forgot = waited && nobody_clean && forgot >= intersecting;
+        let may_begin = !is_lossy || answered == count || all_forgot || self.accepts_loss;
+        may_begin.then(|| Found { is_lossy, is_committed: !is_lossy && self.is_committed(config) })
+    }
+
+    /// Whether the highest tail is known to be committed: somebody clean says so, or it is everybody's.
+    fn is_committed(&self, config: &Config) -> bool {
+        let Some((_, best)) = self.best(config) else { return false };
+        let mut clean = self.promised.values().filter(|account| account.memory == Memory::Clean);
+        let somebody_knows = clean.clone().any(|account| account.committed == best);
+        let enough = if config.breaks(Bug::EqualTailsOfAMajority) {
+            self.promised.len()
+        } else {
+            self.members().as_slice().len()
+        };
+        let are_equal = clean.clone().count() == enough && clean.all(|account| account.tail == best);
+        somebody_knows || are_equal
+    }
+
+    /// Whether a member has all that it acknowledged, or is known to have had it from somebody else who answers.
+    fn is_clean(&self, memory: Memory) -> bool {
+        match memory {
+            Memory::Clean => true,
+            Memory::Forgot => false,
+            Memory::Mixed { source } => self
+                .promised
+                .get(&source)
+                .is_some_and(|account| !matches!(account.memory, Memory::Mixed { .. })),
+        }
+    }
+
+    fn count(&self, counts: impl Fn(&Self, Memory) -> bool) -> usize {
+        self.promised.values().filter(|account| counts(self, account.memory)).count()
+    }
+
+    /// The highest tail, and who has it.
+    fn best(&self, config: &Config) -> Option<(NodeId, Position)> {
+        let by_sequence = config.breaks(Bug::TailBySequence);
+        let rank = |at: Position| if by_sequence { at.seq } else { Seq(0) };
+        let whole =
+            self.promised.iter().filter(|(_, account)| !matches!(account.memory, Memory::Mixed { .. }));
+        let best = whole.max_by_key(|&(_, account)| (rank(account.tail), account.tail));
+        best.map(|(&node, account)| (node, account.tail))
+    }
+}
+
+impl<M: Machine> Replica<M> {
+    /// This node has the lease: it becomes primary once it knows what was committed before.
+    pub fn lead(&mut self, now: WallTime, tenure: Tenure) -> Result<(), LeadError> {
+        let view = self.view().clone();
+        if self.holding != Holding::Whole {
+            return Err(LeadError::Incomplete);
+        }
+        if tenure.epoch.node != self.me || !view.members.contains(self.me) {
+            return Err(LeadError::NotOurs(self.me));
+        }
+        if tenure.epoch <= self.promised {
+            return Err(LeadError::Outbid { asked: tenure.epoch, promised: self.promised });
+        }
+        self.resign();
+        self.follow(tenure.epoch);
+        self.role = Role::Candidate(Candidate {
+            tenure,
+            view,
+            promised: BTreeMap::new(),
+            fetching: None,
+            since: now,
+            asked: now,
+            accepts_loss: false,
+            told_blocked: false,
+        });
+        self.ask_for_promises();
+        Ok(())
+    }
+
+    /// Goes on with what is there, by an operator's word: whatever only those have who do not answer is given up.
+    /// Returns false if no recovery is waiting for anybody.
+    pub fn accept_loss(&mut self, now: WallTime) -> bool {
+        let Role::Candidate(candidate) = &mut self.role else { return false };
+        candidate.accepts_loss = true;
+        self.recover(now);
+        true
+    }
+
+    fn ask_for_promises(&mut self) {
+        let Role::Candidate(candidate) = &self.role else { return };
+        let (epoch, members) = (candidate.tenure.epoch, candidate.members().clone());
+        for &node in members.as_slice() {
+            if node == self.me {
+                let own = Message::Promised { epoch, account: self.account() };
+                self.send(node, own, When::Written(self.last_io()));
+            } else {
+                self.send(node, Message::Promise { epoch }, When::Now);
+            }
+        }
+    }
+
+    pub(crate) fn handle_promised(
+        &mut self,
+        now: WallTime,
+        from: NodeId,
+        (epoch, account): (Epoch, Account),
+    ) {
+        let Role::Candidate(candidate) = &mut self.role else { return };
+        if epoch == candidate.tenure.epoch && candidate.members().contains(from) {
+            candidate.promised.insert(from, account);
+            self.recover(now);
+        }
+    }
+
+    /// Goes on with a recovery as far as the promises allow (R2, R5).
+    fn recover(&mut self, now: WallTime) {
+        let Role::Candidate(candidate) = &mut self.role else { return };
+        if candidate.fetching.is_some() {
+            return;
+        }
+        let Some(found) = candidate.verdict(now, &self.config) else { return };
+        let Some((holder, best)) = candidate.best(&self.config) else { return };
+        let own = self.log.tail();
+        let by_sequence = self.config.breaks(Bug::TailBySequence);
+        if if by_sequence { own.seq >= best.seq } else { own >= best } {
+            return self.begin(now, found);
+        }
+        (candidate.fetching, candidate.asked) = (Some((holder, best, found)), now);
+        let (epoch, after) = (candidate.tenure.epoch, self.log.committed_position());
+        self.send(holder, Message::Fetch { epoch, after }, When::Now);
+    }
+
+    /// What the holder of the longest log has sent.
+    pub(crate) fn handle_fetched(
+        &mut self,
+        now: WallTime,
+        (from, epoch): (NodeId, Epoch),
+        (after, entries): (Position, Vec<Entry<M::Op>>),
+        committed: Seq,
+    ) {
+        let Role::Candidate(candidate) = &self.role else { return };
+        let Some((_, goal, found)) = candidate.fetching.filter(|&(holder, ..)| holder == from) else {
+            return;
+        };
+        if candidate.tenure.epoch != epoch {
+            return;
+        }
+        let Some(upto) = self.take(after, entries, epoch) else { return };
+        self.commit(now, committed.min(upto.seq));
+        let Role::Candidate(candidate) = &mut self.role else { return };
+        if upto < goal {
+            candidate.asked = now;
+            return self.send(from, Message::Fetch { epoch, after: upto }, When::Now);
+        }
+        candidate.fetching = None;
+        self.begin(now, found);
+    }
+
+    /// The holder of the longest log cannot give it as entries.
+    pub(crate) fn handle_apart(&mut self, from: NodeId, epoch: Epoch) {
+        let Role::Candidate(candidate) = &self.role else { return };
+        if candidate.tenure.epoch == epoch && candidate.fetching.is_some_and(|(holder, ..)| holder == from) {
+            self.step_down(Some(Event::Behind { holder: from }));
+        }
+    }
+
+    pub(crate) fn recover_again(&mut self, now: WallTime) {
+        let Role::Candidate(candidate) = &mut self.role else { return };
+        if candidate.fetching.is_none() {
+            self.recover(now);
+        }
+        let Role::Candidate(candidate) = &mut self.role else { return };
+        if now.since(candidate.asked) < self.config.retry_after {
+            return;
+        }
+        let is_blocked = candidate.fetching.is_none()
+            && candidate.promised.len() >= candidate.members().majority()
+            && now.since(candidate.since) >= self.config.all_forgot_after;
+        if is_blocked && !std::mem::replace(&mut candidate.told_blocked, true) {
+            let answered = &candidate.promised;
+            let missing = candidate.members().as_slice().iter().filter(|node| !answered.contains_key(node));
+            let forgot = answered.iter().filter(|(_, account)| !candidate.is_clean(account.memory));
+            let event = Event::Blocked {
+                missing: missing.copied().collect(),
+                forgot: forgot.map(|(&node, _)| node).collect(),
+            };
+            self.tell_event(event);
+        }
+        let Role::Candidate(candidate) = &mut self.role else { return };
+        // Whoever has promised may be gone meanwhile.
+        (candidate.asked, candidate.fetching) = (now, None);
+        candidate.promised.clear();
+        self.ask_for_promises();
+    }
+}

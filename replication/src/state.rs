@@ -1,0 +1,99 @@
+//! What the committed entries of an object have made, and what a replica keeps of it over a restart.
+
+use std::collections::BTreeSet;
+
+use base::{Epoch, Members, NodeId, View, ViewId};
+
+use crate::sessions::Sessions;
+use crate::{Entry, Machine, Memory, Position};
+
+/// The state of an object after an entry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct State<M: Machine> {
+    pub(crate) rest: Rest<M::Outcome>,
+    pub(crate) machine: M,
+}
+
+/// All of a state but the machine: small enough for one message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rest<R> {
+    /// The last entry that has taken effect.
+    pub at: Position,
+    /// The last tenure that may have recovered less than was acknowledged as written: the *loss generation*.
+    pub generation: Epoch,
+    /// The members.
+    pub view: View,
+    /// The last view that every member of every earlier view knows of.
+    pub settled: ViewId,
+    /// The members of the views before this one that may not know of it yet.
+    pub former: BTreeSet<NodeId>,
+    pub(crate) sessions: Sessions<R>,
+}
+
+/// Everything that a replica has to keep, at one time. With the records that were written since, it is the replica.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Checkpoint<M: Machine> {
+    pub(crate) promised: Epoch,
+    pub(crate) accepted: Epoch,
+    pub(crate) state: State<M>,
+    pub(crate) holding: Holding,
+    pub(crate) base: Position,
+    pub(crate) entries: Vec<Entry<M::Op>>,
+    pub(crate) adopted: Option<View>,
+}
+
+/// What a replica has of the object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Holding {
+    /// Nothing: it has never heard of the object.
+    Nothing,
+    /// A state, and a log behind it.
+    Whole,
+    /// Some parts of a state, and some of another one's, which comes from this node.
+    Mixed(NodeId),
+}
+
+impl<M: Machine> Checkpoint<M> {
+    /// An object that begins: its first members, and its state before the first entry.
+    pub fn first(members: Members, machine: M) -> Self {
+        let view = View { id: ViewId::default(), members };
+        Self::of(view, machine, Holding::Whole)
+    }
+
+    /// A node that has nothing of an object, and is told of it by `told_by`.
+    pub(crate) fn nothing(me: NodeId, machine: M) -> Self {
+        let members = Members::new([me]).expect("one node is a list of members");
+        Self::of(View { id: ViewId::default(), members }, machine, Holding::Nothing)
+    }
+
+    fn of(view: View, machine: M, holding: Holding) -> Self {
+        let rest = Rest {
+            at: Position::START,
+            generation: Epoch::default(),
+            view,
+            settled: ViewId::default(),
+            former: BTreeSet::new(),
+            sessions: Sessions::default(),
+        };
+        Self {
+            promised: Epoch::default(),
+            accepted: Epoch::default(),
+            state: State { rest, machine },
+            holding,
+            base: Position::START,
+            entries: Vec::new(),
+            adopted: None,
+        }
+    }
+}
+
+impl Holding {
+    /// What may be counted on, of a replica that holds this.
+    pub(crate) const fn memory(self, has_forgotten: bool) -> Memory {
+        match self {
+            Self::Mixed(source) => Memory::Mixed { source },
+            Self::Whole | Self::Nothing if has_forgotten => Memory::Forgot,
+            Self::Whole | Self::Nothing => Memory::Clean,
+        }
+    }
+}

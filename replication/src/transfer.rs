@@ -1,0 +1,227 @@
+//! A replica takes over a state, because the entries that it lacks are not there any more, or because what it has
+//! committed was lost by those who went on.
+//!
+//! Only a primary lends a state: the one after some entry, which it keeps as it was then. It is durable there, with the
+//! log behind it, before it is offered: so all that the receiver has ever acknowledged, and that has not been given up
+//! as lost, is on another disk before the receiver drops it.
+//! The receiver asks for the parts that it has in another version, in order, some at a time. In between its own parts
+//! and the new ones are mixed, and that it says to whoever asks what it has. Its promise stands.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{Epoch, NodeId, Seq, WallTime};
+
+use crate::log::Log;
+use crate::replica::Role;
+use crate::state::Holding;
+use crate::{Bug, Event, Machine, Message, Page, Parts, Position, Record, Replica, Rest, State, When};
+
+/// A state that is being taken over.
+#[derive(Clone, Debug)]
+pub(crate) struct Incoming<M: Machine> {
+    epoch: Epoch,
+    at: Position,
+    /// Everything up to here has come.
+    cursor: Option<M::Key>,
+    /// When more was asked for.
+    pub(crate) asked: WallTime,
+}
+
+/// A state that is being given away, as it was after an entry.
+#[derive(Clone, Debug)]
+pub(crate) struct Lent<M: Machine>(State<M>);
+
+impl<M: Machine> Lent<M> {
+    /// After which entry.
+    pub(crate) const fn at(&self) -> Position {
+        self.0.rest.at
+    }
+
+    /// How it differs between two parts from the versions that somebody has there.
+    fn page(
+        &self,
+        (after, mut upto): (Option<M::Key>, Option<M::Key>),
+        have: &[(M::Key, Position)],
+        (parts_max, versions_max): (usize, usize),
+    ) -> Page<M> {
+        let machine = &self.0.machine;
+        let ours = machine.versions(after.as_ref(), versions_max);
+        if let Some((last, _)) = ours.last().filter(|_| ours.len() == versions_max) {
+            upto = Some(upto.map_or_else(|| last.clone(), |upto| upto.min(last.clone())));
+        }
+        let ours: BTreeMap<M::Key, Position> = ours.into_iter().collect();
+        let theirs: BTreeMap<M::Key, Position> = have.iter().cloned().collect();
+        let is_within = |key: &M::Key| {
+            after.as_ref().is_none_or(|after| key > after) && upto.as_ref().is_none_or(|upto| key <= upto)
+        };
+        let keys: BTreeSet<&M::Key> = ours.keys().chain(theirs.keys()).filter(|key| is_within(key)).collect();
+        let (mut parts, mut same) = (Parts::<M>::new(), Vec::new());
+        let mut is_cut = false;
+        for key in keys {
+            match ours.get(key) {
+                Some(&version) if theirs.get(key) == Some(&version) => same.push((key.clone(), version)),
+                _ if parts.len() == parts_max => {
+                    is_cut = true;
+                    break;
+                }
+                version => {
+                    let part = version.and_then(|&at| Some((at, machine.part(key)?)));
+                    parts.push((key.clone(), part));
+                }
+            }
+        }
+        if is_cut {
+            upto = parts.last().map(|(key, _)| key.clone());
+            same.retain(|(key, _)| Some(key) <= upto.as_ref());
+        }
+        let rest = upto.is_none().then(|| Box::new(self.0.rest.clone()));
+        Page { after, upto, parts, same, rest }
+    }
+}
+
+impl<M: Machine> Replica<M> {
+    /// Offers the committed state to a member that entries do not help.
+    pub(crate) fn lend(&mut self, to: NodeId) {
+        let Role::Primary(primary) = &self.role else { return };
+        let (epoch, generation, base) = (primary.tenure.epoch, primary.generation, self.log.base());
+        let lent = self.lent.entry(to).or_insert_with(|| Lent(self.state.clone()));
+        if lent.at() < base {
+            // It took so long that what came after it is gone.
+            *lent = Lent(self.state.clone());
+        }
+        let at = lent.at();
+        self.send(to, Message::Offer { epoch, at, generation }, When::Durable(self.last_io()));
+    }
+
+    /// A primary wants this replica to take over its state.
+    pub(crate) fn handle_offer(&mut self, now: WallTime, epoch: Epoch, (at, generation): (Position, Epoch)) {
+        if !self.follow(epoch) {
+            return self.refuse(epoch.node, epoch);
+        }
+        if self.incoming.as_ref().is_some_and(|incoming| (incoming.epoch, incoming.at) == (epoch, at)) {
+            // Offered again, because the questions take long.
+            return;
+        }
+        if self.confirmed > Seq(0) && self.confirmed >= at.seq {
+            // It was late: all of that is here.
+            return;
+        }
+        let committed = self.log.committed_position();
+        let is_kept = at >= committed || generation > committed.epoch;
+        if self.holding == Holding::Whole && !is_kept {
+            return self.tell_event(Event::Unsound { from: epoch.node });
+        }
+        let (source, applied) = (epoch.node, self.log.committed());
+        self.journal(Record::Began { source, applied });
+        self.begin_mixing(source);
+        self.incoming = Some(Incoming { epoch, at, cursor: None, asked: now });
+        self.pull(now);
+    }
+
+    /// What is here makes no sense from now on.
+    pub(crate) fn begin_mixing(&mut self, source: NodeId) {
+        self.holding = Holding::Mixed(source);
+        self.log = Log::behind_base(Position::START);
+        self.coming.clear();
+        self.confirmed = Seq(0);
+    }
+
+    /// It makes sense again.
+    pub(crate) fn end_mixing(&mut self, mut rest: Rest<M::Outcome>) {
+        if self.config.breaks(Bug::TransferWithoutRequests) {
+            rest.sessions = self.state.rest.sessions.clone();
+        }
+        if self.config.breaks(Bug::TransferForgetsPromise) {
+            self.promised = rest.at.epoch;
+        }
+        self.holding = Holding::Whole;
+        self.log = Log::behind_base(rest.at);
+        self.accepted = self.accepted.max(rest.at.epoch);
+        self.state.rest = rest;
+        self.incoming = None;
+    }
+
+    /// Asks for what comes next.
+    fn pull(&mut self, now: WallTime) {
+        let Some(incoming) = &mut self.incoming else { return };
+        incoming.asked = now;
+        let (epoch, at, after) = (incoming.epoch, incoming.at, incoming.cursor.clone());
+        let have = self.state.machine.versions(after.as_ref(), self.config.versions_max);
+        let is_end = have.len() < self.config.versions_max;
+        let upto = have.last().filter(|_| !is_end).map(|(key, _)| key.clone());
+        self.send(epoch.node, Message::Pull { epoch, at, after, upto, have }, When::Now);
+    }
+
+    pub(crate) fn pull_again(&mut self, now: WallTime) {
+        let (retry, promised) = (self.config.retry_after, self.promised);
+        let is_late =
+            |incoming: &Incoming<M>| incoming.epoch == promised && now.since(incoming.asked) >= retry;
+        match &mut self.incoming {
+            Some(incoming) if incoming.epoch != promised => self.incoming = None,
+            Some(incoming) if is_late(incoming) => self.pull(now),
+            _ => {}
+        }
+    }
+
+    /// A member asks for parts.
+    pub(crate) fn handle_pull(
+        &mut self,
+        now: WallTime,
+        (from, epoch): (NodeId, Epoch),
+        at: Position,
+        (after, upto): (Option<M::Key>, Option<M::Key>),
+        have: &[(M::Key, Position)],
+    ) {
+        let (parts_max, versions_max) = (self.config.parts_max, self.config.versions_max);
+        let Role::Primary(primary) = &mut self.role else { return };
+        let Some(peer) = primary.peers.get_mut(&from).filter(|_| epoch == primary.tenure.epoch) else {
+            return;
+        };
+        let Some(lent) = self.lent.get(&from).filter(|lent| lent.at() == at) else { return };
+        peer.asked = Some(now);
+        let page = lent.page((after, upto), have, (parts_max, versions_max));
+        self.send(from, Message::Pulled { epoch, at, page }, When::Now);
+    }
+
+    /// Parts have come.
+    pub(crate) fn handle_pulled(&mut self, now: WallTime, (epoch, at): (Epoch, Position), page: Page<M>) {
+        let Some(incoming) = &self.incoming else { return };
+        let is_next = (incoming.epoch, incoming.at) == (epoch, at) && incoming.cursor == page.after;
+        if !is_next || epoch != self.promised || page.rest.is_some() != page.upto.is_none() {
+            return;
+        }
+        if !is_about(&page, &self.state.machine) {
+            return self.pull(now);
+        }
+        let Page { upto, parts, rest, .. } = page;
+        if let Some(incoming) = &mut self.incoming {
+            incoming.cursor = upto;
+        }
+        for (key, part) in &parts {
+            self.state.machine.place(key.clone(), part.clone());
+        }
+        if !parts.is_empty() {
+            self.journal(Record::Placed(parts));
+        }
+        let Some(rest) = rest else { return self.pull(now) };
+        if rest.at != at {
+            return self.tell_event(Event::Unsound { from: epoch.node });
+        }
+        self.end_mixing((*rest).clone());
+        self.confirmed = at.seq;
+        let io = self.journal(Record::Ended(rest));
+        self.send(epoch.node, Message::Appended { epoch, upto: at }, When::Written(io));
+    }
+}
+
+/// Whether a page was made for what `machine` is now: it may have changed since it was asked for.
+fn is_about<M: Machine>(page: &Page<M>, machine: &M) -> bool {
+    let listed = page.parts.len() + page.same.len();
+    let behind = machine.versions(page.after.as_ref(), listed + 1);
+    let within = |key: &M::Key| page.upto.as_ref().is_none_or(|upto| key <= upto);
+    let ours: BTreeMap<M::Key, Position> = behind.into_iter().filter(|(key, _)| within(key)).collect();
+    let replaced: BTreeSet<&M::Key> = page.parts.iter().map(|(key, _)| key).collect();
+    let same: BTreeMap<&M::Key, Position> = page.same.iter().map(|(key, at)| (key, *at)).collect();
+    same.iter().all(|(key, at)| ours.get(key) == Some(at))
+        && ours.keys().all(|key| replaced.contains(key) || same.contains_key(key))
+}

@@ -1,0 +1,145 @@
+//! Power that fails: who lost what it had not synced does not count as if it remembered.
+
+use replication::{Bug, Config, Event, Standing, SyncError};
+
+use crate::cluster::{Cluster, Told, ms};
+
+fn is_serving(cluster: &Cluster, node: u32) -> bool {
+    cluster.replica(node).standing() == Standing::Serving
+}
+
+fn power_cycle(cluster: &mut Cluster, nodes: &[u32]) {
+    nodes.iter().for_each(|&node| cluster.power_off(node));
+    nodes.iter().for_each(|&node| cluster.start(node));
+}
+
+/// Written at nodes 1 and 2, and durable nowhere.
+fn written(bug: Option<Bug>) -> (Cluster, replication::Mark) {
+    written_with(Config { bug, ..Config::default() })
+}
+
+fn written_with(config: Config) -> (Cluster, replication::Mark) {
+    let mut cluster = Cluster::with(3, config);
+    cluster.serve(1);
+    let barrier = cluster.must_put(1, 9, 9);
+    let synced = cluster.sync(1, barrier);
+    assert!(cluster.is_durable(synced));
+    cluster.isolate(3);
+    let mark = cluster.must_put(1, 1, 10);
+    (cluster, mark)
+}
+
+fn who_forgot_is_not_counted_on(bug: Option<Bug>) {
+    let (mut cluster, _) = written(bug);
+    power_cycle(&mut cluster, &[2]);
+    cluster.mend();
+    cluster.isolate(1);
+    cluster.lead(2);
+    cluster.renew(2);
+    cluster.run(ms(5_000));
+    if is_serving(&cluster, 2) {
+        assert_eq!(cluster.read(2, 1), Some(10), "one power failure loses nothing");
+    }
+    // Nobody has it but node 1.
+    cluster.mend();
+    cluster.run(ms(1_000));
+    assert_eq!(cluster.read(2, 1), Some(10));
+    assert_eq!(cluster.replica(2).rest().generation, base::Epoch::default());
+}
+
+fn what_may_be_lost_is_not_said_to_be_durable(bug: Option<Bug>) {
+    // The log soon forgets what stood where.
+    let (mut cluster, mark) = written_with(Config { bug, kept_max: 2, ..Config::default() });
+    power_cycle(&mut cluster, &[1, 2, 3]);
+    cluster.mend();
+    cluster.serve_soon(3);
+    cluster.renew(3);
+    assert_eq!((cluster.read(3, 1), cluster.read(3, 9)), (None, Some(9)));
+    // The same places are taken by others.
+    (0..5).for_each(|cell| _ = cluster.must_put(3, cell + 20, 1));
+    assert_eq!(cluster.try_sync(3, mark), Err(SyncError::Lost(mark.at)));
+}
+
+#[test]
+fn who_is_blocked_says_for_whom_it_waits() {
+    let (mut cluster, _) = written(None);
+    power_cycle(&mut cluster, &[2]);
+    cluster.mend();
+    cluster.kill(1);
+    cluster.lead(3);
+    cluster.renew(3);
+    cluster.run(ms(3_000));
+    let blocked = Event::Blocked { missing: vec![base::NodeId(1)], forgot: vec![base::NodeId(2)] };
+    assert!(cluster.was_told(3, &Told::Event(blocked)));
+    assert!(!is_serving(&cluster, 3));
+    // An operator gives up what only node 1 has.
+    assert!(cluster.accept_loss(3));
+    cluster.run(ms(500));
+    assert!(is_serving(&cluster, 3));
+    let generation = cluster.replica(3).rest().generation;
+    assert!(cluster.was_told(3, &Told::Event(Event::Lost { generation })));
+    assert!(!cluster.accept_loss(3), "nothing waits any more");
+    // It comes back with what was given up.
+    cluster.start(1);
+    cluster.must_put(3, 2, 20);
+    cluster.run(ms(500));
+    cluster.assert_same(&[1, 2, 3]);
+    assert_eq!(cluster.read(3, 1), None);
+}
+
+#[test]
+fn when_all_have_forgotten_the_rest_is_waited_for() {
+    let (mut cluster, _) = written(None);
+    power_cycle(&mut cluster, &[1, 2]);
+    cluster.lead(2);
+    cluster.renew(2);
+    cluster.run(ms(1_500));
+    assert!(!is_serving(&cluster, 2), "node 3 may still answer");
+    cluster.run(ms(1_000));
+    assert!(is_serving(&cluster, 2), "nobody remembers more");
+    assert_eq!(cluster.read(2, 9), Some(9));
+}
+
+#[test]
+fn when_everybody_answers_there_is_nothing_to_wait_for() {
+    let (mut cluster, _) = written(None);
+    power_cycle(&mut cluster, &[1, 2]);
+    cluster.mend();
+    cluster.serve(2);
+    assert_ne!(cluster.replica(2).rest().generation, base::Epoch::default());
+}
+
+#[test]
+fn who_has_a_barrier_of_a_later_tenure_is_counted_on_again() {
+    let (mut cluster, _) = written(None);
+    power_cycle(&mut cluster, &[3]);
+    cluster.mend();
+    cluster.serve(1);
+    cluster.must_put(1, 2, 20);
+    cluster.run(ms(500));
+    assert_eq!(cluster.replica(3).memory(), replication::Memory::Clean);
+    // It remembers that over a start of its process.
+    cluster.kill(3);
+    cluster.start(3);
+    assert_eq!(cluster.replica(3).memory(), replication::Memory::Clean);
+    cluster.kill(1);
+    cluster.serve(3);
+    assert_eq!(cluster.read(3, 1), Some(10));
+}
+
+#[test]
+fn a_second_failure_does_not_make_it_remember() {
+    let (mut cluster, _) = written(None);
+    power_cycle(&mut cluster, &[2]);
+    // It ends and starts again before anybody has told it anything.
+    cluster.kill(2);
+    cluster.start(2);
+    assert_eq!(cluster.replica(2).memory(), replication::Memory::Forgot);
+    power_cycle(&mut cluster, &[2]);
+    assert_eq!(cluster.replica(2).memory(), replication::Memory::Forgot);
+}
+
+stories! {
+    ForgettingIgnored: who_forgot_is_not_counted_on;
+    SyncIgnoresGeneration: what_may_be_lost_is_not_said_to_be_durable;
+}

@@ -1,0 +1,231 @@
+//! Replicas that lack so much that they take over a state.
+
+use replication::{Bug, Config, Message, Standing};
+
+use crate::cluster::{Cluster, Put, Told, ms};
+
+fn short_logs(bug: Option<Bug>) -> Config {
+    Config { bug, kept_max: 2, parts_max: 2, versions_max: 3, ..Config::default() }
+}
+
+/// Nodes 1 and 2 have gone on without node 3.
+fn node_3_lags(bug: Option<Bug>) -> Cluster {
+    let mut cluster = Cluster::with(3, short_logs(bug));
+    cluster.serve(1);
+    cluster.must_put(1, 1, 1);
+    cluster.run(ms(50));
+    cluster.isolate(3);
+    (0..8).for_each(|cell| _ = cluster.must_put(1, cell, 10 + cell));
+    cluster
+}
+
+const fn is_transfer(message: &Message<crate::cluster::Cells>) -> bool {
+    matches!(message, Message::Offer { .. } | Message::Pull { .. } | Message::Pulled { .. })
+}
+
+#[test]
+fn who_lacks_too_much_takes_over_a_state() {
+    let mut cluster = node_3_lags(None);
+    cluster.mend();
+    cluster.run(ms(500));
+    cluster.assert_same(&[1, 2, 3]);
+    cluster.must_put(1, 9, 9);
+    cluster.run(ms(50));
+    cluster.assert_same(&[1, 2, 3]);
+    cluster.kill(1);
+    cluster.serve(3);
+    assert_eq!((cluster.read(3, 1), cluster.read(3, 7), cluster.read(3, 9)), (Some(11), Some(17), Some(9)));
+}
+
+#[test]
+fn a_state_is_taken_over_while_others_go_on() {
+    let mut cluster = node_3_lags(None);
+    cluster.hold_back(|flying| is_transfer(&flying.message));
+    cluster.mend();
+    cluster.run(ms(300));
+    for cell in 0..30 {
+        cluster.must_put(1, cell, 100 + cell);
+        let held = std::mem::take(&mut cluster.held);
+        cluster.deliver_all(held);
+    }
+    cluster.let_go();
+    cluster.run(ms(1_000));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
+#[test]
+fn who_ends_while_it_takes_over_begins_again() {
+    for ends_after in 0..8 {
+        let mut cluster = node_3_lags(None);
+        let seen = std::cell::Cell::new(0);
+        cluster.hold_back(move |flying| {
+            let counts = matches!(flying.message, Message::Pulled { .. });
+            seen.set(seen.get() + u32::from(counts));
+            counts && seen.get() > ends_after
+        });
+        cluster.mend();
+        cluster.run(ms(300));
+        cluster.kill(3);
+        cluster.start(3);
+        cluster.held.clear();
+        cluster.let_go();
+        cluster.run(ms(500));
+        cluster.assert_same(&[1, 2, 3]);
+    }
+}
+
+/// What was known to be committed is not in the journal, but the parts that come are for a state that has it.
+#[test]
+fn a_journal_says_which_state_parts_were_placed_in() {
+    let mut cluster = Cluster::with(3, short_logs(None));
+    cluster.serve(1);
+    cluster.must_put(1, 1, 1);
+    // Node 3 learns that this is committed without writing anything more.
+    cluster.run(ms(50));
+    cluster.isolate(3);
+    (0..8).for_each(|cell| _ = cluster.must_put(1, cell + 2, 10));
+    cluster.mend();
+    cluster.run(ms(500));
+    assert!(cluster.replica(3).is_whole());
+    cluster.kill(3);
+    cluster.start(3);
+    cluster.must_put(1, 20, 20);
+    cluster.run(ms(500));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
+/// Parts that come late are for what was there when they were asked for.
+#[test]
+fn an_answer_to_a_question_of_a_former_process_places_nothing() {
+    let mut cluster = node_3_lags(None);
+    cluster.hold_back(|flying| {
+        matches!(flying.message, Message::Pulled { page: replication::Page { after: Some(_), .. }, .. })
+    });
+    cluster.slow_disk(3, true);
+    cluster.mend();
+    cluster.run(ms(250));
+    // The first parts are in memory; its disk has nothing of it.
+    let late = std::mem::take(&mut cluster.held);
+    assert!(!late.is_empty());
+    cluster.hold_back(|flying| matches!(flying.message, Message::Pulled { .. }));
+    cluster.kill(3);
+    cluster.slow_disk(3, false);
+    cluster.start(3);
+    cluster.run(ms(500));
+    cluster.deliver_all(late);
+    cluster.let_go();
+    cluster.run(ms(500));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
+#[test]
+fn who_is_mixed_does_not_lead_and_counts_with_its_source() {
+    let mut cluster = node_3_lags(None);
+    cluster.hold_back(|flying| matches!(flying.message, Message::Pulled { .. }));
+    cluster.mend();
+    cluster.run(ms(300));
+    assert!(!cluster.replica(3).is_whole());
+    assert_eq!(cluster.try_lead(3), Err(replication::LeadError::Incomplete));
+    // Node 2 is gone; node 1 and what node 3 gave up for it are a majority.
+    cluster.kill(2);
+    cluster.held.clear();
+    cluster.hold_back(|_| false);
+    cluster.resign(1);
+    cluster.lead(1);
+    cluster.run(ms(500));
+    assert_eq!(cluster.replica(1).standing(), Standing::Serving);
+    assert_eq!(cluster.read(1, 7), Some(17));
+}
+
+#[test]
+fn who_is_mixed_counts_for_nothing_without_its_source() {
+    let mut cluster = node_3_lags(None);
+    cluster.hold_back(|flying| matches!(flying.message, Message::Pulled { .. }));
+    cluster.mend();
+    cluster.run(ms(300));
+    cluster.kill(1);
+    cluster.lead(2);
+    cluster.renew(2);
+    cluster.run(ms(5_000));
+    assert_eq!(cluster.replica(2).standing(), Standing::Recovering, "node 1 may have what both lack");
+    cluster.start(1);
+    cluster.run(ms(1_000));
+    assert_eq!(cluster.replica(2).standing(), Standing::Serving);
+}
+
+#[test]
+fn a_checkpoint_is_all_that_has_to_be_kept() {
+    let mut cluster = node_3_lags(None);
+    cluster.checkpoint(1);
+    cluster.checkpoint(2);
+    cluster.must_put(1, 30, 30);
+    for node in [1, 2] {
+        cluster.kill(node);
+        cluster.start(node);
+    }
+    cluster.mend();
+    cluster.serve(2);
+    cluster.run(ms(500));
+    assert_eq!((cluster.read(2, 7), cluster.read(2, 30)), (Some(17), Some(30)));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
+/// A new primary that lacks more than the others' logs have lets the one lead who has it.
+#[test]
+fn who_lacks_a_state_does_not_lead() {
+    let mut cluster = node_3_lags(None);
+    cluster.kill(1);
+    cluster.mend();
+    cluster.lead(3);
+    let behind = replication::Event::Behind { holder: base::NodeId(2) };
+    assert!(cluster.was_told(3, &Told::Event(behind)));
+    cluster.serve_soon(2);
+    cluster.run(ms(500));
+    cluster.assert_same(&[2, 3]);
+}
+
+fn the_requests_that_took_effect_come_with_a_state(bug: Option<Bug>) {
+    let mut cluster = Cluster::with(3, short_logs(bug));
+    cluster.serve(1);
+    cluster.isolate(3);
+    let (request, done) = cluster.put(1, 1, 10);
+    assert!(done.is_some());
+    cluster.must_put(1, 1, 11);
+    (2..9).for_each(|cell| _ = cluster.must_put(1, cell, cell));
+    cluster.mend();
+    cluster.run(ms(500));
+    cluster.kill(1);
+    cluster.serve(3);
+    cluster.propose(3, request, Put(1, 10)).unwrap();
+    assert_eq!(cluster.read(3, 1), Some(11), "the retry takes no effect");
+}
+
+fn a_promise_outlives_a_transfer(bug: Option<Bug>) {
+    let mut cluster = node_3_lags(bug);
+    // Node 2 follows node 1 no more and leads with node 3, which takes over its state: one of the first tenure.
+    cluster.mend();
+    cluster.isolate(1);
+    cluster.hold_back(|flying| flying.from == 2 && matches!(&flying.message, Message::Append { entries, .. } if !entries.is_empty() && flying.to == 3));
+    cluster.lead(2);
+    cluster.renew(1);
+    let appends = std::mem::take(&mut cluster.held);
+    cluster.hold_back(|_| false);
+    // The barrier tells node 3 that it lacks something; what comes after the state is late.
+    cluster.hold_back(move |flying| {
+        flying.from == 2 && flying.to == 3 && matches!(flying.message, Message::Append { .. })
+    });
+    cluster.deliver_all(appends);
+    assert!(cluster.replica(3).is_whole(), "{:?}", cluster.replica(3).memory());
+    // Node 1 still takes itself for the primary.
+    cluster.mend();
+    cluster.cut(1, 2);
+    cluster.cut(2, 1);
+    let (request, _) = cluster.put(1, 50, 50);
+    cluster.run(ms(500));
+    assert_eq!(cluster.done(request), None, "node 3 has promised to follow node 2");
+}
+
+stories! {
+    TransferWithoutRequests: the_requests_that_took_effect_come_with_a_state;
+    TransferForgetsPromise: a_promise_outlives_a_transfer;
+}

@@ -1,0 +1,197 @@
+//! Members that change.
+
+use replication::{Bug, ChangeError, Event, Message, ProposeError, Standing};
+
+use crate::cluster::{Cluster, Put, Told, ms};
+
+#[test]
+fn a_newcomer_gets_the_object_and_then_counts() {
+    let mut cluster = Cluster::with_spare(3, 4, None);
+    cluster.serve(1);
+    cluster.must_put(1, 1, 10);
+    cluster.admit(1, 4).unwrap();
+    cluster.run(ms(500));
+    assert_eq!(cluster.members(1), [1, 2, 3, 4]);
+    cluster.assert_same(&[1, 2, 3, 4]);
+    cluster.dismiss(1, 2).unwrap();
+    cluster.run(ms(500));
+    assert_eq!(cluster.members(4), [1, 3, 4]);
+    // One of three may be gone.
+    cluster.kill(1);
+    cluster.serve(4);
+    assert_eq!(cluster.read(4, 1), Some(10));
+}
+
+#[test]
+fn members_change_one_at_a_time() {
+    let mut cluster = Cluster::with_spare(3, 5, None);
+    cluster.serve(1);
+    assert_eq!(cluster.admit(1, 2), Err(ChangeError::Member(base::NodeId(2))));
+    assert_eq!(cluster.dismiss(1, 4), Err(ChangeError::NotMember(base::NodeId(4))));
+    cluster.isolate(2);
+    cluster.isolate(3);
+    cluster.dismiss(1, 3).unwrap();
+    assert_eq!(cluster.dismiss(1, 2), Err(ChangeError::Changing));
+    let mut alone = Cluster::new(1, None);
+    alone.serve(1);
+    assert_eq!(alone.dismiss(1, 1), Err(ChangeError::Count));
+    assert!(matches!(cluster.admit(2, 4), Err(ChangeError::Ask(_))));
+}
+
+#[test]
+fn who_is_no_member_any_more_is_told_and_forgets_when_all_know() {
+    let mut cluster = Cluster::new(4, None);
+    cluster.serve(1);
+    cluster.must_put(1, 1, 10);
+    cluster.isolate(3);
+    cluster.dismiss(1, 4).unwrap();
+    cluster.renew(1);
+    cluster.run(ms(500));
+    assert_eq!(cluster.replica(4).standing(), Standing::Retired);
+    assert!(cluster.try_lead(4).is_err());
+    cluster.run(ms(30_000));
+    assert!(!cluster.was_told(4, &Told::Event(Event::Forgotten)), "node 3 knows nothing of it");
+    // It keeps that.
+    cluster.kill(4);
+    cluster.start(4);
+    assert_eq!(cluster.replica(4).standing(), Standing::Retired);
+    cluster.mend();
+    cluster.run(ms(30_000));
+    assert!(cluster.was_told(4, &Told::Event(Event::Forgotten)));
+    assert!(!cluster.replica(4).is_whole());
+}
+
+#[test]
+fn who_is_gone_for_good_is_not_waited_for() {
+    let mut cluster = Cluster::new(4, None);
+    cluster.serve(1);
+    cluster.renew(1);
+    cluster.kill(3);
+    cluster.dismiss(1, 4).unwrap();
+    cluster.run(ms(20_000));
+    assert!(!cluster.was_told(4, &Told::Event(Event::Forgotten)));
+    cluster.strike(1, 3);
+    cluster.run(ms(20_000));
+    assert!(cluster.was_told(4, &Told::Event(Event::Forgotten)));
+}
+
+#[test]
+fn a_primary_that_is_dismissed_leads_no_more() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    cluster.must_put(1, 1, 10);
+    cluster.dismiss(1, 1).unwrap();
+    assert_eq!(cluster.replica(1).standing(), Standing::Retired);
+    let request = cluster.request();
+    assert_eq!(cluster.propose(1, request, Put(1, 1)), Err(ProposeError::NotPrimary));
+    // Node 1 tells it who the members are.
+    cluster.lead(2);
+    assert!(cluster.was_told(2, &Told::Event(Event::WrongView)));
+    cluster.serve(2);
+    assert_eq!((cluster.read(2, 1), cluster.members(2)), (Some(10), vec![2, 3]));
+}
+
+#[test]
+fn a_view_that_loses_is_a_view_no_more() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    cluster.must_put(1, 1, 10);
+    cluster.isolate(1);
+    cluster.dismiss(1, 3).unwrap();
+    cluster.serve(3);
+    cluster.must_put(3, 2, 20);
+    cluster.mend();
+    cluster.run(ms(500));
+    assert_eq!(cluster.members(1), [1, 2, 3]);
+    cluster.assert_same(&[1, 2, 3]);
+}
+
+#[test]
+fn a_view_of_the_last_tenure_is_committed_by_this_one() {
+    let mut cluster = Cluster::new(4, None);
+    cluster.serve(1);
+    cluster.hold_back(|flying| matches!(flying.message, Message::Synced { .. }));
+    cluster.dismiss(1, 4).unwrap();
+    assert_eq!(cluster.members(1), [1, 2, 3, 4], "it is not durable");
+    cluster.kill(1);
+    cluster.held.clear();
+    cluster.let_go();
+    cluster.serve(2);
+    cluster.run(ms(500));
+    assert_eq!(
+        cluster.members(2),
+        [2, 3, 1].into_iter().collect::<std::collections::BTreeSet<u32>>().into_iter().collect::<Vec<u32>>()
+    );
+    cluster.must_put(2, 1, 10);
+}
+
+fn a_newcomer_without_the_object_does_not_count(bug: Option<Bug>) {
+    let mut cluster = Cluster::with_spare(3, 4, bug);
+    cluster.serve(1);
+    cluster.must_put(1, 1, 10);
+    cluster.isolate(4);
+    cluster.admit(1, 4).unwrap();
+    cluster.run(ms(500));
+    // A minority of those who have the object is gone.
+    cluster.kill(3);
+    cluster.must_put(1, 2, 20);
+}
+
+fn a_view_counts_when_it_is_durable(bug: Option<Bug>) {
+    let mut cluster = Cluster::new(5, bug);
+    cluster.serve(1);
+    let first = cluster.must_put(1, 9, 9);
+    let synced = cluster.sync(1, first);
+    assert!(cluster.is_durable(synced));
+    // The disks of nodes 3 to 5 write, and do not sync.
+    cluster.hold_back(|flying| {
+        matches!(flying.message, Message::Sync { .. } | Message::Adopt { .. }) && flying.to > 2
+    });
+    cluster.dismiss(1, 5).unwrap();
+    let _ = cluster.dismiss(1, 4);
+    if cluster.members(1) != [1, 2, 3] {
+        return;
+    }
+    let mark = cluster.must_put(1, 1, 10);
+    let synced = cluster.sync(1, mark);
+    assert!(cluster.is_durable(synced));
+    cluster.held.clear();
+    cluster.let_go();
+    cluster.isolate(1);
+    cluster.isolate(2);
+    for node in 3..=5 {
+        cluster.power_off(node);
+    }
+    (3..=5).for_each(|node| cluster.start(node));
+    cluster.lead(3);
+    cluster.renew(3);
+    cluster.run(ms(3_000));
+    if cluster.replica(3).standing() == Standing::Serving {
+        assert_eq!(cluster.read(3, 1), Some(10), "it was durable");
+    }
+}
+
+fn a_tombstone_stays_while_somebody_might_ask(bug: Option<Bug>) {
+    let mut cluster = Cluster::new(5, bug);
+    cluster.serve(1);
+    cluster.renew(1);
+    cluster.isolate(5);
+    cluster.dismiss(1, 4).unwrap();
+    cluster.run(ms(15_000));
+    cluster.dismiss(1, 3).unwrap();
+    cluster.run(ms(15_000));
+    cluster.must_put(1, 1, 10);
+    // Node 5 knows only the first view.
+    cluster.mend();
+    cluster.isolate(1);
+    cluster.isolate(2);
+    cluster.lead(5);
+    cluster.run(ms(1_000));
+    assert_ne!(cluster.replica(5).standing(), Standing::Serving, "nodes 1 and 2 are the majority");
+}
+
+stories! {
+    NewcomerNotCaughtUp: a_newcomer_without_the_object_does_not_count;
+    ViewNotDurable: a_view_counts_when_it_is_durable;
+    TombstoneDroppedEarly: a_tombstone_stays_while_somebody_might_ask;
+}
