@@ -139,6 +139,22 @@ fn what_is_unknown_may_happen_much_later_and_under_another_write() {
 }
 
 #[test]
+fn of_two_unknown_that_did_the_same_the_right_one_is_left_over() {
+    assert_fine(&[
+        unknown(1, append(b"a")),
+        unknown(1, write(0, b"a")),
+        known(2, 3, READ, data(b"a")),
+        known(4, 5, READ, data(b"aa")),
+    ]);
+}
+
+#[test]
+fn an_unknown_write_moves_an_unknown_append() {
+    let read = FileOp::Read { offset: 8, length: 1 };
+    assert_fine(&[unknown(1, append(b"b")), unknown(1, write(4, b"aaaa")), known(2, 3, read, data(b"b"))]);
+}
+
+#[test]
 fn the_outcome_of_a_later_return_counts() {
     let history = [
         known(1, 9, append(b"a"), FileOutcome::Appended(1)),
