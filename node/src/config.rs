@@ -70,7 +70,6 @@ impl ShardConfig {
 
     /// The rules in force: all.
     #[cfg(not(feature = "planted-bugs"))]
-    #[expect(clippy::unused_self, reason = "the same signature as with planted bugs")]
     pub const fn rules(&self) -> Rules {
         Rules {}
     }
