@@ -392,6 +392,7 @@ impl<A: Algorithm> LeaseNode<A> {
     fn conclude_read(&mut self, now: WallTime, slot: u32) {
         let Some(attempt) = self.attempt_mut(slot) else { return };
         let (seen, is_ambiguous) = (attempt.seen.take(), attempt.is_ambiguous);
+        let is_ambiguous = is_ambiguous && !self.breaks(Bug::LaterByBallot);
         let Some(claim) = self.claims.at(slot) else { return };
         let verdict = match &seen {
             // Every voter sees the cell open or ours. An expired lease may have the higher ballot where ballots do

@@ -18,6 +18,7 @@
 //! all of its parts, and takes away what the other does not have.
 
 mod chunks;
+mod request;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ use replication::{Machine, Position};
 
 use chunks::Chunks;
 pub use chunks::{CHUNK_BYTES, Chunk};
+pub use request::{FileBody, FileReply, FileReplyBody, FileRequest};
 
 /// No file is longer. Offsets of POSIX have 63 bits; every chunk below this is a whole one.
 pub const FILE_BYTES_MAX: u64 = (1 << 63) - CHUNK_BYTES;
