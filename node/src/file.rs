@@ -24,7 +24,8 @@ mod tests;
 
 use base::WallTime;
 use bytes::Bytes;
-use replication::{Machine, Position};
+use replication::Machine;
+pub use replication::{Mark, Position};
 
 use chunks::Chunks;
 pub use chunks::{CHUNK_BYTES, Chunk};

@@ -1,9 +1,8 @@
 //! What clients ask about files, and what they are told. Data travels as it is: these have no byte layout of their own.
 
 use base::{NodeId, ObjectId};
-use replication::Mark;
 
-use super::{Answer, Change, Done, FileError, Query};
+use super::{Answer, Change, Done, FileError, Mark, Query};
 use crate::{RequestId, Unavailable};
 
 /// One request about a file.
