@@ -15,7 +15,7 @@ use crate::files::{FileMessage, Held, Hosted, Stage};
 use crate::lock::Asker;
 use crate::message::is_lock;
 use crate::steps::Step;
-use crate::{Bug, Output, ReplyBody, SessionId, Shard, ShardEvent, Token, Unavailable};
+use crate::{Bug, Output, ReplyBody, SessionId, Shard, ShardConfig, ShardEvent, Token, Unavailable};
 
 impl<A: Algorithm> Shard<A> {
     /// A client's request about a file.
@@ -23,6 +23,9 @@ impl<A: Algorithm> Shard<A> {
         let FileRequest { id, object, body } = request;
         let Some(client) = self.sessions.get(session).map(|session| session.client) else { return };
         let asker = Asker { session, client, id };
+        if self.config.breaks(Bug::AnswersWhileReleasing) && self.is_leaving(object) {
+            return self.ask_replica(now, object, asker, body);
+        }
         match self.open_file(now, object) {
             Ok(()) => self.serve_file(now, object, asker, body),
             Err(refusal) => self.files.reply(asker, refusal, None),
@@ -76,6 +79,10 @@ impl<A: Algorithm> Shard<A> {
         self.files.hosted.keys().copied()
     }
 
+    fn is_leaving(&self, object: ObjectId) -> bool {
+        self.files.hosted.get(&object).is_some_and(|hosted| hosted.stage == Stage::Leaving)
+    }
+
     /// Makes sure that there is a replica of the file.
     fn open_file(&mut self, now: WallTime, object: ObjectId) -> Result<(), FileReplyBody> {
         let unavailable = |why| Err(FileReplyBody::Unavailable(why));
@@ -100,7 +107,8 @@ impl<A: Algorithm> Shard<A> {
 
     /// A replica of a file that nothing is known of here.
     fn host(&mut self, now: WallTime, object: ObjectId) {
-        let checkpoint = first_checkpoint(&self.config, object, self.keeper.numbers.floor());
+        // What it promised about files that it keeps nothing of, it may have forgotten.
+        let checkpoint = first_checkpoint(&self.config, object).promising(self.keeper.numbers.floor());
         let (config, forgot_at) = (self.files.config.clone(), self.files.forgot_at);
         let replica = Replica::new(self.me().node, config, checkpoint, [], forgot_at);
         let replica = replica.expect("without a record nothing can be wrong");
@@ -494,13 +502,9 @@ impl<A: Algorithm> Shard<A> {
     }
 }
 
-/// A file that begins, at a node that may have promised numbers up to `floor`.
-pub(crate) fn first_checkpoint(
-    config: &crate::ShardConfig,
-    object: ObjectId,
-    floor: u64,
-) -> Checkpoint<File> {
-    Checkpoint::first(config.map.view(object).members.clone(), File::default()).promising(floor)
+/// A file that begins.
+pub(crate) fn first_checkpoint(config: &ShardConfig, object: ObjectId) -> Checkpoint<File> {
+    Checkpoint::first(config.map.view(object).members.clone(), File::default())
 }
 
 /// What can be said without looking at the file.

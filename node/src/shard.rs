@@ -121,7 +121,7 @@ impl<A: Algorithm> Shard<A> {
         let floor = if config.breaks(Bug::NumbersForgotten) { 0 } else { remembered.ceiling };
         let numbers = Numbers::new(remembered.ceiling, floor);
         let kept = remembered.files.into_iter();
-        let kept = kept.map(|(object, kept)| (object, kept, first_checkpoint(&config, object, floor)));
+        let kept = kept.map(|(object, kept)| (object, kept, first_checkpoint(&config, object)));
         let replication = config.replication.clone();
         let files = Files::new(me.node, replication, remembered.forgot_at, kept.collect())?;
         let is_first = remembered.start == Start::Fresh;
