@@ -106,6 +106,13 @@ pub struct Remembered {
     pub files: BTreeMap<ObjectId, KeptFile>,
 }
 
+impl Remembered {
+    /// What a store without files remembers.
+    pub const fn without_files(start: Start, ceiling: u64) -> Self {
+        Self { start, ceiling, forgot_at: None, files: BTreeMap::new() }
+    }
+}
+
 impl<A: Algorithm> Shard<A> {
     /// A shard that starts at `now`. `seed` decides lease ids and jitter.
     pub fn new(
