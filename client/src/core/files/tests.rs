@@ -1,8 +1,11 @@
-use base::{ClusterId, Epoch, Random, Seq};
+use base::{ClusterId, Epoch, Seq};
 use node::file::{FileBody, Mark, Position, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX};
 use node::{Osd, Settings};
 
 use super::*;
+
+mod exactly_once;
+mod syncs;
 
 const OBJECT: ObjectId = ObjectId::new(1, 2);
 
@@ -278,6 +281,51 @@ fn daemons_that_name_each_other_are_not_asked_in_a_loop() {
 }
 
 #[test]
+fn only_whoever_is_believed_to_answer_names_another() {
+    let mut story = Story::new();
+    story.stat();
+    story.stat();
+    let sent = story.sent();
+    story.reply(&sent[0], FileReplyBody::Elsewhere(story.members[1]));
+    let followed = story.sent_one();
+    story.reply(&sent[1], FileReplyBody::Elsewhere(story.members[2]));
+    assert_eq!([followed.to, story.sent_one().to], [story.members[1]; 2]);
+}
+
+#[test]
+fn whoever_is_silent_has_no_turn_for_a_while() {
+    let mut story = Story::new();
+    story.write();
+    let silent = story.sent_one();
+    let mut again = None;
+    while again.is_none() && ms(story.now) < 3_000 {
+        let mut sent = story.wait(1);
+        while let Some(turn) = sent.pop() {
+            if turn.to == silent.to {
+                again = Some(turn.at_ms);
+                break;
+            }
+            story.reply(&turn, BUSY);
+            sent.extend(story.sent());
+        }
+    }
+    assert!(again.is_some_and(|at_ms| (2_000..2_200).contains(&at_ms)), "{again:?}");
+}
+
+#[test]
+fn of_a_request_that_nobody_answers_only_so_much_is_remembered() {
+    let mut story = Story::new();
+    story.write();
+    let mut sent = story.wait(60_000);
+    assert!(sent.len() > 100, "{} sendings", sent.len());
+    assert!(story.files.sendings.len() <= 16, "{}", story.files.sendings.len());
+    let last = sent.pop().expect("it goes on");
+    story.reply(&last, changed(mark(1, 1)));
+    story.sent();
+    assert_eq!((story.events.len(), story.files.sendings.len()), (1, 0));
+}
+
+#[test]
 fn names_that_make_no_sense_are_not_followed() {
     let mut story = Story::new();
     story.write();
@@ -475,155 +523,6 @@ fn impossible_changes_are_not_sent() {
 }
 
 #[test]
-fn a_sync_names_what_was_acknowledged_first_and_last() {
-    let mut story = Story::new();
-    // Replies may come in another order than the changes took effect in.
-    for mark in [mark(1, 4), mark(1, 3), mark(1, 5), mark(1, 2)] {
-        story.acknowledged(mark);
-    }
-    let ticket = story.sync();
-    let sync = story.sent_one();
-    assert_eq!(sync.request.body, FileBody::Sync { oldest: mark(1, 2), newest: mark(1, 5) });
-    // This comes too late for it.
-    story.acknowledged(mark(1, 6));
-    story.reply(&sync, FileReplyBody::Durable);
-    assert_eq!(story.event(), [FileEvent::Synced { ticket }]);
-    assert_eq!(story.files.owed(OBJECT), 1);
-    story.sync();
-    assert_eq!(story.sent_one().request.body, FileBody::Sync { oldest: mark(1, 6), newest: mark(1, 6) });
-}
-
-#[test]
-fn the_oldest_is_of_the_oldest_generation() {
-    let mut story = Story::new();
-    for mark in [mark(2, 7), mark(1, 8)] {
-        story.acknowledged(mark);
-    }
-    story.sync();
-    assert_eq!(story.sent_one().request.body, FileBody::Sync { oldest: mark(1, 8), newest: mark(1, 8) });
-}
-
-#[test]
-fn without_anything_owed_a_sync_is_done_at_once() {
-    let mut story = Story::new();
-    let ticket = story.sync();
-    assert_eq!(story.event(), [FileEvent::Synced { ticket }]);
-    story.write();
-    let refused = story.sent_one();
-    let outcome = Err(FileError::PastLimit { end: 1 });
-    story.reply(&refused, FileReplyBody::Changed { outcome, mark: mark(1, 1) });
-    story.event();
-    let ticket = story.sync();
-    assert_eq!(story.event(), [FileEvent::Synced { ticket }], "nothing was changed");
-}
-
-#[test]
-fn syncs_share_what_covers_them() {
-    let mut story = Story::new();
-    story.acknowledged(mark(1, 1));
-    let first = story.sync();
-    let sync = story.sent_one();
-    let same = story.sync();
-    story.acknowledged(mark(1, 2));
-    let (later, latest) = (story.sync(), story.sync());
-    assert_eq!(story.event(), [], "one at a time");
-    story.reply(&sync, FileReplyBody::Durable);
-    let next = story.sent_one();
-    assert_eq!(story.event(), [first, same].map(|ticket| FileEvent::Synced { ticket }));
-    assert_eq!(next.request.body, FileBody::Sync { oldest: mark(1, 2), newest: mark(1, 2) });
-    story.reply(&next, FileReplyBody::Durable);
-    assert_eq!(story.event(), [later, latest].map(|ticket| FileEvent::Synced { ticket }));
-}
-
-#[test]
-fn what_is_lost_is_told_to_all_who_wait_and_not_owed_any_longer() {
-    let mut story = Story::new();
-    let lost: Vec<FileTicket> = (1..=2).map(|seq| story.acknowledged(mark(1, seq))).collect();
-    let first = story.sync();
-    let sync = story.sent_one();
-    story.acknowledged(mark(2, 3));
-    let second = story.sync();
-    story.reply(&sync, FileReplyBody::Lost);
-    let changes: Arc<[FileTicket]> = lost.into();
-    let event = |ticket| FileEvent::Lost { ticket: Some(ticket), changes: changes.clone() };
-    assert_eq!(story.event(), [event(first), event(second)]);
-    assert_eq!(story.files.owed(OBJECT), 1, "nobody said anything about the last one");
-    let third = story.sync();
-    let sync = story.sent_one();
-    assert_eq!(sync.request.body, FileBody::Sync { oldest: mark(2, 3), newest: mark(2, 3) });
-    story.reply(&sync, FileReplyBody::Durable);
-    assert_eq!(story.event(), [FileEvent::Synced { ticket: third }]);
-}
-
-#[test]
-fn a_sync_is_sent_again_like_everything_else() {
-    let mut story = Story::new();
-    story.acknowledged(mark(1, 1));
-    let ticket = story.sync();
-    let first = story.sent_one();
-    story.acknowledged(mark(1, 2));
-    let second = story.wait(200).remove(0);
-    assert_eq!(second.request.body, first.request.body, "it covers what it covered");
-    story.reply(&first, FileReplyBody::Durable);
-    story.reply(&second, FileReplyBody::Lost);
-    assert_eq!(story.event(), [FileEvent::Synced { ticket }]);
-    assert_eq!(story.files.owed(OBJECT), 1);
-}
-
-#[test]
-fn a_sync_that_is_given_up_leaves_what_is_owed() {
-    let mut story = Story::new();
-    story.acknowledged(mark(1, 1));
-    let ticket = story.sync();
-    story.sent_one();
-    story.files.give_up(story.now, ticket);
-    assert_eq!(story.event(), [FileEvent::GivenUp { ticket, was_sent: false }]);
-    assert_eq!((story.files.owed(OBJECT), story.files.poll_timeout()), (1, None));
-    story.sync();
-    assert_eq!(story.sent_one().request.body, FileBody::Sync { oldest: mark(1, 1), newest: mark(1, 1) });
-}
-
-#[test]
-fn a_file_that_is_gone_owes_nothing() {
-    let mut story = Story::new();
-    story.acknowledged(mark(1, 1));
-    let ticket = story.sync();
-    let sync = story.sent_one();
-    story.reply(&sync, FileReplyBody::NoSuchFile);
-    assert_eq!(story.event(), [FileEvent::NoSuchFile { ticket }]);
-    assert_eq!(story.files.owed(OBJECT), 0);
-}
-
-#[test]
-fn too_much_that_is_not_durable_is_synced_although_nobody_asks() {
-    let mut story = Story::new();
-    let all: Vec<FileTicket> = (1..SYNC_AT as u64).map(|seq| story.acknowledged(mark(1, seq))).collect();
-    let last = story.write();
-    let change = story.sent_one();
-    story.reply(&change, changed(mark(1, SYNC_AT as u64)));
-    let sync = story.sent_one();
-    assert_eq!(sync.request.body, FileBody::Sync { oldest: mark(1, 1), newest: mark(1, SYNC_AT as u64) });
-    // Changes go on meanwhile, up to a bound.
-    let mut under_way = Vec::new();
-    for seq in SYNC_AT..UNSYNCED_MAX + UNDER_WAY_MAX {
-        story.write();
-        under_way.extend(story.sent());
-        if let Some(change) = under_way.pop() {
-            story.reply(&change, changed(mark(1, seq as u64)));
-        }
-        under_way.extend(story.sent());
-    }
-    assert_eq!((story.files.owed(OBJECT), under_way.len()), (UNSYNCED_MAX, 0));
-    story.events.clear();
-    story.reply(&sync, FileReplyBody::Lost);
-    let sent = story.sent();
-    let changes = all.into_iter().chain([last]).collect();
-    assert_eq!(std::mem::take(&mut story.events), [FileEvent::Lost { ticket: None, changes }]);
-    assert_eq!(sent.len(), UNDER_WAY_MAX + 1, "the rest is synced, and changes go on");
-    assert_eq!(story.files.owed(OBJECT), UNSYNCED_MAX - SYNC_AT);
-}
-
-#[test]
 fn too_much_data_is_not_taken() {
     let mut story = Story::new();
     let data: Vec<u8> = vec![0; usize::try_from(WRITE_BYTES_MAX).expect("a mebibyte")];
@@ -663,102 +562,4 @@ fn a_number_never_comes_twice_although_files_are_forgotten() {
     assert_eq!(story.files.believed(OBJECT), None, "it is forgotten");
     story.write();
     assert_eq!(numbers(&story.sent_one()), (3, 3));
-}
-
-/// Members of one file that keep its table of outcomes together, as replication does.
-#[derive(Default)]
-struct Members {
-    primary: usize,
-    outcomes: BTreeMap<u64, Mark>,
-    settled: u64,
-    executed: Vec<Change>,
-}
-
-impl Members {
-    fn take(
-        &mut self,
-        random: &mut Random,
-        place: usize,
-        members: &[NodeId],
-        body: FileBody,
-    ) -> FileReplyBody {
-        if place != self.primary {
-            let hint = FileReplyBody::Elsewhere(members[self.primary]);
-            return if random.chance(1, 2) { hint } else { BUSY };
-        }
-        match body {
-            FileBody::Create => FileReplyBody::Exists,
-            FileBody::Ask(_) => answer(),
-            FileBody::Sync { .. } => FileReplyBody::Durable,
-            FileBody::Change { number, settled, change } => {
-                let known = self.outcomes.get(&number).copied();
-                if known.is_none() && number < self.settled {
-                    return FileReplyBody::Settled;
-                }
-                let mark = known.unwrap_or_else(|| {
-                    self.executed.push(change);
-                    mark(1, self.executed.len() as u64)
-                });
-                self.outcomes.insert(number, mark);
-                self.settled = self.settled.max(settled);
-                self.outcomes = self.outcomes.split_off(&self.settled);
-                changed(mark)
-            }
-        }
-    }
-}
-
-/// Requests and replies overtake each other and get lost, connections break and the primary moves.
-#[test]
-fn every_change_takes_effect_once_whatever_happens_to_messages() {
-    for seed in 0..200 {
-        let mut random = Random::new(seed);
-        let mut story = Story::new();
-        let mut members = Members::default();
-        let mut requests: Vec<Sent> = Vec::new();
-        let mut replies: Vec<(Sent, FileReplyBody)> = Vec::new();
-        let mut wanted = Vec::new();
-        for step in 0..4_000_u64 {
-            let goes_on = step < 2_000;
-            if goes_on && random.chance(1, 10) {
-                let change = Change::Touch { modified: Some(base::WallTime::from_micros(step)) };
-                wanted.push(change.clone());
-                story.files.change(story.now, OBJECT, change);
-            }
-            if goes_on && random.chance(1, 50) {
-                story.sync();
-                members.primary = random.index(3);
-            }
-            if goes_on && random.chance(1, 50) {
-                let node = story.members[random.index(3)];
-                story.files.handle_down(story.now, node);
-                replies.retain(|(sent, _)| sent.to != node);
-                requests.retain(|sent| sent.to != node || random.chance(1, 2));
-                story.files.handle_up(story.now, node);
-            }
-            requests.extend(story.wait(random.below(10)));
-            if !requests.is_empty() && random.chance(9, 10) {
-                let sent = requests.swap_remove(random.index(requests.len()));
-                let place = story.members.iter().position(|&member| member == sent.to).expect("a member");
-                let body = members.take(&mut random, place, &story.members, sent.request.body.clone());
-                if !goes_on || random.chance(9, 10) {
-                    replies.push((sent, body));
-                }
-            }
-            if !replies.is_empty() && random.chance(9, 10) {
-                let (sent, body) = replies.swap_remove(random.index(replies.len()));
-                story.reply(&sent, body);
-            }
-            requests.extend(story.sent());
-        }
-        let done = |event: &&FileEvent| matches!(event, FileEvent::Changed { outcome: Ok(_), .. });
-        assert_eq!(story.events.iter().filter(done).count(), wanted.len(), "seed {seed}");
-        let time = |change: &Change| match change {
-            Change::Touch { modified } => *modified,
-            _ => None,
-        };
-        members.executed.sort_by_key(time);
-        assert_eq!(members.executed, wanted, "seed {seed}");
-        assert_eq!(story.files.poll_timeout(), None, "seed {seed}");
-    }
 }
