@@ -59,7 +59,7 @@ impl Candidate {
     pub(crate) fn timeout(&self, config: &Config) -> WallTime {
         let all_forgot = self.since + config.all_forgot_after;
         let retry = self.asked + config.retry_after;
-        if all_forgot > self.asked { retry.min(all_forgot) } else { retry }
+        if self.fetching.is_none() && all_forgot > self.asked { retry.min(all_forgot) } else { retry }
     }
 
     const fn members(&self) -> &Members {
@@ -249,7 +249,8 @@ impl<M: Machine> Replica<M> {
             self.recover(now);
         }
         let Role::Candidate(candidate) = &mut self.role else { return };
-        if now.since(candidate.asked) < self.config.retry_after {
+        // If nobody can say more by then, everybody is asked once more.
+        if now < candidate.timeout(&self.config) {
             return;
         }
         let is_blocked = candidate.fetching.is_none()

@@ -69,6 +69,8 @@ impl<M: Machine> Replica<M> {
         let retry = self.config.retry_after;
         let Role::Primary(primary) = &mut self.role else { return };
         if !primary.serves || !self.coming.is_empty() {
+            // There is nobody to be asked until the view is committed.
+            primary.chased = None;
             return;
         }
         let is_due = primary.chased.is_none_or(|asked| now.since(asked) >= retry);

@@ -139,6 +139,26 @@ fn a_second_failure_does_not_make_it_remember() {
     assert_eq!(cluster.replica(2).memory(), replication::Memory::Forgot);
 }
 
+#[test]
+fn who_waits_for_those_that_remember_is_not_woken_for_ever() {
+    // All are asked until a moment between two times of asking.
+    let config = Config { all_forgot_after: ms(250), retry_after: ms(200), ..Config::default() };
+    let mut cluster = Cluster::with(3, config);
+    cluster.serve(1);
+    cluster.must_put(1, 1, 10);
+    power_cycle(&mut cluster, &[2]);
+    cluster.kill(1);
+    cluster.isolate(3);
+    cluster.lead(2);
+    cluster.renew(2);
+    cluster.run(ms(3_000));
+    assert!(!is_serving(&cluster, 2));
+    cluster.start(1);
+    cluster.mend();
+    cluster.run(ms(1_000));
+    assert!(is_serving(&cluster, 2), "those who remember are back");
+}
+
 stories! {
     ForgettingIgnored: who_forgot_is_not_counted_on;
     SyncIgnoresGeneration: what_may_be_lost_is_not_said_to_be_durable;
