@@ -223,6 +223,8 @@ impl<M: Machine> Replica<M> {
         let Role::Primary(primary) = &mut self.role else { return Err(AskError::NotPrimary.into()) };
         primary.syncs.push(Sync { upto, ticket: Some(ticket), asked: now });
         self.ask_for_syncs(upto);
+        // If it was made durable with something later, nobody has anything to say to it.
+        self.conclude_syncs(now);
         Ok(())
     }
 

@@ -190,3 +190,15 @@ fn who_is_no_primary_takes_nothing() {
     assert_eq!(cluster.replica(1).standing(), Standing::Recovering);
     assert_eq!(cluster.propose(1, request, Put(1, 1)), Err(ProposeError::Recovering));
 }
+
+#[test]
+fn what_was_made_durable_with_something_later_is_known_to_be() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    let first = cluster.must_put(1, 1, 10);
+    let second = cluster.must_put(1, 1, 11);
+    let later = cluster.sync(1, second);
+    assert!(cluster.is_durable(later));
+    let ticket = cluster.sync(1, first);
+    assert!(cluster.is_durable(ticket));
+}
