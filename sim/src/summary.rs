@@ -62,6 +62,12 @@ fault_kinds! {
     Drain = "drains",
     /// A disk took its time.
     DiskStall = "disk stalls",
+    /// A disk had no room for a while.
+    DiskFull = "full disks",
+    /// The power of one machine or of some failed, and with it what was not synced.
+    PowerCut = "power cuts",
+    /// The power of all machines failed at once.
+    PowerCutAll = "power cuts of all",
     /// A data directory was emptied, and put back later.
     DirectoryEmptied = "emptied directories",
     /// A data directory was set back to an old copy, and put back later.

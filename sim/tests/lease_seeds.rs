@@ -10,12 +10,15 @@ use sim::{FaultKind, Summary};
 
 const FIXED_SEEDS: Range<u64> = 0..25;
 /// What happens to whole clusters only.
-const NOT_TO_LEASES: [FaultKind; 10] = [
+const NOT_TO_LEASES: [FaultKind; 13] = [
     FaultKind::CrashAll,
     FaultKind::Break,
     FaultKind::ClockStray,
     FaultKind::Drain,
     FaultKind::DiskStall,
+    FaultKind::DiskFull,
+    FaultKind::PowerCut,
+    FaultKind::PowerCutAll,
     FaultKind::DirectoryEmptied,
     FaultKind::DirectoryRestored,
     FaultKind::CopyDies,

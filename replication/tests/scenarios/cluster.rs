@@ -357,7 +357,10 @@ impl Cluster {
                 if is_due.is_some_and(|at| at <= self.now) {
                     self.call(id, |replica, now| replica.handle_timeout(now));
                     let next = self.nodes[&id].replica.as_ref().and_then(Replica::poll_timeout);
-                    assert!(next.is_none_or(|at| at > self.now), "node {id} wants to be woken at once for ever");
+                    assert!(
+                        next.is_none_or(|at| at > self.now),
+                        "node {id} wants to be woken at once for ever"
+                    );
                 }
             }
             self.settle();

@@ -10,7 +10,9 @@ use base::ObjectId;
 use crate::TrueTime;
 
 pub mod courtesy;
+pub mod entries;
 pub mod exclusion;
+pub mod histories;
 pub mod liveness;
 pub mod locks;
 pub mod promptness;

@@ -31,6 +31,10 @@ pub enum Expected {
     Service,
     /// A daemon that drains is done.
     Drained,
+    /// Everybody who waits for a file when everything is healed has a result.
+    FileRecovery,
+    /// Something is done to a file while nothing goes wrong.
+    FileService,
 }
 
 /// Expectations that are open, and who must not lose what.
@@ -52,7 +56,7 @@ struct Expectation {
 
 impl Expected {
     /// All, in the order of the summary.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Recovery,
         Self::Reattached,
         Self::HandedOver,
@@ -62,6 +66,8 @@ impl Expected {
         Self::GivenBack,
         Self::Service,
         Self::Drained,
+        Self::FileRecovery,
+        Self::FileService,
     ];
 
     /// As the summary names it.
@@ -76,6 +82,8 @@ impl Expected {
             Self::GivenBack => "next after a release",
             Self::Service => "served",
             Self::Drained => "drained",
+            Self::FileRecovery => "files recovered",
+            Self::FileService => "files served",
         }
     }
 }

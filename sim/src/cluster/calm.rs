@@ -35,6 +35,7 @@ impl<A: Algorithm> World<'_, A> {
     pub(super) fn calm(&mut self) -> Result<(), Violation> {
         self.heal()?;
         self.await_recovery()?;
+        self.settle_files()?;
         self.check_nothing_is_left()?;
         self.is_directed = true;
         (0..self.daemons.len()).try_for_each(|daemon| self.must_serve(daemon))?;
@@ -53,6 +54,7 @@ impl<A: Algorithm> World<'_, A> {
         self.flush_links();
         for daemon in 0..self.daemons.len() {
             self.daemons[daemon].disk_stalls_until = self.now;
+            self.daemons[daemon].disk_full_until = self.now;
             self.turn_back(daemon);
             if self.daemons[daemon].shard.as_ref().is_some_and(node::Shard::is_draining) {
                 self.crash(daemon);
@@ -72,7 +74,7 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     /// What a failover may take beside its waits.
-    fn slack(&self) -> Span {
+    pub(super) fn slack(&self) -> Span {
         SLACK + self.plan.network.latency_max * 20 + self.plan.disk_max * 4
     }
 
@@ -109,14 +111,15 @@ impl<A: Algorithm> World<'_, A> {
                 self.user_acts(client, user, whom.step)?;
             }
         }
+        self.await_writers(healed, bound + self.file_recovery_bound());
         self.await_all()?;
         self.summary.recovered_in = Some(self.now.since(healed));
         Ok(())
     }
 
     /// Runs until nobody is awaited any longer.
-    fn await_all(&mut self) -> Result<(), Violation> {
-        while !self.awaited.is_empty() {
+    pub(super) fn await_all(&mut self) -> Result<(), Violation> {
+        while !self.awaited.is_empty() || !self.awaited_files.is_empty() {
             self.run_until(self.now + STEP)?;
             if self.is_traced() && self.checkers.promptness.check(self.now).is_err() {
                 self.note_awaited();
@@ -142,7 +145,7 @@ impl<A: Algorithm> World<'_, A> {
     fn check_nothing_is_left(&mut self) -> Result<(), Violation> {
         let lease = &self.plan.shard.lease;
         let settled = self.session_over() * 6 + self.quarantine() * 2 + lease.t_max * 4;
-        self.run_until(self.now + settled + self.plan.network.late_max)?;
+        self.run_until(self.now + settled + self.plan.network.late_max + self.plan.shard.file_idle * 2)?;
         for machine in &self.daemons {
             let Some(shard) = &machine.shard else { continue };
             let left = (shard.leases_held(), shard.records(), shard.leases().claims());

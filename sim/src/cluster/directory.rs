@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use base::{Dead, NodeId, Process, Random, Span, StartId, StoreId};
+use base::{Dead, NodeId, ObjectId, Process, Random, Span, StartId, StoreId};
 use lease::Algorithm;
-use node::{Chain, Met, RestoredCopy};
+use node::{Chain, KeptFile, Met, RestoredCopy};
 
+use super::disk::Journal;
 use super::streams::{ConnectionId, Side};
 use super::world::{Task, World};
 use crate::{FaultKind, Violation};
@@ -25,6 +26,12 @@ pub(super) struct Directory {
     pub(super) met: BTreeMap<NodeId, Met>,
     /// The epoch ceiling.
     pub(super) ceiling: u64,
+    /// What is kept of files.
+    pub(super) journal: Journal,
+    /// Whether the power has failed since the last start.
+    pub(super) lost_power: bool,
+    /// The ceiling at the last start after that.
+    pub(super) forgot_at: Option<u64>,
 }
 
 /// A start of a daemon, as its peers are told of it.
@@ -40,12 +47,29 @@ pub(super) struct Birth {
 impl Directory {
     pub(super) fn empty(random: &mut Random) -> Self {
         let name = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
-        Self { store: StoreId(name.to_le_bytes()), chain: Chain::default(), met: BTreeMap::new(), ceiling: 0 }
+        Self {
+            store: StoreId(name.to_le_bytes()),
+            chain: Chain::default(),
+            met: BTreeMap::new(),
+            ceiling: 0,
+            journal: Journal::default(),
+            lost_power: false,
+            forgot_at: None,
+        }
     }
 
     /// The directory with one more start.
     pub(super) fn begin(&mut self, nonce: u64, proves_death: bool) {
         self.chain = self.chain.begin(nonce, proves_death);
+    }
+
+    /// What a start finds of files, and up to which epoch something of that may be missing. A start after the power has
+    /// failed writes that down before anything else, and it is never lowered.
+    pub(super) fn begin_files(&mut self) -> (BTreeMap<ObjectId, KeptFile>, Option<u64>) {
+        if std::mem::take(&mut self.lost_power) {
+            self.forgot_at = self.forgot_at.max(Some(self.ceiling));
+        }
+        (self.journal.begin(), self.forgot_at)
     }
 
     /// The newest start.
@@ -76,6 +100,7 @@ impl<A: Algorithm> World<'_, A> {
         self.summary.faults.count(kind);
         self.crash_some_daemon(daemon);
         let machine = &mut self.daemons[daemon];
+        machine.directory.journal.settle();
         machine.set_aside = Some(std::mem::replace(&mut machine.directory, changed));
         self.note(None, format_args!("the directory of n{daemon} suffers: {}", kind.label()));
         let lasts = self.while_it_lasts() + self.plan.shard.lease.t_max;

@@ -1,6 +1,8 @@
 //! The faults: what strikes, whom, and for how long.
 
 use base::{Dead, Process, Span, StartId};
+use client::core::Core;
+use client::core::files::Files;
 use lease::Algorithm;
 
 use super::world::{Input, Task, World};
@@ -51,6 +53,12 @@ impl<A: Algorithm> World<'_, A> {
             FaultKind::NoticeReplay => self.replay_notice(daemon),
             FaultKind::Drain => return self.drain(daemon),
             FaultKind::DiskStall => self.stall_disk(daemon),
+            FaultKind::DiskFull => self.fill_disk(daemon),
+            FaultKind::PowerCut => self.cut_some_power(daemon),
+            FaultKind::PowerCutAll => {
+                let all: Vec<usize> = (0..self.daemons.len()).collect();
+                self.cut_power(&all, kind);
+            }
             FaultKind::DirectoryEmptied | FaultKind::DirectoryRestored => self.change_directory(daemon, kind),
             FaultKind::CopyDies => self.copy_dies(daemon),
             // These happen to messages, notices follow crashes, and others only to leases by themselves.
@@ -162,16 +170,22 @@ impl<A: Algorithm> World<'_, A> {
                     self.queue.push(self.now + NOTICE_EVERY, Task::Start(machine));
                     return Ok(());
                 }
-                self.daemons[machine].start(self.now, &self.plan.shard);
+                if let Err(error) = self.daemons[machine].start(self.now, &self.plan.shard) {
+                    let what = format!("n{machine} cannot start: {error}");
+                    return Err(Violation { at: self.now, cell: None, checker: "starts", what });
+                }
                 let process = self.daemons[machine].process();
                 self.note(None, format_args!("{process:?} starts"));
                 self.push_input(self.now, machine, Input::Heartbeat);
+                self.begin_files(machine)?;
                 self.drain_daemon(machine)?;
             }
             Some(client) => {
                 self.note(None, format_args!("a client starts on {machine}"));
-                self.clients[client].start(client::core::Core::new(self.plan.shard.map.clone()));
+                let map = &self.plan.shard.map;
+                self.clients[client].start(Core::new(map.clone()), Files::new(map.clone()));
                 self.wake_users(client);
+                self.wake_writers(client);
             }
         }
         self.dial_all(machine);
@@ -349,6 +363,12 @@ impl<A: Algorithm> World<'_, A> {
         self.summary.faults.count(FaultKind::DiskStall);
         let lasts = self.while_it_lasts();
         self.daemons[daemon].disk_stalls_until = self.now + lasts;
+    }
+
+    fn fill_disk(&mut self, daemon: usize) {
+        self.summary.faults.count(FaultKind::DiskFull);
+        let lasts = self.while_it_lasts();
+        self.daemons[daemon].disk_full_until = self.now + lasts;
     }
 
     /// The mark is being written: it may be on disk although the process ends before it hears of it, or not.

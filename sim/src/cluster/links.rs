@@ -93,6 +93,7 @@ impl<A: Algorithm> World<'_, A> {
             }
             (Some(client), _) => {
                 let daemon = self.daemons[other].birth(life).process;
+                self.call_files(client, |files, now| files.handle_up(now, daemon.node))?;
                 self.call_client(client, |core, now| core.handle_connected(now, daemon))
             }
         }
@@ -121,6 +122,7 @@ impl<A: Algorithm> World<'_, A> {
             (None, Some(_)) => self.call(machine, |shard, _| shard.handle_client_down(SessionId(id.0))),
             (Some(client), _) => {
                 let node = self.daemons[other].id;
+                self.call_files(client, |files, now| files.handle_down(now, node))?;
                 self.call_client(client, |core, now| core.handle_disconnected(now, node))
             }
         }
@@ -181,6 +183,14 @@ impl<A: Algorithm> World<'_, A> {
                 let node = self.daemons[from].id;
                 self.call_client(client, |core, now| core.handle_frame(now, node, frame))
             }
+            (Payload::File(message), None) => {
+                let peer = self.daemons[from].birth(life).process;
+                self.call(machine, |shard, now| shard.handle_file_message(now, peer, *message))
+            }
+            (Payload::FileRequest(request), None) => {
+                self.take_file_request(machine, SessionId(id.0), request)
+            }
+            (Payload::FileReply(reply), Some(client)) => self.take_file_reply(client, from, reply),
             _ => Ok(()),
         }
     }

@@ -1,14 +1,14 @@
 //! Machines: what survives their processes. A daemon's has a clock and a disk, a client's has a clock.
 
-use std::collections::BTreeMap;
-
 use base::{Incarnation, MonoTime, NodeId, ObjectId, Process, Random, WallTime};
+use client::core::files::Files;
 use client::core::{Core, Ticket};
 use lease::{Algorithm, Start};
-use node::{ClientId, Lines, Remembered, Shard, ShardConfig};
+use node::{ClientId, Lines, Remembered, Shard, ShardConfig, ShardError};
 
 use super::directory::{Birth, Directory};
 use super::world::Task;
+use super::writers::FileUse;
 use crate::TrueTime;
 use crate::checkers::exclusion::Owner;
 use crate::clock::Clock;
@@ -45,6 +45,8 @@ pub(super) struct DaemonMachine<A> {
     pub(super) lines: Lines,
     /// Until when its disk writes nothing.
     pub(super) disk_stalls_until: TrueTime,
+    /// Until when its disk has no room.
+    pub(super) disk_full_until: TrueTime,
     /// Marks that are being written, and when they are on disk for certain.
     pub(super) writing: Vec<(u64, TrueTime)>,
     /// What its clock showed when the last process ended.
@@ -59,6 +61,7 @@ pub(super) struct ClientMachine {
     pub(super) core: Option<Core>,
     pub(super) running: Running,
     pub(super) users: Vec<User>,
+    pub(super) files: FileUse,
 }
 
 /// Somebody who wants a lock now and then.
@@ -97,13 +100,15 @@ impl<A: Algorithm> DaemonMachine<A> {
             births: Vec::new(),
             lines: Lines::default(),
             disk_stalls_until: TrueTime::ZERO,
+            disk_full_until: TrueTime::ZERO,
             writing: Vec::new(),
             mark: WallTime::ZERO,
             seeds,
         }
     }
 
-    pub(super) fn start(&mut self, now: TrueTime, config: &ShardConfig) {
+    /// Begins a process with what is on disk.
+    pub(super) fn start(&mut self, now: TrueTime, config: &ShardConfig) -> Result<(), ShardError> {
         let start = match self.directory.chain.last() {
             None => Start::Fresh,
             Some(_) => Start::Again,
@@ -112,18 +117,19 @@ impl<A: Algorithm> DaemonMachine<A> {
         if is_genuine && self.backup.is_none() && start == Start::Again {
             self.backup = Some(self.directory.clone());
         }
-        // A directory that was moved, or put back, has another lock.
-        let proves_death = is_genuine && self.births.last().is_some_and(|birth| birth.is_genuine);
+        // A directory that was moved, or put back, has another lock, and so has one on a machine that was booted.
+        let is_same = is_genuine && !self.directory.lost_power;
+        let proves_death = is_same && self.births.last().is_some_and(|birth| birth.is_genuine);
         self.directory.begin(self.seeds.next_u64(), proves_death);
         self.births.extend(self.directory.birth(self.id, is_genuine));
         self.lines = Lines::new(config.rules());
         self.running = Running { life: self.running.life + 1, ..Running::default() };
         self.clock.raise_to(now, self.mark);
-        let remembered =
-            Remembered { start, ceiling: self.directory.ceiling, forgot_at: None, files: BTreeMap::new() };
+        let (files, forgot_at) = self.directory.begin_files();
+        let remembered = Remembered { start, ceiling: self.directory.ceiling, forgot_at, files };
         let (reading, seed) = (self.clock.reading(now), self.seeds.next_u64());
-        let shard = Shard::new(config.clone(), self.process(), remembered, reading, seed);
-        self.shard = Some(shard.expect("plans are tested to pass the check"));
+        self.shard = Some(Shard::new(config.clone(), self.process(), remembered, reading, seed)?);
+        Ok(())
     }
 
     /// Ends the process: memory is lost, what is on disk stays.
@@ -134,6 +140,7 @@ impl<A: Algorithm> DaemonMachine<A> {
                 self.directory.ceiling = self.directory.ceiling.max(mark);
             }
         }
+        self.directory.journal.end(&mut self.seeds);
         self.shard = None;
         self.running = Running { life: self.running.life, ..Running::default() };
     }
@@ -173,17 +180,24 @@ impl<A: Algorithm> DaemonMachine<A> {
 }
 
 impl ClientMachine {
-    pub(super) fn new(clock: Clock, users: usize) -> Self {
-        Self { clock, core: None, running: Running::default(), users: vec![User::default(); users] }
+    pub(super) fn new(clock: Clock, users: usize, writers: usize) -> Self {
+        Self {
+            clock,
+            core: None,
+            running: Running::default(),
+            users: vec![User::default(); users],
+            files: FileUse::new(writers),
+        }
     }
 
-    pub(super) fn start(&mut self, core: Core) {
+    pub(super) fn start(&mut self, core: Core, files: Files) {
         self.running = Running { life: self.running.life + 1, ..Running::default() };
-        self.core = Some(core);
+        (self.core, self.files.core) = (Some(core), Some(files));
     }
 
     pub(super) fn end(&mut self) {
         self.core = None;
+        self.files.end();
         self.running = Running { life: self.running.life, ..Running::default() };
         for user in &mut self.users {
             *user = User { doing: Doing::Thinking, step: user.step + 1 };

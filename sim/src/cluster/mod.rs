@@ -7,17 +7,22 @@
 
 mod calm;
 mod directory;
+mod disk;
 mod faults;
+mod files;
 mod links;
 mod machine;
 mod plan;
+mod settling;
+mod shape;
 mod streams;
 mod summary;
 mod users;
 mod world;
+mod writers;
 
-pub use plan::ClusterPlan;
-pub use summary::{ClusterSummary, FAULTS_MIN, GRANTED_MIN, SIMULATED_MIN};
+pub use plan::{ClusterPlan, FilePlan};
+pub use summary::{ACKNOWLEDGED_MIN, ClusterSummary, FAULTS_MIN, GRANTED_MIN, SIMULATED_MIN};
 
 use lease::{FleaseRules, PaxosRules};
 

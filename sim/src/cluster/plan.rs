@@ -45,6 +45,25 @@ pub struct ClusterPlan {
     pub hold_max: Span,
     /// How long the faults go on at least.
     pub duration: Span,
+    /// What is done with files.
+    pub files: FilePlan,
+}
+
+/// What a seed decides about files.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FilePlan {
+    /// How many there are.
+    pub count: u32,
+    /// How many users of files each client has.
+    pub writers: u32,
+    /// How long such a user thinks before it wants something.
+    pub think: Span,
+    /// How many of the things that it wants are syncs, in percent.
+    pub sync_percent: u64,
+    /// How many of them it gives up if they take long, in percent.
+    pub impatient_percent: u64,
+    /// A daemon makes a checkpoint of some file this often.
+    pub checkpoint_every: Span,
 }
 
 /// Faults that are injected at their own times.
@@ -72,6 +91,10 @@ const TAMPERING: &[Injected] = &[
     (FaultKind::CopyDies, 10, 80),
 ];
 
+/// What is done to the power. Each is injected in a third of all seeds, and many seeds have none.
+const POWER: &[Injected] =
+    &[(FaultKind::PowerCut, 30, 150), (FaultKind::PowerCutAll, 80, 300), (FaultKind::DiskFull, 30, 150)];
+
 /// In hectic seeds faults are this many times as frequent.
 const HECTIC: u64 = 2;
 /// In a million messages so many are lost, doubled, or late.
@@ -97,11 +120,17 @@ impl ClusterPlan {
             _ => true,
         };
         let drawn = draw_kinds(INJECTED, is_possible, &mut trouble);
-        let faults = drawn.into_iter().chain(draw_tampering(&mut tampering));
+        let mut power = random.fork();
+        let drawn = drawn.into_iter().chain(draw_some(TAMPERING, &mut tampering));
+        let faults = drawn.chain(draw_some(POWER, &mut power));
         let faults = FaultPlan::in_tenths(faults, scale);
+        let mut of_files = random.fork();
+        let clients = draw_u32(&mut sizes, 2, 6);
+        let mut shard = draw_shard(&lease, (daemons, replicas), settings);
+        draw_hosting(&mut shard, &mut of_files);
         Self {
             seed,
-            clients: draw_u32(&mut sizes, 2, 6),
+            clients,
             users: draw_u32(&mut sizes, 1, 3),
             locks: draw_u32(&mut sizes, 1, 6),
             clocks: draw_cluster_clocks(&mut weather, &lease, clocks),
@@ -114,7 +143,8 @@ impl ClusterPlan {
             think: t_max / 100 * sizes.between(1, 20),
             hold_max: t_max / 100 * sizes.between(1, 200),
             duration: Span::from_secs(sizes.between(30, 60)),
-            shard: draw_shard(&lease, (daemons, replicas), settings),
+            files: FilePlan::draw(clients, &mut of_files),
+            shard,
         }
     }
 
@@ -122,6 +152,39 @@ impl ClusterPlan {
     pub fn daemons(&self) -> usize {
         self.shard.map.osds().len()
     }
+}
+
+impl FilePlan {
+    fn draw(clients: u32, random: &mut Random) -> Self {
+        let writers = draw_u32(random, 1, 3);
+        Self {
+            count: draw_u32(random, 1, 4),
+            writers,
+            think: Span::from_secs(u64::from(clients * writers)) / random.between(40, 80),
+            sync_percent: [2, 5, 10, 20][random.index(4)],
+            impatient_percent: [0, 5, 20][random.index(3)],
+            checkpoint_every: Span::from_millis(random.between(200, 5_000)),
+        }
+    }
+}
+
+/// How files are hosted. Logs may be so short that a state has to be taken over often, in small pieces.
+fn draw_hosting(shard: &mut ShardConfig, random: &mut Random) {
+    let t_max = shard.lease.t_max;
+    shard.file_idle = Span::from_millis(random.between(300, 10_000));
+    let mut config = replication::Config {
+        all_forgot_after: t_max,
+        isolated_after: Span::from_millis(random.between(300, 1_500)),
+        ..replication::Config::default()
+    };
+    if random.chance(2, 3) {
+        config.kept_max = [1, 3, 10, 50][random.index(4)];
+        config.kept_lending_max = config.kept_max * 10;
+        config.parts_max = 1 + random.index(3);
+        config.versions_max = 1 + random.index(5);
+        config.batch_max = 1 + random.index(8);
+    }
+    shard.replication = Arc::new(config);
 }
 
 /// Settings that the production check accepts.
@@ -160,12 +223,13 @@ fn draw_cluster_clocks(random: &mut Random, lease: &Config, clocks: Clocks) -> C
     ClockPlan { window: plan.window.map(|_| Span::from_micros(width.as_micros() / 2 * 2)), ..plan }
 }
 
-fn draw_tampering(random: &mut Random) -> Vec<(FaultKind, u64)> {
+/// Each in a third of all seeds.
+fn draw_some(kinds: &[Injected], random: &mut Random) -> Vec<(FaultKind, u64)> {
     let draw = |random: &mut Random, &(kind, low, high): &Injected| {
         let tenths = random.between(low, high);
         random.chance(1, 3).then_some((kind, tenths))
     };
-    TAMPERING.iter().filter_map(|injected| draw(random, injected)).collect()
+    kinds.iter().filter_map(|injected| draw(random, injected)).collect()
 }
 
 /// The longest ordinary way: round trips are short against ε, or no guard could tell a good clock from a bad one.

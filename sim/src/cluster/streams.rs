@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use node::{ClientFrame, DaemonFrame, PeerMessage};
+use node::file::{FileReply, FileRequest};
+use node::{ClientFrame, DaemonFrame, FileMessage, PeerMessage};
 
 use crate::TrueTime;
 
@@ -24,6 +25,9 @@ pub(super) enum Payload {
     Peer(Vec<PeerMessage>),
     Request(ClientFrame),
     Reply(DaemonFrame),
+    File(Box<FileMessage>),
+    FileRequest(FileRequest),
+    FileReply(FileReply),
     /// The other end is closed.
     Closed,
 }

@@ -6,14 +6,17 @@ use std::fmt;
 use base::Span;
 
 use super::plan::ClusterPlan;
+use crate::checkers::histories::Judgement;
 use crate::checkers::promptness::Expected;
 use crate::summary::Faults;
 use crate::{Outcome, Violation};
 
 /// Below this much simulated time a run proves nothing.
-pub const SIMULATED_MIN: Span = Span::from_secs(10);
+pub const SIMULATED_MIN: Span = Span::from_secs(60);
 /// Below this many grants a run proves nothing.
 pub const GRANTED_MIN: u64 = 30;
+/// Below this many operations that were acknowledged, on files and locks together, a run proves nothing.
+pub const ACKNOWLEDGED_MIN: u64 = 1_000;
 /// Below this many faults a run proves nothing.
 pub const FAULTS_MIN: u64 = 3;
 
@@ -48,6 +51,26 @@ pub struct ClusterSummary {
     pub taken_over: u64,
     /// Locks detached because their lease might end too early.
     pub detached: u64,
+    /// How many files.
+    pub files: u32,
+    /// What users wanted done to files, without syncs.
+    pub file_operations: u64,
+    /// How much of it, and how many syncs, were acknowledged.
+    pub file_acknowledged: u64,
+    /// The syncs among that.
+    pub file_synced: u64,
+    /// How much was given up.
+    pub file_given_up: u64,
+    /// Changes that were acknowledged, and that a sync found to be perhaps lost.
+    pub file_changes_lost: u64,
+    /// How often what was only written to a file may have been lost.
+    pub losses: u64,
+    /// How often a recovery had to wait for somebody who remembers.
+    pub blocked: u64,
+    /// States that were taken over.
+    pub transfers: u64,
+    /// What the histories of files were found to be.
+    pub judgement: Judgement,
     /// Sessions opened.
     pub sessions: u64,
     /// Sessions that daemons ended because their client was silent.
@@ -72,6 +95,7 @@ impl ClusterSummary {
             daemons: plan.daemons(),
             clients: plan.clients,
             locks: plan.locks,
+            files: plan.files.count,
             t_max: plan.shard.lease.t_max,
             ..Self::default()
         }
@@ -79,7 +103,10 @@ impl ClusterSummary {
 
     /// Whether enough happened for the run to mean something.
     pub fn counts(&self) -> bool {
-        self.granted >= GRANTED_MIN && self.faults.injected() >= FAULTS_MIN
+        let acknowledged = self.granted + self.file_acknowledged;
+        self.granted >= GRANTED_MIN
+            && acknowledged >= ACKNOWLEDGED_MIN
+            && self.faults.injected() >= FAULTS_MIN
     }
 }
 
@@ -114,6 +141,22 @@ impl fmt::Display for ClusterSummary {
             f,
             "  locks: {} wanted, {} granted, {} busy, {} unavailable, {} lost; {} taken over, {} detached",
             self.wanted, self.granted, self.busy, self.unavailable, self.lost, self.taken_over, self.detached
+        )?;
+        writeln!(
+            f,
+            "  files: {}; {} operations wanted, {} acknowledged, {} of them syncs, {} given up; {} changes lost in {} \
+             losses; {} recoveries blocked, {} states taken over; {} histories in order, {} undecided",
+            self.files,
+            self.file_operations,
+            self.file_acknowledged,
+            self.file_synced,
+            self.file_given_up,
+            self.file_changes_lost,
+            self.losses,
+            self.blocked,
+            self.transfers,
+            self.judgement.linearizable,
+            self.judgement.undecided
         )?;
         writeln!(
             f,

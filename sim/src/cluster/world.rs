@@ -3,16 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Dead, MonoTime, NodeId, ObjectId, Process, Random, Span, StartId, WallTime};
+use client::core::files::Files;
 use client::core::{self, Core};
 use lease::{Algorithm, Batch, Exchange};
+use node::file::{Mark, Position};
 use node::{ClientId, Output, Reply, SessionId, Shard, ShardEvent, Token, lock_cell};
 
 use super::directory::Birth;
+use super::files::{Asked, DiskInput};
 use super::machine::{ClientMachine, DaemonMachine};
 use super::plan::ClusterPlan;
 use super::streams::{ConnectionId, Connections, Payload, Side};
 use super::summary::ClusterSummary;
+use crate::checkers::entries::Entries;
 use crate::checkers::exclusion::{Exclusion, Owner};
+use crate::checkers::histories::Histories;
 use crate::checkers::locks::Locks;
 use crate::checkers::promptness::Promptness;
 use crate::checkers::sessions::Sessions;
@@ -77,6 +82,9 @@ pub(super) enum Input {
     Heartbeat,
     /// A user does its next thing.
     User(usize, u64),
+    /// A user of files does.
+    Writer(usize, u64),
+    Disk(DiskInput),
 }
 
 /// What overtakes streams.
@@ -95,6 +103,7 @@ pub(super) struct Dice {
     pub(super) clocks: Random,
     pub(super) disks: Random,
     pub(super) streams: Random,
+    pub(super) files: Random,
 }
 
 /// What a dead process owned, as far as its clients may rely on it.
@@ -111,6 +120,8 @@ pub(super) struct Checkers {
     pub(super) locks: Locks,
     pub(super) sessions: Sessions,
     pub(super) promptness: Promptness,
+    pub(super) entries: Entries,
+    pub(super) histories: Histories,
     exclusion: Exclusion,
 }
 
@@ -123,6 +134,13 @@ pub(super) struct World<'a, A> {
     pub(super) daemons: Vec<DaemonMachine<A>>,
     pub(super) clients: Vec<ClientMachine>,
     pub(super) cells: Vec<ObjectId>,
+    pub(super) files: Vec<ObjectId>,
+    /// The files that somebody was told are there.
+    pub(super) made: BTreeSet<usize>,
+    /// What clients have asked daemons about files, and what they wanted synced.
+    pub(super) asked: BTreeMap<Asked, (ObjectId, Option<(Mark, Mark)>)>,
+    /// How far each replica knows its file to be committed.
+    pub(super) committed: BTreeMap<(usize, ObjectId), Position>,
     pub(super) network: Network,
     pub(super) connections: Connections,
     pub(super) dialing: BTreeSet<(usize, usize)>,
@@ -134,6 +152,8 @@ pub(super) struct World<'a, A> {
     pub(super) is_directed: bool,
     /// Who is expected to get an answer.
     pub(super) awaited: BTreeMap<(usize, usize), u64>,
+    /// Which users of files are expected to get a result.
+    pub(super) awaited_files: BTreeMap<(usize, usize), u64>,
     /// Whether the present input may be the last before a process freezes.
     may_freeze: bool,
     /// How many things happened at this instant.
@@ -173,7 +193,10 @@ impl<'a, A: Algorithm> World<'a, A> {
         // Clients' clocks only promise their rate.
         let free = crate::clock::ClockPlan { window: None, ..plan.clocks.clone() };
         let clients: Vec<_> = (0..plan.clients)
-            .map(|_| ClientMachine::new(Clock::new(&free, &mut clocks), plan.users as usize))
+            .map(|_| {
+                let clock = Clock::new(&free, &mut clocks);
+                ClientMachine::new(clock, plan.users as usize, plan.files.writers as usize)
+            })
             .collect();
         let machines = daemons.len() + clients.len();
         let dice = Dice {
@@ -182,6 +205,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             clocks,
             disks: random.fork(),
             streams: random.fork(),
+            files: Random::new(plan.seed ^ 0xf11e),
         };
         Self {
             plan,
@@ -190,6 +214,10 @@ impl<'a, A: Algorithm> World<'a, A> {
             daemons,
             clients,
             cells: (0..plan.locks).map(|number| lock_cell(&format!("lock {number}"))).collect(),
+            files: (0..plan.files.count.into()).map(|number| ObjectId::new(0xf11e, number)).collect(),
+            made: BTreeSet::new(),
+            asked: BTreeMap::new(),
+            committed: BTreeMap::new(),
             network: Network::new(plan.network.clone(), machines, random.fork()),
             connections: Connections::default(),
             dialing: BTreeSet::new(),
@@ -199,6 +227,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             is_calm: false,
             is_directed: false,
             awaited: BTreeMap::new(),
+            awaited_files: BTreeMap::new(),
             may_freeze: false,
             spins: 0,
             buried: Vec::new(),
@@ -212,6 +241,9 @@ impl<'a, A: Algorithm> World<'a, A> {
         if let Err(violation) = self.storm().and_then(|()| self.calm()) {
             self.note(violation.cell, format_args!("VIOLATION {violation}"));
             self.summary.violations.push(violation);
+        }
+        if self.summary.violations.is_empty() {
+            self.judge_histories();
         }
         self.summary.simulated = self.now.since(TrueTime::ZERO);
         self.summary.sessions_over = self.checkers.sessions.ended;
@@ -347,7 +379,8 @@ impl<'a, A: Algorithm> World<'a, A> {
                 self.daemons[daemon].running.wake = None;
                 self.call(daemon, |shard, now| shard.handle_timeout(now))
             }
-            Input::Wake | Input::User(..) => Ok(()),
+            Input::Wake | Input::User(..) | Input::Writer(..) => Ok(()),
+            Input::Disk(input) => self.hear_disk(daemon, input),
             Input::Datagram(datagram) => self.take_datagram(daemon, datagram),
             Input::Stream(id, payload) => self.take_from_stream(daemon, id, payload),
             Input::Opened(id) => self.opened(daemon, id),
@@ -364,11 +397,13 @@ impl<'a, A: Algorithm> World<'a, A> {
         match input {
             Input::Wake if self.clients[client].running.wake == Some(self.now) => {
                 self.clients[client].running.wake = None;
+                self.call_files(client, |files, now| files.handle_timeout(now))?;
                 self.call_client(client, |core, now| core.handle_timeout(now))
             }
             Input::Stream(id, payload) => self.take_from_stream(self.daemons.len() + client, id, payload),
             Input::Opened(id) => self.opened(self.daemons.len() + client, id),
             Input::User(user, step) => self.user_acts(client, user, step),
+            Input::Writer(writer, step) => self.writer_acts(client, writer, step),
             _ => Ok(()),
         }
     }
@@ -401,7 +436,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             self.take_output(daemon, output)?;
         }
         self.set_daemon_alarm(daemon);
-        Ok(())
+        self.watch_commits(daemon)
     }
 
     pub(super) fn set_daemon_alarm(&mut self, daemon: usize) {
@@ -435,8 +470,12 @@ impl<'a, A: Algorithm> World<'a, A> {
             }
             Output::Close { session } => self.session_ended(daemon, session)?,
             Output::RaiseCeiling { to } => self.write_mark(daemon, to),
-            // Nobody asks for files here.
-            Output::File { .. } | Output::FileReply { .. } | Output::Write { .. } | Output::Sync { .. } => {}
+            Output::File { to, message } => self.send_file_message(daemon, to.0 as usize, message),
+            Output::FileReply { session, reply } => self.send_file_reply(daemon, session, reply)?,
+            Output::Write { number, object, record } => {
+                self.write_record(daemon, (number, object), record)?;
+            }
+            Output::Sync { upto } => self.sync_journal(daemon, upto),
             Output::Event(event) => self.hear_daemon(daemon, &event),
         }
         Ok(())
@@ -447,11 +486,15 @@ impl<'a, A: Algorithm> World<'a, A> {
             ShardEvent::TakenOver { cell, .. }
             | ShardEvent::LeaseLost { cell, .. }
             | ShardEvent::Detached { cell } => Some(*cell),
+            ShardEvent::FileBlocked { object, .. }
+            | ShardEvent::FileLost { object, .. }
+            | ShardEvent::FileUnsound { object, .. } => Some(*object),
             _ => None,
         };
         match event {
             ShardEvent::TakenOver { .. } => self.summary.taken_over += 1,
             ShardEvent::Detached { .. } => self.summary.detached += 1,
+            ShardEvent::FileBlocked { .. } => self.summary.blocked += 1,
             _ => {}
         }
         if self.trace.is_on() {
@@ -528,13 +571,16 @@ impl<'a, A: Algorithm> World<'a, A> {
                 core::Output::Event(event) => self.hear_client(client, event)?,
             }
         }
+        self.drain_files(client)?;
         self.set_client_alarm(client);
         self.look_at_beliefs(client)
     }
 
     fn set_client_alarm(&mut self, client: usize) {
         let machine = &mut self.clients[client];
-        let Some(due) = machine.core.as_ref().and_then(Core::poll_timeout) else { return };
+        let of_locks = machine.core.as_ref().and_then(Core::poll_timeout);
+        let of_files = machine.files.core.as_ref().and_then(Files::poll_timeout);
+        let Some(due) = [of_locks, of_files].into_iter().flatten().min() else { return };
         let at = machine.clock.when(self.now, WallTime::from_micros(due.as_micros()));
         if machine.running.wake != Some(at) {
             machine.running.wake = Some(at);

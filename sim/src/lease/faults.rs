@@ -44,6 +44,9 @@ impl<A: Algorithm> World<'_, A> {
             | FaultKind::ClockStray
             | FaultKind::Drain
             | FaultKind::DiskStall
+            | FaultKind::DiskFull
+            | FaultKind::PowerCut
+            | FaultKind::PowerCutAll
             | FaultKind::DirectoryEmptied
             | FaultKind::DirectoryRestored
             | FaultKind::CopyDies

@@ -1,0 +1,323 @@
+//! What daemons and clients do about files: their messages, the journals of the daemons, and what checkers are told.
+
+use base::{MonoTime, ObjectId, Span};
+use client::core::files::{FileOutput, Files};
+use lease::Algorithm;
+use node::file::{File, FileBody, FileReply, FileReplyBody, FileRequest, Mark};
+use node::{FileMessage, RequestId, SessionId};
+use replication::{Checkpoint, Record};
+
+use super::streams::{ConnectionId, Payload};
+use super::world::{Input, Task, World};
+use crate::plan::{around, span_between};
+use crate::{FaultKind, Violation};
+
+/// A sync takes up to so many times as long as a write.
+const SYNC_TAKES: u64 = 3;
+
+/// What a client has asked about a file, over some connection.
+pub(super) type Asked = (SessionId, RequestId);
+
+/// Something about files that happens to a daemon's process.
+#[derive(Clone, Debug)]
+pub(super) enum DiskInput {
+    /// The journal has the records up to this one.
+    Written(u64),
+    /// They would survive a power cut.
+    Durable(u64),
+    /// It is time for a checkpoint.
+    Checkpoint,
+    /// A checkpoint is on disk, of when so many records had been handed over.
+    Kept(ObjectId, u64, Box<Checkpoint<File>>),
+}
+
+impl<A: Algorithm> World<'_, A> {
+    /// A daemon has started.
+    pub(super) fn begin_files(&mut self, daemon: usize) -> Result<(), Violation> {
+        let at = self.now + around(self.plan.files.checkpoint_every, &mut self.dice.disks);
+        self.push_input(at, daemon, Input::Disk(DiskInput::Checkpoint));
+        let machine = &self.daemons[daemon];
+        self.checkers.entries.forget(machine.id);
+        self.committed.retain(|&(node, _), _| node != daemon);
+        let Some(shard) = machine.shard.as_ref().filter(|_| machine.set_aside.is_none()) else {
+            return Ok(());
+        };
+        for object in shard.files() {
+            if let Some(replica) = shard.file(object).filter(|replica| replica.is_whole()) {
+                self.checkers.entries.begin(self.now, (machine.id, object), replica)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn hear_disk(&mut self, daemon: usize, input: DiskInput) -> Result<(), Violation> {
+        let journal = &mut self.daemons[daemon].directory.journal;
+        match input {
+            DiskInput::Written(number) => {
+                journal.note_written(number);
+                self.call(daemon, |shard, now| shard.handle_written(now, number))
+            }
+            DiskInput::Durable(number) => {
+                journal.note_durable(number);
+                self.call(daemon, |shard, now| shard.handle_durable(now, number))
+            }
+            DiskInput::Checkpoint => {
+                self.take_checkpoint(daemon);
+                Ok(())
+            }
+            DiskInput::Kept(object, handed_over, checkpoint) => {
+                journal.keep(object, handed_over, *checkpoint);
+                Ok(())
+            }
+        }
+    }
+
+    fn take_checkpoint(&mut self, daemon: usize) {
+        let next = self.now + around(self.plan.files.checkpoint_every, &mut self.dice.disks);
+        self.push_input(next, daemon, Input::Disk(DiskInput::Checkpoint));
+        let machine = &self.daemons[daemon];
+        let Some(shard) = &machine.shard else { return };
+        let objects: Vec<ObjectId> = shard.files().collect();
+        let Some(&object) = self.dice.disks.pick(&objects) else { return };
+        let Some(checkpoint) = shard.file_checkpoint(object) else { return };
+        let handed_over = machine.directory.journal.handed_over();
+        let at = self.disk_free(daemon) + self.disk_takes(SYNC_TAKES);
+        let kept = DiskInput::Kept(object, handed_over, Box::new(checkpoint));
+        self.push_input(at, daemon, Input::Disk(kept));
+    }
+
+    /// When a disk begins with what it is told now.
+    fn disk_free(&self, daemon: usize) -> crate::TrueTime {
+        self.daemons[daemon].disk_stalls_until.max(self.now)
+    }
+
+    fn disk_takes(&mut self, times: u64) -> Span {
+        span_between(Span::ZERO, self.plan.disk_max * times, &mut self.dice.disks)
+    }
+
+    /// A daemon hands a record over to its journal.
+    pub(super) fn write_record(
+        &mut self,
+        daemon: usize,
+        (number, object): (u64, ObjectId),
+        record: Record<File>,
+    ) -> Result<(), Violation> {
+        if self.is_traced() {
+            self.note(Some(object), format_args!("n{daemon} writes {number}: {record:?}"));
+        }
+        if self.daemons[daemon].set_aside.is_none() {
+            self.watch_record(daemon, object, &record)?;
+        }
+        self.betray_recovery(daemon, &record);
+        // A full disk takes no more for a while, and goes on with what it has.
+        let begins = self.disk_free(daemon).max(self.daemons[daemon].disk_full_until);
+        let done = begins + self.disk_takes(1);
+        let journal = &mut self.daemons[daemon].directory.journal;
+        journal.append(number, object, record);
+        journal.written_by = journal.written_by.max(done);
+        let at = journal.written_by;
+        self.push_input(at, daemon, Input::Disk(DiskInput::Written(number)));
+        Ok(())
+    }
+
+    /// A daemon wants its journal synced.
+    pub(super) fn sync_journal(&mut self, daemon: usize, number: u64) {
+        let takes = self.disk_takes(SYNC_TAKES);
+        let free = self.disk_free(daemon);
+        let journal = &mut self.daemons[daemon].directory.journal;
+        let begins = free.max(journal.written_by).max(journal.synced_by);
+        journal.synced_by = begins + takes;
+        let at = journal.synced_by;
+        self.push_input(at, daemon, Input::Disk(DiskInput::Durable(number)));
+    }
+
+    fn watch_record(
+        &mut self,
+        daemon: usize,
+        object: ObjectId,
+        record: &Record<File>,
+    ) -> Result<(), Violation> {
+        let whose = (self.daemons[daemon].id, object);
+        match record {
+            Record::Appended { after, entries, .. } => {
+                self.checkers.entries.append(self.now, whose, (*after, entries))
+            }
+            Record::Ended(rest) => {
+                self.summary.transfers += 1;
+                self.checkers.entries.take_over(whose, rest.at);
+                Ok(())
+            }
+            Record::Promised(_) | Record::Began { .. } | Record::Placed(_) | Record::Adopted(_) => Ok(()),
+        }
+    }
+
+    /// A daemon dies in the middle of a recovery or a transfer.
+    fn betray_recovery(&mut self, daemon: usize, record: &Record<File>) {
+        let is_delicate = !matches!(record, Record::Appended { .. } | Record::Adopted(_));
+        let percent = if self.is_calm || !is_delicate { 0 } else { self.plan.treacherous_percent };
+        if percent > 0 && self.dice.faults.chance(percent, 400) {
+            let life = self.daemons[daemon].running.life;
+            let at = self.at_once_or_after(self.plan.network.latency_max * 2);
+            self.queue.push(at, Task::Betray(daemon, life));
+        }
+    }
+
+    pub(super) fn send_file_message(&mut self, daemon: usize, to: usize, message: FileMessage) {
+        self.summary.messages += 1;
+        if self.is_traced() {
+            let object = Some(message.object);
+            self.note(object, format_args!("n{daemon} to n{to}: {:?}", message.message));
+        }
+        self.send(daemon, to, Payload::File(Box::new(message)));
+    }
+
+    pub(super) fn send_file_reply(
+        &mut self,
+        daemon: usize,
+        session: SessionId,
+        reply: FileReply,
+    ) -> Result<(), Violation> {
+        self.summary.messages += 1;
+        self.watch_commits(daemon)?;
+        if let Some((object, marks)) = self.asked.remove(&(session, reply.id)) {
+            if self.is_traced() {
+                self.note(Some(object), format_args!("n{daemon} replies over {session:?}: {reply:?}"));
+            }
+            self.watch_reply(object, marks, &reply.body)?;
+        }
+        self.send_on(ConnectionId(session.0), daemon, Payload::FileReply(reply));
+        Ok(())
+    }
+
+    fn watch_reply(
+        &mut self,
+        object: ObjectId,
+        marks: Option<(Mark, Mark)>,
+        body: &FileReplyBody,
+    ) -> Result<(), Violation> {
+        match (body, marks) {
+            (FileReplyBody::Changed { outcome: Ok(_), mark }, _) => {
+                self.checkers.entries.told_written(self.now, object, *mark)
+            }
+            (FileReplyBody::Durable, Some(marks)) => {
+                self.checkers.entries.told_durable(self.now, object, marks)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn take_file_request(
+        &mut self,
+        daemon: usize,
+        session: SessionId,
+        request: FileRequest,
+    ) -> Result<(), Violation> {
+        let marks = match request.body {
+            FileBody::Sync { oldest, newest } => Some((oldest, newest)),
+            FileBody::Create | FileBody::Change { .. } | FileBody::Ask(_) => None,
+        };
+        if self.is_traced() {
+            self.note(Some(request.object), format_args!("{session:?} asks n{daemon}: {request:?}"));
+        }
+        self.asked.insert((session, request.id), (request.object, marks));
+        self.call(daemon, |shard, now| shard.handle_file_request(now, session, request))
+    }
+
+    /// What a daemon's replicas know to be committed has to fit what others do.
+    pub(super) fn watch_commits(&mut self, daemon: usize) -> Result<(), Violation> {
+        let machine = &self.daemons[daemon];
+        let Some(shard) = machine.shard.as_ref().filter(|_| machine.set_aside.is_none()) else {
+            return Ok(());
+        };
+        let mut begun = Vec::new();
+        for (file, &object) in self.files.iter().enumerate() {
+            let Some(replica) = shard.file(object).filter(|replica| replica.is_whole()) else { continue };
+            let at = replica.committed();
+            if self.committed.insert((daemon, object), at) == Some(at) {
+                continue;
+            }
+            let beginning = self.checkers.entries.commit(self.now, (machine.id, object), at)?;
+            begun.extend(beginning.map(|beginning| (file, beginning)));
+        }
+        for (file, beginning) in begun {
+            self.summary.losses += 1;
+            let content = self.shape(file).content(&beginning.recovered);
+            let generation = beginning.generation;
+            self.note(Some(self.files[file]), format_args!("{generation:?} begins with {content:?}"));
+            self.checkers.histories.begin_anew(self.files[file], content);
+        }
+        Ok(())
+    }
+
+    /// Calls a running client's part of files with what its clock shows, and sees to whatever comes out of it.
+    pub(super) fn call_files(
+        &mut self,
+        client: usize,
+        what: impl FnOnce(&mut Files, MonoTime),
+    ) -> Result<(), Violation> {
+        let machine = &mut self.clients[client];
+        let reading = machine.reading(self.now);
+        let Some(files) = machine.files.core.as_mut().filter(|_| !machine.running.frozen) else {
+            return Ok(());
+        };
+        what(files, reading);
+        self.drain_client(client)
+    }
+
+    /// A reply about a file has come to a client.
+    pub(super) fn take_file_reply(
+        &mut self,
+        client: usize,
+        from: usize,
+        reply: FileReply,
+    ) -> Result<(), Violation> {
+        let node = self.daemons[from].id;
+        self.clients[client].files.told = match &reply.body {
+            FileReplyBody::Changed { mark, .. } => Some(*mark),
+            _ => None,
+        };
+        self.call_files(client, |files, now| files.handle_reply(now, node, reply))
+    }
+
+    pub(super) fn drain_files(&mut self, client: usize) -> Result<(), Violation> {
+        let machine = self.daemons.len() + client;
+        while let Some(output) = self.clients[client].files.core.as_mut().and_then(Files::poll_output) {
+            match output {
+                FileOutput::Send { to, request } => {
+                    self.send(machine, to.0 as usize, Payload::FileRequest(request));
+                }
+                FileOutput::Event(event) => self.hear_files(client, &event)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The power of these machines fails: what was not synced is lost, and they know that they may have lost it.
+    pub(super) fn cut_power(&mut self, daemons: &[usize], kind: FaultKind) {
+        self.summary.faults.count(kind);
+        self.checkers.entries.power_failed = true;
+        for &daemon in daemons {
+            // Who tampers with a directory has it in his hands.
+            if self.daemons[daemon].set_aside.is_some() {
+                continue;
+            }
+            self.note(None, format_args!("the power of n{daemon} fails"));
+            if self.daemons[daemon].shard.is_some() {
+                self.crash(daemon);
+            }
+            let directory = &mut self.daemons[daemon].directory;
+            directory.lost_power = true;
+            directory.journal.lose_power(&mut self.dice.disks);
+            let down = self.while_it_lasts();
+            self.queue.push(self.now + down, Task::Start(daemon));
+        }
+    }
+
+    /// The power of some machines fails.
+    pub(super) fn cut_some_power(&mut self, daemon: usize) {
+        let others = self.dice.faults.chance(1, 2);
+        let fails = |other: &usize| *other == daemon || others && self.dice.faults.chance(1, 2);
+        let daemons: Vec<usize> = (0..self.daemons.len()).filter(fails).collect();
+        self.cut_power(&daemons, FaultKind::PowerCut);
+    }
+}

@@ -1,0 +1,122 @@
+//! What is expected of files once everything is healed: whoever waits has a result, replicas are alike, and their
+//! histories have an order.
+
+use base::Span;
+use lease::Algorithm;
+use node::file::File;
+use replication::Replica;
+
+use super::world::World;
+use super::writers::Work;
+use crate::check::file::FileOp;
+use crate::checkers::promptness::Expected;
+use crate::{TrueTime, Violation};
+
+/// A client that was sent away asks again after this long at most, and asks who was silent after this long.
+const CLIENT_WAITS: Span = Span::from_secs(3);
+/// Replicas are looked at this often until they are alike.
+const LOOK_AGAIN: Span = Span::from_millis(20);
+
+impl<A: Algorithm> World<'_, A> {
+    /// What a file may need beside a lease: everybody is asked, some twice, a log or a state is fetched.
+    pub(super) fn file_recovery_bound(&self) -> Span {
+        let replication = &self.plan.shard.replication;
+        let turns = (self.slack() + replication.retry_after * 4) * u64::from(self.plan.files.count);
+        replication.all_forgot_after * 2 + replication.isolated_after + CLIENT_WAITS * 2 + turns
+    }
+
+    /// Who waits for a file is expected to have a result within a bound.
+    pub(super) fn await_writers(&mut self, healed: TrueTime, bound: Span) {
+        for client in 0..self.clients.len() {
+            for writer in 0..self.clients[client].files.writers.len() {
+                let pending = self.clients[client].files.writers[writer].pending.as_ref();
+                if let Some(file) = pending.map(|pending| pending.file) {
+                    let cell = Some(self.files[file]);
+                    let id = self.checkers.promptness.expect(healed, Expected::FileRecovery, cell, bound);
+                    self.awaited_files.insert((client, writer), id);
+                }
+            }
+        }
+    }
+
+    /// Everybody has a result. Each file is used once more, and then its replicas must be alike.
+    pub(super) fn settle_files(&mut self) -> Result<(), Violation> {
+        for file in 0..self.files.len() {
+            let shape = self.shape(file);
+            let write = shape.draw_write(self.summary.file_operations, &mut self.dice.files);
+            let works = [
+                Work::Create,
+                Work::Operation(write, None),
+                Work::Sync(Vec::new()),
+                Work::Operation(shape.read_all(), None),
+            ];
+            works.into_iter().try_for_each(|work| self.must_do(file, work))?;
+        }
+        (0..self.files.len()).try_for_each(|file| self.become_alike(file))
+    }
+
+    /// While a file is in use, who lags is told what it lacks.
+    fn become_alike(&mut self, file: usize) -> Result<(), Violation> {
+        let end = self.now + self.file_recovery_bound();
+        while let Err(violation) = self.check_alike(file) {
+            if self.now > end {
+                return Err(violation);
+            }
+            self.must_do(file, Work::Operation(FileOp::Stat, None))?;
+            self.run_until(self.now + LOOK_AGAIN)?;
+        }
+        Ok(())
+    }
+
+    fn must_do(&mut self, file: usize, work: Work) -> Result<(), Violation> {
+        let cell = Some(self.files[file]);
+        let bound = self.file_recovery_bound();
+        let id = self.checkers.promptness.expect(self.now, Expected::FileService, cell, bound);
+        self.awaited_files.insert((0, 0), id);
+        self.work(0, 0, (file, work))?;
+        self.await_all()
+    }
+
+    /// All members have the same, and it is what the entries make.
+    fn check_alike(&self, file: usize) -> Result<(), Violation> {
+        let object = self.files[file];
+        let members = self.plan.shard.map.members(object);
+        let replicas = members.iter().map(|node| {
+            let shard = self.daemons[node.0 as usize].shard.as_ref();
+            (node, shard.and_then(|shard| shard.file(object)))
+        });
+        let mut first: Option<&Replica<File>> = None;
+        for (node, replica) in replicas {
+            let wrong =
+                |what: String| Violation { at: self.now, cell: Some(object), checker: "replicas", what };
+            let Some(replica) = replica.filter(|replica| replica.is_whole()) else {
+                return Err(wrong(format!("{node:?} has nothing that makes sense")));
+            };
+            let (tail, committed) = (replica.tail(), replica.committed());
+            if tail != committed {
+                return Err(wrong(format!("{node:?} has {tail:?}, and only {committed:?} is committed")));
+            }
+            let made = self.checkers.entries.replay(object, committed);
+            if *replica.machine() != made {
+                let what = format!("{node:?} has {:?} instead of {made:?}", replica.machine());
+                return Err(wrong(what));
+            }
+            if let Some(first) = first.filter(|first| first.rest() != replica.rest()) {
+                return Err(wrong(format!("{node:?} has {:?}, another {:?}", replica.rest(), first.rest())));
+            }
+            first = first.or(Some(replica));
+        }
+        Ok(())
+    }
+
+    /// The end: what users were told about files must have an order.
+    pub(super) fn judge_histories(&mut self) {
+        match self.checkers.histories.judge(self.now) {
+            Ok(judgement) => self.summary.judgement = judgement,
+            Err(violation) => {
+                self.note(violation.cell, format_args!("VIOLATION {violation}"));
+                self.summary.violations.push(violation);
+            }
+        }
+    }
+}

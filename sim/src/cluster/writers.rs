@@ -1,0 +1,260 @@
+//! The users of files: each wants something done, waits for it or gives it up, and goes on with the next.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::ObjectId;
+use client::core::files::{FileEvent, FileTicket, Files};
+use lease::Algorithm;
+use node::file::Mark;
+
+use super::shape::{Shape, Wanted};
+use super::world::{Input, World};
+use crate::Violation;
+use crate::check::file::{FileOp, FileOutcome};
+use crate::checkers::histories::OperationId;
+use crate::plan::around;
+
+/// What a client's process has to do with files.
+#[derive(Debug, Default)]
+pub(super) struct FileUse {
+    pub(super) core: Option<Files>,
+    pub(super) writers: Vec<Writer>,
+    /// The files that it was told are there.
+    created: BTreeSet<usize>,
+    /// What was acknowledged to it and is not known to be durable.
+    owed: BTreeMap<usize, BTreeMap<FileTicket, Mark>>,
+    /// What the reply at hand says is to be synced.
+    pub(super) told: Option<Mark>,
+}
+
+/// Somebody who uses files.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Writer {
+    pub(super) pending: Option<Pending>,
+    /// Counts what it did, so that a late reminder means nothing.
+    pub(super) step: u64,
+}
+
+/// Something that has no result yet.
+#[derive(Clone, Debug)]
+pub(super) struct Pending {
+    pub(super) ticket: FileTicket,
+    pub(super) file: usize,
+    work: Work,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Work {
+    Create,
+    Operation(FileOp, Option<OperationId>),
+    /// And what was owed when it was asked for.
+    Sync(Vec<FileTicket>),
+}
+
+impl FileUse {
+    pub(super) fn new(writers: usize) -> Self {
+        Self { writers: vec![Writer::default(); writers], ..Self::default() }
+    }
+
+    pub(super) fn end(&mut self) {
+        let writers = self.writers.iter().map(|writer| Writer { pending: None, step: writer.step + 1 });
+        *self = Self { writers: writers.collect(), ..Self::default() };
+    }
+
+    fn writer_of(&self, ticket: FileTicket) -> Option<usize> {
+        let is_of = |writer: &Writer| writer.pending.as_ref().is_some_and(|pending| pending.ticket == ticket);
+        self.writers.iter().position(is_of)
+    }
+}
+
+impl<A: Algorithm> World<'_, A> {
+    /// The users of a client that has just started.
+    pub(super) fn wake_writers(&mut self, client: usize) {
+        (0..self.clients[client].files.writers.len()).for_each(|writer| self.remind_writer(client, writer));
+    }
+
+    fn remind_writer(&mut self, client: usize, writer: usize) {
+        let at = self.now + around(self.plan.files.think, &mut self.dice.files);
+        let step = self.clients[client].files.writers[writer].step;
+        self.push_input(at, self.daemons.len() + client, Input::Writer(writer, step));
+    }
+
+    pub(super) fn writer_acts(&mut self, client: usize, writer: usize, step: u64) -> Result<(), Violation> {
+        let whom = &self.clients[client].files.writers[writer];
+        if whom.step != step || self.is_calm {
+            return Ok(());
+        }
+        if let Some(ticket) = whom.pending.as_ref().map(|pending| pending.ticket) {
+            return self.call_files(client, |files, now| files.give_up(now, ticket));
+        }
+        let file = self.dice.files.index(self.files.len());
+        let work = if !self.clients[client].files.created.contains(&file) {
+            Work::Create
+        } else if self.dice.files.chance(self.plan.files.sync_percent, 100) {
+            Work::Sync(Vec::new())
+        } else {
+            self.summary.file_operations += 1;
+            Work::Operation(self.shape(file).draw(self.summary.file_operations, &mut self.dice.files), None)
+        };
+        self.work(client, writer, (file, work))?;
+        if self.dice.files.chance(self.plan.files.impatient_percent, 100) {
+            let patience = self.plan.shard.lease.t_max * self.dice.files.between(1, 100) / 25;
+            let step = self.clients[client].files.writers[writer].step;
+            let at = self.now + patience;
+            self.push_input(at, self.daemons.len() + client, Input::Writer(writer, step));
+        }
+        Ok(())
+    }
+
+    /// A user wants something done.
+    pub(super) fn work(
+        &mut self,
+        client: usize,
+        writer: usize,
+        (file, work): (usize, Work),
+    ) -> Result<(), Violation> {
+        let (object, shape) = (self.files[file], self.shape(file));
+        let machine = self.daemons.len() + client;
+        let who = self.clients[client].id(machine);
+        let reading = self.clients[client].reading(self.now);
+        let uses = &mut self.clients[client].files;
+        let Some(core) = uses.core.as_mut() else { return Ok(()) };
+        let (ticket, work) = match work {
+            Work::Create => (core.create(reading, object), Work::Create),
+            Work::Sync(_) => {
+                let owed = uses.owed.get(&file).map(|owed| owed.keys().copied().collect());
+                (core.sync(reading, object), Work::Sync(owed.unwrap_or_default()))
+            }
+            Work::Operation(op, _) => {
+                let name = who.certificate * 1_000 + who.program;
+                let id = self.checkers.histories.called(object, name, op.clone());
+                let ticket = match shape.to_real(&op) {
+                    Wanted::Change(change) => core.change(reading, object, change),
+                    Wanted::Ask(query) => core.ask(reading, object, query),
+                };
+                (ticket, Work::Operation(op, Some(id)))
+            }
+        };
+        if self.is_traced() {
+            self.note(Some(object), format_args!("writer {writer} of {who:?} wants {ticket:?}: {work:?}"));
+        }
+        let whom = &mut self.clients[client].files.writers[writer];
+        (whom.pending, whom.step) = (Some(Pending { ticket, file, work }), whom.step + 1);
+        self.drain_client(client)
+    }
+
+    /// A client has something to say about a file.
+    pub(super) fn hear_files(&mut self, client: usize, event: &FileEvent) -> Result<(), Violation> {
+        if self.is_traced() {
+            self.note(None, format_args!("client {client}: {event:?}"));
+        }
+        match event {
+            FileEvent::Lost { ticket, changes } => {
+                self.summary.file_changes_lost += changes.len() as u64;
+                for owed in self.clients[client].files.owed.values_mut() {
+                    owed.retain(|change, _| !changes.contains(change));
+                }
+                ticket.map_or(Ok(()), |ticket| self.finish(client, ticket, event))
+            }
+            FileEvent::Created { ticket }
+            | FileEvent::Changed { ticket, .. }
+            | FileEvent::Answered { ticket, .. }
+            | FileEvent::Synced { ticket }
+            | FileEvent::Refused { ticket, .. }
+            | FileEvent::NoSuchFile { ticket }
+            | FileEvent::Expired { ticket }
+            | FileEvent::Settled { ticket }
+            | FileEvent::GivenUp { ticket, .. }
+            | FileEvent::Full { ticket } => self.finish(client, *ticket, event),
+        }
+    }
+
+    /// Whoever waited for this has a result.
+    fn finish(&mut self, client: usize, ticket: FileTicket, event: &FileEvent) -> Result<(), Violation> {
+        let Some(writer) = self.clients[client].files.writer_of(ticket) else { return Ok(()) };
+        let whom = &mut self.clients[client].files.writers[writer];
+        whom.step += 1;
+        let Some(Pending { file, work, .. }) = whom.pending.take() else { return Ok(()) };
+        self.note_result(client, (ticket, file), work, event)?;
+        if let Some(id) = self.awaited_files.remove(&(client, writer)) {
+            self.checkers.promptness.met(self.now, id);
+        }
+        self.remind_writer(client, writer);
+        Ok(())
+    }
+
+    fn note_result(
+        &mut self,
+        client: usize,
+        (ticket, file): (FileTicket, usize),
+        work: Work,
+        event: &FileEvent,
+    ) -> Result<(), Violation> {
+        let (object, shape) = (self.files[file], self.shape(file));
+        let uses = &mut self.clients[client].files;
+        match (work, event) {
+            (Work::Create, FileEvent::Created { .. }) => {
+                uses.created.insert(file);
+            }
+            (Work::Operation(op, Some(id)), FileEvent::Changed { outcome, .. }) => {
+                if let (Ok(_), Some(mark)) = (outcome, uses.told) {
+                    uses.owed.entry(file).or_default().insert(ticket, mark);
+                }
+                let refused = FileOutcome::Refused;
+                let outcome = outcome.as_ref().map_or(refused, |done| shape.changed(&op, done));
+                self.checkers.histories.returned(id, outcome);
+            }
+            (Work::Operation(_, Some(id)), FileEvent::Answered { answer: Ok(answer), .. }) => {
+                self.checkers.histories.returned(id, shape.answered(answer));
+            }
+            (Work::Sync(covered), FileEvent::Synced { .. }) => self.synced(client, file, &covered)?,
+            (Work::Sync(_), FileEvent::Lost { .. }) => {}
+            (work, FileEvent::NoSuchFile { .. }) => {
+                uses.created.remove(&file);
+                if matches!(work, Work::Sync(_)) {
+                    uses.owed.remove(&file);
+                }
+                let was_there = self.made.contains(&file) && !self.checkers.entries.power_failed;
+                return if was_there { Err(self.wrong(object, event)) } else { Ok(()) };
+            }
+            (
+                Work::Operation(_, Some(id)),
+                FileEvent::GivenUp { was_sent: false, .. } | FileEvent::Full { .. },
+            ) => {
+                self.checkers.histories.void(id);
+                return Ok(());
+            }
+            (_, FileEvent::GivenUp { .. } | FileEvent::Full { .. }) => {
+                self.summary.file_given_up += 1;
+                return Ok(());
+            }
+            _ => return Err(self.wrong(object, event)),
+        }
+        if matches!(event, FileEvent::Created { .. }) {
+            self.made.insert(file);
+        }
+        self.summary.file_acknowledged += 1;
+        Ok(())
+    }
+
+    /// What its client counts on to be durable is.
+    fn synced(&mut self, client: usize, file: usize, covered: &[FileTicket]) -> Result<(), Violation> {
+        self.summary.file_synced += 1;
+        let Some(owed) = self.clients[client].files.owed.get_mut(&file) else { return Ok(()) };
+        let marks: Vec<Mark> = covered.iter().filter_map(|ticket| owed.remove(ticket)).collect();
+        for mark in marks {
+            self.checkers.entries.must_be_durable(self.now, self.files[file], mark.at)?;
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, object: ObjectId, event: &FileEvent) -> Violation {
+        let what = format!("a client was told {event:?}");
+        Violation { at: self.now, cell: Some(object), checker: "replies", what }
+    }
+
+    /// How a file is used.
+    pub(super) const fn shape(&self, file: usize) -> Shape {
+        if file as u64 & 1 == self.plan.seed & 1 { Shape::Dense } else { Shape::Wide }
+    }
+}
