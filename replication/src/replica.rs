@@ -85,10 +85,10 @@ impl<M: Machine> Replica<M> {
             replica.replay(record).ok_or(JournalError { record: number })?;
         }
         replica.forgot_at = forgot_at.filter(|_| !replica.config.breaks(Bug::ForgettingIgnored));
-        if replica.memory() == Memory::Forgot
+        if replica.has_forgotten()
             && let Some(number) = forgot_at
         {
-            // Whom it promised to follow it may have forgotten, too.
+            // Whom it promised to follow it may have forgotten, too, whatever it holds.
             replica.promised = replica.promised.max(Epoch { number, node: NodeId(u32::MAX) });
         }
         Ok(replica)
@@ -245,8 +245,12 @@ impl<M: Machine> Replica<M> {
 
     /// What may be counted on here.
     pub fn memory(&self) -> Memory {
-        let has_forgotten = self.forgot_at.is_some_and(|at| self.accepted.number <= at);
-        self.holding.memory(has_forgotten)
+        self.holding.memory(self.has_forgotten())
+    }
+
+    /// Whether nothing that it acknowledged when the power failed may be counted on.
+    fn has_forgotten(&self) -> bool {
+        self.forgot_at.is_some_and(|at| self.accepted.number <= at)
     }
 
     /// What it is at present.
