@@ -199,7 +199,10 @@ impl<M: Machine> Replica<M> {
         let own = self.log.tail();
         let by_sequence = self.config.breaks(Bug::TailBySequence);
         if if by_sequence { own.seq >= best.seq } else { own >= best } {
-            return self.begin(now, found);
+            // The others may have promised before this node's own promise is written: they know nothing of what stands
+            // behind their best.
+            let is_committed = found.is_committed && own == best;
+            return self.begin(now, Found { is_committed, ..found });
         }
         (candidate.fetching, candidate.asked) = (Some((holder, best, found)), now);
         let (epoch, after) = (candidate.tenure.epoch, self.log.committed_position());
