@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// It has the lease and asks a majority what was committed before.
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(crate) struct Candidate {
     pub(crate) tenure: Tenure,
     /// Whose promises are needed: those of the members who grant the lease.
@@ -46,7 +46,7 @@ pub(crate) struct Candidate {
 }
 
 /// What a recovery has found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Found {
     /// Something that was acknowledged as written may not be there.
     pub(crate) is_lossy: bool,

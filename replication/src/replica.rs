@@ -1,6 +1,7 @@
 //! One object at one node: what is kept, and who handles what.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use base::{Epoch, Members, NodeId, Seq, View, WallTime};
@@ -340,6 +341,23 @@ impl<M: Machine> Replica<M> {
 
     pub(crate) const fn last_io(&self) -> Io {
         self.last_io
+    }
+}
+
+/// What a replica will do, between two calls: the names of writes and what is set for all do not count.
+impl<M> Hash for Replica<M>
+where
+    M: Machine<Op: Hash, Outcome: Hash, Query: Hash, Key: Hash> + Hash,
+{
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.me, self.promised, self.accepted, self.forgot_at, self.holding).hash(state);
+        (&self.log, &self.state, &self.coming, &self.adopted).hash(state);
+        (self.retired_said, self.confirmed, &self.incoming, &self.lent, &self.struck).hash(state);
+        match &self.role {
+            Role::Backup => 0_u8.hash(state),
+            Role::Candidate(candidate) => (1_u8, candidate).hash(state),
+            Role::Primary(primary) => (2_u8, primary).hash(state),
+        }
     }
 }
 
