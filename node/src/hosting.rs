@@ -331,7 +331,9 @@ impl<A: Algorithm> Shard<A> {
         let me = self.me().node;
         let Some(until) = self.lease.valid_until(now, object) else { return };
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        let number = hosted.replica.promised().number.max(hosted.highest).saturating_add(1);
+        // An earlier process of this node may have used a number and died before it was written that it did.
+        let floor = if self.config.breaks(Bug::EpochReused) { 0 } else { self.keeper.numbers.floor() };
+        let number = hosted.replica.promised().number.max(hosted.highest).max(floor).saturating_add(1);
         let epoch = Epoch { number, node: me };
         let creates = hosted.waiting.iter().any(|(_, body)| matches!(body, FileBody::Create));
         if Token::new(epoch, 1).is_none() {
