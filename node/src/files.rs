@@ -83,6 +83,8 @@ pub(crate) struct Hosted {
     pub(crate) last_write: u64,
     /// When it is looked at again.
     due: Option<WallTime>,
+    /// Whether it is looked at when it may have been idle for too long.
+    is_watched: bool,
 }
 
 /// How far this node is as the file's primary.
@@ -189,6 +191,7 @@ impl Hosted {
             highest: 0,
             last_write: 0,
             due: None,
+            is_watched: false,
         }
     }
 
@@ -274,20 +277,24 @@ impl Files {
 
     /// Looks at a file that is led from now on when it may have been idle for too long.
     pub(crate) fn watch(&mut self, at: WallTime, object: ObjectId) {
-        self.idle.insert((at, object));
+        if let Some(hosted) = self.hosted.get_mut(&object).filter(|hosted| !hosted.is_watched) {
+            hosted.is_watched = true;
+            self.idle.insert((at, object));
+        }
     }
 
     /// A file that nobody has used for `idle`, and that is led here.
     pub(crate) fn pop_idle(&mut self, now: WallTime, idle: Span) -> Option<ObjectId> {
         while let Some(&(at, object)) = self.idle.first().filter(|&&(at, _)| at <= now) {
             self.idle.remove(&(at, object));
-            let Some(hosted) = self.hosted.get(&object).filter(|hosted| hosted.stage == Stage::Leading)
-            else {
-                continue;
-            };
+            let Some(hosted) = self.hosted.get_mut(&object) else { continue };
             let over = hosted.used + idle;
-            if over <= now && hosted.is_quiet() {
+            hosted.is_watched = hosted.stage == Stage::Leading && (over > now || !hosted.is_quiet());
+            if hosted.stage == Stage::Leading && !hosted.is_watched {
                 return Some(object);
+            }
+            if !hosted.is_watched {
+                continue;
             }
             self.idle.insert((over.max(now + idle / 2), object));
         }
