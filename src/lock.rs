@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -36,9 +38,9 @@ const TOKEN_VARIABLE: &str = "FLEASEFS_TOKEN";
 /// every holder before: whatever it acts upon can refuse lower ones.
 ///
 /// If no daemon confirms the lock in time, the command and what it has started
-/// get SIGTERM, and SIGKILL before anybody else can have the lock. SIGTERM and
-/// SIGHUP are passed on to all of them. What a command leaves running when it ends
-/// runs on without the lock.
+/// get SIGTERM, and SIGKILL before anybody else can have the lock. SIGTERM, SIGHUP
+/// and a SIGINT that is not the terminal's are passed on to all of them. What a
+/// command leaves running when it ends runs on without the lock.
 ///
 /// Exit codes: the command's own, or 128 + N if signal N ended it; 75 when the
 /// lock was not obtained; 76 when it was lost; 126 when the command cannot be
@@ -120,8 +122,8 @@ async fn run_under(lock: &Lock, args: &Args, signals: &mut Signals) -> anyhow::R
                 // A command that ends in peace when it is told to end has not come to its own end.
                 return Ok(if warned && status.success() { ExitCode::from(LOST) } else { code_of(status) });
             }
-            // The terminal sends its signals to the command as well; these come to us alone.
-            signal = signals.next() => if signal != Signal::INT {
+            // The terminal sends its signals to the command as well; the others come to us alone.
+            signal = signals.next() => if signal != Signal::INT || signals.was_sent() {
                 family.tell(signal);
             },
             () = lock.at_risk(), if !warned => {
@@ -184,15 +186,32 @@ struct Signals {
     interrupt: Stream,
     terminate: Stream,
     hang_up: Stream,
+    /// Whether a process has sent the last SIGINT, and not the terminal.
+    sent: Arc<AtomicBool>,
 }
 
 impl Signals {
     fn listen() -> io::Result<Self> {
+        let sent = Arc::new(AtomicBool::new(false));
+        let note = Arc::clone(&sent);
+        // First, so that it is noted by the time that the stream tells of it. What the kernel sends has a positive code.
+        // SAFETY: the action runs in a signal handler, and does nothing but store to an atomic.
+        unsafe {
+            signal_hook_registry::register_sigaction(Signal::INT.as_raw(), move |info| {
+                note.store(info.si_code <= 0, Ordering::Relaxed);
+            })?;
+        }
         Ok(Self {
+            sent,
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,
         })
+    }
+
+    /// Whether the last SIGINT was sent by a process, as `kill` does, and so to us alone.
+    fn was_sent(&self) -> bool {
+        self.sent.load(Ordering::Relaxed)
     }
 
     /// The next one.

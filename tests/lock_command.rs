@@ -155,13 +155,15 @@ fn what_a_script_has_started_ends_with_it_when_its_lock_is_lost() {
 #[test]
 fn a_signal_ends_the_command_and_gives_the_lock_back() {
     let cluster = Cluster::start();
-    let mut holder = cluster.holder("a");
-    let _input = holder.stdin.take();
-    kill_process(Pid::from_child(&holder), Signal::TERM).unwrap();
-    let output = holder.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(143), "{}", said(&output));
-    let next = cluster.lock("a", &["--wait", "0"], "exit 0").output().unwrap();
-    assert_eq!(next.status.code(), Some(0), "{}", said(&next));
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 130)] {
+        let mut holder = cluster.holder("a");
+        let _input = holder.stdin.take();
+        kill_process(Pid::from_child(&holder), signal).unwrap();
+        let output = holder.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+        let next = cluster.lock("a", &["--wait", "0"], "exit 0").output().unwrap();
+        assert_eq!(next.status.code(), Some(0), "{}", said(&next));
+    }
 }
 
 #[test]

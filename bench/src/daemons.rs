@@ -103,6 +103,22 @@ pub(crate) fn signal(pid: u32, what: Signal) {
 
 /// The processor time that a process has used so far; none if it is gone.
 pub fn cpu_of(pid: u32) -> Option<Duration> {
+    cpu_of_threads(pid).or_else(|| cpu_in_ticks(pid))
+}
+
+/// Exact, where the kernel tells it. A thread that has ended is left out; daemons have one that does nearly everything.
+fn cpu_of_threads(pid: u32) -> Option<Duration> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let ran_ns = threads.filter_map(|thread| {
+        let told = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        told.split(' ').next()?.parse::<u64>().ok()
+    });
+    let ran_ns = ran_ns.sum();
+    (ran_ns > 0).then(|| Duration::from_nanos(ran_ns))
+}
+
+/// Of all threads there ever were, in hundredths of a second.
+fn cpu_in_ticks(pid: u32) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name may contain anything; it ends with the last parenthesis. Then come the state and 10 numbers.
     let (_, rest) = stat.rsplit_once(") ")?;

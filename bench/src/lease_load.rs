@@ -3,7 +3,7 @@
 //! It speaks the protocol of clients without keeping more than a time for each request, so that it is not what is
 //! measured. Requests to one daemon that are ready at the same moment leave in one frame, as any client's do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
@@ -114,6 +114,48 @@ struct Asked {
     tries: u32,
 }
 
+/// What was asked for and is not answered, by the number of its request: numbers are given in order.
+struct Window {
+    first: u64,
+    asked: VecDeque<Option<Asked>>,
+    len: usize,
+}
+
+impl Window {
+    fn new(first: u64) -> Self {
+        Self { first, asked: VecDeque::new(), len: 0 }
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn insert(&mut self, id: u64, one: Asked) {
+        let Some(place) = self.place(id) else { return };
+        while self.asked.len() <= place {
+            self.asked.push_back(None);
+        }
+        if self.asked[place].replace(one).is_none() {
+            self.len += 1;
+        }
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Asked> {
+        let place = self.place(id)?;
+        let one = self.asked.get_mut(place)?.take()?;
+        self.len -= 1;
+        while let Some(None) = self.asked.front() {
+            self.asked.pop_front();
+            self.first += 1;
+        }
+        Some(one)
+    }
+
+    fn place(&self, id: u64) -> Option<usize> {
+        usize::try_from(id.checked_sub(self.first)?).ok()
+    }
+}
+
 impl Load {
     /// Connects to every daemon.
     pub async fn connect(config: &Config, now_s: u64) -> Result<Self, LoadError> {
@@ -183,17 +225,21 @@ impl Load {
     ) -> Result<(Tally, Vec<(ObjectId, Token)>), LoadError> {
         let begun = Instant::now();
         let mut tally = Tally::default();
-        let mut held = Vec::new();
-        let mut asked: BTreeMap<u64, Asked> = BTreeMap::new();
+        // Growing would copy them while it counts.
+        let count = usize::try_from(cells.end - cells.start).unwrap_or(usize::MAX);
+        let mut held = Vec::with_capacity(count);
+        tally.latencies_us.reserve_exact(count);
+        let mut asked = Window::new(self.request_ids + 1);
         let mut next = cells.start;
         let mut replies = Vec::new();
-        while next < cells.end || !asked.is_empty() {
+        while next < cells.end || asked.len() > 0 {
+            let now = Instant::now();
             while next < cells.end && asked.len() < in_flight {
                 let due = match rate {
                     Some(rate) => begun + Duration::from_secs_f64(count_f64(next - cells.start) / rate),
-                    None => Instant::now(),
+                    None => now,
                 };
-                if due > Instant::now() {
+                if due > now {
                     break;
                 }
                 let one = Asked { cell: cell(wish, next), due, tries: 0 };
@@ -205,14 +251,13 @@ impl Load {
             self.receive(patience, &mut replies).await?;
             let now = Instant::now();
             for (node, id, body) in replies.drain(..) {
-                let Some(mut one) = asked.remove(&id.0) else { continue };
+                if matches!(body, ReplyBody::Queued) {
+                    continue;
+                }
+                let Some(mut one) = asked.remove(id.0) else { continue };
                 match body {
                     ReplyBody::Leased { .. } => held.push((one.cell, Token(0))),
                     ReplyBody::Granted(token) => held.push((one.cell, token)),
-                    ReplyBody::Queued => {
-                        asked.insert(id.0, one);
-                        continue;
-                    }
                     other if one.tries + 1 < TRIES_MAX => {
                         one.tries += 1;
                         let _ = (node, other);

@@ -22,7 +22,8 @@
 //! was frozen meanwhile has not noticed: ask again before every act, or give the token to whatever is acted upon and
 //! have it refuse lower ones, as `examples/ticker.rs` does.
 //!
-//! [`core`](mod@core) decides; the rest of this crate is its driver.
+//! [`core`](mod@core) decides; the rest of this crate is its driver. [`core::files`] decides about files, and nothing drives
+//! it yet.
 
 mod clock;
 mod config;

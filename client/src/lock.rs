@@ -172,6 +172,7 @@ const fn said(why: Option<Unavailable>) -> &'static str {
         Some(Unavailable::Contended) => "too many want it at once",
         Some(Unavailable::Stopping) => "its members are stopping",
         Some(Unavailable::Full) => "its members keep as many locks as their limits allow",
+        Some(Unavailable::Overloaded) => "its members have too much to do",
         Some(Unavailable::WrongCell) => "its members take the request for a mistake",
     }
 }

@@ -94,6 +94,11 @@ impl Acceptor {
         self.registers.at(self.registers.find(cell)?)
     }
 
+    /// Says that these cells are about to be looked up.
+    pub(crate) fn fetch(&self, cells: impl Iterator<Item = ObjectId>) {
+        self.registers.fetch(cells);
+    }
+
     /// What this node promised for a cell, or for all cells that it has no register for.
     pub(crate) fn promised(&self, register: Option<&Register>) -> Ballot {
         register.map_or(self.floor, |register| register.promised())

@@ -43,6 +43,8 @@ pub enum Bug {
     NoticeKillsEveryIncarnation,
     /// L12: PaxosLease starts its timer when the last vote arrives instead of when it asked.
     TimerFromLastVote,
+    /// L13: of two leases that have not run out PaxosLease takes the one with the higher ballot for the later.
+    LaterByBallot,
 }
 
 impl Config {

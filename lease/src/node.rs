@@ -8,7 +8,7 @@ use base::{Dead, NodeId, ObjectId, Process, View, ViewId, WallTime, mix};
 
 use crate::acceptor::{Acceptor, Register};
 use crate::cells::Cells;
-use crate::claim::{Claim, Goal, Rest};
+use crate::claim::{Attempt, Claim, Goal, Rest};
 use crate::counters::Counters;
 use crate::timers::Timers;
 use crate::trail::{Trail, TrailEntry};
@@ -23,6 +23,10 @@ const TICKS_PER_LEASE: u64 = 2048;
 
 /// About how many claims one call looks at: whatever else there is to do must not wait for a hundred thousand renewals.
 const WAKES_MAX: usize = 1_024;
+
+/// Cells looked up together before each is looked at by itself: enough for a processor to wait for several of them at
+/// once, and few enough to be at hand still when it is their turn.
+const FETCH_LEN: usize = 32;
 
 /// A node that just gave a lease up backs off as if it had failed this often already.
 const STAND_BACK_FAILURES: u8 = 2;
@@ -89,6 +93,9 @@ pub struct LeaseNode<A> {
     pub(crate) seed: u64,
     pub(crate) outbox: BTreeMap<NodeId, VecDeque<Message>>,
     pub(crate) events: VecDeque<Event>,
+    /// Memory of attempts that are over, for the next: every lease needs one for a few milliseconds.
+    #[expect(clippy::vec_box, reason = "the boxes themselves are what is used again")]
+    pub(crate) spare: Vec<Box<Attempt>>,
 }
 
 impl<A: Algorithm> LeaseNode<A> {
@@ -118,6 +125,7 @@ impl<A: Algorithm> LeaseNode<A> {
             seed: mix(seed ^ u64::from(me.node.0) << 32 ^ u64::from(me.incarnation.0)),
             outbox: BTreeMap::new(),
             events: VecDeque::new(),
+            spare: Vec::new(),
             common: Common {
                 trail: Trail::new(config.trail_len),
                 config,
@@ -296,11 +304,21 @@ impl<A: Algorithm> LeaseNode<A> {
             batch.messages.iter().for_each(|_| self.common.counters.reject(why));
             return;
         }
-        for message in &batch.messages {
-            if let Err(why) = self.handle_message(now, batch.sender, message, source) {
-                self.common.counters.reject(why);
+        for messages in batch.messages.chunks(FETCH_LEN) {
+            self.fetch(messages);
+            for message in messages {
+                if let Err(why) = self.handle_message(now, batch.sender, message, source) {
+                    self.common.counters.reject(why);
+                }
             }
         }
+    }
+
+    /// Brings together from memory what these messages are about.
+    fn fetch(&self, messages: &[Message]) {
+        let is_request = |message: &&Message| matches!(message.body, Body::Read | Body::Write(_));
+        self.acceptor.fetch(messages.iter().filter(is_request).map(|message| message.cell));
+        self.claims.fetch(messages.iter().filter(|message| !is_request(message)).map(|message| message.cell));
     }
 
     /// Lets time pass. Calling it early or often changes nothing. If much is due at once, some of it is left for the

@@ -16,6 +16,9 @@ use crate::{
 /// How often the time that an attempt waits for answers is doubled at most, once for each that failed before.
 const PATIENCE_DOUBLINGS_MAX: u8 = 2;
 
+/// Attempts that are over and whose memory is kept, 300 KiB: about as many as a busy node has under way.
+const SPARE_MAX: usize = 1_024;
+
 /// What a decided READ means for a claim.
 enum Verdict {
     /// Free: write a lease of our own.
@@ -59,7 +62,13 @@ impl<A: Algorithm> LeaseNode<A> {
         let doublings_max = if claim.goal == Goal::Keep { 1 } else { PATIENCE_DOUBLINGS_MAX };
         let patience = claim.failures.min(doublings_max);
         let deadline = now + self.common.config.round_timeout() * (1 << patience);
-        claim.attempt = Some(Box::new(Attempt::new(ballot, now)));
+        claim.attempt = Some(match self.spare.pop() {
+            Some(mut spare) => {
+                *spare = Attempt::new(ballot, now);
+                spare
+            }
+            None => Box::new(Attempt::new(ballot, now)),
+        });
         claim.wake_at = claim.tenure.as_ref().map_or(deadline, |tenure| deadline.min(tenure.until));
         let wake_at = claim.wake_at;
         if claim.goal == Goal::Keep && self.breaks(Bug::RenewalUnderOldBallot) {
@@ -383,6 +392,7 @@ impl<A: Algorithm> LeaseNode<A> {
     fn conclude_read(&mut self, now: WallTime, slot: u32) {
         let Some(attempt) = self.attempt_mut(slot) else { return };
         let (seen, is_ambiguous) = (attempt.seen.take(), attempt.is_ambiguous);
+        let is_ambiguous = is_ambiguous && !self.breaks(Bug::LaterByBallot);
         let Some(claim) = self.claims.at(slot) else { return };
         let verdict = match &seen {
             // Every voter sees the cell open or ours. An expired lease may have the higher ballot where ballots do
@@ -473,6 +483,9 @@ impl<A: Algorithm> LeaseNode<A> {
             Goal::Acquire | Goal::Keep => self.fail(now, slot, Failure::TooLate),
             Goal::GiveUp(_) => self.finish_giving_up(now, slot, true),
             Goal::Rest(_) => {}
+        }
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(attempt);
         }
     }
 

@@ -21,6 +21,12 @@ pub struct ShardConfig {
     pub clock_fresh: Span,
     /// How many locks this node keeps a record of at most. Default 1 Mi.
     pub locks_max: usize,
+    /// How many files this node keeps a replica of at most. Default 1 Mi.
+    pub files_max: usize,
+    /// A file's lease is given up when nobody has used it for so long. Default 10 s.
+    pub file_idle: Span,
+    /// Limits and times of the replication of files.
+    pub replication: Arc<replication::Config>,
     /// How many clients may have a session at a time. Default 4,096.
     pub sessions_max: usize,
     /// How many replies may wait to be sent to one client; beyond that its session ends. Default 256 Ki.
@@ -40,6 +46,9 @@ impl ShardConfig {
             map,
             clock_fresh: CLOCK_FRESH,
             locks_max: 1 << 20,
+            files_max: 1 << 20,
+            file_idle: Span::from_secs(10),
+            replication: Arc::default(),
             sessions_max: 4_096,
             replies_max: 1 << 18,
             steps_max: 1_024,
@@ -70,7 +79,6 @@ impl ShardConfig {
 
     /// The rules in force: all.
     #[cfg(not(feature = "planted-bugs"))]
-    #[expect(clippy::unused_self, reason = "the same signature as with planted bugs")]
     pub const fn rules(&self) -> Rules {
         Rules {}
     }

@@ -18,15 +18,18 @@
 //! all of its parts, and takes away what the other does not have.
 
 mod chunks;
+mod request;
 #[cfg(test)]
 mod tests;
 
 use base::WallTime;
 use bytes::Bytes;
-use replication::{Machine, Position};
+use replication::Machine;
+pub use replication::{Mark, Position};
 
 use chunks::Chunks;
 pub use chunks::{CHUNK_BYTES, Chunk};
+pub use request::{FileBody, FileReply, FileReplyBody, FileRequest};
 
 /// No file is longer. Offsets of POSIX have 63 bits; every chunk below this is a whole one.
 pub const FILE_BYTES_MAX: u64 = (1 << 63) - CHUNK_BYTES;

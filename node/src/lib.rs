@@ -11,7 +11,7 @@
 //! [`Lines`], [`Chain`], [`Met`] and [`FirstClock`] decide what comes before a shard: which starts of which data
 //! directories are let in, and where node time begins.
 //!
-//! [`mod@file`] is what a file is for its replicas; no shard hosts one yet.
+//! Files are replicated objects ([`mod@file`]): the member with the lease of a file's cell orders what happens to it.
 //!
 //! # Contract
 //!
@@ -30,8 +30,10 @@ mod bounded;
 mod bugs;
 mod config;
 pub mod file;
+mod files;
 mod first_clock;
 mod from_toml;
+mod hosting;
 mod keeper;
 mod lock;
 mod map;
@@ -50,6 +52,7 @@ mod steps;
 pub use base::ClientId;
 pub use bugs::{Bug, Rules};
 pub use config::{CLOCK_FRESH, ShardConfig};
+pub use files::{FileJournalError, FileMessage, KeptFile};
 pub use first_clock::{BEHIND_MAX, FIRST_TIMES_MAX, FirstClock, FirstTime, corrected};
 pub use from_toml::from_toml;
 pub use map::{ClusterMap, LeaseAlgorithm, MapError, Osd, REPLICAS_DEFAULT, Settings, is_address};

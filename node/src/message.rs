@@ -267,6 +267,8 @@ pub enum Unavailable {
     Full,
     /// The cell is of another kind than the request.
     WrongCell,
+    /// Too much is under way.
+    Overloaded,
 }
 
 /// The cell of the lock with this name. Locks have the highest bit set, and files never do.

@@ -1,12 +1,15 @@
 //! What a shard wants done. Plain data: ids, never channels.
 
-use base::{Incarnation, NodeId, ObjectId, Process, WallTime};
+use base::{Epoch, Incarnation, NodeId, ObjectId, Process, WallTime};
 use lease::{Batch, ClockState, Ended, Loss};
 
-use crate::{DaemonFrame, Grant, PeerMessage, SessionId};
+use replication::Record;
+
+use crate::file::{File, FileReply};
+use crate::{DaemonFrame, FileMessage, Grant, PeerMessage, SessionId};
 
 /// Something to do, in this order.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Output {
     /// Send these lease messages by datagram.
     Lease {
@@ -38,6 +41,34 @@ pub enum Output {
     RaiseCeiling {
         /// The new mark.
         to: u64,
+    },
+    /// Send this message between replicas of a file, in order.
+    File {
+        /// To whom.
+        to: NodeId,
+        /// What.
+        message: FileMessage,
+    },
+    /// Send this reply about a file.
+    FileReply {
+        /// Over which connection.
+        session: SessionId,
+        /// What.
+        reply: FileReply,
+    },
+    /// Append this record to the journal, then call [`handle_written`](crate::Shard::handle_written).
+    Write {
+        /// Counts the records of this process.
+        number: u64,
+        /// The file it is about.
+        object: ObjectId,
+        /// The record.
+        record: Record<File>,
+    },
+    /// Sync the journal, then call [`handle_durable`](crate::Shard::handle_durable).
+    Sync {
+        /// At least up to this record.
+        upto: u64,
     },
     /// For logs and metrics.
     Event(ShardEvent),
@@ -84,6 +115,29 @@ pub enum ShardEvent {
     Detached {
         /// The lock.
         cell: ObjectId,
+    },
+    /// Too few members remember all that they have acknowledged of a file: an operator is needed, or who is missing.
+    FileBlocked {
+        /// The file.
+        object: ObjectId,
+        /// Members that did not answer.
+        missing: Vec<NodeId>,
+        /// Members that may have lost what was not synced.
+        forgot: Vec<NodeId>,
+    },
+    /// What was written to a file and not synced may be lost, because the power failed at too many members.
+    FileLost {
+        /// The file.
+        object: ObjectId,
+        /// The tenure that found that.
+        generation: Epoch,
+    },
+    /// A member has sent what would have dropped something committed. Nothing has changed.
+    FileUnsound {
+        /// The file.
+        object: ObjectId,
+        /// Who sent it.
+        from: NodeId,
     },
     /// A peer runs with other cluster-wide settings; its lease messages are ignored.
     SettingsDiffer {

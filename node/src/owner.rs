@@ -96,7 +96,7 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// The lease is somebody else's, or nobody's to have.
-    pub(crate) fn lock_denied(&mut self, cell: ObjectId, why: Denial) {
+    pub(crate) fn lock_denied(&mut self, now: WallTime, cell: ObjectId, why: Denial) {
         let body = match why {
             Denial::Held { by, .. } if by.node != self.me().node => ReplyBody::Elsewhere(by.node),
             Denial::Held { .. } | Denial::Contended => ReplyBody::Unavailable(Unavailable::Contended),
@@ -104,13 +104,16 @@ impl<A: Algorithm> Shard<A> {
             Denial::NotMember => ReplyBody::Unavailable(Unavailable::NotMember),
             Denial::StoodDown | Denial::ClockExhausted => ReplyBody::Unavailable(Unavailable::Clock),
         };
-        self.not_leased(cell, body);
+        self.not_leased(now, cell, body);
     }
 
     /// Tells whoever wanted the lease that this node does not have it.
-    pub(crate) fn not_leased(&mut self, cell: ObjectId, body: ReplyBody) {
+    pub(crate) fn not_leased(&mut self, now: WallTime, cell: ObjectId, body: ReplyBody) {
         if self.leased.contains_key(&cell) {
             return self.lease_denied(cell, body);
+        }
+        if self.file_not_leased(now, cell, &body) {
+            return;
         }
         if let Some(lock) = self.locks.remove(&cell) {
             self.send_away(cell, lock, body);

@@ -8,6 +8,8 @@ use lease::{
     GuardConfigError, LeaseNode, Loss, Start, Watermark,
 };
 
+use crate::files::{FileJournalError, Files, KeptFile};
+use crate::hosting::first_checkpoint;
 use crate::keeper::Keeper;
 use crate::lock::{Lock, UNSETTLED};
 use crate::numbers::Numbers;
@@ -38,6 +40,7 @@ pub struct Shard<A> {
     pub(crate) locks: BTreeMap<ObjectId, Lock>,
     /// Cells that are leased because a client asked for the lease itself.
     pub(crate) leased: BTreeMap<ObjectId, Leased>,
+    pub(crate) files: Files,
     /// What is to be done about leases.
     pub(crate) steps: Steps,
     pub(crate) sessions: Sessions,
@@ -85,15 +88,29 @@ pub enum ShardError {
     /// The clock guard's numbers do not go together.
     #[error(transparent)]
     Guard(#[from] GuardConfigError),
+    /// What was kept of a file makes no sense.
+    #[error(transparent)]
+    File(#[from] FileJournalError),
 }
 
 /// What a store remembers of the time before this start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Remembered {
     /// Whether the node may have voted before.
     pub start: Start,
     /// The epoch ceiling on disk.
     pub ceiling: u64,
+    /// In epochs up to this number the node may have lost what it had not synced, because the power failed.
+    pub forgot_at: Option<u64>,
+    /// What it has kept of files.
+    pub files: BTreeMap<ObjectId, KeptFile>,
+}
+
+impl Remembered {
+    /// What a store without files remembers.
+    pub const fn without_files(start: Start, ceiling: u64) -> Self {
+        Self { start, ceiling, forgot_at: None, files: BTreeMap::new() }
+    }
 }
 
 impl<A: Algorithm> Shard<A> {
@@ -110,6 +127,10 @@ impl<A: Algorithm> Shard<A> {
         let guard = ClockGuard::new(guard)?;
         let floor = if config.breaks(Bug::NumbersForgotten) { 0 } else { remembered.ceiling };
         let numbers = Numbers::new(remembered.ceiling, floor);
+        let kept = remembered.files.into_iter();
+        let kept = kept.map(|(object, kept)| (object, kept, first_checkpoint(&config, object)));
+        let replication = config.replication.clone();
+        let files = Files::new(me.node, replication, remembered.forgot_at, kept.collect())?;
         let is_first = remembered.start == Start::Fresh;
         let mut shard = Self {
             lease,
@@ -118,6 +139,7 @@ impl<A: Algorithm> Shard<A> {
             keeper: Keeper::new(numbers, is_first, config.locks_max),
             locks: BTreeMap::new(),
             leased: BTreeMap::new(),
+            files,
             steps: Steps::default(),
             sessions: Sessions::default(),
             peers: BTreeMap::new(),
@@ -201,7 +223,11 @@ impl<A: Algorithm> Shard<A> {
 
     /// Whether everything is given up after [`drain`](Self::drain).
     pub fn is_drained(&self) -> bool {
-        self.draining && self.locks.is_empty() && self.steps.len() == 0 && self.outbox.is_empty()
+        self.draining
+            && self.locks.is_empty()
+            && self.has_left_files()
+            && self.steps.len() == 0
+            && self.outbox.is_empty()
     }
 
     /// A peer is connected, by this run of it. A connection before that ended.
@@ -304,6 +330,7 @@ impl<A: Algorithm> Shard<A> {
         for (number, to, message) in deferred {
             self.answer(now, (to, number), message);
         }
+        self.take_deferred_files(now);
         self.take_events(now);
     }
 
@@ -317,6 +344,7 @@ impl<A: Algorithm> Shard<A> {
         cells.into_iter().for_each(|cell| self.leave_lock(cell));
         let leased: Vec<ObjectId> = self.leased.keys().copied().collect();
         leased.into_iter().for_each(|cell| self.drop_lease(cell));
+        self.leave_all_files(now);
         self.take_events(now);
     }
 
@@ -329,6 +357,7 @@ impl<A: Algorithm> Shard<A> {
             self.end_session(now, session);
         }
         self.check_due(now);
+        self.check_files(now);
         self.greet(now);
         // A clock that cannot be trusted must not decide that nobody needs a record.
         if now >= self.sweep_at && self.trusted {
@@ -344,7 +373,8 @@ impl<A: Algorithm> Shard<A> {
         let due = self.due.first().map(|&(at, _)| at);
         let sweep = self.trusted.then_some(self.sweep_at);
         let greeting = (!self.is_greeted).then_some(self.lease.silent_until());
-        let others = [self.lease.poll_timeout(), self.sessions.next_due(), due, sweep, greeting];
+        let files = self.files.next_due();
+        let others = [self.lease.poll_timeout(), self.sessions.next_due(), due, sweep, greeting, files];
         others.into_iter().flatten().fold(self.judge_at, WallTime::min)
     }
 
@@ -365,6 +395,10 @@ impl<A: Algorithm> Shard<A> {
                 first.remove();
             }
             return Some(Output::Peer { to, messages });
+        }
+        let checks = !self.config.breaks(Bug::LeaseNotCheckedWhenLeaving);
+        if let Some((session, reply)) = self.files.pop_reply(now, checks) {
+            return Some(Output::FileReply { session, reply });
         }
         if !self.sessions.is_ready() {
             return None;
@@ -494,9 +528,10 @@ impl<A: Algorithm> Shard<A> {
         self.locks.clear();
         self.leased.clear();
         self.steps.clear();
+        self.abandon_files(now);
     }
 
-    fn take_events(&mut self, now: WallTime) {
+    pub(crate) fn take_events(&mut self, now: WallTime) {
         loop {
             while let Some(event) = self.lease.poll_event() {
                 self.take_event(now, event);
@@ -517,26 +552,35 @@ impl<A: Algorithm> Shard<A> {
             self.steps.end(cell);
         }
         match event {
-            Event::Renewed { .. } => {}
+            Event::Renewed { cell, until } => self.file_renewed(cell, until),
             Event::Acquired { cell, until, ended, watermark, .. } => {
                 if self.leased.contains_key(&cell) {
                     self.lease_granted(cell, until);
+                } else if self.files.hosted.contains_key(&cell) {
+                    self.file_acquired(now, cell, until);
                 } else {
                     self.lock_acquired(now, cell, (ended, watermark));
                 }
             }
-            Event::Denied { cell, why } => self.lock_denied(cell, why),
-            Event::Lost { cell, why, .. } => self.lock_lost(cell, why),
-            Event::GivenUp { cell, .. } => self.lock_given_up(now, cell),
-            Event::Offered { cell, .. } => self.lock_offered(now, cell),
+            Event::Denied { cell, why } => self.lock_denied(now, cell, why),
+            Event::Lost { cell, why, .. } => self.lock_lost(now, cell, why),
+            Event::GivenUp { cell, .. } => {
+                self.file_given_up(cell);
+                self.lock_given_up(now, cell);
+            }
+            Event::Offered { cell, .. } => {
+                self.file_offered(now, cell);
+                self.lock_offered(now, cell);
+            }
             Event::SettingsDiffer { peer } => self.tell(ShardEvent::SettingsDiffer { peer }),
             // The map is static, and peers with another one are not let in.
             Event::WrongView { .. } | Event::ViewBehind { .. } => {}
         }
     }
 
-    fn lock_lost(&mut self, cell: ObjectId, why: Loss) {
+    fn lock_lost(&mut self, now: WallTime, cell: ObjectId, why: Loss) {
         self.tell(ShardEvent::LeaseLost { cell, why });
+        self.file_not_leased(now, cell, &ReplyBody::Unavailable(Unavailable::NoMajority));
         self.detach_all(cell, Unavailable::NoMajority);
         self.locks.remove(&cell);
         if let Some(leased) = self.leased.remove(&cell) {

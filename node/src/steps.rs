@@ -74,10 +74,13 @@ impl<A: Algorithm> Shard<A> {
                 (Ok(()), _) => {
                     self.steps.under_way.insert(cell);
                 }
-                (Err(why), Step::Acquire) => self.not_acquired(cell, why),
+                (Err(why), Step::Acquire) => self.not_acquired(now, cell, why),
                 // Its end is on its way already.
                 (Err(Refusal::GivingUp), Step::GiveUp { .. }) => {}
-                (Err(_), Step::GiveUp { .. }) => self.lock_given_up(now, cell),
+                (Err(_), Step::GiveUp { .. }) => {
+                    self.file_given_up(cell);
+                    self.lock_given_up(now, cell);
+                }
             }
         }
     }
@@ -86,6 +89,9 @@ impl<A: Algorithm> Shard<A> {
     fn has_already(&mut self, now: WallTime, cell: ObjectId) {
         if let (true, Some(until)) = (self.leased.contains_key(&cell), self.lease.valid_until(now, cell)) {
             return self.lease_granted(cell, until);
+        }
+        if let (true, Some(until)) = (self.wants_file(cell), self.lease.valid_until(now, cell)) {
+            return self.file_acquired(now, cell, until);
         }
         // What was before that tenure is not known any more, so it is given up and begun anew.
         if let Some(lock) = self.locks.get_mut(&cell) {
@@ -97,17 +103,19 @@ impl<A: Algorithm> Shard<A> {
     /// Whether somebody still wants the lease.
     fn wants(&self, cell: ObjectId) -> bool {
         let is_leasing = |lock: &Lock| matches!(lock.stage, Stage::Leasing);
-        self.leased.contains_key(&cell) || self.locks.get(&cell).is_some_and(is_leasing)
+        self.leased.contains_key(&cell)
+            || self.wants_file(cell)
+            || self.locks.get(&cell).is_some_and(is_leasing)
     }
 
     /// The lease may not even be asked for.
-    fn not_acquired(&mut self, cell: ObjectId, why: Refusal) {
+    fn not_acquired(&mut self, now: WallTime, cell: ObjectId, why: Refusal) {
         if let (Refusal::GivingUp, Some(lock)) = (why, self.locks.get_mut(&cell)) {
             // Asked for again once that is done.
             lock.stage = Stage::GivingUp;
             return;
         }
         let body = self.refusal(why);
-        self.not_leased(cell, body);
+        self.not_leased(now, cell, body);
     }
 }

@@ -186,7 +186,7 @@ async fn prepare(
         patiently(async || gauges::start(address, about).await, ListenError::is_in_use).await?;
 
     let floor = store.time_floor(clock::since_boot());
-    let remembered = Remembered { start: remembered(start), ceiling: store.epoch_ceiling() };
+    let remembered = Remembered::without_files(remembered(start), store.epoch_ceiling());
     let keeper = StoreKeeper::new(store);
     let reading = Reading::take()?;
     let limits = config.limits;

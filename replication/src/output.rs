@@ -140,6 +140,8 @@ pub enum Event {
     },
     /// No majority has answered for long: somebody who is better connected should have the lease.
     Isolated,
+    /// The tenure is over before it began: nobody has anything of the object, and it was not to begin now.
+    Nothing,
     /// The tenure is over before it began: this node lacks too much, and `holder` should have the lease.
     Behind {
         /// Who has what this node lacks.

@@ -21,6 +21,8 @@ pub struct Tenure {
     pub lease: u64,
     /// Until when it lasts, unless renewed.
     pub until: WallTime,
+    /// Whether the object begins with this tenure if nobody has anything of it.
+    pub creates: bool,
 }
 
 /// It orders, and commits what a majority has.

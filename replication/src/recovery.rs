@@ -196,6 +196,9 @@ impl<M: Machine> Replica<M> {
         }
         let Some(found) = candidate.verdict(now, &self.config) else { return };
         let Some((holder, best)) = candidate.best(&self.config) else { return };
+        if best == Position::START && !candidate.tenure.creates {
+            return self.step_down(Some(Event::Nothing));
+        }
         let own = self.log.tail();
         let by_sequence = self.config.breaks(Bug::TailBySequence);
         if if by_sequence { own.seq >= best.seq } else { own >= best } {

@@ -61,6 +61,12 @@ impl<M: Machine> Checkpoint<M> {
         Self::of(view, machine, Holding::Whole)
     }
 
+    /// The same at a node that may have promised before to follow nobody earlier than `number`, for any object.
+    pub const fn promising(mut self, number: u64) -> Self {
+        self.promised = Epoch { number, node: NodeId(u32::MAX) };
+        self
+    }
+
     /// A node that has nothing of an object, and is told of it by `told_by`.
     pub(crate) fn nothing(me: NodeId, machine: M) -> Self {
         let members = Members::new([me]).expect("one node is a list of members");

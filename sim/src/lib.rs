@@ -11,6 +11,7 @@
 //! No model of the protocol: what runs is the production [`LeaseNode`](::lease::LeaseNode), and in a whole cluster the
 //! production [`Shard`](node::Shard) and [`Core`](client::core::Core) of a client.
 
+pub mod check;
 pub mod checkers;
 pub mod clock;
 pub mod cluster;

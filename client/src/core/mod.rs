@@ -11,7 +11,10 @@
 //! [`give_back`](Core::give_back), and everything it wants done comes out of [`poll_output`](Core::poll_output) and
 //! [`poll_timeout`](Core::poll_timeout). Time is a monotonic clock that goes on while the machine sleeps. Ask
 //! [`token`](Core::token) with a fresh reading before each act that needs the lock.
+//!
+//! A client's part of [files](mod@files) is a core of its own beside this one. They share connections and nothing else.
 
+pub mod files;
 mod link;
 mod ticket;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base::{Dead, Epoch, Members, NodeId, ObjectId, Process, Seq, Span, View, ViewId, WallTime};
 use lease::{
-    Algorithm, Batch, Body, Config, Event, Flease, FleaseRules, LeaseNode, Membership, Message, Refusal,
+    Algorithm, Batch, Body, Bug, Config, Event, Flease, FleaseRules, LeaseNode, Membership, Message, Refusal,
     Start, Watermark,
 };
 
@@ -71,7 +71,18 @@ impl<A: Algorithm> Cluster<A> {
 
     /// `count` nodes that have never voted; the cell is replicated by the members of `view`.
     pub(crate) fn of_view(count: u32, view: &View) -> Self {
-        let config = Arc::new(Config { jitter_max: Span::ZERO, ..Config::default() });
+        Self::under(Config { jitter_max: Span::ZERO, ..Config::default() }, count, view)
+    }
+
+    /// `count` nodes, all of them members, with a rule broken or none.
+    pub(crate) fn with_bug(count: u32, bug: Option<Bug>) -> Self {
+        let members: Vec<u32> = (0..count).collect();
+        let config = Config { jitter_max: Span::ZERO, bug, ..Config::default() };
+        Self::under(config, count, &view(1, &members))
+    }
+
+    fn under(config: Config, count: u32, view: &View) -> Self {
+        let config = Arc::new(config);
         // Just after an interval began, so that a story's first ballots share one.
         let now = WallTime::from_micros(1_900_000 * 900_000_000 + 100_000);
         let start = |node| {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use base::{ObjectId, Span, WallTime};
+use node::file::{FileReply, FileReplyBody};
 use node::{ClientFrame, DaemonFrame, Reply, ReplyBody, Request, RequestBody, RequestId, SessionId, Token};
 
 /// A program that wants a lock.
@@ -13,6 +14,7 @@ pub(crate) struct Client {
     requests: u64,
     asked: BTreeMap<RequestId, (u32, Token)>,
     answers: BTreeMap<RequestId, ReplyBody>,
+    file_replies: BTreeMap<RequestId, FileReplyBody>,
     lock: Option<Held>,
     new_grants: Vec<(ObjectId, Token)>,
     /// All that it was told, and by whom.
@@ -49,11 +51,26 @@ impl Client {
             requests: 0,
             asked: BTreeMap::new(),
             answers: BTreeMap::new(),
+            file_replies: BTreeMap::new(),
             lock: None,
             new_grants: Vec::new(),
             heard: Vec::new(),
             is_silent: false,
         }
+    }
+
+    /// A request about a file over the connection to a node.
+    pub(crate) fn next_file_request(&mut self, node: u32) -> (SessionId, RequestId) {
+        self.requests += 1;
+        (self.connections[&node].id, RequestId(self.requests))
+    }
+
+    pub(crate) fn hear_of_file(&mut self, reply: FileReply) {
+        self.file_replies.insert(reply.id, reply.body);
+    }
+
+    pub(crate) fn file_reply(&self, id: RequestId) -> Option<FileReplyBody> {
+        self.file_replies.get(&id).cloned()
     }
 
     /// Whether it believes to hold the lock.

@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use base::{ClusterId, Dead, NodeId, ObjectId, Process, Span, WallTime};
 use lease::{Algorithm, Batch, Exchange, FleaseRules, Start};
+use node::file::{File, FileBody, FileReplyBody, FileRequest};
 use node::{
-    Bug, ClientFrame, ClientId, ClusterMap, Grant, LeaseAlgorithm, Osd, Output, PeerMessage, Remembered,
-    ReplyBody, Request, RequestBody, RequestId, SessionId, Settings, Shard, ShardConfig, ShardEvent, Token,
-    lock_cell,
+    Bug, ClientFrame, ClientId, ClusterMap, FileMessage, Grant, KeptFile, LeaseAlgorithm, Osd, Output,
+    PeerMessage, Remembered, ReplyBody, Request, RequestBody, RequestId, SessionId, Settings, Shard,
+    ShardConfig, ShardEvent, Token, lock_cell,
 };
+use replication::Record;
 
 use crate::client::Client;
 
@@ -20,9 +22,31 @@ const HEARTBEAT_MS: u64 = 100;
 /// Something on its way.
 #[derive(Clone, Debug)]
 pub(crate) enum Flying {
-    Lease { from: Process, to: u32, batch: Batch },
-    Peer { from: Process, to: u32, messages: Vec<PeerMessage> },
-    Ceiling { node: Process, mark: u64 },
+    Lease {
+        from: Process,
+        to: u32,
+        batch: Batch,
+    },
+    Peer {
+        from: Process,
+        to: u32,
+        messages: Vec<PeerMessage>,
+    },
+    Ceiling {
+        node: Process,
+        mark: u64,
+    },
+    File {
+        from: Process,
+        to: u32,
+        message: FileMessage,
+    },
+    /// A disk is done with everything up to a record: it is written, or even synced.
+    Disk {
+        node: Process,
+        upto: u64,
+        is_durable: bool,
+    },
 }
 
 /// A daemon: its process, if it runs, and its disk.
@@ -30,6 +54,13 @@ pub(crate) struct Daemon<A> {
     pub(crate) shard: Option<Shard<A>>,
     incarnation: u32,
     ceiling: u64,
+    /// What was written about files, and how much of it is synced.
+    records: Vec<(ObjectId, Record<File>)>,
+    synced: usize,
+    /// What this process has written and not been told of yet, and where its records begin.
+    unwritten: VecDeque<(ObjectId, Record<File>)>,
+    began_at: usize,
+    forgot_at: Option<u64>,
     /// What its clock shows ahead of true time.
     pub(crate) offset_ms: i64,
     pub(crate) is_frozen: bool,
@@ -102,6 +133,11 @@ impl<A: Algorithm> Cluster<A> {
                 shard: None,
                 incarnation: 0,
                 ceiling: 0,
+                records: Vec::new(),
+                synced: 0,
+                unwritten: VecDeque::new(),
+                began_at: 0,
+                forgot_at: None,
                 offset_ms: 0,
                 is_frozen: false,
                 events: Vec::new(),
@@ -145,7 +181,14 @@ impl<A: Algorithm> Cluster<A> {
         let start = if daemon.incarnation == 0 { Start::Fresh } else { Start::Again };
         daemon.incarnation += 1;
         let me = Process::new(node, daemon.incarnation);
-        let remembered = Remembered { start, ceiling: daemon.ceiling };
+        let mut files: BTreeMap<ObjectId, KeptFile> = BTreeMap::new();
+        for (object, record) in &daemon.records {
+            let nothing = || KeptFile { checkpoint: None, records: Vec::new() };
+            files.entry(*object).or_insert_with(nothing).records.push(record.clone());
+        }
+        daemon.began_at = daemon.records.len();
+        let (ceiling, forgot_at) = (daemon.ceiling, daemon.forgot_at);
+        let remembered = Remembered { start, ceiling, forgot_at, files };
         let config = ShardConfig { bug, ..ShardConfig::new(map) };
         daemon.shard = Some(Shard::new(config, me, remembered, now, seed).unwrap());
         self.collect(node);
@@ -155,10 +198,20 @@ impl<A: Algorithm> Cluster<A> {
     /// The process ends; whoever it was connected with notices at once.
     pub(crate) fn kill(&mut self, node: u32) -> Process {
         let dead = self.process(node);
-        self.daemons.get_mut(&node).unwrap().shard = None;
+        let daemon = self.daemons.get_mut(&node).unwrap();
+        daemon.shard = None;
+        daemon.unwritten.clear();
         self.flying.retain(|flying| !flying.is_of(node));
         self.connect_all();
         dead
+    }
+
+    /// The power fails: what was not synced is lost.
+    pub(crate) fn power_off(&mut self, node: u32) {
+        self.kill(node);
+        let daemon = self.daemons.get_mut(&node).unwrap();
+        daemon.records.truncate(daemon.synced);
+        daemon.forgot_at = Some(daemon.ceiling);
     }
 
     /// The process ends, and its supervisor tells the other daemons.
@@ -276,6 +329,21 @@ impl<A: Algorithm> Cluster<A> {
                 daemon.ceiling = daemon.ceiling.max(mark);
                 self.call(node.node.0, |shard, now| shard.handle_ceiling(now, mark));
             }
+            Flying::File { from, to, message } if self.connected.contains(&(from.node.0, to)) => {
+                self.call(to, |shard, now| shard.handle_file_message(now, from, message));
+            }
+            Flying::Disk { node, upto, is_durable } if self.process(node.node.0) == node => {
+                let daemon = self.daemons.get_mut(&node.node.0).unwrap();
+                while daemon.records.len() < daemon.began_at + usize::try_from(upto).unwrap() {
+                    daemon.records.extend(daemon.unwritten.pop_front());
+                }
+                if is_durable {
+                    daemon.synced = daemon.records.len();
+                }
+                self.call(node.node.0, |shard, now| {
+                    if is_durable { shard.handle_durable(now, upto) } else { shard.handle_written(now, upto) }
+                });
+            }
             _ => {}
         }
     }
@@ -350,6 +418,22 @@ impl<A: Algorithm> Cluster<A> {
                 Output::RaiseCeiling { to } => {
                     self.flying.push_back(Flying::Ceiling { node: from, mark: to });
                 }
+                Output::File { to, message } => {
+                    self.flying.push_back(Flying::File { from, to: to.0, message });
+                }
+                Output::Write { number, object, record } => {
+                    self.daemons.get_mut(&node).unwrap().unwritten.push_back((object, record));
+                    let written = Flying::Disk { node: from, upto: number, is_durable: false };
+                    self.flying.push_back(written);
+                }
+                Output::Sync { upto } => {
+                    self.flying.push_back(Flying::Disk { node: from, upto, is_durable: true });
+                }
+                Output::FileReply { session, reply } => {
+                    if let Some(client) = self.clients.values_mut().find(|client| client.has(session)) {
+                        client.hear_of_file(reply);
+                    }
+                }
                 Output::Client { session, frame } => {
                     let now = self.now;
                     if let Some(client) = self.clients.values_mut().find(|client| client.has(session)) {
@@ -397,6 +481,22 @@ impl<A: Algorithm> Cluster<A> {
         let id = self.clients.get_mut(&client).unwrap().next_request(node, &body);
         self.say(client, node, vec![Request { id, body }]);
         id
+    }
+
+    /// The client asks something about a file. The id of its request.
+    pub(crate) fn ask_file(&mut self, client: u64, node: u32, object: ObjectId, body: FileBody) -> RequestId {
+        if !self.clients[&client].is_connected(node) {
+            self.connect(client, node);
+        }
+        let (session, id) = self.clients.get_mut(&client).unwrap().next_file_request(node);
+        let request = FileRequest { id, object, body };
+        self.call(node, |shard, now| shard.handle_file_request(now, session, request));
+        self.settle();
+        id
+    }
+
+    pub(crate) fn file_reply(&self, client: u64, id: RequestId) -> Option<FileReplyBody> {
+        self.clients[&client].file_reply(id)
     }
 
     /// The client asks, and this is the last answer that it has.
@@ -494,8 +594,10 @@ impl<A: Algorithm> Cluster<A> {
 impl Flying {
     fn is_of(&self, node: u32) -> bool {
         match self {
-            Self::Lease { from, to, .. } | Self::Peer { from, to, .. } => from.node.0 == node || *to == node,
-            Self::Ceiling { node: of, .. } => of.node.0 == node,
+            Self::Lease { from, to, .. } | Self::Peer { from, to, .. } | Self::File { from, to, .. } => {
+                from.node.0 == node || *to == node
+            }
+            Self::Ceiling { node: of, .. } | Self::Disk { node: of, .. } => of.node.0 == node,
         }
     }
 

@@ -5,5 +5,6 @@ mod client;
 mod cluster;
 mod endings;
 mod failures;
+mod files;
 mod grants;
 mod restarts;

@@ -125,6 +125,20 @@ pub(super) fn shard_event(event: &ShardEvent, now: WallTime) {
             let wait_ms = wait_until.map(|until| millis(until.since(now)));
             tracing::info!(?cell, ?ended, holder, token, wait_ms, "took a lock over");
         }
+        ShardEvent::FileBlocked { object, missing, forgot } => {
+            tracing::error!(
+                ?object,
+                ?missing,
+                ?forgot,
+                "a file cannot be served: members lost what they had not synced, and those that may remember are missing"
+            );
+        }
+        ShardEvent::FileLost { object, generation } => {
+            tracing::error!(?object, ?generation, "what was written to a file and not synced may be lost");
+        }
+        ShardEvent::FileUnsound { object, from } => {
+            tracing::error!(?object, %from, "a member would have dropped something committed; nothing has changed");
+        }
         ShardEvent::LeaseLost { cell, why } => tracing::debug!(?cell, ?why, "lost a lease"),
         ShardEvent::SessionOver { session, cells } => {
             tracing::warn!(session = session.0, cells, "a client fell silent; what it held is free");

@@ -9,7 +9,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::OpenError;
@@ -86,7 +86,8 @@ fn open_locked(path: &Path) -> Result<Option<Directory>, OpenError> {
         Err(Errno::NOENT) => return Ok(None),
         Err(errno) => return Err(io_error(errno)),
     };
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    check_files(&dir, path)?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let mut lock = match rustix::fs::openat(&dir, LOCK, flags, Mode::RUSR | Mode::WUSR) {
         Ok(lock) => File::from(lock),
         // Removed by whoever was making it.
@@ -108,6 +109,24 @@ fn open_locked(path: &Path) -> Result<Option<Directory>, OpenError> {
     // Only for the message to a second daemon, so it does not matter whether there was space for it.
     let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
     Ok(Some(Directory { dir, lock }))
+}
+
+/// Nothing but regular files is opened: to open a named pipe takes until somebody else opens it, and to open a device
+/// may do something.
+fn check_files(dir: &OwnedFd, path: &Path) -> Result<(), OpenError> {
+    for name in Kind::ALL.iter().map(|kind| kind.file()).chain([LOCK]) {
+        // What is missing, or cannot be looked at, shows when it is opened.
+        let Ok(stat) = rustix::fs::statat(dir, name, AtFlags::empty()) else { continue };
+        let what = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => continue,
+            FileType::Directory => "a directory",
+            FileType::Fifo => "a named pipe",
+            FileType::Socket => "a socket",
+            _ => "a device",
+        };
+        return Err(OpenError::NotAFile { path: path.join(name), what });
+    }
+    Ok(())
 }
 
 /// The process that has the lock, if it wrote its id down.
@@ -186,7 +205,9 @@ impl Directory {
 
 impl Disk for Directory {
     fn read(&mut self, file: &str, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
-        let opened = rustix::fs::openat(&self.dir, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        // Were it a named pipe by now, it would be empty rather than waited for.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let opened = rustix::fs::openat(&self.dir, file, flags, Mode::empty());
         let opened = match opened {
             Ok(opened) => File::from(opened),
             Err(Errno::NOENT) => return Ok(None),

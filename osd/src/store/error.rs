@@ -65,6 +65,14 @@ pub enum OpenError {
         /// What is wrong with it.
         damage: Damage,
     },
+    /// Something that is no file has the name of one.
+    #[error("{} is {what} and has to be a regular file; move it away and put the file back", path.display())]
+    NotAFile {
+        /// Where.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
     /// It was opened as often as can be noted.
     #[error(
         "the data directory was opened {STARTS_MAX} times, which is all it can count; give the node a new id and an empty data directory"

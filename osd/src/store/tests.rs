@@ -315,6 +315,19 @@ fn another_nodes_and_another_clusters_directory_are_refused() {
 }
 
 #[test]
+fn a_pipe_in_place_of_a_file_holds_no_start_up() {
+    for name in Kind::ALL.iter().map(|kind| kind.file()).chain(["lock"]) {
+        let (_folder, path) = place();
+        drop(Store::open(&path, OWNER).unwrap());
+        fs::remove_file(path.join(name)).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, path.join(name), rustix::fs::Mode::RWXU).unwrap();
+        let error = refusal(Store::open(&path, OWNER)).to_string();
+        let expected = format!("{} is a named pipe and has to be a regular file", path.join(name).display());
+        assert!(error.starts_with(&expected), "{error}");
+    }
+}
+
+#[test]
 fn a_second_daemon_is_told_who_has_the_directory() {
     let (_folder, path) = place();
     let first = Store::open(&path, OWNER).unwrap();

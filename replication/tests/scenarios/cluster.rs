@@ -441,7 +441,7 @@ impl Cluster {
     pub(crate) fn try_lead(&mut self, id: u32) -> Result<Epoch, LeadError> {
         self.epoch += 1;
         let epoch = Epoch { number: self.epoch, node: NodeId(id) };
-        let tenure = Tenure { epoch, lease: self.epoch, until: self.now + ms(2_000) };
+        let tenure = Tenure { epoch, lease: self.epoch, until: self.now + ms(2_000), creates: true };
         let led = self.call(id, |replica, now| replica.lead(now, tenure));
         self.settle();
         led.map(|()| epoch)

@@ -1,5 +1,7 @@
 //! Machines: what survives their processes. A daemon's has a clock and a disk, a client's has a clock.
 
+use std::collections::BTreeMap;
+
 use base::{Incarnation, MonoTime, NodeId, ObjectId, Process, Random, WallTime};
 use client::core::{Core, Ticket};
 use lease::{Algorithm, Start};
@@ -117,7 +119,8 @@ impl<A: Algorithm> DaemonMachine<A> {
         self.lines = Lines::new(config.rules());
         self.running = Running { life: self.running.life + 1, ..Running::default() };
         self.clock.raise_to(now, self.mark);
-        let remembered = Remembered { start, ceiling: self.directory.ceiling };
+        let remembered =
+            Remembered { start, ceiling: self.directory.ceiling, forgot_at: None, files: BTreeMap::new() };
         let (reading, seed) = (self.clock.reading(now), self.seeds.next_u64());
         let shard = Shard::new(config.clone(), self.process(), remembered, reading, seed);
         self.shard = Some(shard.expect("plans are tested to pass the check"));

@@ -435,6 +435,8 @@ impl<'a, A: Algorithm> World<'a, A> {
             }
             Output::Close { session } => self.session_ended(daemon, session)?,
             Output::RaiseCeiling { to } => self.write_mark(daemon, to),
+            // Nobody asks for files here.
+            Output::File { .. } | Output::FileReply { .. } | Output::Write { .. } | Output::Sync { .. } => {}
             Output::Event(event) => self.hear_daemon(daemon, &event),
         }
         Ok(())

@@ -1,0 +1,654 @@
+//! A client's part of files: whom it asks, what it asks again, and what it was told that is not durable yet.
+//!
+//! A request is sent until it has a result, to whichever member of the file seems to answer for it: a daemon that is
+//! redirected from, cannot say, is silent, or is gone is followed by another one. Each sending has an id of its own;
+//! a result is one whichever sending it replies to.
+//!
+//! Rules:
+//!
+//! - A change takes effect once, however often it is sent: it keeps its number. Together with a change goes the lowest
+//!   number that the client waits for; the members forget the outcomes below. Whatever of those is still on its way
+//!   takes no effect any more, so a change that was given up may be below.
+//! - Requests of one file that have no result yet may take effect in any order. Whoever wants an order waits for the
+//!   result of the first.
+//! - An acknowledged change is owed until a sync covers it or finds it lost; then its ticket is told.
+//! - A refusal counts only as a reply to the last sending: an earlier one says nothing of what came of a later one.
+//!
+//! # Contract
+//!
+//! As for [locks](super): *events in* are `handle_*`; *commands* are [`create`](Files::create),
+//! [`change`](Files::change), [`ask`](Files::ask), [`sync`](Files::sync) and [`give_up`](Files::give_up), and each
+//! ticket ends with one event; what is to be done comes out of [`poll_output`](Files::poll_output), to be emptied
+//! after every call, and [`poll_timeout`](Files::poll_timeout), which any call may change.
+//!
+//! # What is deliberately absent
+//!
+//! No cache, no data of changes that were acknowledged: whoever wants to write again what was lost keeps it. No time
+//! limits: a request is sent for ever unless it is given up.
+
+mod job;
+mod link;
+mod object;
+#[cfg(test)]
+mod tests;
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use base::{MonoTime, NodeId, ObjectId, Span};
+use node::file::{Answer, Change, Done, FileError, FileReply, FileReplyBody, FileRequest, Query};
+use node::{ClusterMap, RequestId, Unavailable};
+
+use super::{BACKOFF_MAX, BACKOFF_MIN, SILENCE};
+use job::{Job, Task, Wish};
+use link::Links;
+use object::Object;
+
+/// Who has not answered for so long is asked again although it may still say nothing.
+const FORGIVEN: Span = Span::from_millis(2_000);
+/// So many requests of one file are under way; the others wait for their turn.
+const UNDER_WAY_MAX: usize = 32;
+/// So many changes of one file may be acknowledged and not durable, or under way.
+const UNSYNCED_MAX: usize = 1_024;
+/// When so many are, they are made durable although nobody has asked for it.
+const SYNC_AT: usize = UNSYNCED_MAX / 2;
+/// So many tickets may be open.
+const TICKETS_MAX: usize = 1 << 16;
+/// So much data may wait or be under way.
+const BYTES_MAX: usize = 256 << 20;
+/// Something is known of so many files.
+const OBJECTS_MAX: usize = 1 << 16;
+
+const _: () = assert!(SILENCE.as_micros() < FORGIVEN.as_micros(), "there is a time in which silence counts");
+const _: () = assert!(SYNC_AT + UNDER_WAY_MAX <= UNSYNCED_MAX, "changes go on while those before are synced");
+
+/// Names a request of a caller.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FileTicket(pub u64);
+
+/// Something to do, in this order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FileOutput {
+    /// Send this. It may be lost together with the connection, which [`Files::handle_down`] then tells.
+    Send {
+        /// To whom.
+        to: NodeId,
+        /// What.
+        request: FileRequest,
+    },
+    /// Tell whoever uses the client.
+    Event(FileEvent),
+}
+
+/// What became of a ticket, which is void afterwards.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FileEvent {
+    /// The file is there.
+    Created {
+        /// Which.
+        ticket: FileTicket,
+    },
+    /// The change took effect, or never will. It may still be lost with the power of several nodes, until it is synced.
+    Changed {
+        /// Which.
+        ticket: FileTicket,
+        /// What came of it.
+        outcome: Result<Done, FileError>,
+    },
+    /// The question has an answer.
+    Answered {
+        /// Which.
+        ticket: FileTicket,
+        /// The answer.
+        answer: Result<Answer, FileError>,
+    },
+    /// All changes of the file that were acknowledged before the sync was asked for are durable, except those that were
+    /// reported as lost before that.
+    Synced {
+        /// Which.
+        ticket: FileTicket,
+    },
+    /// These changes were acknowledged, and may be lost. Nothing more is done about them. What else the sync was to cover
+    /// is still owed: sync again.
+    Lost {
+        /// Which sync, unless the client synced of itself.
+        ticket: Option<FileTicket>,
+        /// The tickets of the changes, in the order of their acknowledgements.
+        changes: Arc<[FileTicket]>,
+    },
+    /// The request is impossible. Nothing has changed.
+    Refused {
+        /// Which.
+        ticket: FileTicket,
+        /// Why.
+        error: FileError,
+    },
+    /// There is no such file. What a sync was to cover is not owed any longer.
+    NoSuchFile {
+        /// Which.
+        ticket: FileTicket,
+    },
+    /// The client was declared dead: all its changes are refused from now on. Whether this one took effect before is
+    /// unknown.
+    Expired {
+        /// Which.
+        ticket: FileTicket,
+    },
+    /// The members have forgotten what came of the change.
+    Settled {
+        /// Which.
+        ticket: FileTicket,
+    },
+    /// The ticket was given up.
+    GivenUp {
+        /// Which.
+        ticket: FileTicket,
+        /// Whether it was sent: then a change may have taken effect, or may still do so. A sync has no effect of its own.
+        was_sent: bool,
+    },
+    /// Too much is under way already: nothing was sent. Wait for some of it, and sync what was changed.
+    Full {
+        /// Which.
+        ticket: FileTicket,
+    },
+}
+
+/// All that a client wants of files.
+#[derive(Debug)]
+pub struct Files {
+    map: Arc<ClusterMap>,
+    links: Links,
+    objects: BTreeMap<ObjectId, Object>,
+    /// Changes of files of which nothing is known are numbered from here on.
+    number: u64,
+    open: BTreeMap<FileTicket, Open>,
+    bytes: usize,
+    /// What is under way. Syncs have tickets of their own here.
+    jobs: BTreeMap<FileTicket, Job>,
+    sendings: BTreeMap<RequestId, Sending>,
+    /// What is to be sent, or sent again, and when.
+    due: BTreeSet<(MonoTime, FileTicket)>,
+    outputs: VecDeque<FileOutput>,
+    tickets: u64,
+    request_ids: u64,
+    acknowledged: u64,
+}
+
+/// A ticket that has no result.
+#[derive(Debug)]
+struct Open {
+    object: ObjectId,
+    bytes: usize,
+}
+
+/// Something that may be replied to.
+#[derive(Clone, Copy, Debug)]
+struct Sending {
+    job: FileTicket,
+    to: NodeId,
+    at: MonoTime,
+}
+
+/// How a sync ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SyncEnd {
+    Durable,
+    Lost,
+    NoSuchFile,
+}
+
+impl Files {
+    /// A client that wants nothing and knows nobody.
+    pub const fn new(map: Arc<ClusterMap>) -> Self {
+        Self {
+            map,
+            links: Links::new(),
+            objects: BTreeMap::new(),
+            number: 1,
+            open: BTreeMap::new(),
+            bytes: 0,
+            jobs: BTreeMap::new(),
+            sendings: BTreeMap::new(),
+            due: BTreeSet::new(),
+            outputs: VecDeque::new(),
+            tickets: 0,
+            request_ids: 0,
+            acknowledged: 0,
+        }
+    }
+
+    /// Whether a ticket has no result yet.
+    pub fn is_open(&self, ticket: FileTicket) -> bool {
+        self.open.contains_key(&ticket)
+    }
+
+    /// Why a request that is under way has no result, as far as a daemon has said.
+    pub fn obstacle(&self, ticket: FileTicket) -> Option<Unavailable> {
+        self.jobs.get(&ticket)?.obstacle
+    }
+
+    /// Who is believed to answer for a file.
+    pub fn believed(&self, object: ObjectId) -> Option<NodeId> {
+        self.objects.get(&object).map(Object::target)
+    }
+
+    /// How many changes of a file were acknowledged and are not known to be durable.
+    pub fn owed(&self, object: ObjectId) -> usize {
+        self.objects.get(&object).map_or(0, |object| object.owed.len())
+    }
+
+    /// The file is to be there.
+    pub fn create(&mut self, now: MonoTime, object: ObjectId) -> FileTicket {
+        self.begin(now, object, Wish::Create)
+    }
+
+    /// Changes a file, once.
+    pub fn change(&mut self, now: MonoTime, object: ObjectId, change: Change) -> FileTicket {
+        if let Err(error) = change.check() {
+            let ticket = self.ticket();
+            self.outputs.push_back(FileOutput::Event(FileEvent::Refused { ticket, error }));
+            return ticket;
+        }
+        self.begin(now, object, Wish::Change(change))
+    }
+
+    /// Asks a question. The answer holds all changes that had a result before.
+    pub fn ask(&mut self, now: MonoTime, object: ObjectId, query: Query) -> FileTicket {
+        self.begin(now, object, Wish::Ask(query))
+    }
+
+    /// Makes durable all changes of a file that were acknowledged to this client.
+    pub fn sync(&mut self, now: MonoTime, object: ObjectId) -> FileTicket {
+        let ticket = self.ticket();
+        if !self.take_in(now, ticket, object, 0) {
+            return ticket;
+        }
+        let Some(known) = self.objects.get_mut(&object) else { return ticket };
+        let latest = known.owed.last_key_value().map(|(&order, _)| order);
+        let under_way = known.sync.and_then(|key| self.jobs.get_mut(&key));
+        match under_way.map(|job| &mut job.task) {
+            // It is not durable yet, so it is not too late to wait for it, too.
+            Some(Task::Sync(syncing)) if latest <= Some(syncing.upto) => syncing.waiters.push(ticket),
+            _ => {
+                known.waiters.insert(ticket);
+                self.start_sync(now, object);
+            }
+        }
+        ticket
+    }
+
+    /// Waits no longer for a result. A change that was sent is not sent again; whether it takes effect is unknown.
+    pub fn give_up(&mut self, now: MonoTime, ticket: FileTicket) {
+        let Some(object) = self.open.get(&ticket).map(|open| open.object) else { return };
+        let was_sent = self.jobs.get(&ticket).is_some_and(Job::was_sent);
+        self.leave_sync(object, ticket);
+        if let Some(known) = self.objects.get_mut(&object) {
+            known.queue.remove(&ticket);
+            known.waiters.remove(&ticket);
+        }
+        self.end(ticket, FileEvent::GivenUp { ticket, was_sent });
+        self.go_ahead(now, object);
+    }
+
+    /// A connection with a daemon is there.
+    pub fn handle_up(&mut self, now: MonoTime, node: NodeId) {
+        self.handle_down(now, node);
+        self.links.up(node);
+        let stranded = self.jobs.iter().filter(|(_, job)| job.due.is_none());
+        let stranded: Vec<FileTicket> = stranded.map(|(&key, _)| key).collect();
+        stranded.into_iter().for_each(|key| self.send(now, key));
+    }
+
+    /// A connection is gone, with everything that was sent over it: others are asked at once.
+    pub fn handle_down(&mut self, now: MonoTime, node: NodeId) {
+        if !self.links.down(node) {
+            return;
+        }
+        self.outputs.retain(|output| !matches!(output, FileOutput::Send { to, .. } if *to == node));
+        let gone = self.sendings.iter().filter(|(_, sending)| sending.to == node);
+        let gone: Vec<(RequestId, FileTicket)> = gone.map(|(&id, sending)| (id, sending.job)).collect();
+        for (id, key) in gone {
+            self.sendings.remove(&id);
+            let Some(job) = self.jobs.get_mut(&key) else { continue };
+            if job.is_over(id) {
+                let object = job.object;
+                self.pass(now, object, node, None);
+                self.send(now, key);
+            }
+        }
+    }
+
+    /// What a daemon says.
+    pub fn handle_reply(&mut self, now: MonoTime, from: NodeId, reply: FileReply) {
+        self.links.heard(from);
+        let FileReply { id, body } = reply;
+        let Entry::Occupied(sending) = self.sendings.entry(id) else { return };
+        if sending.get().to != from {
+            return;
+        }
+        let Sending { job: key, .. } = sending.remove();
+        let Some(job) = self.jobs.get_mut(&key) else { return };
+        let is_last = job.is_over(id);
+        if let Some(body) = self.take_fact(now, key, body)
+            && is_last
+        {
+            self.take_refusal(now, (key, from), body);
+        }
+    }
+
+    /// Lets time pass. Calling it early or often changes nothing.
+    pub fn handle_timeout(&mut self, now: MonoTime) {
+        while let Some(&(at, key)) = self.due.first() {
+            if at > now {
+                return;
+            }
+            let Some(job) = self.jobs.get_mut(&key) else { unreachable!("{key:?} is due and not under way") };
+            let object = job.object;
+            if let Some(silent) = job.fall_silent() {
+                self.pass(now, object, silent, None);
+            }
+            self.send(now, key);
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do.
+    pub fn poll_timeout(&self) -> Option<MonoTime> {
+        self.due.first().map(|&(at, _)| at)
+    }
+
+    /// The next thing to do, if any.
+    pub fn poll_output(&mut self) -> Option<FileOutput> {
+        self.outputs.pop_front()
+    }
+
+    fn ticket(&mut self) -> FileTicket {
+        self.tickets += 1;
+        FileTicket(self.tickets)
+    }
+
+    fn begin(&mut self, now: MonoTime, object: ObjectId, wish: Wish) -> FileTicket {
+        let ticket = self.ticket();
+        if self.take_in(now, ticket, object, wish.bytes())
+            && let Some(known) = self.objects.get_mut(&object)
+        {
+            known.queue.insert(ticket, wish);
+            self.go_ahead(now, object);
+        }
+        ticket
+    }
+
+    /// Whether there is room for a ticket. If not, that is its result.
+    fn take_in(&mut self, now: MonoTime, ticket: FileTicket, object: ObjectId, bytes: usize) -> bool {
+        let fits = self.open.len() < TICKETS_MAX && bytes <= BYTES_MAX - self.bytes;
+        if !fits || !self.know(now, object) {
+            self.outputs.push_back(FileOutput::Event(FileEvent::Full { ticket }));
+            return false;
+        }
+        self.bytes += bytes;
+        self.open.insert(ticket, Open { object, bytes });
+        true
+    }
+
+    /// Whether something is known of a file from now on.
+    fn know(&mut self, now: MonoTime, object: ObjectId) -> bool {
+        if !self.objects.contains_key(&object) && self.objects.len() >= OBJECTS_MAX {
+            self.forget(now);
+        }
+        let count = self.objects.len();
+        match self.objects.entry(object) {
+            Entry::Occupied(_) => true,
+            Entry::Vacant(_) if count >= OBJECTS_MAX => false,
+            Entry::Vacant(vacant) => {
+                vacant.insert(Object::new(self.map.members(object), self.number));
+                true
+            }
+        }
+    }
+
+    /// Forgets files that nobody wants anything of, and makes durable what is owed of others so that they can be, later.
+    fn forget(&mut self, now: MonoTime) {
+        let number = &mut self.number;
+        self.objects.retain(|_, object| {
+            let is_idle = object.is_idle();
+            if is_idle {
+                // A number must not come twice.
+                *number = object.next().max(*number);
+            }
+            !is_idle
+        });
+        let quiet = self.objects.iter().filter(|(_, object)| object.under_way == 0);
+        let quiet: Vec<ObjectId> = quiet.map(|(&id, _)| id).collect();
+        quiet.into_iter().for_each(|object| self.start_sync(now, object));
+    }
+
+    /// Sends what has its turn.
+    fn go_ahead(&mut self, now: MonoTime, id: ObjectId) {
+        while let Some(object) = self.objects.get_mut(&id)
+            && let Some((key, wish)) = object.take_next()
+        {
+            let task = match wish {
+                Wish::Create => Task::Create,
+                Wish::Change(change) => Task::Change { number: object.number(), change },
+                Wish::Ask(query) => Task::Ask(query),
+            };
+            self.jobs.insert(key, Job::new(id, task));
+            self.send(now, key);
+        }
+        let Some(object) = self.objects.get(&id) else { return };
+        if object.owed.len() >= SYNC_AT || !object.waiters.is_empty() {
+            self.start_sync(now, id);
+        }
+    }
+
+    /// Makes durable what is owed, unless that is being done.
+    fn start_sync(&mut self, now: MonoTime, id: ObjectId) {
+        let Some(object) = self.objects.get_mut(&id).filter(|object| object.sync.is_none()) else { return };
+        self.tickets += 1;
+        let key = FileTicket(self.tickets);
+        match object.begin_sync() {
+            Some(syncing) => {
+                object.sync = Some(key);
+                self.jobs.insert(key, Job::new(id, Task::Sync(syncing)));
+                self.send(now, key);
+            }
+            None => {
+                let waiters = std::mem::take(&mut object.waiters);
+                waiters.into_iter().for_each(|ticket| self.end(ticket, FileEvent::Synced { ticket }));
+            }
+        }
+    }
+
+    /// Somebody waits no longer for the sync that is under way. It ends if nobody else wants it.
+    fn leave_sync(&mut self, id: ObjectId, ticket: FileTicket) {
+        let Some(object) = self.objects.get(&id) else { return };
+        let Some(key) = object.sync else { return };
+        let Some(Task::Sync(syncing)) = self.jobs.get_mut(&key).map(|job| &mut job.task) else { return };
+        let before = syncing.waiters.len();
+        syncing.waiters.retain(|&waiter| waiter != ticket);
+        let was_last = before > 0 && syncing.waiters.is_empty();
+        if was_last && object.owed.len() < SYNC_AT {
+            self.drop_job(key);
+        }
+    }
+
+    /// Sends a request, once more if it was sent before; or keeps it until somebody is there.
+    fn send(&mut self, now: MonoTime, key: FileTicket) {
+        self.set_due(key, None);
+        let Some(job) = self.jobs.get_mut(&key) else { return };
+        let Some(object) = self.objects.get_mut(&job.object) else { return };
+        let Some(to) = object.pick(&self.links, now) else { return };
+        self.links.asked(to, now);
+        self.request_ids += 1;
+        let id = RequestId(self.request_ids);
+        if let Some(oldest) = job.sent(id, to) {
+            self.sendings.remove(&oldest);
+        }
+        self.sendings.insert(id, Sending { job: key, to, at: now });
+        let request = FileRequest { id, object: job.object, body: job.body(object.settled()) };
+        let again_at = now + job.patience();
+        self.outputs.push_back(FileOutput::Send { to, request });
+        self.set_due(key, Some(again_at));
+    }
+
+    fn set_due(&mut self, key: FileTicket, at: Option<MonoTime>) {
+        let Some(job) = self.jobs.get_mut(&key) else { return };
+        if let Some(before) = std::mem::replace(&mut job.due, at) {
+            self.due.remove(&(before, key));
+        }
+        self.due.extend(at.map(|at| (at, key)));
+    }
+
+    /// Takes what is true whichever sending it replies to. Anything else comes back.
+    fn take_fact(&mut self, now: MonoTime, ticket: FileTicket, body: FileReplyBody) -> Option<FileReplyBody> {
+        let job = self.jobs.get(&ticket)?;
+        let id = job.object;
+        let event = match (&job.task, body) {
+            (Task::Create, FileReplyBody::Exists) => FileEvent::Created { ticket },
+            (Task::Change { .. }, FileReplyBody::Changed { outcome, mark }) => {
+                let object = self.objects.get_mut(&id)?;
+                if outcome.is_ok() {
+                    self.acknowledged += 1;
+                    object.owed.insert(self.acknowledged, (ticket, mark));
+                }
+                FileEvent::Changed { ticket, outcome }
+            }
+            (Task::Ask(_), FileReplyBody::Answer(answer)) => FileEvent::Answered { ticket, answer },
+            (Task::Sync(_), FileReplyBody::Durable) => {
+                self.end_sync(now, ticket, SyncEnd::Durable);
+                return None;
+            }
+            (Task::Sync(_), FileReplyBody::Lost) => {
+                self.end_sync(now, ticket, SyncEnd::Lost);
+                return None;
+            }
+            (_, body) => return Some(body),
+        };
+        self.end(ticket, event);
+        self.go_ahead(now, id);
+        None
+    }
+
+    /// The last sending had no success.
+    fn take_refusal(&mut self, now: MonoTime, (ticket, from): (FileTicket, NodeId), body: FileReplyBody) {
+        let Some(job) = self.jobs.get(&ticket) else { return };
+        let id = job.object;
+        let event = match (&job.task, body) {
+            (_, FileReplyBody::Elsewhere(node)) => return self.go_on(now, ticket, from, Some(node)),
+            (_, FileReplyBody::Unavailable(why)) => {
+                self.note_obstacle(ticket, why);
+                return self.go_on(now, ticket, from, None);
+            }
+            (Task::Sync(_), FileReplyBody::NoSuchFile) => {
+                return self.end_sync(now, ticket, SyncEnd::NoSuchFile);
+            }
+            (Task::Change { .. } | Task::Ask(_), FileReplyBody::NoSuchFile) => {
+                FileEvent::NoSuchFile { ticket }
+            }
+            (Task::Create | Task::Change { .. } | Task::Ask(_), FileReplyBody::Refused(error)) => {
+                FileEvent::Refused { ticket, error }
+            }
+            (Task::Create | Task::Change { .. } | Task::Ask(_), FileReplyBody::Expired) => {
+                FileEvent::Expired { ticket }
+            }
+            (Task::Change { .. }, FileReplyBody::Settled) => FileEvent::Settled { ticket },
+            // No reply to this. A file that is being made may not be there for those who asked just before.
+            _ => return self.go_on(now, ticket, from, None),
+        };
+        self.end(ticket, event);
+        self.go_ahead(now, id);
+    }
+
+    fn note_obstacle(&mut self, key: FileTicket, why: Unavailable) {
+        if let Some(job) = self.jobs.get_mut(&key) {
+            job.obstacle = Some(why);
+        }
+    }
+
+    /// The daemon asked does not answer for the file: another is asked, after a while if that goes on.
+    fn go_on(&mut self, now: MonoTime, key: FileTicket, asked: NodeId, hint: Option<NodeId>) {
+        let has_it = hint.and_then(|node| self.sent_before(now, key, node));
+        let Some(job) = self.jobs.get_mut(&key) else { return };
+        job.fail();
+        let (object, backoff, patience) = (job.object, job.backoff(), job.patience());
+        if has_it.is_some() {
+            job.last = has_it;
+        }
+        self.pass(now, object, asked, hint);
+        if has_it.is_some() {
+            return self.set_due(key, Some(now + patience));
+        }
+        if backoff > Span::ZERO {
+            return self.set_due(key, Some(now + backoff));
+        }
+        self.send(now, key);
+    }
+
+    /// The sending that a daemon has, and may reply to: it is slow, or gone. To send it all of that again would make a slow
+    /// daemon slower.
+    fn sent_before(&self, now: MonoTime, key: FileTicket, node: NodeId) -> Option<(RequestId, NodeId)> {
+        let is_there = |id: &RequestId| {
+            let sending = self.sendings.get(id);
+            sending.is_some_and(|sending| sending.to == node && now.since(sending.at) < FORGIVEN)
+        };
+        let id = self.jobs.get(&key)?.sendings().find(is_there)?;
+        Some((id, node))
+    }
+
+    fn pass(&mut self, now: MonoTime, object: ObjectId, asked: NodeId, hint: Option<NodeId>) {
+        if let Some(object) = self.objects.get_mut(&object) {
+            object.pass(asked, hint, (&self.links, now));
+        }
+    }
+
+    /// A ticket has its result.
+    fn end(&mut self, ticket: FileTicket, event: FileEvent) {
+        let Some(open) = self.open.remove(&ticket) else { return };
+        self.bytes -= open.bytes;
+        self.drop_job(ticket);
+        self.outputs.push_back(FileOutput::Event(event));
+    }
+
+    /// Nothing is under way any longer by this name.
+    fn drop_job(&mut self, key: FileTicket) -> Option<Job> {
+        self.set_due(key, None);
+        let job = self.jobs.remove(&key)?;
+        for id in job.sendings() {
+            self.sendings.remove(&id);
+        }
+        let object = self.objects.get_mut(&job.object)?;
+        match job.task {
+            Task::Change { number, .. } => drop(object.open.remove(&number)),
+            Task::Create | Task::Ask(_) | Task::Sync(_) => {}
+        }
+        match job.task {
+            Task::Sync(_) => object.sync = None,
+            Task::Create | Task::Change { .. } | Task::Ask(_) => object.under_way -= 1,
+        }
+        Some(job)
+    }
+
+    /// What a sync was to cover is durable, or will never be. Whoever waits for the next sync wants the same covered.
+    fn end_sync(&mut self, now: MonoTime, key: FileTicket, end: SyncEnd) {
+        let Some(Job { object: id, task: Task::Sync(syncing), .. }) = self.drop_job(key) else { return };
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        let changes: Arc<[FileTicket]> = object.settle_owed(syncing.upto).into();
+        let mut waiters = syncing.waiters;
+        if end != SyncEnd::Durable {
+            waiters.extend(std::mem::take(&mut object.waiters));
+            if waiters.is_empty() {
+                let lost = FileEvent::Lost { ticket: None, changes: changes.clone() };
+                self.outputs.push_back(FileOutput::Event(lost));
+            }
+        }
+        for ticket in waiters {
+            let event = match end {
+                SyncEnd::Durable => FileEvent::Synced { ticket },
+                SyncEnd::Lost => FileEvent::Lost { ticket: Some(ticket), changes: changes.clone() },
+                SyncEnd::NoSuchFile => FileEvent::NoSuchFile { ticket },
+            };
+            self.end(ticket, event);
+        }
+        self.go_ahead(now, id);
+    }
+}

@@ -1,0 +1,145 @@
+//! One request that is under way, however often it is sent.
+
+use std::collections::VecDeque;
+
+use base::{MonoTime, NodeId, ObjectId, Span};
+use node::file::{Change, FileBody, Mark, Query};
+use node::{RequestId, Unavailable};
+
+use super::{BACKOFF_MAX, BACKOFF_MIN, FileTicket, SILENCE};
+
+/// Of so many sendings the replies are still known.
+const SENDINGS_MAX: usize = 16;
+/// Whoever is slow, and not gone, is not sent the same too often: a second silence is twice as long.
+const DOUBLINGS_MAX: u32 = 1;
+
+/// What a caller wants, before it has its turn.
+#[derive(Clone, Debug)]
+pub(super) enum Wish {
+    Create,
+    Change(Change),
+    Ask(Query),
+}
+
+/// What is asked.
+#[derive(Debug)]
+pub(super) enum Task {
+    Create,
+    Change { number: u64, change: Change },
+    Ask(Query),
+    Sync(Syncing),
+}
+
+/// Changes that are being made durable.
+#[derive(Debug)]
+pub(super) struct Syncing {
+    pub(super) oldest: Mark,
+    pub(super) newest: Mark,
+    /// The last acknowledgement that is covered.
+    pub(super) upto: u64,
+    /// Who waits for it; nobody if the client does it of itself.
+    pub(super) waiters: Vec<FileTicket>,
+}
+
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) object: ObjectId,
+    pub(super) task: Task,
+    /// The last sending, if nothing came of it yet, and to whom.
+    pub(super) last: Option<(RequestId, NodeId)>,
+    /// When it is sent, or sent again. None while nobody can be asked.
+    pub(super) due: Option<MonoTime>,
+    /// Why it has no result, as far as somebody said.
+    pub(super) obstacle: Option<Unavailable>,
+    /// All sendings that may still be replied to, the oldest first.
+    sendings: VecDeque<RequestId>,
+    was_sent: bool,
+    failures: u32,
+    silences: u32,
+}
+
+impl Wish {
+    /// How much memory its data takes.
+    pub(super) const fn bytes(&self) -> usize {
+        match self {
+            Self::Change(Change::Write { data, .. } | Change::Append { data }) => data.len(),
+            Self::Change(_) | Self::Create | Self::Ask(_) => 0,
+        }
+    }
+}
+
+impl Job {
+    pub(super) const fn new(object: ObjectId, task: Task) -> Self {
+        Self {
+            object,
+            task,
+            last: None,
+            due: None,
+            obstacle: None,
+            sendings: VecDeque::new(),
+            was_sent: false,
+            failures: 0,
+            silences: 0,
+        }
+    }
+
+    /// What is sent, by a client that has the replies to all changes below `settled`.
+    pub(super) fn body(&self, settled: u64) -> FileBody {
+        match self.task {
+            Task::Create => FileBody::Create,
+            Task::Change { number, ref change } => {
+                assert!(settled <= number, "change {number} has no reply, but {settled} is settled");
+                FileBody::Change { number, settled, change: change.clone() }
+            }
+            Task::Ask(query) => FileBody::Ask(query),
+            Task::Sync(Syncing { oldest, newest, .. }) => FileBody::Sync { oldest, newest },
+        }
+    }
+
+    /// It is sent once more. Returns a sending whose reply will not be known any longer.
+    pub(super) fn sent(&mut self, id: RequestId, to: NodeId) -> Option<RequestId> {
+        (self.last, self.was_sent) = (Some((id, to)), true);
+        self.sendings.push_back(id);
+        if self.sendings.len() > SENDINGS_MAX { self.sendings.pop_front() } else { None }
+    }
+
+    /// Nothing more will come of this sending. Returns whether it was the last one.
+    pub(super) fn is_over(&mut self, id: RequestId) -> bool {
+        self.sendings.retain(|&sending| sending != id);
+        self.last.take_if(|(last, _)| *last == id).is_some()
+    }
+
+    /// Whether somebody may have it.
+    pub(super) const fn was_sent(&self) -> bool {
+        self.was_sent
+    }
+
+    pub(super) fn sendings(&self) -> impl Iterator<Item = RequestId> {
+        self.sendings.iter().copied()
+    }
+
+    /// Somebody could not answer.
+    pub(super) const fn fail(&mut self) {
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// The last sending was not replied to for too long. Returns who was silent.
+    pub(super) fn fall_silent(&mut self) -> Option<NodeId> {
+        let (_, node) = self.last.take()?;
+        self.silences = self.silences.saturating_add(1);
+        Some(node)
+    }
+
+    /// How long a reply is waited for.
+    pub(super) fn patience(&self) -> Span {
+        SILENCE * (1 << self.silences.min(DOUBLINGS_MAX))
+    }
+
+    /// None the first time: most often the one named is right.
+    pub(super) fn backoff(&self) -> Span {
+        match self.failures {
+            0 | 1 => Span::ZERO,
+            failures => (BACKOFF_MIN * (1 << (failures - 2).min(8))).min(BACKOFF_MAX),
+        }
+    }
+}

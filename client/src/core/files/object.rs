@@ -1,0 +1,140 @@
+//! One file, as far as a client has to do with it: whom to ask, what waits, and what is not known to be durable.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{MonoTime, NodeId};
+use node::file::Mark;
+
+use super::job::{Syncing, Wish};
+use super::link::Links;
+use super::{FileTicket, UNDER_WAY_MAX, UNSYNCED_MAX};
+
+#[derive(Debug)]
+pub(super) struct Object {
+    /// Who may answer for it, the preferred one first.
+    members: Vec<NodeId>,
+    /// Who is believed to.
+    turn: usize,
+    /// The number of the next change.
+    next: u64,
+    /// What waits for its turn.
+    pub(super) queue: BTreeMap<FileTicket, Wish>,
+    /// How many requests are under way, without the sync.
+    pub(super) under_way: usize,
+    /// The numbers of the changes among them.
+    pub(super) open: BTreeSet<u64>,
+    /// Changes that are not known to be durable, in the order of their acknowledgements.
+    pub(super) owed: BTreeMap<u64, (FileTicket, Mark)>,
+    /// The sync that is under way.
+    pub(super) sync: Option<FileTicket>,
+    /// Who waits for the next one.
+    pub(super) waiters: BTreeSet<FileTicket>,
+}
+
+impl Object {
+    /// A file to which this client has not sent a change of the number `next` or above.
+    pub(super) const fn new(members: Vec<NodeId>, next: u64) -> Self {
+        Self {
+            members,
+            turn: 0,
+            next,
+            queue: BTreeMap::new(),
+            under_way: 0,
+            open: BTreeSet::new(),
+            owed: BTreeMap::new(),
+            sync: None,
+            waiters: BTreeSet::new(),
+        }
+    }
+
+    pub(super) const fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Whether nothing is to be known of it but the next number.
+    pub(super) fn is_idle(&self) -> bool {
+        let has_nothing = self.queue.is_empty() && self.owed.is_empty() && self.waiters.is_empty();
+        has_nothing && self.under_way == 0 && self.sync.is_none()
+    }
+
+    /// The client waits for no reply to a change below this one.
+    pub(super) fn settled(&self) -> u64 {
+        self.open.first().copied().unwrap_or(self.next)
+    }
+
+    /// Takes the next wish, if its turn has come.
+    pub(super) fn take_next(&mut self) -> Option<(FileTicket, Wish)> {
+        let (_, wish) = self.queue.first_key_value()?;
+        // A daemon keeps the outcomes of all changes that are not settled.
+        let numbers = self.next - self.settled();
+        let unsynced = self.owed.len() + self.open.len();
+        let fits = match wish {
+            Wish::Change(_) => numbers < UNDER_WAY_MAX as u64 && unsynced < UNSYNCED_MAX,
+            Wish::Create | Wish::Ask(_) => true,
+        };
+        if !fits || self.under_way >= UNDER_WAY_MAX {
+            return None;
+        }
+        self.under_way += 1;
+        self.queue.pop_first()
+    }
+
+    /// The number of a change that is about to be sent.
+    pub(super) fn number(&mut self) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.open.insert(number);
+        number
+    }
+
+    /// Who is believed to answer for it.
+    pub(super) fn target(&self) -> NodeId {
+        self.members[self.turn]
+    }
+
+    /// Whom to ask: who is believed to answer, else the next that is there, who is believed to from now on.
+    pub(super) fn pick(&mut self, links: &Links, now: MonoTime) -> Option<NodeId> {
+        if !links.is_up(self.target()) {
+            self.turn = self.next_in_turn(links, now);
+        }
+        Some(self.target()).filter(|&node| links.is_up(node))
+    }
+
+    /// The one asked does not answer for it. Only whoever is believed to can change what is believed.
+    pub(super) fn pass(&mut self, asked: NodeId, hint: Option<NodeId>, (links, now): (&Links, MonoTime)) {
+        if self.target() != asked {
+            return;
+        }
+        let named = hint.filter(|&hint| hint != asked && links.is_up(hint));
+        let named = named.and_then(|hint| self.members.iter().position(|&member| member == hint));
+        self.turn = named.unwrap_or_else(|| self.next_in_turn(links, now));
+    }
+
+    /// The next one that answers, or at least is there.
+    fn next_in_turn(&self, links: &Links, now: MonoTime) -> usize {
+        let count = self.members.len();
+        let in_turn = || (1..=count).map(|step| (self.turn + step) % count);
+        let answering = in_turn().find(|&at| links.answers(self.members[at], now));
+        let there = || in_turn().find(|&at| links.is_up(self.members[at]));
+        answering.or_else(there).unwrap_or((self.turn + 1) % count)
+    }
+
+    /// What a sync of everything that is owed covers, on behalf of all who wait for one.
+    pub(super) fn begin_sync(&mut self) -> Option<Syncing> {
+        let upto = *self.owed.last_key_value()?.0;
+        let marks = || self.owed.values().map(|&(_, mark)| mark);
+        // In which generation something was acknowledged says whether it may be lost; where it stands, what there is
+        // to sync.
+        let oldest = marks().min_by_key(|mark| (mark.generation, mark.at))?;
+        let newest = marks().max_by_key(|mark| mark.at)?;
+        let waiters = std::mem::take(&mut self.waiters).into_iter().collect();
+        Some(Syncing { oldest, newest, upto, waiters })
+    }
+
+    /// What a sync covered is not owed any longer.
+    pub(super) fn settle_owed(&mut self, upto: u64) -> Vec<FileTicket> {
+        let rest = self.owed.split_off(&upto.saturating_add(1));
+        let covered = std::mem::replace(&mut self.owed, rest);
+        covered.into_values().map(|(ticket, _)| ticket).collect()
+    }
+}

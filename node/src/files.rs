@@ -1,0 +1,328 @@
+//! The files of a shard: replicas, the writes that their messages wait for, and who is to be told what.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use base::{ClientId, NodeId, ObjectId, Process, Span, ViewId, WallTime};
+use replication::{Checkpoint, JournalError, Message, Record, Replica, Standing, Ticket};
+
+use crate::file::{File, FileBody, FileReply, FileReplyBody};
+use crate::lock::Asker;
+use crate::{SessionId, Unavailable};
+
+/// How many requests may wait for a file until this node serves it.
+const WAITING_MAX: usize = 1_024;
+/// How many messages may wait for the epoch ceiling.
+const DEFERRED_MAX: usize = 4_096;
+
+/// All files of a shard.
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    pub(crate) config: Arc<replication::Config>,
+    /// In epochs up to this one the node may have lost what it had not synced.
+    pub(crate) forgot_at: Option<u64>,
+    pub(crate) hosted: BTreeMap<ObjectId, Hosted>,
+    pub(crate) writes: Writes,
+    /// Files with something to do, and when.
+    due: BTreeSet<(WallTime, ObjectId)>,
+    /// Files that this node leads, and when they may have been idle for too long.
+    idle: BTreeSet<(WallTime, ObjectId)>,
+    /// Replies, in order, and until when they are true.
+    replies: VecDeque<(SessionId, FileReply, Option<WallTime>)>,
+    /// Messages of epochs that the ceiling on disk does not cover yet.
+    pub(crate) deferred: Vec<(u64, Process, FileMessage)>,
+    tickets: u64,
+}
+
+/// A message between replicas of a file.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FileMessage {
+    /// The file.
+    pub object: ObjectId,
+    /// The last view that the sender knows to be committed.
+    pub view: ViewId,
+    /// What it says.
+    pub message: Message<File>,
+}
+
+/// What a store has kept of a file.
+#[derive(Clone, PartialEq, Debug)]
+pub struct KeptFile {
+    /// All of it at one time. None if there was never such a time: then the file begins with the first record.
+    pub checkpoint: Option<Checkpoint<File>>,
+    /// What was written since, oldest first.
+    pub records: Vec<Record<File>>,
+}
+
+/// A file whose records do not follow from each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("file {object:?}: {why}")]
+pub struct FileJournalError {
+    /// Which file.
+    pub object: ObjectId,
+    /// What is wrong.
+    pub why: JournalError,
+}
+
+/// A file that this node has a replica of.
+#[derive(Clone, Debug)]
+pub(crate) struct Hosted {
+    pub(crate) replica: Replica<File>,
+    pub(crate) stage: Stage,
+    /// Requests that came before this node served.
+    pub(crate) waiting: VecDeque<(Asker, FileBody)>,
+    /// Who waits for a change.
+    pub(crate) changing: BTreeMap<(ClientId, u64), Vec<Asker>>,
+    /// Who waits for an answer or for durability.
+    pub(crate) asking: BTreeMap<Ticket, Asker>,
+    /// When a client last wanted something.
+    pub(crate) used: WallTime,
+    /// Somebody has promised this number to somebody.
+    pub(crate) highest: u64,
+    /// The number of the last record of this file.
+    pub(crate) last_write: u64,
+    /// When it is looked at again.
+    due: Option<WallTime>,
+    /// Whether it is looked at when it may have been idle for too long.
+    is_watched: bool,
+}
+
+/// How far this node is as the file's primary.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// Somebody else is, or nobody.
+    Idle,
+    /// It wants the lease.
+    Leasing,
+    /// It has the lease until then, and waits for the epoch ceiling.
+    Numbering(WallTime),
+    /// It has the lease.
+    Leading,
+    /// It gives the lease up.
+    Leaving,
+}
+
+/// Writes to the journal, counted from 1 for this process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Writes {
+    last: u64,
+    written: u64,
+    /// None until all that was there at the start is synced.
+    durable: Option<u64>,
+    asked: Option<u64>,
+    /// What waits for a write, and whether it has to be durable.
+    held: BTreeMap<(u64, u64), Held>,
+    holds: u64,
+}
+
+/// A message that waits for a write.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) to: NodeId,
+    pub(crate) message: FileMessage,
+    is_durable: bool,
+}
+
+impl Writes {
+    /// A record leaves for the journal.
+    pub(crate) const fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Whether everything up to a record is written, or durable.
+    fn covers(&self, number: u64, is_durable: bool) -> bool {
+        if is_durable { self.durable >= Some(number) } else { self.written >= number }
+    }
+
+    /// A message that may leave once the journal has everything up to a record. It comes back if that is so already.
+    pub(crate) fn hold(
+        &mut self,
+        number: u64,
+        is_durable: bool,
+        to: NodeId,
+        message: FileMessage,
+    ) -> Option<Held> {
+        let held = Held { to, message, is_durable };
+        if self.covers(number, is_durable) {
+            return Some(held);
+        }
+        self.holds += 1;
+        self.held.insert((number, self.holds), held);
+        None
+    }
+
+    /// The sync that somebody waits for and nobody has asked for yet.
+    pub(crate) fn poll_sync(&mut self) -> Option<u64> {
+        let wanted = self.held.iter().rev().find(|(_, held)| held.is_durable).map(|(&(number, _), _)| number);
+        let wanted = wanted.filter(|&wanted| self.asked < Some(wanted))?;
+        // All that has left so far goes with it.
+        self.asked = Some(wanted.max(self.last));
+        self.asked
+    }
+
+    pub(crate) fn handle_written(&mut self, upto: u64) {
+        self.written = self.written.max(upto.min(self.last));
+    }
+
+    pub(crate) fn handle_durable(&mut self, upto: u64) {
+        self.handle_written(upto);
+        self.durable = self.durable.max(Some(upto.min(self.last)));
+    }
+
+    /// A message that may leave now.
+    pub(crate) fn pop_ready(&mut self) -> Option<Held> {
+        let reach = self.written.max(self.durable.unwrap_or(0));
+        let mut reachable = self.held.range(..=(reach, u64::MAX));
+        let (&key, _) = reachable.find(|((number, _), held)| self.covers(*number, held.is_durable))?;
+        self.held.remove(&key)
+    }
+}
+
+impl Hosted {
+    pub(crate) fn new(replica: Replica<File>, now: WallTime) -> Self {
+        Self {
+            replica,
+            stage: Stage::Idle,
+            waiting: VecDeque::new(),
+            changing: BTreeMap::new(),
+            asking: BTreeMap::new(),
+            used: now,
+            highest: 0,
+            last_write: 0,
+            due: None,
+            is_watched: false,
+        }
+    }
+
+    pub(crate) fn serves(&self) -> bool {
+        self.stage == Stage::Leading && self.replica.standing() == Standing::Serving
+    }
+
+    /// Whether nobody waits for anything.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.waiting.is_empty() && self.changing.is_empty() && self.asking.is_empty()
+    }
+
+    /// Keeps a request until this node serves. False if too many wait.
+    pub(crate) fn wait(&mut self, asker: Asker, body: FileBody) -> bool {
+        let fits = self.waiting.len() < WAITING_MAX;
+        if fits {
+            self.waiting.push_back((asker, body));
+        }
+        fits
+    }
+}
+
+impl Files {
+    /// The files that a store has kept.
+    pub(crate) fn new(
+        me: NodeId,
+        config: Arc<replication::Config>,
+        forgot_at: Option<u64>,
+        kept: Vec<(ObjectId, KeptFile, Checkpoint<File>)>,
+    ) -> Result<Self, FileJournalError> {
+        let mut files = Self {
+            config: Arc::clone(&config),
+            forgot_at,
+            hosted: BTreeMap::new(),
+            writes: Writes::default(),
+            due: BTreeSet::new(),
+            idle: BTreeSet::new(),
+            replies: VecDeque::new(),
+            deferred: Vec::new(),
+            tickets: 0,
+        };
+        for (object, kept, first) in kept {
+            let checkpoint = kept.checkpoint.unwrap_or(first);
+            let replica = Replica::new(me, Arc::clone(&config), checkpoint, kept.records, forgot_at)
+                .map_err(|why| FileJournalError { object, why })?;
+            files.hosted.insert(object, Hosted::new(replica, WallTime::ZERO));
+        }
+        Ok(files)
+    }
+
+    pub(crate) const fn ticket(&mut self) -> Ticket {
+        self.tickets += 1;
+        Ticket(self.tickets)
+    }
+
+    /// Looks at a file's timers anew.
+    pub(crate) fn note_due(&mut self, object: ObjectId) {
+        let Some(hosted) = self.hosted.get_mut(&object) else { return };
+        let due = hosted.replica.poll_timeout();
+        if due == hosted.due {
+            return;
+        }
+        if let Some(before) = std::mem::replace(&mut hosted.due, due) {
+            self.due.remove(&(before, object));
+        }
+        self.due.extend(due.map(|due| (due, object)));
+    }
+
+    /// A file that has something to do.
+    pub(crate) fn pop_due(&mut self, now: WallTime) -> Option<ObjectId> {
+        let &(at, object) = self.due.first().filter(|&&(at, _)| at <= now)?;
+        self.due.remove(&(at, object));
+        if let Some(hosted) = self.hosted.get_mut(&object) {
+            hosted.due = None;
+        }
+        Some(object)
+    }
+
+    pub(crate) fn next_due(&self) -> Option<WallTime> {
+        let first = |due: &BTreeSet<(WallTime, ObjectId)>| due.first().map(|&(at, _)| at);
+        [first(&self.due), first(&self.idle)].into_iter().flatten().min()
+    }
+
+    /// Looks at a file that is led from now on when it may have been idle for too long.
+    pub(crate) fn watch(&mut self, at: WallTime, object: ObjectId) {
+        if let Some(hosted) = self.hosted.get_mut(&object).filter(|hosted| !hosted.is_watched) {
+            hosted.is_watched = true;
+            self.idle.insert((at, object));
+        }
+    }
+
+    /// A file that nobody has used for `idle`, and that is led here.
+    pub(crate) fn pop_idle(&mut self, now: WallTime, idle: Span) -> Option<ObjectId> {
+        while let Some(&(at, object)) = self.idle.first().filter(|&&(at, _)| at <= now) {
+            self.idle.remove(&(at, object));
+            let Some(hosted) = self.hosted.get_mut(&object) else { continue };
+            let over = hosted.used + idle;
+            hosted.is_watched = hosted.stage == Stage::Leading && (over > now || !hosted.is_quiet());
+            if hosted.stage == Stage::Leading && !hosted.is_watched {
+                return Some(object);
+            }
+            if !hosted.is_watched {
+                continue;
+            }
+            self.idle.insert((over.max(now + idle / 2), object));
+        }
+        None
+    }
+
+    pub(crate) fn reply(&mut self, asker: Asker, body: FileReplyBody, until: Option<WallTime>) {
+        self.replies.push_back((asker.session, FileReply { id: asker.id, body }, until));
+    }
+
+    /// The next reply. What is not true any more is not said (R4).
+    pub(crate) fn pop_reply(&mut self, now: WallTime, checks: bool) -> Option<(SessionId, FileReply)> {
+        let (session, mut reply, until) = self.replies.pop_front()?;
+        if until.is_some_and(|until| now >= until) && checks {
+            reply.body = FileReplyBody::Unavailable(Unavailable::NoMajority);
+        }
+        Some((session, reply))
+    }
+
+    /// Whether a client's file requests still wait for room in its connection.
+    pub(crate) fn has_replies(&self) -> bool {
+        !self.replies.is_empty()
+    }
+
+    /// Keeps a message until the ceiling covers its epoch; a peer sends it again if too many wait.
+    pub(crate) fn defer(&mut self, number: u64, from: Process, message: FileMessage) {
+        if self.deferred.len() < DEFERRED_MAX {
+            self.deferred.push((number, from, message));
+        }
+    }
+}

@@ -1,0 +1,543 @@
+//! What a shard does for files: it leases a file when a client wants it, recovers what was before, and serves.
+//!
+//! Any member of a file's cell may be asked. Who has the lease is the file's primary; others name it. A file begins
+//! when a member with the lease was told to create it and nobody has anything of it.
+
+use base::{ClientId, Epoch, NodeId, ObjectId, Process, WallTime};
+use lease::{Algorithm, Watermark};
+use replication::{
+    AskError, Checkpoint, Event, LeadError, Output as ReplicaOutput, ProposeError, Replica, Request,
+    SyncError, Tenure, Ticket, Waiting, When,
+};
+
+use crate::file::{File, FileBody, FileReplyBody, FileRequest, Op};
+use crate::files::{FileMessage, Held, Hosted, Stage};
+use crate::lock::Asker;
+use crate::message::is_lock;
+use crate::steps::Step;
+use crate::{Bug, Output, ReplyBody, SessionId, Shard, ShardConfig, ShardEvent, Token, Unavailable};
+
+impl<A: Algorithm> Shard<A> {
+    /// A client's request about a file.
+    pub fn handle_file_request(&mut self, now: WallTime, session: SessionId, request: FileRequest) {
+        let FileRequest { id, object, body } = request;
+        let Some(client) = self.sessions.get(session).map(|session| session.client) else { return };
+        let asker = Asker { session, client, id };
+        if self.config.breaks(Bug::AnswersWhileReleasing) && self.is_leaving(object) {
+            return self.ask_replica(now, object, asker, body);
+        }
+        match self.open_file(now, object) {
+            Ok(()) => self.serve_file(now, object, asker, body),
+            Err(refusal) => self.files.reply(asker, refusal, None),
+        }
+        self.take_events(now);
+    }
+
+    /// A message of a connected peer, from its replica of a file.
+    pub fn handle_file_message(&mut self, now: WallTime, from: Process, message: FileMessage) {
+        if self.peers.get(&from.node) != Some(&from.incarnation) {
+            return;
+        }
+        let epoch = message.message.epoch();
+        if Token::new(epoch, 1).is_none() && epoch.number > 0 {
+            // Nobody can have used that number.
+            return self.tell(ShardEvent::Misbehaved { peer: from, what: "used an epoch that cannot be" });
+        }
+        if !self.keeper.numbers.take(epoch.number) && !self.config.breaks(Bug::AnsweredBeforeDurable) {
+            self.files.defer(epoch.number, from, message);
+            return self.raise_ceiling();
+        }
+        self.raise_ceiling();
+        self.take_file_message(now, from.node, message);
+        self.take_events(now);
+    }
+
+    /// The journal has all records up to this one.
+    pub fn handle_written(&mut self, now: WallTime, upto: u64) {
+        self.files.writes.handle_written(upto);
+        self.let_go(now);
+    }
+
+    /// All records up to this one would survive a power cut, and all that was there at the start.
+    pub fn handle_durable(&mut self, now: WallTime, upto: u64) {
+        self.files.writes.handle_durable(upto);
+        self.let_go(now);
+    }
+
+    /// All of a file that has to be kept. Once it is, the records before it are not needed any more.
+    pub fn file_checkpoint(&self, object: ObjectId) -> Option<Checkpoint<File>> {
+        Some(self.files.hosted.get(&object)?.replica.checkpoint())
+    }
+
+    /// This node's replica of a file, to look at.
+    pub fn file(&self, object: ObjectId) -> Option<&Replica<File>> {
+        Some(&self.files.hosted.get(&object)?.replica)
+    }
+
+    /// The files that this node has a replica of.
+    pub fn files(&self) -> impl Iterator<Item = ObjectId> {
+        self.files.hosted.keys().copied()
+    }
+
+    fn is_leaving(&self, object: ObjectId) -> bool {
+        self.files.hosted.get(&object).is_some_and(|hosted| hosted.stage == Stage::Leaving)
+    }
+
+    /// Makes sure that there is a replica of the file.
+    fn open_file(&mut self, now: WallTime, object: ObjectId) -> Result<(), FileReplyBody> {
+        let unavailable = |why| Err(FileReplyBody::Unavailable(why));
+        if let Some(why) = self.unavailable(now) {
+            return unavailable(why);
+        }
+        if is_lock(object) || self.leased.contains_key(&object) {
+            return unavailable(Unavailable::WrongCell);
+        }
+        if self.files.hosted.contains_key(&object) {
+            return Ok(());
+        }
+        if !self.config.map.view(object).members.contains(self.me().node) {
+            return unavailable(Unavailable::NotMember);
+        }
+        if self.files.hosted.len() >= self.config.files_max {
+            return unavailable(Unavailable::Full);
+        }
+        self.host(now, object);
+        Ok(())
+    }
+
+    /// A replica of a file that nothing is known of here.
+    fn host(&mut self, now: WallTime, object: ObjectId) {
+        // What it promised about files that it keeps nothing of, it may have forgotten.
+        let checkpoint = first_checkpoint(&self.config, object).promising(self.keeper.numbers.floor());
+        let (config, forgot_at) = (self.files.config.clone(), self.files.forgot_at);
+        let replica = Replica::new(self.me().node, config, checkpoint, [], forgot_at);
+        let replica = replica.expect("without a record nothing can be wrong");
+        self.files.hosted.insert(object, Hosted::new(replica, now));
+    }
+
+    /// Serves a request, or keeps it until this node has the lease.
+    fn serve_file(&mut self, now: WallTime, object: ObjectId, asker: Asker, body: FileBody) {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        hosted.used = now;
+        if let Err(error) = check(&body) {
+            return self.files.reply(asker, FileReplyBody::Refused(error), None);
+        }
+        let may_answer = matches!(body, FileBody::Ask(_)) && hosted.stage == Stage::Leading;
+        if hosted.serves() || may_answer {
+            return self.ask_replica(now, object, asker, body);
+        }
+        if !hosted.replica.is_whole() {
+            let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);
+            return self.files.reply(asker, busy, None);
+        }
+        if !hosted.wait(asker, body) {
+            let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);
+            return self.files.reply(asker, busy, None);
+        }
+        if hosted.stage == Stage::Idle {
+            hosted.stage = Stage::Leasing;
+            self.steps.add(object, Step::Acquire);
+        }
+    }
+
+    /// Puts a request to a replica that leads.
+    fn ask_replica(&mut self, now: WallTime, object: ObjectId, asker: Asker, body: FileBody) {
+        let ticket = self.files.ticket();
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        let refusal = match body {
+            FileBody::Create => Some(FileReplyBody::Exists),
+            FileBody::Change { number, settled, ref change } => {
+                let request = Request { client: asker.client, number, settled };
+                let op = Op { time: now, change: change.clone() };
+                let askers = hosted.changing.entry((asker.client, number)).or_default();
+                askers.push(asker);
+                let refusal = hosted.replica.propose(now, request, op).err().map(refused_change);
+                if refusal.is_some() {
+                    forget_asker(hosted, (asker.client, number), asker);
+                }
+                refusal
+            }
+            FileBody::Ask(query) => {
+                hosted.asking.insert(ticket, asker);
+                let asked = hosted.replica.ask(now, ticket, query);
+                if asked == Err(AskError::Recovering) && hosted.wait(asker, body) {
+                    hosted.asking.remove(&ticket);
+                    return;
+                }
+                asked.err().map(refused_question)
+            }
+            FileBody::Sync { oldest, newest } => {
+                hosted.asking.insert(ticket, asker);
+                hosted.replica.sync(now, ticket, (oldest, newest)).err().map(refused_sync)
+            }
+        };
+        if let Some(refusal) = refusal {
+            hosted.asking.remove(&ticket);
+            // It says something about the state, too, which a later primary may know better.
+            let until = self.lease.valid_until(now, object);
+            let unknown = FileReplyBody::Unavailable(Unavailable::NoMajority);
+            let refusal = if until.is_some() { refusal } else { unknown };
+            self.files.reply(asker, refusal, until);
+        }
+        self.drain_replica(now, object);
+    }
+
+    fn take_file_message(&mut self, now: WallTime, from: NodeId, message: FileMessage) {
+        let FileMessage { object, view, message } = message;
+        if !self.files.hosted.contains_key(&object) {
+            let is_member = self.config.map.view(object).members.contains(self.me().node);
+            let fits = self.files.hosted.len() < self.config.files_max;
+            if is_lock(object) || !is_member || !fits {
+                return;
+            }
+            self.host(now, object);
+        }
+        if let Some(hosted) = self.files.hosted.get_mut(&object) {
+            hosted.replica.handle_message(now, from, view, message);
+        }
+        self.drain_replica(now, object);
+    }
+
+    /// Does what a replica wants done.
+    fn drain_replica(&mut self, now: WallTime, object: ObjectId) {
+        loop {
+            let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+            let Some(output) = hosted.replica.poll_output() else { break };
+            match output {
+                ReplicaOutput::Journal { record, .. } => {
+                    let number = self.files.writes.next();
+                    hosted.last_write = number;
+                    self.hand_out(Output::Write { number, object, record });
+                }
+                ReplicaOutput::Send { to, view, message, when } => {
+                    let last = hosted.last_write;
+                    let message = FileMessage { object, view, message };
+                    let held = match when {
+                        When::Now => self.files.writes.hold(0, false, to, message),
+                        When::Written(_) => self.files.writes.hold(last, false, to, message),
+                        When::Durable(_) => self.files.writes.hold(last, true, to, message),
+                    };
+                    if let Some(held) = held {
+                        self.send_held(now, held);
+                    }
+                }
+                ReplicaOutput::Done { request, outcome, mark, until } => {
+                    let askers =
+                        hosted.changing.remove(&(request.client, request.number)).unwrap_or_default();
+                    for asker in askers {
+                        let body = FileReplyBody::Changed { outcome, mark };
+                        self.files.reply(asker, body, Some(until));
+                    }
+                }
+                ReplicaOutput::Answer { ticket, answer, until } => {
+                    self.answer_ticket(object, ticket, FileReplyBody::Answer(answer), Some(until));
+                }
+                ReplicaOutput::Durable { ticket, until } => {
+                    self.answer_ticket(object, ticket, FileReplyBody::Durable, Some(until));
+                }
+                ReplicaOutput::Unknown(waiting) => self.answer_unknown(object, waiting),
+                ReplicaOutput::Event(event) => self.take_file_event(now, object, event),
+            }
+        }
+        if let Some(upto) = self.files.writes.poll_sync() {
+            self.hand_out(Output::Sync { upto });
+        }
+        self.files.note_due(object);
+    }
+
+    fn answer_ticket(
+        &mut self,
+        object: ObjectId,
+        ticket: Ticket,
+        body: FileReplyBody,
+        until: Option<WallTime>,
+    ) {
+        let asker = self.files.hosted.get_mut(&object).and_then(|hosted| hosted.asking.remove(&ticket));
+        if let Some(asker) = asker {
+            self.files.reply(asker, body, until);
+        }
+    }
+
+    fn answer_unknown(&mut self, object: ObjectId, waiting: Waiting) {
+        let unknown = FileReplyBody::Unavailable(Unavailable::NoMajority);
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        let askers = match waiting {
+            Waiting::Ticket(ticket) => hosted.asking.remove(&ticket).into_iter().collect(),
+            Waiting::Request(request) => {
+                hosted.changing.remove(&(request.client, request.number)).unwrap_or_default()
+            }
+        };
+        askers.into_iter().for_each(|asker| self.files.reply(asker, unknown.clone(), None));
+    }
+
+    fn take_file_event(&mut self, now: WallTime, object: ObjectId, event: Event) {
+        match event {
+            Event::Serving { .. } => self.serve_waiting(now, object),
+            Event::Outbid { promised } => {
+                if let Some(hosted) = self.files.hosted.get_mut(&object) {
+                    hosted.highest = hosted.highest.max(promised.number);
+                }
+                self.lead_file(now, object);
+            }
+            Event::Nothing => {
+                self.send_waiting_away(object, &FileReplyBody::NoSuchFile);
+                self.leave_file(now, object, None);
+            }
+            Event::Behind { holder } => {
+                self.send_waiting_away(object, &FileReplyBody::Elsewhere(holder));
+                self.leave_file(now, object, Some(holder));
+            }
+            Event::Isolated | Event::WrongView => {
+                let why = FileReplyBody::Unavailable(Unavailable::NoMajority);
+                self.send_waiting_away(object, &why);
+                self.leave_file(now, object, None);
+            }
+            Event::Blocked { missing, forgot } => {
+                self.tell(ShardEvent::FileBlocked { object, missing, forgot });
+            }
+            Event::Lost { generation } => self.tell(ShardEvent::FileLost { object, generation }),
+            Event::Unsound { from } => self.tell(ShardEvent::FileUnsound { object, from }),
+            // The map is static, and so are the members of files.
+            Event::View(_) | Event::Forgotten => {}
+        }
+    }
+
+    /// The requests that came before this node served.
+    fn serve_waiting(&mut self, now: WallTime, object: ObjectId) {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        let waiting = std::mem::take(&mut hosted.waiting);
+        for (asker, body) in waiting {
+            self.ask_replica(now, object, asker, body);
+        }
+    }
+
+    /// Tells everybody who waits for this node to serve that it will not.
+    fn send_waiting_away(&mut self, object: ObjectId, body: &FileReplyBody) {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        let waiting = std::mem::take(&mut hosted.waiting);
+        waiting.into_iter().for_each(|(asker, _)| self.files.reply(asker, body.clone(), None));
+    }
+
+    /// The lease of a file's cell is this node's.
+    pub(crate) fn file_acquired(&mut self, now: WallTime, object: ObjectId, until: WallTime) {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        hosted.stage = Stage::Numbering(until);
+        if self.draining {
+            return self.leave_file(now, object, None);
+        }
+        self.lead_file(now, object);
+    }
+
+    /// Begins a tenure with an epoch of its own, once its number is covered by the ceiling on disk.
+    fn lead_file(&mut self, now: WallTime, object: ObjectId) {
+        let me = self.me().node;
+        let Some(until) = self.lease.valid_until(now, object) else { return };
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        // An earlier process of this node may have used a number and died before it was written that it did.
+        let floor = if self.config.breaks(Bug::EpochReused) { 0 } else { self.keeper.numbers.floor() };
+        let number = hosted.replica.promised().number.max(hosted.highest).max(floor).saturating_add(1);
+        let epoch = Epoch { number, node: me };
+        let creates = hosted.waiting.iter().any(|(_, body)| matches!(body, FileBody::Create));
+        if Token::new(epoch, 1).is_none() {
+            return self.leave_file(now, object, None);
+        }
+        if !self.keeper.numbers.take(number) {
+            hosted.stage = Stage::Numbering(until);
+            return self.raise_ceiling();
+        }
+        hosted.stage = Stage::Leading;
+        self.files.watch(now + self.config.file_idle, object);
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        match hosted.replica.lead(now, Tenure { epoch, lease: number, until, creates }) {
+            Ok(()) => {}
+            Err(LeadError::Outbid { .. } | LeadError::NotOurs(_) | LeadError::Incomplete) => {
+                let why = FileReplyBody::Unavailable(Unavailable::NoMajority);
+                self.send_waiting_away(object, &why);
+                self.leave_file(now, object, None);
+            }
+        }
+        self.raise_ceiling();
+        self.drain_replica(now, object);
+    }
+
+    /// Gives a file's lease up.
+    pub(crate) fn leave_file(&mut self, now: WallTime, object: ObjectId, successor: Option<NodeId>) {
+        let keeps_answering = self.config.breaks(Bug::AnswersWhileReleasing);
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        let was = std::mem::replace(&mut hosted.stage, Stage::Leaving);
+        let at = hosted.replica.committed();
+        if !keeps_answering {
+            hosted.replica.resign();
+        }
+        match was {
+            Stage::Leading | Stage::Numbering(_) => {
+                let watermark = Watermark { epoch: at.epoch, seq: at.seq };
+                self.steps.add(object, Step::GiveUp { successor, watermark });
+            }
+            Stage::Idle | Stage::Leasing => hosted.stage = Stage::Idle,
+            Stage::Leaving => {}
+        }
+        self.drain_replica(now, object);
+    }
+
+    /// The lease lasts longer.
+    pub(crate) fn file_renewed(&mut self, object: ObjectId, until: WallTime) {
+        if let Some(hosted) = self.files.hosted.get_mut(&object) {
+            hosted.replica.renew(until);
+        }
+    }
+
+    /// This node does not have the lease, and does not get it. False if the cell is no file of this node's.
+    pub(crate) fn file_not_leased(&mut self, now: WallTime, object: ObjectId, body: &ReplyBody) -> bool {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
+        hosted.stage = Stage::Idle;
+        hosted.replica.resign();
+        let body = match body {
+            ReplyBody::Elsewhere(node) => FileReplyBody::Elsewhere(*node),
+            ReplyBody::Unavailable(why) => FileReplyBody::Unavailable(*why),
+            _ => FileReplyBody::Unavailable(Unavailable::Contended),
+        };
+        self.send_waiting_away(object, &body);
+        self.drain_replica(now, object);
+        true
+    }
+
+    /// The lease is given up. Whoever came meanwhile is served again.
+    pub(crate) fn file_given_up(&mut self, object: ObjectId) {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        hosted.replica.resign();
+        hosted.stage = Stage::Idle;
+        if !hosted.waiting.is_empty() {
+            hosted.stage = Stage::Leasing;
+            self.steps.add(object, Step::Acquire);
+        }
+    }
+
+    /// Whether the lease of a file is still wanted.
+    pub(crate) fn wants_file(&self, object: ObjectId) -> bool {
+        self.files.hosted.get(&object).is_some_and(|hosted| hosted.stage == Stage::Leasing)
+    }
+
+    /// The owner handed the lease to this node.
+    pub(crate) fn file_offered(&mut self, now: WallTime, object: ObjectId) {
+        if self.unavailable(now).is_some() {
+            return;
+        }
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        if hosted.stage == Stage::Idle && hosted.replica.is_whole() {
+            hosted.stage = Stage::Leasing;
+            self.steps.add(object, Step::Acquire);
+        }
+    }
+
+    /// Gives all files up, because this node stops.
+    pub(crate) fn leave_all_files(&mut self, now: WallTime) {
+        for object in self.files().collect::<Vec<_>>() {
+            let members = self.config.map.view(object).members.clone();
+            let successor = members.as_slice().iter().find(|node| self.peers.contains_key(node)).copied();
+            self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::Stopping));
+            self.leave_file(now, object, successor);
+        }
+    }
+
+    /// Nobody may be answered any more, and all leases are given up by the lease protocol itself.
+    pub(crate) fn abandon_files(&mut self, now: WallTime) {
+        for object in self.files().collect::<Vec<_>>() {
+            self.file_not_leased(now, object, &ReplyBody::Unavailable(Unavailable::Clock));
+        }
+    }
+
+    /// Whether this node has the lease of no file, and wants none.
+    pub(crate) fn has_left_files(&self) -> bool {
+        self.files.hosted.values().all(|hosted| hosted.stage == Stage::Idle) && !self.files.has_replies()
+    }
+
+    /// Timers of files, and leases that nobody has used for long.
+    pub(crate) fn check_files(&mut self, now: WallTime) {
+        while let Some(object) = self.files.pop_idle(now, self.config.file_idle) {
+            self.leave_file(now, object, None);
+        }
+        while let Some(object) = self.files.pop_due(now) {
+            if let Some(hosted) = self.files.hosted.get_mut(&object) {
+                hosted.replica.handle_timeout(now);
+            }
+            self.drain_replica(now, object);
+        }
+    }
+
+    /// What waited for the epoch ceiling.
+    pub(crate) fn take_deferred_files(&mut self, now: WallTime) {
+        for (_, from, message) in std::mem::take(&mut self.files.deferred) {
+            self.handle_file_message(now, from, message);
+        }
+        let numbering =
+            self.files.hosted.iter().filter(|(_, hosted)| matches!(hosted.stage, Stage::Numbering(_)));
+        let numbering: Vec<ObjectId> = numbering.map(|(&object, _)| object).collect();
+        numbering.into_iter().for_each(|object| self.lead_file(now, object));
+    }
+
+    /// Messages whose writes are done.
+    fn let_go(&mut self, now: WallTime) {
+        while let Some(held) = self.files.writes.pop_ready() {
+            self.send_held(now, held);
+        }
+        self.take_events(now);
+    }
+
+    fn send_held(&mut self, now: WallTime, held: Held) {
+        let Held { to, message, .. } = held;
+        if to == self.me().node {
+            return self.take_file_message(now, to, message);
+        }
+        if self.peers.contains_key(&to) {
+            self.hand_out(Output::File { to, message });
+        }
+    }
+}
+
+/// A file that begins.
+pub(crate) fn first_checkpoint(config: &ShardConfig, object: ObjectId) -> Checkpoint<File> {
+    Checkpoint::first(config.map.view(object).members.clone(), File::default())
+}
+
+/// What can be said without looking at the file.
+fn check(body: &FileBody) -> Result<(), crate::file::FileError> {
+    match body {
+        FileBody::Change { change, .. } => change.check(),
+        FileBody::Create | FileBody::Ask(_) | FileBody::Sync { .. } => Ok(()),
+    }
+}
+
+fn forget_asker(hosted: &mut Hosted, key: (ClientId, u64), asker: Asker) {
+    if let Some(askers) = hosted.changing.get_mut(&key) {
+        askers.retain(|other| *other != asker);
+        if askers.is_empty() {
+            hosted.changing.remove(&key);
+        }
+    }
+}
+
+const fn refused_change(error: ProposeError) -> FileReplyBody {
+    match error {
+        ProposeError::NotPrimary | ProposeError::Recovering => {
+            FileReplyBody::Unavailable(Unavailable::NoMajority)
+        }
+        ProposeError::Busy => FileReplyBody::Unavailable(Unavailable::Overloaded),
+        ProposeError::Expired => FileReplyBody::Expired,
+        ProposeError::Settled(_) => FileReplyBody::Settled,
+    }
+}
+
+const fn refused_question(error: AskError) -> FileReplyBody {
+    match error {
+        AskError::NotPrimary | AskError::Recovering => FileReplyBody::Unavailable(Unavailable::NoMajority),
+        AskError::Busy => FileReplyBody::Unavailable(Unavailable::Overloaded),
+    }
+}
+
+const fn refused_sync(error: SyncError) -> FileReplyBody {
+    match error {
+        SyncError::Ask(error) => refused_question(error),
+        SyncError::Lost(_) => FileReplyBody::Lost,
+    }
+}
