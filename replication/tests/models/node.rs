@@ -187,7 +187,8 @@ impl Node {
         match input {
             Input::Lead(number) => {
                 let epoch = Epoch { number: number.into(), node: id(me) };
-                let tenure = Tenure { epoch, lease: 0, until: NOW + Span::from_secs(1_000) };
+                let until = NOW + Span::from_secs(1_000);
+                let tenure = Tenure { epoch, lease: 0, until, creates: true };
                 if self.replica.lead(NOW, tenure).is_ok() {
                     self.tenure = number.into();
                     self.ceiling = self.ceiling.max(number.into());
