@@ -83,6 +83,13 @@ impl Network {
 async fn accept(endpoint: quinn::Endpoint, whose: Whose, shared: Arc<Shared>) {
     let places = Arc::new(Semaphore::new(shared.config.handshakes_max));
     while let Some(incoming) = endpoint.accept().await {
+        let is_short = places.available_permits() <= shared.config.handshakes_max / 2;
+        if is_short && !incoming.remote_address_validated() {
+            // Who says where it is from has to prove it, so that made-up addresses take no place. It costs its caller a
+            // round trip, and fails only for a caller that is gone.
+            let _ = incoming.retry();
+            continue;
+        }
         match Arc::clone(&places).try_acquire_owned() {
             Ok(place) => {
                 tokio::spawn(answer(incoming, place, whose.clone(), Arc::clone(&shared)));

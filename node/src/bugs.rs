@@ -41,6 +41,8 @@ pub enum Bug {
     OwnClockTrusted,
     /// A start begins with a time that it may have used before.
     FloorForgotten,
+    /// A file's primary takes an epoch that an earlier process of its node may have used.
+    EpochReused,
     /// The primary of a file goes on answering while it gives the lease up.
     AnswersWhileReleasing,
     /// An answer about a file leaves without a look at the lease.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use base::{ClientId, NodeId, ObjectId, Process, ViewId, WallTime};
+use base::{ClientId, NodeId, ObjectId, Process, Span, ViewId, WallTime};
 use replication::{Checkpoint, JournalError, Message, Record, Replica, Standing, Ticket};
 
 use crate::file::{File, FileBody, FileReply, FileReplyBody};
@@ -25,6 +25,8 @@ pub(crate) struct Files {
     pub(crate) writes: Writes,
     /// Files with something to do, and when.
     due: BTreeSet<(WallTime, ObjectId)>,
+    /// Files that this node leads, and when they may have been idle for too long.
+    idle: BTreeSet<(WallTime, ObjectId)>,
     /// Replies, in order, and until when they are true.
     replies: VecDeque<(SessionId, FileReply, Option<WallTime>)>,
     /// Messages of epochs that the ceiling on disk does not cover yet.
@@ -81,6 +83,8 @@ pub(crate) struct Hosted {
     pub(crate) last_write: u64,
     /// When it is looked at again.
     due: Option<WallTime>,
+    /// Whether it is looked at when it may have been idle for too long.
+    is_watched: bool,
 }
 
 /// How far this node is as the file's primary.
@@ -187,6 +191,7 @@ impl Hosted {
             highest: 0,
             last_write: 0,
             due: None,
+            is_watched: false,
         }
     }
 
@@ -223,6 +228,7 @@ impl Files {
             hosted: BTreeMap::new(),
             writes: Writes::default(),
             due: BTreeSet::new(),
+            idle: BTreeSet::new(),
             replies: VecDeque::new(),
             deferred: Vec::new(),
             tickets: 0,
@@ -265,7 +271,34 @@ impl Files {
     }
 
     pub(crate) fn next_due(&self) -> Option<WallTime> {
-        self.due.first().map(|&(at, _)| at)
+        let first = |due: &BTreeSet<(WallTime, ObjectId)>| due.first().map(|&(at, _)| at);
+        [first(&self.due), first(&self.idle)].into_iter().flatten().min()
+    }
+
+    /// Looks at a file that is led from now on when it may have been idle for too long.
+    pub(crate) fn watch(&mut self, at: WallTime, object: ObjectId) {
+        if let Some(hosted) = self.hosted.get_mut(&object).filter(|hosted| !hosted.is_watched) {
+            hosted.is_watched = true;
+            self.idle.insert((at, object));
+        }
+    }
+
+    /// A file that nobody has used for `idle`, and that is led here.
+    pub(crate) fn pop_idle(&mut self, now: WallTime, idle: Span) -> Option<ObjectId> {
+        while let Some(&(at, object)) = self.idle.first().filter(|&&(at, _)| at <= now) {
+            self.idle.remove(&(at, object));
+            let Some(hosted) = self.hosted.get_mut(&object) else { continue };
+            let over = hosted.used + idle;
+            hosted.is_watched = hosted.stage == Stage::Leading && (over > now || !hosted.is_quiet());
+            if hosted.stage == Stage::Leading && !hosted.is_watched {
+                return Some(object);
+            }
+            if !hosted.is_watched {
+                continue;
+            }
+            self.idle.insert((over.max(now + idle / 2), object));
+        }
+        None
     }
 
     pub(crate) fn reply(&mut self, asker: Asker, body: FileReplyBody, until: Option<WallTime>) {

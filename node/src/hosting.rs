@@ -173,8 +173,10 @@ impl<A: Algorithm> Shard<A> {
         };
         if let Some(refusal) = refusal {
             hosted.asking.remove(&ticket);
-            // It says something about the state, too.
+            // It says something about the state, too, which a later primary may know better.
             let until = self.lease.valid_until(now, object);
+            let unknown = FileReplyBody::Unavailable(Unavailable::NoMajority);
+            let refusal = if until.is_some() { refusal } else { unknown };
             self.files.reply(asker, refusal, until);
         }
         self.drain_replica(now, object);
@@ -331,7 +333,9 @@ impl<A: Algorithm> Shard<A> {
         let me = self.me().node;
         let Some(until) = self.lease.valid_until(now, object) else { return };
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        let number = hosted.replica.promised().number.max(hosted.highest).saturating_add(1);
+        // An earlier process of this node may have used a number and died before it was written that it did.
+        let floor = if self.config.breaks(Bug::EpochReused) { 0 } else { self.keeper.numbers.floor() };
+        let number = hosted.replica.promised().number.max(hosted.highest).max(floor).saturating_add(1);
         let epoch = Epoch { number, node: me };
         let creates = hosted.waiting.iter().any(|(_, body)| matches!(body, FileBody::Create));
         if Token::new(epoch, 1).is_none() {
@@ -342,6 +346,8 @@ impl<A: Algorithm> Shard<A> {
             return self.raise_ceiling();
         }
         hosted.stage = Stage::Leading;
+        self.files.watch(now + self.config.file_idle, object);
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         match hosted.replica.lead(now, Tenure { epoch, lease: number, until, creates }) {
             Ok(()) => {}
             Err(LeadError::Outbid { .. } | LeadError::NotOurs(_) | LeadError::Incomplete) => {
@@ -446,30 +452,17 @@ impl<A: Algorithm> Shard<A> {
         self.files.hosted.values().all(|hosted| hosted.stage == Stage::Idle) && !self.files.has_replies()
     }
 
-    /// Timers of files, and leases that nobody uses.
+    /// Timers of files, and leases that nobody has used for long.
     pub(crate) fn check_files(&mut self, now: WallTime) {
+        while let Some(object) = self.files.pop_idle(now, self.config.file_idle) {
+            self.leave_file(now, object, None);
+        }
         while let Some(object) = self.files.pop_due(now) {
             if let Some(hosted) = self.files.hosted.get_mut(&object) {
                 hosted.replica.handle_timeout(now);
             }
             self.drain_replica(now, object);
         }
-    }
-
-    /// Gives up the leases of files that nobody has used for long.
-    pub(crate) fn sweep_files(&mut self, now: WallTime) {
-        let idle = self.config.file_idle;
-        let is_idle = |hosted: &Hosted| {
-            hosted.stage == Stage::Leading && hosted.is_quiet() && now.since(hosted.used) >= idle
-        };
-        let idle: Vec<ObjectId> = self
-            .files
-            .hosted
-            .iter()
-            .filter(|(_, hosted)| is_idle(hosted))
-            .map(|(&object, _)| object)
-            .collect();
-        idle.into_iter().for_each(|object| self.leave_file(now, object, None));
     }
 
     /// What waited for the epoch ceiling.

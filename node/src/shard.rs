@@ -364,7 +364,6 @@ impl<A: Algorithm> Shard<A> {
             self.sweep_at = now + self.config.lease.t_max / SWEEPS_PER_LEASE;
             let count = (self.keeper.len() / 32).max(SWEEP_COUNT_MIN);
             self.sweep_records(now, count);
-            self.sweep_files(now);
         }
         self.take_events(now);
     }

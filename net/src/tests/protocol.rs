@@ -177,6 +177,22 @@ async fn first_packet() -> Vec<u8> {
     packet
 }
 
+/// Callers that only pretend to be where their packets come from never answer.
+#[tokio::test]
+async fn made_up_callers_leave_places_for_real_ones() {
+    let authority = authority();
+    let hello_timeout = Duration::from_secs(600);
+    let config = Config { handshakes_max: 2, hello_timeout, ..Config::default() };
+    let mut answerer = End::start(&identity(&authority, "node/2"), config);
+    let noise = std::net::UdpSocket::bind(LOOPBACK).unwrap();
+    for _ in 0..8 {
+        noise.send_to(&first_packet().await, answerer.network.address()).unwrap();
+    }
+    let caller = End::start(&identity(&authority, "node/1"), Config::default());
+    let _call = caller.call(2, &answerer);
+    answerer.opened().await;
+}
+
 #[tokio::test]
 async fn truncated_and_oversized_calls_disturb_nobody() {
     let mut pair = Pair::start(Config::default()).await;

@@ -211,6 +211,56 @@ fn nothing_is_answered_while_the_lease_is_given_up(bug: Option<Bug>) {
     assert_eq!(read(&mut cluster, leaving), Some(FileReplyBody::Unavailable(Unavailable::Stopping)));
 }
 
+/// A process ends before it is written which epoch it has used, and the next one must not use it again.
+fn no_epoch_is_used_by_two_processes(bug: Option<Bug>) {
+    let (mut cluster, members) = created(bug);
+    let [first, second, third] = members[..] else { panic!("{members:?}") };
+    let mut writer = Writer { number: 0 };
+    cluster.kill(first);
+    cluster.start(first);
+    cluster.run(ms(5_000));
+    // Its disk takes nothing, and what it orders reaches the second only.
+    cluster.hold_back(move |flying| match flying {
+        Flying::Disk { node, .. } => node.node.0 == first,
+        Flying::File { from, to, message } => {
+            let orders = match &message.message {
+                replication::Message::Append { entries, .. } => {
+                    entries.iter().any(|entry| matches!(entry.body, replication::Body::Op { .. }))
+                }
+                _ => false,
+            };
+            from.node.0 == first && *to == third && orders
+        }
+        _ => false,
+    });
+    writer.change(&mut cluster, first, write("never acknowledged"));
+    writer.change(&mut cluster, first, write("and never seen"));
+    assert!(cluster.shard(second).file(FILE).unwrap().tail().seq.0 > 2, "it has the barrier");
+    cluster.kill(first);
+    cluster.held.clear();
+    cluster.let_go();
+    cluster.start(first);
+    cluster.isolate(second);
+    cluster.run(ms(5_000));
+    writer.must(&mut cluster, first, write("this"));
+    cluster.mend();
+    cluster.run(ms(5_000));
+    let states = members.iter().map(|&node| cluster.shard(node).file(FILE).unwrap().machine());
+    let states: Vec<_> = states.collect();
+    assert!(states.iter().all(|state| *state == states[0]), "{states:?}");
+}
+
+#[test]
+fn an_epoch_is_for_one_process() {
+    no_epoch_is_used_by_two_processes(None);
+}
+
+#[test]
+#[should_panic]
+fn without_the_rule_two_processes_use_an_epoch() {
+    no_epoch_is_used_by_two_processes(Some(Bug::EpochReused));
+}
+
 #[test]
 fn nothing_is_answered_while_releasing() {
     nothing_is_answered_while_the_lease_is_given_up(None);
