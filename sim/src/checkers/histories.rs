@@ -12,8 +12,8 @@ use crate::TrueTime;
 use crate::check::file::{FileModel, FileOp, FileOutcome};
 use crate::check::{Moment, Operation, Specification, Verdict, check};
 
-/// No search may take more steps. Rarely does one need a hundredth of that.
-const STEPS_MAX: u64 = 3_000_000;
+/// No search may take more steps. Most need less than a tenth of that.
+const STEPS_MAX: u64 = 300_000;
 /// No file that is checked is longer.
 const SIZE_MAX: usize = 1 << 20;
 

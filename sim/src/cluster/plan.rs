@@ -160,9 +160,9 @@ impl FilePlan {
         Self {
             count: draw_u32(random, 1, 4),
             writers,
-            think: Span::from_secs(u64::from(clients * writers)) / random.between(40, 80),
+            think: Span::from_secs(u64::from(clients * writers)) / random.between(25, 45),
             sync_percent: [2, 5, 10, 20][random.index(4)],
-            impatient_percent: [0, 5, 20][random.index(3)],
+            impatient_percent: [0, 2, 6][random.index(3)],
             checkpoint_every: Span::from_millis(random.between(200, 5_000)),
         }
     }
