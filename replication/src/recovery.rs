@@ -101,11 +101,10 @@ impl Candidate {
     fn is_clean(&self, memory: Memory) -> bool {
         match memory {
             Memory::Clean => true,
-            Memory::Forgot => false,
-            Memory::Mixed { source } => self
-                .promised
-                .get(&source)
-                .is_some_and(|account| !matches!(account.memory, Memory::Mixed { .. })),
+            Memory::Forgot | Memory::Torn => false,
+            Memory::Mixed { source } => {
+                self.promised.get(&source).is_some_and(|account| account.memory.is_whole())
+            }
         }
     }
 
@@ -117,8 +116,7 @@ impl Candidate {
     fn best(&self, config: &Config) -> Option<(NodeId, Position)> {
         let by_sequence = config.breaks(Bug::TailBySequence);
         let rank = |at: Position| if by_sequence { at.seq } else { Seq(0) };
-        let whole =
-            self.promised.iter().filter(|(_, account)| !matches!(account.memory, Memory::Mixed { .. }));
+        let whole = self.promised.iter().filter(|(_, account)| account.memory.is_whole());
         let best = whole.max_by_key(|&(_, account)| (rank(account.tail), account.tail));
         best.map(|(&node, account)| (node, account.tail))
     }
@@ -202,7 +200,9 @@ impl<M: Machine> Replica<M> {
         let own = self.log.tail();
         let by_sequence = self.config.breaks(Bug::TailBySequence);
         if if by_sequence { own.seq >= best.seq } else { own >= best } {
-            return self.begin(now, found);
+            // While its own answer is on its way to its journal it may have more than those who have answered.
+            let is_committed = found.is_committed && own == best;
+            return self.begin(now, Found { is_committed, ..found });
         }
         (candidate.fetching, candidate.asked) = (Some((holder, best, found)), now);
         let (epoch, after) = (candidate.tenure.epoch, self.log.committed_position());

@@ -85,11 +85,13 @@ impl<M: Machine> Replica<M> {
             replica.replay(record).ok_or(JournalError { record: number })?;
         }
         replica.forgot_at = forgot_at.filter(|_| !replica.config.breaks(Bug::ForgettingIgnored));
-        if replica.memory() == Memory::Forgot
-            && let Some(number) = forgot_at
-        {
+        if let (Memory::Forgot | Memory::Torn, Some(number)) = (replica.memory(), forgot_at) {
             // Whom it promised to follow it may have forgotten, too.
             replica.promised = replica.promised.max(Epoch { number, node: NodeId(u32::MAX) });
+        }
+        let tail = replica.log.tail();
+        if replica.holding == Holding::Whole && tail.epoch == replica.promised {
+            replica.confirmed = tail.seq;
         }
         Ok(replica)
     }
@@ -154,7 +156,9 @@ impl<M: Machine> Replica<M> {
             Record::Began { source, applied } => {
                 (applied <= self.log.tail().seq).then_some(())?;
                 self.commit(WallTime::ZERO, applied);
-                self.begin_mixing(source);
+                // What it was told by, it had promised to follow.
+                (self.promised.node == source).then_some(())?;
+                self.begin_mixing(self.promised);
             }
             Record::Placed(parts) => {
                 matches!(self.holding, Holding::Mixed(_)).then_some(())?;
@@ -245,8 +249,7 @@ impl<M: Machine> Replica<M> {
 
     /// What may be counted on here.
     pub fn memory(&self) -> Memory {
-        let has_forgotten = self.forgot_at.is_some_and(|at| self.accepted.number <= at);
-        self.holding.memory(has_forgotten)
+        self.holding.memory(self.accepted, self.forgot_at)
     }
 
     /// What it is at present.
