@@ -173,8 +173,10 @@ impl<A: Algorithm> Shard<A> {
         };
         if let Some(refusal) = refusal {
             hosted.asking.remove(&ticket);
-            // It says something about the state, too.
+            // It says something about the state, too, which a later primary may know better.
             let until = self.lease.valid_until(now, object);
+            let unknown = FileReplyBody::Unavailable(Unavailable::NoMajority);
+            let refusal = if until.is_some() { refusal } else { unknown };
             self.files.reply(asker, refusal, until);
         }
         self.drain_replica(now, object);
