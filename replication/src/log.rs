@@ -12,7 +12,7 @@ use base::Seq;
 use crate::{Entry, Position};
 
 /// Entries, contiguous behind the base.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Log<O> {
     /// What the first entry here stands behind.
     base: Position,

@@ -160,7 +160,7 @@ pub struct Page<M: Machine> {
 }
 
 /// What a replica that promises has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Account {
     /// The end of its log.
     pub tail: Position,
@@ -171,7 +171,7 @@ pub struct Account {
 }
 
 /// Whether a replica has all that it has ever acknowledged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Memory {
     /// It has.
     Clean,

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// What a lease gives to whoever has it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tenure {
     /// Above every epoch that this node has used or promised.
     pub epoch: Epoch,
@@ -26,7 +26,7 @@ pub struct Tenure {
 }
 
 /// It orders, and commits what a majority has.
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(crate) struct Primary<M: Machine> {
     pub(crate) tenure: Tenure,
     /// The last tenure that may have recovered less than was acknowledged as written; perhaps this one.
@@ -58,7 +58,7 @@ pub(crate) struct Primary<M: Machine> {
 }
 
 /// How far a member is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Hash, Debug)]
 pub(crate) struct Peer {
     /// Its journal has the entries up to here.
     pub(crate) matched: Seq,
@@ -76,7 +76,7 @@ pub(crate) struct Peer {
     is_silent: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Hash, Debug)]
 struct Sync {
     upto: Position,
     /// Whoever waits for it; nobody if it is for a view.

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// It has the lease and asks a majority what was committed before.
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(crate) struct Candidate {
     pub(crate) tenure: Tenure,
     /// Whose promises are needed: those of the members who grant the lease.
@@ -46,7 +46,7 @@ pub(crate) struct Candidate {
 }
 
 /// What a recovery has found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Found {
     /// Something that was acknowledged as written may not be there.
     pub(crate) is_lossy: bool,
@@ -200,7 +200,8 @@ impl<M: Machine> Replica<M> {
         let own = self.log.tail();
         let by_sequence = self.config.breaks(Bug::TailBySequence);
         if if by_sequence { own.seq >= best.seq } else { own >= best } {
-            // While its own answer is on its way to its journal it may have more than those who have answered.
+            // The others may have promised before this node's own promise is written: they know nothing of what stands
+            // behind their best.
             let is_committed = found.is_committed && own == best;
             return self.begin(now, Found { is_committed, ..found });
         }

@@ -1,6 +1,7 @@
 //! One object at one node: what is kept, and who handles what.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use base::{Epoch, Members, NodeId, Seq, View, WallTime};
@@ -85,8 +86,10 @@ impl<M: Machine> Replica<M> {
             replica.replay(record).ok_or(JournalError { record: number })?;
         }
         replica.forgot_at = forgot_at.filter(|_| !replica.config.breaks(Bug::ForgettingIgnored));
-        if let (Memory::Forgot | Memory::Torn, Some(number)) = (replica.memory(), forgot_at) {
-            // Whom it promised to follow it may have forgotten, too.
+        if replica.has_forgotten()
+            && let Some(number) = forgot_at
+        {
+            // Whom it promised to follow it may have forgotten, too, whatever it holds.
             replica.promised = replica.promised.max(Epoch { number, node: NodeId(u32::MAX) });
         }
         let tail = replica.log.tail();
@@ -252,6 +255,11 @@ impl<M: Machine> Replica<M> {
         self.holding.memory(self.accepted, self.forgot_at)
     }
 
+    /// Whether nothing that it acknowledged when the power failed may be counted on.
+    fn has_forgotten(&self) -> bool {
+        self.forgot_at.is_some_and(|at| self.accepted.number <= at)
+    }
+
     /// What it is at present.
     pub fn standing(&self) -> Standing {
         match &self.role {
@@ -339,6 +347,23 @@ impl<M: Machine> Replica<M> {
 
     pub(crate) const fn last_io(&self) -> Io {
         self.last_io
+    }
+}
+
+/// What a replica will do, between two calls: the names of writes and what is set for all do not count.
+impl<M> Hash for Replica<M>
+where
+    M: Machine<Op: Hash, Outcome: Hash, Query: Hash, Key: Hash> + Hash,
+{
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.me, self.promised, self.accepted, self.forgot_at, self.holding).hash(state);
+        (&self.log, &self.state, &self.coming, &self.adopted).hash(state);
+        (self.retired_said, self.confirmed, &self.incoming, &self.lent, &self.struck).hash(state);
+        match &self.role {
+            Role::Backup => 0_u8.hash(state),
+            Role::Candidate(candidate) => (1_u8, candidate).hash(state),
+            Role::Primary(primary) => (2_u8, primary).hash(state),
+        }
     }
 }
 

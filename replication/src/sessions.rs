@@ -14,7 +14,7 @@ use crate::Request;
 const EXPIRED_MAX: usize = 1 << 16;
 
 /// What is remembered of each client.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Sessions<R> {
     clients: BTreeMap<ClientId, Session<R>>,
     expired: BTreeSet<ClientId>,
@@ -22,7 +22,7 @@ pub(crate) struct Sessions<R> {
     expired_order: VecDeque<ClientId>,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Session<R> {
     /// Answers below this one have arrived.
     settled: u64,

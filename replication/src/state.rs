@@ -1,6 +1,7 @@
 //! What the committed entries of an object have made, and what a replica keeps of it over a restart.
 
 use std::collections::BTreeSet;
+use std::hash::{Hash, Hasher};
 
 use base::{Epoch, Members, NodeId, View, ViewId};
 
@@ -8,14 +9,14 @@ use crate::sessions::Sessions;
 use crate::{Entry, Machine, Memory, Position};
 
 /// The state of an object after an entry.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct State<M: Machine> {
     pub(crate) rest: Rest<M::Outcome>,
     pub(crate) machine: M,
 }
 
 /// All of a state but the machine: small enough for one message.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Rest<R> {
     /// The last entry that has taken effect.
     pub at: Position,
@@ -43,7 +44,7 @@ pub struct Checkpoint<M: Machine> {
 }
 
 /// What a replica has of the object.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Holding {
     /// Nothing: it has never heard of the object.
     Nothing,
@@ -90,6 +91,17 @@ impl<M: Machine> Checkpoint<M> {
             entries: Vec::new(),
             adopted: None,
         }
+    }
+}
+
+/// Two replicas that keep the same go on in the same way.
+impl<M> Hash for Checkpoint<M>
+where
+    M: Machine<Op: Hash, Outcome: Hash> + Hash,
+{
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.promised, self.accepted, self.holding, self.base).hash(state);
+        (&self.state, &self.entries, &self.adopted).hash(state);
     }
 }
 

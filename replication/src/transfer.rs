@@ -8,6 +8,7 @@
 //! and the new ones are mixed, and that it says to whoever asks what it has. Its promise stands.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 
 use base::{Epoch, NodeId, Seq, WallTime};
 
@@ -17,7 +18,7 @@ use crate::state::Holding;
 use crate::{Bug, Event, Machine, Message, Page, Parts, Position, Record, Replica, Rest, State, When};
 
 /// A state that is being taken over.
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(crate) struct Incoming<M: Machine> {
     epoch: Epoch,
     at: Position,
@@ -30,6 +31,15 @@ pub(crate) struct Incoming<M: Machine> {
 /// A state that is being given away, as it was after an entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Lent<M: Machine>(State<M>);
+
+impl<M> Hash for Lent<M>
+where
+    M: Machine<Outcome: Hash> + Hash,
+{
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
 
 impl<M: Machine> Lent<M> {
     /// After which entry.

@@ -85,6 +85,29 @@ fn a_deposed_primary_hears_of_it() {
     assert_eq!(cluster.replica(1).standing(), Standing::Backup);
 }
 
+/// The others' promises are here before its own is written, and say nothing of what only it has.
+#[test]
+fn what_only_a_new_primary_has_is_not_committed() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    cluster.must_put(1, 1, 10);
+    cluster.run(ms(50));
+    cluster.isolate(1);
+    cluster.put(1, 1, 11);
+    cluster.mend();
+    cluster.slow_disk(1, true);
+    cluster.hold_back(|flying| matches!(flying.message, replication::Message::Append { .. }));
+    cluster.lead(1);
+    let seen = cluster.try_ask(1, 1).ok().and_then(|ticket| cluster.answer(ticket)).flatten();
+    assert_eq!(seen, None, "nobody else has it");
+    assert_eq!(cluster.replica(1).committed(), cluster.replica(2).committed());
+    cluster.kill(1);
+    cluster.held.clear();
+    cluster.let_go();
+    cluster.serve(2);
+    assert_eq!(cluster.read(2, 1), Some(10));
+}
+
 #[test]
 fn an_epoch_is_used_once() {
     let mut cluster = Cluster::new(3, None);

@@ -153,6 +153,22 @@ fn who_is_mixed_counts_for_nothing_without_its_source() {
     assert_eq!(cluster.replica(2).standing(), Standing::Serving);
 }
 
+/// What it has of the state was synced, and what it promised meanwhile was not.
+#[test]
+fn a_power_failure_in_a_transfer_takes_no_promise_back() {
+    let mut cluster = node_3_lags(None);
+    cluster.hold_back(|flying| matches!(flying.message, Message::Pulled { .. }));
+    cluster.mend();
+    cluster.run(ms(300));
+    cluster.checkpoint(3);
+    let epoch = cluster.lead(2);
+    assert!(!cluster.replica(3).is_whole() && cluster.replica(3).promised() == epoch);
+    cluster.power_off(3);
+    cluster.start(3);
+    assert!(!cluster.replica(3).is_whole());
+    assert!(cluster.replica(3).promised() >= epoch, "it may have promised that");
+}
+
 #[test]
 fn a_checkpoint_is_all_that_has_to_be_kept() {
     let mut cluster = node_3_lags(None);
