@@ -3,6 +3,8 @@
 //! Any member of a file's cell may be asked. Who has the lease is the file's primary; others name it. A file begins
 //! when a member with the lease was told to create it and nobody has anything of it.
 
+use std::collections::VecDeque;
+
 use base::{ClientId, Epoch, NodeId, ObjectId, Process, WallTime};
 use lease::{Algorithm, Watermark};
 use replication::{
@@ -16,6 +18,9 @@ use crate::lock::Asker;
 use crate::message::is_lock;
 use crate::steps::Step;
 use crate::{Bug, Output, ReplyBody, SessionId, Shard, ShardConfig, ShardEvent, Token, Unavailable};
+
+/// How often a change may be asked for that has not taken effect. Whoever asks again has given the first reply up.
+const ASKERS_MAX: usize = 16;
 
 impl<A: Algorithm> Shard<A> {
     /// A client's request about a file.
@@ -150,6 +155,10 @@ impl<A: Algorithm> Shard<A> {
                 let request = Request { client: asker.client, number, settled };
                 let op = Op { time: now, change: change.clone() };
                 let askers = hosted.changing.entry((asker.client, number)).or_default();
+                if askers.len() >= ASKERS_MAX {
+                    let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);
+                    return self.files.reply(asker, busy, None);
+                }
                 askers.push(asker);
                 let refusal = hosted.replica.propose(now, request, op).err().map(refused_change);
                 if refusal.is_some() {
@@ -279,10 +288,7 @@ impl<A: Algorithm> Shard<A> {
                 }
                 self.lead_file(now, object);
             }
-            Event::Nothing => {
-                self.send_waiting_away(object, &FileReplyBody::NoSuchFile);
-                self.leave_file(now, object, None);
-            }
+            Event::Nothing => self.take_absence(now, object),
             Event::Behind { holder } => {
                 self.send_waiting_away(object, &FileReplyBody::Elsewhere(holder));
                 self.leave_file(now, object, Some(holder));
@@ -309,6 +315,18 @@ impl<A: Algorithm> Shard<A> {
         for (asker, body) in waiting {
             self.ask_replica(now, object, asker, body);
         }
+    }
+
+    /// Nobody has anything of the file. Who came meanwhile to create it has it begun.
+    fn take_absence(&mut self, now: WallTime, object: ObjectId) {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        let waiting = std::mem::take(&mut hosted.waiting).into_iter();
+        let (creating, others): (VecDeque<_>, VecDeque<_>) =
+            waiting.partition(|(_, body)| matches!(body, FileBody::Create));
+        hosted.waiting = creating;
+        let is_wanted = !hosted.waiting.is_empty();
+        others.into_iter().for_each(|(asker, _)| self.files.reply(asker, FileReplyBody::NoSuchFile, None));
+        if is_wanted { self.lead_file(now, object) } else { self.leave_file(now, object, None) }
     }
 
     /// Tells everybody who waits for this node to serve that it will not.
@@ -339,6 +357,7 @@ impl<A: Algorithm> Shard<A> {
         let epoch = Epoch { number, node: me };
         let creates = hosted.waiting.iter().any(|(_, body)| matches!(body, FileBody::Create));
         if Token::new(epoch, 1).is_none() {
+            self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::Full));
             return self.leave_file(now, object, None);
         }
         if !self.keeper.numbers.take(number) {

@@ -29,7 +29,9 @@ impl<A: Algorithm> Shard<A> {
                 self.take_back(now, cell, Returning { asker, token, keeps: false });
             }
             RequestBody::Cancel { cell, request } => self.cancel(now, cell, asker, request),
-            RequestBody::Lease { cell } if !is_lock(cell) => self.lease_cell(now, cell, asker),
+            RequestBody::Lease { cell } if !is_lock(cell) && !self.files.hosted.contains_key(&cell) => {
+                self.lease_cell(now, cell, asker)
+            }
             RequestBody::Unlease { cell } if !is_lock(cell) => {
                 if self.leased.get(&cell).is_some_and(|leased| leased.session == session) {
                     self.drop_lease(cell);

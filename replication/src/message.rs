@@ -183,6 +183,19 @@ pub enum Memory {
         /// Whose state.
         source: NodeId,
     },
+    /// It was taking over a state as far as it remembers, and may have acknowledged more after that: what it has makes
+    /// no sense, and nobody is known to have the rest.
+    Torn,
+}
+
+impl Memory {
+    /// Whether there is a state that makes sense.
+    pub(crate) const fn is_whole(self) -> bool {
+        match self {
+            Self::Clean | Self::Forgot => true,
+            Self::Mixed { .. } | Self::Torn => false,
+        }
+    }
 }
 
 impl<M: Machine> Message<M> {

@@ -384,8 +384,11 @@ impl<M: Machine> Replica<M> {
         let epoch = primary.tenure.epoch;
         let Some(peer) = primary.peers.get_mut(&node) else { return };
         if peer.sent < base || self.lent.contains_key(&node) {
-            peer.asked.get_or_insert(now);
-            return self.lend(node);
+            if peer.asked.is_none() || !self.lent.contains_key(&node) {
+                peer.asked = Some(now);
+                self.lend(node);
+            }
+            return;
         }
         let window_max = if peer.is_silent { 1 } else { window_max };
         let mut messages = Vec::new();
@@ -476,8 +479,11 @@ impl<M: Machine> Replica<M> {
             return;
         }
         peer.from = common.seq;
+        // It may have trimmed its log beyond what was sent again.
+        peer.matched = peer.matched.max(common.seq);
         (peer.sent, peer.asked, peer.is_silent) = (peer.begin(), None, false);
         self.replicate(now, from);
+        self.chase(now);
     }
 
     pub(crate) fn handle_refused(&mut self, epoch: Epoch, promised: Epoch) {

@@ -101,11 +101,10 @@ impl Candidate {
     fn is_clean(&self, memory: Memory) -> bool {
         match memory {
             Memory::Clean => true,
-            Memory::Forgot => false,
-            Memory::Mixed { source } => self
-                .promised
-                .get(&source)
-                .is_some_and(|account| !matches!(account.memory, Memory::Mixed { .. })),
+            Memory::Forgot | Memory::Torn => false,
+            Memory::Mixed { source } => {
+                self.promised.get(&source).is_some_and(|account| account.memory.is_whole())
+            }
         }
     }
 
@@ -117,8 +116,7 @@ impl Candidate {
     fn best(&self, config: &Config) -> Option<(NodeId, Position)> {
         let by_sequence = config.breaks(Bug::TailBySequence);
         let rank = |at: Position| if by_sequence { at.seq } else { Seq(0) };
-        let whole =
-            self.promised.iter().filter(|(_, account)| !matches!(account.memory, Memory::Mixed { .. }));
+        let whole = self.promised.iter().filter(|(_, account)| account.memory.is_whole());
         let best = whole.max_by_key(|&(_, account)| (rank(account.tail), account.tail));
         best.map(|(&node, account)| (node, account.tail))
     }

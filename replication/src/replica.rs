@@ -92,6 +92,10 @@ impl<M: Machine> Replica<M> {
             // Whom it promised to follow it may have forgotten, too, whatever it holds.
             replica.promised = replica.promised.max(Epoch { number, node: NodeId(u32::MAX) });
         }
+        let tail = replica.log.tail();
+        if replica.holding == Holding::Whole && tail.epoch == replica.promised {
+            replica.confirmed = tail.seq;
+        }
         Ok(replica)
     }
 
@@ -155,7 +159,9 @@ impl<M: Machine> Replica<M> {
             Record::Began { source, applied } => {
                 (applied <= self.log.tail().seq).then_some(())?;
                 self.commit(WallTime::ZERO, applied);
-                self.begin_mixing(source);
+                // What it was told by, it had promised to follow.
+                (self.promised.node == source).then_some(())?;
+                self.begin_mixing(self.promised);
             }
             Record::Placed(parts) => {
                 matches!(self.holding, Holding::Mixed(_)).then_some(())?;
@@ -246,7 +252,7 @@ impl<M: Machine> Replica<M> {
 
     /// What may be counted on here.
     pub fn memory(&self) -> Memory {
-        self.holding.memory(self.has_forgotten())
+        self.holding.memory(self.accepted, self.forgot_at)
     }
 
     /// Whether nothing that it acknowledged when the power failed may be counted on.

@@ -50,8 +50,8 @@ pub(crate) enum Holding {
     Nothing,
     /// A state, and a log behind it.
     Whole,
-    /// Some parts of a state, and some of another one's, which comes from this node.
-    Mixed(NodeId),
+    /// Some parts of a state, and some of another one's, which comes from the primary of this epoch.
+    Mixed(Epoch),
 }
 
 impl<M: Machine> Checkpoint<M> {
@@ -106,11 +106,14 @@ where
 }
 
 impl Holding {
-    /// What may be counted on, of a replica that holds this.
-    pub(crate) const fn memory(self, has_forgotten: bool) -> Memory {
+    /// What may be counted on, of a replica that holds this, has entries of epochs up to `accepted`, and may have lost
+    /// what it acknowledged in epochs up to `forgot_at`.
+    pub(crate) fn memory(self, accepted: Epoch, forgot_at: Option<u64>) -> Memory {
+        let has_forgotten = |latest: Epoch| forgot_at.is_some_and(|at| latest.number <= at);
         match self {
-            Self::Mixed(source) => Memory::Mixed { source },
-            Self::Whole | Self::Nothing if has_forgotten => Memory::Forgot,
+            Self::Mixed(epoch) if has_forgotten(epoch) => Memory::Torn,
+            Self::Mixed(epoch) => Memory::Mixed { source: epoch.node },
+            Self::Whole | Self::Nothing if has_forgotten(accepted) => Memory::Forgot,
             Self::Whole | Self::Nothing => Memory::Clean,
         }
     }

@@ -112,25 +112,33 @@ impl<M: Machine> Replica<M> {
             // Offered again, because the questions take long.
             return;
         }
-        if self.confirmed > Seq(0) && self.confirmed >= at.seq {
-            // It was late: all of that is here.
-            return;
-        }
         let committed = self.log.committed_position();
+        let is_whole = self.holding == Holding::Whole;
+        let is_confirmed = self.confirmed > Seq(0) && self.confirmed >= at.seq;
+        if is_whole && (is_confirmed || self.log.contains(at) && committed.seq <= at.seq) {
+            // All of that is here: the offer was late, or the answer to it was lost.
+            self.confirmed = self.confirmed.max(at.seq);
+            self.commit(now, at.seq);
+            return self.send(
+                epoch.node,
+                Message::Appended { epoch, upto: at },
+                When::Written(self.last_io()),
+            );
+        }
         let is_kept = at >= committed || generation > committed.epoch;
-        if self.holding == Holding::Whole && !is_kept {
+        if is_whole && !is_kept {
             return self.tell_event(Event::Unsound { from: epoch.node });
         }
         let (source, applied) = (epoch.node, self.log.committed());
         self.journal(Record::Began { source, applied });
-        self.begin_mixing(source);
+        self.begin_mixing(epoch);
         self.incoming = Some(Incoming { epoch, at, cursor: None, asked: now });
         self.pull(now);
     }
 
     /// What is here makes no sense from now on.
-    pub(crate) fn begin_mixing(&mut self, source: NodeId) {
-        self.holding = Holding::Mixed(source);
+    pub(crate) fn begin_mixing(&mut self, epoch: Epoch) {
+        self.holding = Holding::Mixed(epoch);
         self.log = Log::behind_base(Position::START);
         self.coming.clear();
         self.confirmed = Seq(0);

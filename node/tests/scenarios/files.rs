@@ -3,7 +3,7 @@
 use base::ObjectId;
 use bytes::Bytes;
 use node::file::{Answer, Change, Done, FILE_BYTES_MAX, FileBody, FileError, FileReplyBody, Query};
-use node::{Bug, Unavailable};
+use node::{Bug, ReplyBody, RequestBody, Unavailable};
 use replication::Mark;
 
 use crate::cluster::{Cluster, Flying, ms};
@@ -270,4 +270,46 @@ fn nothing_is_answered_while_releasing() {
 #[should_panic]
 fn without_the_rule_the_old_is_answered_while_releasing() {
     nothing_is_answered_while_the_lease_is_given_up(Some(Bug::AnswersWhileReleasing));
+}
+
+#[test]
+fn who_creates_a_file_while_others_look_for_it_has_it_created() {
+    let mut cluster: Daemons = Cluster::new(3);
+    cluster.client(1);
+    cluster.hold_back(|flying| matches!(flying, Flying::File { .. }));
+    let looks = cluster.ask_file(1, 1, FILE, FileBody::Ask(Query::Stat));
+    cluster.run(ms(50));
+    let creates = cluster.ask_file(1, 1, FILE, FileBody::Create);
+    cluster.let_go();
+    cluster.run(ms(50));
+    assert_eq!(cluster.file_reply(1, looks), Some(FileReplyBody::NoSuchFile));
+    assert_eq!(cluster.file_reply(1, creates), Some(FileReplyBody::Exists));
+}
+
+#[test]
+fn a_change_has_not_any_number_of_askers() {
+    let (mut cluster, members) = created(None);
+    members.iter().skip(1).for_each(|&node| cluster.cut(members[0], node));
+    let append = || FileBody::Change {
+        number: 1,
+        settled: 1,
+        change: Change::Append { data: Bytes::from_static(b"again") },
+    };
+    let asked: Vec<_> = (0..20).map(|_| cluster.ask_file(1, members[0], FILE, append())).collect();
+    let busy = asked.iter().filter(|&&id| {
+        cluster.file_reply(1, id) == Some(FileReplyBody::Unavailable(Unavailable::Overloaded))
+    });
+    assert_eq!(busy.count(), 4);
+    cluster.mend();
+    cluster.run(ms(500));
+    assert_eq!(read(&mut cluster, members[0]), data("again"));
+    assert!(asked.iter().all(|&id| cluster.file_reply(1, id).is_some()));
+}
+
+/// Whoever gives such a lease up would let another daemon write while this one answers.
+#[test]
+fn the_lease_of_a_file_is_not_for_clients() {
+    let (mut cluster, members) = created(None);
+    let told = cluster.ask_for(1, members[0], RequestBody::Lease { cell: FILE });
+    assert_eq!(told, Some(ReplyBody::Unavailable(Unavailable::WrongCell)));
 }

@@ -40,7 +40,7 @@ pub(crate) fn setup_power() -> Setup {
         ops: vec![0],
         syncs: vec![0],
         powers: if is_long() { vec![0, 1, 2] } else { vec![1, 2] },
-        powers_max: bound(2, 3),
+        powers_max: 2,
         patience: true,
         milestones: vec![Milestone::Done, Milestone::Durable, Milestone::Served2, Milestone::Lost],
         ..Setup::quiet("power failures")
@@ -94,7 +94,7 @@ pub(crate) fn setup_short_logs() -> Setup {
         tenures: vec![vec![1]],
         ops: vec![1],
         // These two are all that answer.
-        cut: if is_long() { Vec::new() } else { vec![(0, 2), (1, 2)] },
+        cut: vec![(0, 2), (1, 2)],
         ..Setup { name: "power failures and short logs", ..setup_power() }
     }
 }

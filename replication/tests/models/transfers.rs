@@ -4,7 +4,7 @@ use replication::Config;
 
 use crate::milestone::Milestone;
 use crate::node::Input;
-use crate::report::{self, bound, is_long};
+use crate::report::{self, bound};
 use crate::setup::{Before, Setup, config};
 
 /// Logs that keep nothing, and parts that come one by one.
@@ -49,7 +49,6 @@ pub(crate) fn setup_power() -> Setup {
         kills_max: 0,
         powers: vec![0, 2],
         powers_max: 1,
-        patience: is_long(),
         milestones: vec![Milestone::Pulled, Milestone::Taken, Milestone::Served2, Milestone::LostUnsynced],
         ..Setup { name: "transfers and power failures", ..setup() }
     }

@@ -290,6 +290,12 @@ impl Cluster {
         self.write(id);
     }
 
+    /// All that is written is synced.
+    pub(crate) fn sync_disk(&mut self, id: u32) {
+        let node = self.nodes.get_mut(&id).unwrap();
+        node.durable = node.written;
+    }
+
     /// Delivers everything, and what follows from it.
     pub(crate) fn settle(&mut self) {
         if self.by_hand {

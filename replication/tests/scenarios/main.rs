@@ -15,6 +15,7 @@ macro_rules! stories {
 
 mod cluster;
 mod commits;
+mod corners;
 mod failovers;
 mod power;
 mod rules;

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::catch_unwind;
 
 use base::{Epoch, Random, Seq};
-use replication::{Bug, Config, Mark, Position, Request, Standing, Ticket};
+use replication::{Body, Bug, Config, Mark, Position, Replica, Request, Standing, Ticket};
 
-use crate::cluster::{Cluster, Put, Told, ms};
+use crate::cluster::{Cells, Cluster, Put, Told, ms};
 
 const STEPS: u64 = 1_500;
 
@@ -133,7 +133,7 @@ impl Storm {
             if !replica.is_whole() {
                 continue;
             }
-            let generation = replica.rest().generation;
+            let generation = generation(replica);
             for seq in (1..=replica.committed().seq.0).map(Seq) {
                 let Some(entry) = replica.entry(seq) else { continue };
                 let before = *self.committed.entry((generation, seq)).or_insert(entry.at);
@@ -168,6 +168,16 @@ impl Storm {
         }
         panic!("nobody can lead");
     }
+}
+
+/// The loss generation of all that is here. A view may be known to be committed before the barrier behind it is.
+fn generation(replica: &Replica<Cells>) -> Epoch {
+    let behind = replica.committed().seq.0 + 1..=replica.tail().seq.0;
+    let barriers = behind.filter_map(|seq| match replica.entry(Seq(seq))?.body {
+        Body::Barrier { generation } => Some(generation),
+        _ => None,
+    });
+    barriers.fold(replica.rest().generation, Epoch::max)
 }
 
 fn done(cluster: &Cluster) -> Vec<(Request, Mark)> {
