@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use base::{ClientId, NodeId, ObjectId, Process, Span, ViewId, WallTime};
-use replication::{Checkpoint, JournalError, Message, Record, Replica, Standing, Ticket};
+use replication::{Checkpoint, JournalError, Memory, Message, Record, Replica, Standing, Ticket};
 
 use crate::file::{File, FileBody, FileReply, FileReplyBody};
 use crate::lock::Asker;
@@ -12,6 +12,8 @@ use crate::{SessionId, Unavailable};
 
 /// How many requests may wait for a file until this node serves it.
 const WAITING_MAX: usize = 1_024;
+/// A file that this node has forgotten something of is led again so soon, if nobody else did it meanwhile.
+const MENDED_WITHIN: Span = Span::from_secs(2);
 /// How many messages may wait for the epoch ceiling.
 const DEFERRED_MAX: usize = 4_096;
 
@@ -27,6 +29,8 @@ pub(crate) struct Files {
     due: BTreeSet<(WallTime, ObjectId)>,
     /// Files that this node leads, and when they may have been idle for too long.
     idle: BTreeSet<(WallTime, ObjectId)>,
+    /// Files of which this node may have forgotten something, and when to see about it.
+    forgotten: BTreeSet<(WallTime, ObjectId)>,
     /// Replies, in order, and until when they are true.
     replies: VecDeque<(SessionId, FileReply, Option<WallTime>)>,
     /// Messages of epochs that the ceiling on disk does not cover yet.
@@ -229,6 +233,7 @@ impl Files {
             writes: Writes::default(),
             due: BTreeSet::new(),
             idle: BTreeSet::new(),
+            forgotten: BTreeSet::new(),
             replies: VecDeque::new(),
             deferred: Vec::new(),
             tickets: 0,
@@ -237,6 +242,9 @@ impl Files {
             let checkpoint = kept.checkpoint.unwrap_or(first);
             let replica = Replica::new(me, Arc::clone(&config), checkpoint, kept.records, forgot_at)
                 .map_err(|why| FileJournalError { object, why })?;
+            if replica.memory() == Memory::Forgot {
+                files.forgotten.insert((WallTime::ZERO, object));
+            }
             files.hosted.insert(object, Hosted::new(replica, WallTime::ZERO));
         }
         Ok(files)
@@ -272,7 +280,20 @@ impl Files {
 
     pub(crate) fn next_due(&self) -> Option<WallTime> {
         let first = |due: &BTreeSet<(WallTime, ObjectId)>| due.first().map(|&(at, _)| at);
-        [first(&self.due), first(&self.idle)].into_iter().flatten().min()
+        [first(&self.due), first(&self.idle), first(&self.forgotten)].into_iter().flatten().min()
+    }
+
+    /// A file of which this node may have forgotten something; it comes again until that is mended.
+    pub(crate) fn pop_forgotten(&mut self, now: WallTime) -> Option<ObjectId> {
+        while let Some(&(at, object)) = self.forgotten.first().filter(|&&(at, _)| at <= now) {
+            self.forgotten.remove(&(at, object));
+            let memory = self.hosted.get(&object).map(|hosted| hosted.replica.memory());
+            if memory == Some(Memory::Forgot) {
+                self.forgotten.insert((now + MENDED_WITHIN, object));
+                return Some(object);
+            }
+        }
+        None
     }
 
     /// Looks at a file that is led from now on when it may have been idle for too long.

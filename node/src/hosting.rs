@@ -473,6 +473,7 @@ impl<A: Algorithm> Shard<A> {
 
     /// Timers of files, and leases that nobody has used for long.
     pub(crate) fn check_files(&mut self, now: WallTime) {
+        self.mend_files(now);
         while let Some(object) = self.files.pop_idle(now, self.config.file_idle) {
             self.leave_file(now, object, None);
         }
@@ -481,6 +482,21 @@ impl<A: Algorithm> Shard<A> {
                 hosted.replica.handle_timeout(now);
             }
             self.drain_replica(now, object);
+        }
+    }
+
+    /// Recovers files that nobody asks for, if this node may have forgotten something of them: until a tenure has begun
+    /// after that, it cannot be counted on, and another member that is gone would be missed.
+    fn mend_files(&mut self, now: WallTime) {
+        while let Some(object) = self.files.pop_forgotten(now) {
+            if self.unavailable(now).is_some() {
+                continue;
+            }
+            let Some(hosted) = self.files.hosted.get_mut(&object) else { continue };
+            if hosted.stage == Stage::Idle {
+                hosted.stage = Stage::Leasing;
+                self.steps.add(object, Step::Acquire);
+            }
         }
     }
 

@@ -162,6 +162,26 @@ fn what_is_synced_survives_the_power() {
 }
 
 #[test]
+fn a_member_that_forgot_is_counted_on_again_although_nobody_asks_for_the_file() {
+    let (mut cluster, members) = created(None);
+    let mut writer = Writer { number: 0 };
+    let mark = writer.must(&mut cluster, members[0], write("kept"));
+    cluster.ask_file(1, members[0], FILE, FileBody::Sync { oldest: mark, newest: mark });
+    cluster.run(ms(12_000));
+    let forgetful = members[2];
+    cluster.power_off(forgetful);
+    cluster.start(forgetful);
+    assert_eq!(cluster.shard(forgetful).file(FILE).unwrap().memory(), replication::Memory::Forgot);
+    cluster.run(ms(8_000));
+    assert_eq!(cluster.shard(forgetful).file(FILE).unwrap().memory(), replication::Memory::Clean);
+    // The other one that remembers is gone.
+    cluster.kill(members[0]);
+    cluster.run(ms(4_000));
+    let said = [members[1], forgetful].map(|node| read(&mut cluster, node));
+    assert!(said.contains(&data("kept")), "{said:?}");
+}
+
+#[test]
 fn what_was_written_survives_the_end_of_all_processes() {
     let (mut cluster, members) = created(None);
     let mut writer = Writer { number: 0 };
