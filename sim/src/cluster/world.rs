@@ -27,7 +27,7 @@ use crate::queue::Queue;
 use crate::{FaultKind, Trace, TrueTime, Violation};
 
 /// Longer than this no seed needs until enough has happened.
-const STORM_MAX: Span = Span::from_secs(3_600);
+const STORM_MAX: Span = Span::from_secs(6 * 3_600);
 /// A storm in which too little happened goes on for this long before it is looked at again.
 const STORM_STEP: Span = Span::from_secs(10);
 /// The owners of all leases are looked at this often.
