@@ -30,7 +30,7 @@ enum What {
     ///   fleasefs sim lease --minutes-real 30
     #[command(verbatim_doc_comment)]
     Lease(lease::LeaseArgs),
-    /// A cluster: clients want locks from daemons while everything around them fails
+    /// A cluster: clients want locks and files from daemons while everything around them fails
     ///
     /// Daemons and clients are the production code. The same seed gives the same run.
     /// Exits with 1 if a promise was broken, or if so little happened that a seed

@@ -13,7 +13,9 @@ impl<M: Machine> Replica<M> {
     /// Takes in what a replica of this object has sent, which may be this one, and the view that came along.
     pub fn handle_message(&mut self, now: WallTime, from: NodeId, view: ViewId, message: Message<M>) {
         let before = self.view().id;
-        if message.epoch().node == from {
+        // Who is a member no more says so to nobody's question, and names no primary's epoch.
+        let is_answer = matches!(message, Message::Adopted { .. });
+        if message.epoch().node == from && !is_answer {
             self.handle_primary(now, from, view, message);
         } else {
             self.handle_peer(now, from, message);

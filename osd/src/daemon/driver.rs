@@ -182,9 +182,9 @@ impl<A: Algorithm> Driver<A> {
             (Role::Client(_) | Role::Admin(_), Introduction::Client { program }) => {
                 let session = self.links.open_client(link);
                 self.parts.doorman.set_clients(self.links.client_count());
-                let (certificate, _) =
-                    link.peer().fingerprint.0.split_first_chunk().expect("32 bytes begin with 8");
-                let client = ClientId { certificate: u64::from_le_bytes(*certificate), program: *program };
+                let [a, b, c, d, e, f, g, h, ..] = link.peer().fingerprint.0;
+                let certificate = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+                let client = ClientId { certificate, program: *program };
                 self.shard.handle_client_up(now, session, client);
             }
             // A supervisor says what it has to say and goes.

@@ -61,6 +61,22 @@ fn who_is_no_member_any_more_is_told_and_forgets_when_all_know() {
     assert!(!cluster.replica(4).is_whole());
 }
 
+/// It says so to nobody's question, and its own node may be the one that the epoch it names is of.
+#[test]
+fn who_retires_is_heard_whatever_epoch_it_names() {
+    let mut cluster = Cluster::new(4, None);
+    cluster.serve(1);
+    cluster.renew(1);
+    cluster.dismiss(1, 4).unwrap();
+    cluster.run(ms(500));
+    assert!(!cluster.was_told(4, &Told::Event(Event::Forgotten)), "it has not asked yet");
+    let view = cluster.replica(4).view().id;
+    let epoch = base::Epoch { number: 0, node: base::NodeId(4) };
+    let message = Message::Adopted { epoch, view };
+    cluster.deliver_all(vec![crate::cluster::Flying { from: 4, to: 1, view, message }]);
+    assert!(cluster.was_told(4, &Told::Event(Event::Forgotten)));
+}
+
 #[test]
 fn who_is_gone_for_good_is_not_waited_for() {
     let mut cluster = Cluster::new(4, None);
