@@ -47,6 +47,18 @@ pub enum Bug {
     AnswersWhileReleasing,
     /// An answer about a file leaves without a look at the lease.
     LeaseNotCheckedWhenLeaving,
+    /// The lease of a file is granted by the members that the map names, whoever replicates the file.
+    LeaseStaysAtHome,
+    /// A node that is no member of a file any more goes on voting as if it were.
+    TombstoneIgnored,
+    /// The members that the map names forget a file like any others when they are no members any more.
+    HomeForgets,
+    /// A node that has become a member votes for leases as if it had always been one.
+    NewcomerVotesAtOnce,
+    /// A member that is asked to vote in a view that it does not know asks nobody for that view.
+    ViewNotAskedFor,
+    /// An operator is told that the members have changed as soon as that is ordered.
+    ChangeToldEarly,
 }
 
 /// The rules in force: all of them in a product, perhaps all but one in a test.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use base::{ClientId, NodeId, ObjectId, Process, Span, ViewId, WallTime};
+use base::{ClientId, NodeId, ObjectId, Process, Span, View, ViewId, WallTime};
 use replication::{Checkpoint, JournalError, Memory, Message, Record, Replica, Standing, Ticket};
 
 use crate::file::{File, FileBody, FileReply, FileReplyBody};
@@ -31,6 +31,10 @@ pub(crate) struct Files {
     idle: BTreeSet<(WallTime, ObjectId)>,
     /// Files of which this node may have forgotten something, and when to see about it.
     forgotten: BTreeSet<(WallTime, ObjectId)>,
+    /// Files that this node began to be given, and when it may have been for too long.
+    blank: BTreeSet<(WallTime, ObjectId)>,
+    /// Nodes that an operator has given up.
+    pub(crate) struck: BTreeSet<NodeId>,
     /// Replies, in order, and until when they are true.
     replies: VecDeque<(SessionId, FileReply, Option<WallTime>)>,
     /// Messages of epochs that the ceiling on disk does not cover yet.
@@ -89,6 +93,12 @@ pub(crate) struct Hosted {
     due: Option<WallTime>,
     /// Whether it is looked at when it may have been idle for too long.
     is_watched: bool,
+    /// The view in force for the lease, unless it is the first, which the map names.
+    pub(crate) view: Option<View>,
+    /// Who waits to hear that it may forget the file, and since which view it is no member of it.
+    pub(crate) retired: BTreeMap<NodeId, ViewId>,
+    /// Whether the last recovery found that there is no such file.
+    pub(crate) is_absent: bool,
 }
 
 /// How far this node is as the file's primary.
@@ -185,7 +195,12 @@ impl Writes {
 
 impl Hosted {
     pub(crate) fn new(replica: Replica<File>, now: WallTime) -> Self {
+        let view = replica.view();
+        let view = (view.id > ViewId::default()).then(|| view.clone());
         Self {
+            view,
+            retired: BTreeMap::new(),
+            is_absent: false,
             replica,
             stage: Stage::Idle,
             waiting: VecDeque::new(),
@@ -203,9 +218,10 @@ impl Hosted {
         self.stage == Stage::Leading && self.replica.standing() == Standing::Serving
     }
 
-    /// Whether nobody waits for anything.
+    /// Whether nobody waits for anything, and all who were ever members know who is.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.waiting.is_empty() && self.changing.is_empty() && self.asking.is_empty()
+        let is_asked = !self.waiting.is_empty() || !self.changing.is_empty() || !self.asking.is_empty();
+        !is_asked && self.replica.is_settled()
     }
 
     /// Keeps a request until this node serves. False if too many wait.
@@ -234,6 +250,8 @@ impl Files {
             due: BTreeSet::new(),
             idle: BTreeSet::new(),
             forgotten: BTreeSet::new(),
+            blank: BTreeSet::new(),
+            struck: BTreeSet::new(),
             replies: VecDeque::new(),
             deferred: Vec::new(),
             tickets: 0,
@@ -242,8 +260,14 @@ impl Files {
             let checkpoint = kept.checkpoint.unwrap_or(first);
             let replica = Replica::new(me, Arc::clone(&config), checkpoint, kept.records, forgot_at)
                 .map_err(|why| FileJournalError { object, why })?;
+            if replica.is_void() {
+                continue;
+            }
             if replica.memory() == Memory::Forgot {
                 files.forgotten.insert((WallTime::ZERO, object));
+            }
+            if replica.is_blank() {
+                files.blank.insert((WallTime::ZERO, object));
             }
             files.hosted.insert(object, Hosted::new(replica, WallTime::ZERO));
         }
@@ -280,7 +304,39 @@ impl Files {
 
     pub(crate) fn next_due(&self) -> Option<WallTime> {
         let first = |due: &BTreeSet<(WallTime, ObjectId)>| due.first().map(|&(at, _)| at);
-        [first(&self.due), first(&self.idle), first(&self.forgotten)].into_iter().flatten().min()
+        let all = [&self.due, &self.idle, &self.forgotten, &self.blank];
+        all.into_iter().filter_map(first).min()
+    }
+
+    /// Nothing is known of a file any more.
+    pub(crate) fn remove(&mut self, object: ObjectId) {
+        if let Some(due) = self.hosted.remove(&object).and_then(|hosted| hosted.due) {
+            self.due.remove(&(due, object));
+        }
+    }
+
+    /// Looks again whether this node is still being given a file.
+    pub(crate) fn watch_blank(&mut self, at: WallTime, object: ObjectId) {
+        self.blank.insert((at, object));
+    }
+
+    /// A file of which nothing has come for `idle` that ever made sense.
+    pub(crate) fn pop_blank(&mut self, now: WallTime, idle: Span) -> Option<ObjectId> {
+        while let Some(&(at, object)) = self.blank.first().filter(|&&(at, _)| at <= now) {
+            self.blank.remove(&(at, object));
+            let hosted = self.hosted.get_mut(&object).filter(|hosted| hosted.replica.is_blank());
+            let Some(hosted) = hosted else { continue };
+            if hosted.used == WallTime::ZERO {
+                // A process that has just started waits as long as any other.
+                hosted.used = now;
+            }
+            let over = hosted.used + idle;
+            if over <= now {
+                return Some(object);
+            }
+            self.blank.insert((over, object));
+        }
+        None
     }
 
     /// A file of which this node may have forgotten something; it comes again until that is mended.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use base::{ClientId, Epoch, NodeId, ObjectId, Process, WallTime};
 use lease::{Algorithm, Watermark};
 use replication::{
-    AskError, Checkpoint, Event, LeadError, Output as ReplicaOutput, ProposeError, Replica, Request,
+    AskError, Checkpoint, Event, LeadError, Message, Output as ReplicaOutput, ProposeError, Replica, Request,
     SyncError, Tenure, Ticket, Waiting, When,
 };
 
@@ -89,7 +89,7 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Makes sure that there is a replica of the file.
-    fn open_file(&mut self, now: WallTime, object: ObjectId) -> Result<(), FileReplyBody> {
+    pub(crate) fn open_file(&mut self, now: WallTime, object: ObjectId) -> Result<(), FileReplyBody> {
         let unavailable = |why| Err(FileReplyBody::Unavailable(why));
         if let Some(why) = self.unavailable(now) {
             return unavailable(why);
@@ -98,12 +98,12 @@ impl<A: Algorithm> Shard<A> {
             return unavailable(Unavailable::WrongCell);
         }
         if self.files.hosted.contains_key(&object) {
-            return Ok(());
+            return if self.is_member(object) { Ok(()) } else { Err(self.redirect(object)) };
         }
-        if !self.config.map.view(object).members.contains(self.me().node) {
+        if !self.is_home(object) {
             return unavailable(Unavailable::NotMember);
         }
-        if self.files.hosted.len() >= self.config.files_max {
+        if !self.has_room() {
             return unavailable(Unavailable::Full);
         }
         self.host(now, object);
@@ -111,9 +111,10 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// A replica of a file that nothing is known of here.
-    fn host(&mut self, now: WallTime, object: ObjectId) {
+    pub(crate) fn host(&mut self, now: WallTime, object: ObjectId) {
         // What it promised about files that it keeps nothing of, it may have forgotten.
-        let checkpoint = first_checkpoint(&self.config, object).promising(self.keeper.numbers.floor());
+        let checkpoint = first_checkpoint(&self.config, self.me().node, object);
+        let checkpoint = checkpoint.promising(self.keeper.numbers.floor());
         let (config, forgot_at) = (self.files.config.clone(), self.files.forgot_at);
         let replica = Replica::new(self.me().node, config, checkpoint, [], forgot_at);
         let replica = replica.expect("without a record nothing can be wrong");
@@ -192,23 +193,28 @@ impl<A: Algorithm> Shard<A> {
     }
 
     fn take_file_message(&mut self, now: WallTime, from: NodeId, message: FileMessage) {
-        let FileMessage { object, view, message } = message;
-        if !self.files.hosted.contains_key(&object) {
-            let is_member = self.config.map.view(object).members.contains(self.me().node);
-            let fits = self.files.hosted.len() < self.config.files_max;
-            if is_lock(object) || !is_member || !fits {
-                return;
-            }
-            self.host(now, object);
+        if !self.make_room(now, from, &message) {
+            return;
         }
+        let FileMessage { object, view, message } = message;
+        let retired = match message {
+            Message::Adopted { epoch, view } if epoch.number == 0 => Some((from, view)),
+            _ => None,
+        };
         if let Some(hosted) = self.files.hosted.get_mut(&object) {
+            if hosted.replica.is_blank() {
+                hosted.used = now;
+            }
             hosted.replica.handle_message(now, from, view, message);
+        }
+        if let Some(retired) = retired {
+            self.hear_retired(now, object, retired);
         }
         self.drain_replica(now, object);
     }
 
     /// Does what a replica wants done.
-    fn drain_replica(&mut self, now: WallTime, object: ObjectId) {
+    pub(crate) fn drain_replica(&mut self, now: WallTime, object: ObjectId) {
         loop {
             let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
             let Some(output) = hosted.replica.poll_output() else { break };
@@ -251,6 +257,7 @@ impl<A: Algorithm> Shard<A> {
         if let Some(upto) = self.files.writes.poll_sync() {
             self.hand_out(Output::Sync { upto });
         }
+        self.follow_view(now, object);
         self.files.note_due(object);
     }
 
@@ -281,7 +288,10 @@ impl<A: Algorithm> Shard<A> {
 
     fn take_file_event(&mut self, now: WallTime, object: ObjectId, event: Event) {
         match event {
-            Event::Serving { .. } => self.serve_waiting(now, object),
+            Event::Serving { .. } => {
+                self.serve_waiting(now, object);
+                self.tell_retired(now, object);
+            }
             Event::Outbid { promised } => {
                 if let Some(hosted) = self.files.hosted.get_mut(&object) {
                     hosted.highest = hosted.highest.max(promised.number);
@@ -303,8 +313,9 @@ impl<A: Algorithm> Shard<A> {
             }
             Event::Lost { generation } => self.tell(ShardEvent::FileLost { object, generation }),
             Event::Unsound { from } => self.tell(ShardEvent::FileUnsound { object, from }),
-            // The map is static, and so are the members of files.
-            Event::View(_) | Event::Forgotten => {}
+            Event::Forgotten => self.forget_file(now, object),
+            // Views are followed whatever they come with.
+            Event::View(_) => {}
         }
     }
 
@@ -324,13 +335,14 @@ impl<A: Algorithm> Shard<A> {
         let (creating, others): (VecDeque<_>, VecDeque<_>) =
             waiting.partition(|(_, body)| matches!(body, FileBody::Create));
         hosted.waiting = creating;
+        hosted.is_absent = true;
         let is_wanted = !hosted.waiting.is_empty();
         others.into_iter().for_each(|(asker, _)| self.files.reply(asker, FileReplyBody::NoSuchFile, None));
         if is_wanted { self.lead_file(now, object) } else { self.leave_file(now, object, None) }
     }
 
     /// Tells everybody who waits for this node to serve that it will not.
-    fn send_waiting_away(&mut self, object: ObjectId, body: &FileReplyBody) {
+    pub(crate) fn send_waiting_away(&mut self, object: ObjectId, body: &FileReplyBody) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let waiting = std::mem::take(&mut hosted.waiting);
         waiting.into_iter().for_each(|(asker, _)| self.files.reply(asker, body.clone(), None));
@@ -365,6 +377,7 @@ impl<A: Algorithm> Shard<A> {
             return self.raise_ceiling();
         }
         hosted.stage = Stage::Leading;
+        hosted.is_absent = false;
         self.files.watch(now + self.config.file_idle, object);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         match hosted.replica.lead(now, Tenure { epoch, lease: number, until, creates }) {
@@ -375,6 +388,7 @@ impl<A: Algorithm> Shard<A> {
                 self.leave_file(now, object, None);
             }
         }
+        self.strike_gone(now, object);
         self.raise_ceiling();
         self.drain_replica(now, object);
     }
@@ -408,11 +422,16 @@ impl<A: Algorithm> Shard<A> {
 
     /// This node does not have the lease, and does not get it. False if the cell is no file of this node's.
     pub(crate) fn file_not_leased(&mut self, now: WallTime, object: ObjectId, body: &ReplyBody) -> bool {
+        if !self.files.hosted.contains_key(&object) {
+            return false;
+        }
+        let away = self.redirect(object);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
         hosted.stage = Stage::Idle;
         hosted.replica.resign();
         let body = match body {
             ReplyBody::Elsewhere(node) => FileReplyBody::Elsewhere(*node),
+            ReplyBody::Unavailable(Unavailable::NotMember) => away,
             ReplyBody::Unavailable(why) => FileReplyBody::Unavailable(*why),
             _ => FileReplyBody::Unavailable(Unavailable::Contended),
         };
@@ -452,7 +471,7 @@ impl<A: Algorithm> Shard<A> {
     /// Gives all files up, because this node stops.
     pub(crate) fn leave_all_files(&mut self, now: WallTime) {
         for object in self.files().collect::<Vec<_>>() {
-            let members = self.config.map.view(object).members.clone();
+            let members = self.members_of(object);
             let successor = members.as_slice().iter().find(|node| self.peers.contains_key(node)).copied();
             self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::Stopping));
             self.leave_file(now, object, successor);
@@ -474,6 +493,7 @@ impl<A: Algorithm> Shard<A> {
     /// Timers of files, and leases that nobody has used for long.
     pub(crate) fn check_files(&mut self, now: WallTime) {
         self.mend_files(now);
+        self.forget_blank(now);
         while let Some(object) = self.files.pop_idle(now, self.config.file_idle) {
             self.leave_file(now, object, None);
         }
@@ -489,7 +509,7 @@ impl<A: Algorithm> Shard<A> {
     /// after that, it cannot be counted on, and another member that is gone would be missed.
     fn mend_files(&mut self, now: WallTime) {
         while let Some(object) = self.files.pop_forgotten(now) {
-            if self.unavailable(now).is_some() {
+            if self.unavailable(now).is_some() || !self.is_member(object) {
                 continue;
             }
             let Some(hosted) = self.files.hosted.get_mut(&object) else { continue };
@@ -530,9 +550,14 @@ impl<A: Algorithm> Shard<A> {
     }
 }
 
-/// A file that begins.
-pub(crate) fn first_checkpoint(config: &ShardConfig, object: ObjectId) -> Checkpoint<File> {
-    Checkpoint::first(config.map.view(object).members.clone(), File::default())
+/// What a node has of a file that it has kept nothing of: where files begin, that it has not begun.
+pub(crate) fn first_checkpoint(config: &ShardConfig, me: NodeId, object: ObjectId) -> Checkpoint<File> {
+    let home = config.map.view(object).members.clone();
+    if !home.contains(me) {
+        return Checkpoint::nothing(me, File::default());
+    }
+    let first = Checkpoint::first(home, File::default());
+    if config.breaks(Bug::HomeForgets) { first } else { first.at_home() }
 }
 
 /// What can be said without looking at the file.

@@ -15,7 +15,8 @@
 //!
 //! # Contract
 //!
-//! *Events in*: `handle_*`, each with the time of its arrival. *Commands*: [`drain`](Shard::drain). *Out*:
+//! *Events in*: `handle_*`, each with the time of its arrival. *Commands*: [`drain`](Shard::drain), and an operator's:
+//! [`change_members`](Shard::change_members), [`strike`](Shard::strike), [`accept_loss`](Shard::accept_loss). *Out*:
 //! [`poll_output`](Shard::poll_output) until it is empty, after every call, with a reading of the clock taken then;
 //! and [`poll_timeout`](Shard::poll_timeout). Streams to peers and clients keep order and are whole while the
 //! connection lasts; what a lost connection swallowed is said again when [`handle_peer_up`](Shard::handle_peer_up)
@@ -38,6 +39,7 @@ mod keeper;
 mod lock;
 mod map;
 mod member;
+mod members;
 mod message;
 mod numbers;
 mod output;
@@ -56,6 +58,7 @@ pub use files::{FileJournalError, FileMessage, KeptFile};
 pub use first_clock::{BEHIND_MAX, FIRST_TIMES_MAX, FirstClock, FirstTime, corrected};
 pub use from_toml::from_toml;
 pub use map::{ClusterMap, LeaseAlgorithm, MapError, Osd, REPLICAS_DEFAULT, Settings, is_address};
+pub use members::{Changed, MemberChange, MembersError, StrikeError};
 pub use message::{
     CLIENT_BATCH_MAX, ClientFrame, DaemonFrame, Grant, PEER_BATCH_MAX, PeerMessage, Record, Reply, ReplyBody,
     Request, RequestBody, RequestId, Token, Unavailable, lock_cell,

@@ -1,6 +1,6 @@
 //! What a shard wants done. Plain data: ids, never channels.
 
-use base::{Epoch, Incarnation, NodeId, ObjectId, Process, WallTime};
+use base::{Epoch, Incarnation, NodeId, ObjectId, Process, View, WallTime};
 use lease::{Batch, ClockState, Ended, Loss};
 
 use replication::Record;
@@ -138,6 +138,13 @@ pub enum ShardEvent {
         object: ObjectId,
         /// Who sent it.
         from: NodeId,
+    },
+    /// This node knows of other members of a file.
+    FileMembers {
+        /// The file.
+        object: ObjectId,
+        /// Who they are.
+        view: View,
     },
     /// A peer runs with other cluster-wide settings; its lease messages are ignored.
     SettingsDiffer {

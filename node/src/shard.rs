@@ -12,6 +12,7 @@ use crate::files::{FileJournalError, Files, KeptFile};
 use crate::hosting::first_checkpoint;
 use crate::keeper::Keeper;
 use crate::lock::{Lock, UNSETTLED};
+use crate::members::Views;
 use crate::numbers::Numbers;
 use crate::session::Sessions;
 use crate::steps::Steps;
@@ -128,7 +129,7 @@ impl<A: Algorithm> Shard<A> {
         let floor = if config.breaks(Bug::NumbersForgotten) { 0 } else { remembered.ceiling };
         let numbers = Numbers::new(remembered.ceiling, floor);
         let kept = remembered.files.into_iter();
-        let kept = kept.map(|(object, kept)| (object, kept, first_checkpoint(&config, object)));
+        let kept = kept.map(|(object, kept)| (object, kept, first_checkpoint(&config, me.node, object)));
         let replication = config.replication.clone();
         let files = Files::new(me.node, replication, remembered.forgot_at, kept.collect())?;
         let is_first = remembered.start == Start::Fresh;
@@ -253,7 +254,8 @@ impl<A: Algorithm> Shard<A> {
         if batch.sender != from {
             return self.tell(ShardEvent::Misbehaved { peer: from, what: "sent leases in another's name" });
         }
-        self.lease.handle_batch(now, batch, &*self.config.map);
+        let views = Views { map: &self.config.map, files: &self.files };
+        self.lease.handle_batch(now, batch, &views);
         self.take_events(now);
     }
 
@@ -573,8 +575,9 @@ impl<A: Algorithm> Shard<A> {
                 self.lock_offered(now, cell);
             }
             Event::SettingsDiffer { peer } => self.tell(ShardEvent::SettingsDiffer { peer }),
-            // The map is static, and peers with another one are not let in.
-            Event::WrongView { .. } | Event::ViewBehind { .. } => {}
+            // The members of locks are those of the map, and peers with another one are not let in.
+            Event::WrongView { cell, current } => self.file_view_known(now, cell, current),
+            Event::ViewBehind { cell, peer, .. } => self.file_view_behind(now, cell, peer),
         }
     }
 

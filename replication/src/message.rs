@@ -135,6 +135,11 @@ pub enum Message<M: Machine> {
         /// The view.
         view: ViewId,
     },
+    /// The sender has heard of a later view than the one that goes along, and wants to know it.
+    WhichView {
+        /// Made up: it names the sender, who need not be primary.
+        epoch: Epoch,
+    },
     /// Nobody will ask that node about the object any more.
     Forget {
         /// The primary's epoch.
@@ -218,6 +223,7 @@ impl<M: Machine> Message<M> {
             | Self::Pulled { epoch, .. }
             | Self::Adopt { epoch, .. }
             | Self::Adopted { epoch, .. }
+            | Self::WhichView { epoch }
             | Self::Forget { epoch, .. } => epoch,
         }
     }

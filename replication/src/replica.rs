@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use base::{Epoch, Members, NodeId, Seq, View, WallTime};
+use base::{Epoch, Members, NodeId, Seq, View, ViewId, WallTime};
 
 use crate::log::Log;
 use crate::primary::Primary;
@@ -172,6 +172,7 @@ impl<M: Machine> Replica<M> {
                 self.end_mixing(*rest);
             }
             Record::Adopted(view) => self.adopted = Some(view),
+            Record::Buried(view) => self.clear(view),
         }
         // What the replay of committed entries wanted done was done then.
         self.outputs.clear();
@@ -238,6 +239,16 @@ impl<M: Machine> Replica<M> {
         let implied = self.coming.iter().rev().nth(1);
         let views = [implied, self.adopted.as_ref()].into_iter().flatten();
         views.chain([&self.state.rest.view]).max_by_key(|view| view.id).expect("there is one")
+    }
+
+    /// The view before [`view`](Self::view), if that is known here.
+    pub fn view_before(&self) -> Option<ViewId> {
+        let (id, rest) = (self.view().id, &self.state.rest);
+        if id == rest.view.id {
+            return Some(rest.before);
+        }
+        let place = self.coming.iter().position(|view| view.id == id)?;
+        Some(place.checked_sub(1).map_or(rest.view.id, |before| self.coming[before].id))
     }
 
     /// Whether this node is a member no more, or is none yet.

@@ -24,10 +24,15 @@ pub struct Rest<R> {
     pub generation: Epoch,
     /// The members.
     pub view: View,
+    /// The view before that.
+    pub before: ViewId,
     /// The last view that every member of every earlier view knows of.
     pub settled: ViewId,
     /// The members of the views before this one that may not know of it yet.
     pub former: BTreeSet<NodeId>,
+    /// The first members, if they are where anybody looks who knows nothing else of the object: they are told of every
+    /// view, and keep the last one for ever.
+    pub home: Option<Members>,
     pub(crate) sessions: Sessions<R>,
 }
 
@@ -61,36 +66,56 @@ impl<M: Machine> Checkpoint<M> {
         Self::of(view, machine, Holding::Whole)
     }
 
+    /// An object whose first members are where anybody looks who knows nothing else of it.
+    pub fn at_home(mut self) -> Self {
+        let rest = &mut self.state.rest;
+        rest.home = Some(rest.view.members.clone());
+        self
+    }
+
     /// The same at a node that may have promised before to follow nobody earlier than `number`, for any object.
     pub const fn promising(mut self, number: u64) -> Self {
         self.promised = Epoch { number, node: NodeId(u32::MAX) };
         self
     }
 
-    /// A node that has nothing of an object, and is told of it by `told_by`.
-    pub(crate) fn nothing(me: NodeId, machine: M) -> Self {
+    /// A node that has nothing of an object yet, or nothing any more.
+    pub fn nothing(me: NodeId, machine: M) -> Self {
         let members = Members::new([me]).expect("one node is a list of members");
         Self::of(View { id: ViewId::default(), members }, machine, Holding::Nothing)
     }
 
     fn of(view: View, machine: M, holding: Holding) -> Self {
-        let rest = Rest {
-            at: Position::START,
-            generation: Epoch::default(),
-            view,
-            settled: ViewId::default(),
-            former: BTreeSet::new(),
-            sessions: Sessions::default(),
-        };
         Self {
             promised: Epoch::default(),
             accepted: Epoch::default(),
-            state: State { rest, machine },
+            state: State { rest: Rest::of(view), machine },
             holding,
             base: Position::START,
             entries: Vec::new(),
             adopted: None,
         }
+    }
+}
+
+impl<R> Rest<R> {
+    /// Before the first entry.
+    pub(crate) fn of(view: View) -> Self {
+        Self {
+            at: Position::START,
+            generation: Epoch::default(),
+            view,
+            before: ViewId::default(),
+            settled: ViewId::default(),
+            former: BTreeSet::new(),
+            home: None,
+            sessions: Sessions::default(),
+        }
+    }
+
+    /// Whether a node is where anybody looks for the object.
+    pub(crate) fn is_home(&self, node: NodeId) -> bool {
+        self.home.as_ref().is_some_and(|home| home.contains(node))
     }
 }
 

@@ -23,6 +23,8 @@ enum Weather {
     Restored,
     /// Data directories that are copied, and daemons that die.
     Copies,
+    /// Members of files that change, and daemons that die.
+    Moves,
 }
 
 /// What takes more luck than a seed has is told by the stories in `node/tests/scenarios/bugs.rs`.
@@ -40,6 +42,8 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Bug::OldCopyAdmitted, PaxosLease, Weather::Restored, 100, "exclusion or locks or tokens or entries"),
     (Bug::LineIgnored, Flease, Weather::Copies, 100, "exclusion or locks or promptness"),
     (Bug::LineIgnored, PaxosLease, Weather::Copies, 100, "exclusion or locks or promptness"),
+    (Bug::HomeForgets, Flease, Weather::Moves, 20, "replies or replicas or entries"),
+    (Bug::LeaseStaysAtHome, Flease, Weather::Moves, 20, "promptness or replicas"),
 ];
 
 impl finding::Weather for Weather {
@@ -82,6 +86,9 @@ impl Weather {
             Self::Copies => {
                 Some(&[(FaultKind::CopyDies, 5), (FaultKind::Partition, 10), (FaultKind::Crash, 40)])
             }
+            Self::Moves => {
+                Some(&[(FaultKind::ViewChange, 2), (FaultKind::Partition, 20), (FaultKind::Crash, 20)])
+            }
         }
     }
 }
@@ -99,5 +106,6 @@ fn without_a_bug_the_same_weathers_are_clean() {
         Weather::Emptied,
         Weather::Restored,
         Weather::Copies,
+        Weather::Moves,
     ]);
 }

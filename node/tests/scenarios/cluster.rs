@@ -8,9 +8,9 @@ use base::{ClusterId, Dead, NodeId, ObjectId, Process, Span, WallTime};
 use lease::{Algorithm, Batch, Exchange, FleaseRules, Start};
 use node::file::{File, FileBody, FileReplyBody, FileRequest};
 use node::{
-    Bug, ClientFrame, ClientId, ClusterMap, FileMessage, Grant, KeptFile, LeaseAlgorithm, Osd, Output,
-    PeerMessage, Remembered, ReplyBody, Request, RequestBody, RequestId, SessionId, Settings, Shard,
-    ShardConfig, ShardEvent, Token, lock_cell,
+    Bug, Changed, ClientFrame, ClientId, ClusterMap, FileMessage, Grant, KeptFile, LeaseAlgorithm,
+    MemberChange, MembersError, Osd, Output, PeerMessage, Remembered, ReplyBody, Request, RequestBody,
+    RequestId, SessionId, Settings, Shard, ShardConfig, ShardEvent, Token, lock_cell,
 };
 use replication::Record;
 
@@ -225,6 +225,42 @@ impl<A: Algorithm> Cluster<A> {
             self.call(id, |shard, now| shard.handle_death_notice(now, Dead::up_to(dead)));
         }
         self.settle();
+    }
+
+    /// An operator's word to one daemon.
+    pub(crate) fn order(
+        &mut self,
+        node: u32,
+        object: ObjectId,
+        change: MemberChange,
+    ) -> Result<Changed, MembersError> {
+        let mut told = None;
+        self.call(node, |shard, now| told = Some(shard.change_members(now, object, change)));
+        self.settle();
+        told.expect("it runs")
+    }
+
+    /// An operator's word to whoever answers for a file, again and again until it is done within `limit`. Who did it.
+    pub(crate) fn must_change(
+        &mut self,
+        asked: u32,
+        object: ObjectId,
+        change: MemberChange,
+        limit: Span,
+    ) -> u32 {
+        let (start, mut asked) = (self.now, asked);
+        loop {
+            let told = self.order(asked, object, change);
+            match told {
+                Ok(Changed::Done) => return asked,
+                Err(MembersError::Elsewhere(node)) => asked = node.0,
+                Ok(Changed::UnderWay)
+                | Err(MembersError::Undecided | MembersError::Unavailable(_) | MembersError::Changing) => {}
+                Err(error) => panic!("{change:?} at node {asked}: {error}"),
+            }
+            assert!(self.now.since(start) < limit, "{change:?} at node {asked}: {told:?}");
+            self.run(ms(5));
+        }
     }
 
     pub(crate) fn drain(&mut self, node: u32) {

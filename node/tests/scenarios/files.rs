@@ -8,16 +8,16 @@ use replication::Mark;
 
 use crate::cluster::{Cluster, Flying, ms};
 
-const FILE: ObjectId = ObjectId::new(1, 2);
+pub(crate) const FILE: ObjectId = ObjectId::new(1, 2);
 
-type Daemons = Cluster<lease::FleaseRules>;
+pub(crate) type Daemons = Cluster<lease::FleaseRules>;
 
 /// A client that changes the file, and what it was told.
-struct Writer {
-    number: u64,
+pub(crate) struct Writer {
+    pub(crate) number: u64,
 }
 
-fn write(data: &str) -> Change {
+pub(crate) fn write(data: &str) -> Change {
     Change::Write { offset: 0, data: Bytes::copy_from_slice(data.as_bytes()) }
 }
 
@@ -33,14 +33,19 @@ fn created(bug: Option<Bug>) -> (Daemons, Vec<u32>) {
 }
 
 impl Writer {
-    fn change(&mut self, cluster: &mut Daemons, node: u32, change: Change) -> Option<FileReplyBody> {
+    pub(crate) fn change(
+        &mut self,
+        cluster: &mut Daemons,
+        node: u32,
+        change: Change,
+    ) -> Option<FileReplyBody> {
         self.number += 1;
         let body = FileBody::Change { number: self.number, settled: self.number, change };
         let id = cluster.ask_file(1, node, FILE, body);
         cluster.file_reply(1, id)
     }
 
-    fn must(&mut self, cluster: &mut Daemons, node: u32, change: Change) -> Mark {
+    pub(crate) fn must(&mut self, cluster: &mut Daemons, node: u32, change: Change) -> Mark {
         match self.change(cluster, node, change) {
             Some(FileReplyBody::Changed { outcome: Ok(_), mark }) => mark,
             other => panic!("{other:?}"),
@@ -48,14 +53,14 @@ impl Writer {
     }
 }
 
-fn read(cluster: &mut Daemons, node: u32) -> Option<FileReplyBody> {
+pub(crate) fn read(cluster: &mut Daemons, node: u32) -> Option<FileReplyBody> {
     let query = Query::Read { offset: 0, length: 100 };
     let id = cluster.ask_file(1, node, FILE, FileBody::Ask(query));
     cluster.run(ms(20));
     cluster.file_reply(1, id)
 }
 
-fn data(text: &str) -> Option<FileReplyBody> {
+pub(crate) fn data(text: &str) -> Option<FileReplyBody> {
     Some(FileReplyBody::Answer(Ok(Answer::Data(Bytes::copy_from_slice(text.as_bytes())))))
 }
 

@@ -139,6 +139,9 @@ pub(super) fn shard_event(event: &ShardEvent, now: WallTime) {
         ShardEvent::FileUnsound { object, from } => {
             tracing::error!(?object, %from, "a member would have dropped something committed; nothing has changed");
         }
+        ShardEvent::FileMembers { object, view } => {
+            tracing::info!(?object, ?view, "the members of a file have changed");
+        }
         ShardEvent::LeaseLost { cell, why } => tracing::debug!(?cell, ?why, "lost a lease"),
         ShardEvent::SessionOver { session, cells } => {
             tracing::warn!(session = session.0, cells, "a client fell silent; what it held is free");

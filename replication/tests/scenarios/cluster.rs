@@ -210,6 +210,20 @@ impl Cluster {
         cluster
     }
 
+    /// The first members are where anybody looks for the object. Nothing has happened yet.
+    pub(crate) fn at_home(mut self) -> Self {
+        let ids: Vec<u32> = self.nodes.keys().copied().collect();
+        for id in ids {
+            let node = self.nodes.get_mut(&id).unwrap();
+            if node.replica.as_ref().is_some_and(Replica::is_whole) {
+                node.checkpoint = node.checkpoint.take().map(Checkpoint::at_home);
+                node.replica = None;
+                self.start(id);
+            }
+        }
+        self
+    }
+
     pub(crate) fn replica(&self, id: u32) -> &Replica<Cells> {
         self.nodes[&id].replica.as_ref().expect("it runs")
     }
@@ -568,6 +582,11 @@ impl Cluster {
         let accepted = self.call(id, Replica::accept_loss);
         self.settle();
         accepted
+    }
+
+    pub(crate) fn ask_for_view(&mut self, id: u32, node: u32) {
+        self.call(id, |replica, _| replica.ask_for_view(NodeId(node)));
+        self.settle();
     }
 
     pub(crate) fn strike(&mut self, id: u32, node: u32) {

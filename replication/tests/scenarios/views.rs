@@ -61,6 +61,103 @@ fn who_is_no_member_any_more_is_told_and_forgets_when_all_know() {
     assert!(!cluster.replica(4).is_whole());
 }
 
+/// What it knows from a log or from hearsay it has to write down before anybody counts on its knowing it.
+#[test]
+fn who_says_that_it_knows_a_view_knows_it_when_the_power_is_back() {
+    let mut cluster = Cluster::new(4, None);
+    cluster.serve(1);
+    cluster.renew(1);
+    cluster.hold_back(|flying| {
+        let is_adopt = matches!(flying.message, Message::Adopt { .. }) && flying.to == 4;
+        is_adopt || matches!(flying.message, Message::Forget { .. })
+    });
+    cluster.dismiss(1, 4).unwrap();
+    cluster.run(ms(500));
+    cluster.lead(4);
+    assert!(cluster.was_told(4, &Told::Event(Event::WrongView)), "others have told it");
+    cluster.serve_soon(2);
+    cluster.run(ms(30_000));
+    let (view, settled) = (cluster.replica(2).view().id, cluster.replica(2).rest().settled);
+    assert_eq!(view, settled, "node 4 has said that it knows");
+    cluster.power_off(4);
+    cluster.start(4);
+    assert_eq!(cluster.members(4), [1, 2, 3]);
+}
+
+#[test]
+fn who_is_at_home_knows_the_last_view_for_ever() {
+    let mut cluster = Cluster::with_spare(3, 7, None).at_home();
+    cluster.serve(1);
+    cluster.renew(1);
+    cluster.must_put(1, 1, 10);
+    let change = |cluster: &mut Cluster, primary: u32, new: u32, old: u32| {
+        cluster.admit(primary, new).unwrap();
+        cluster.run(ms(500));
+        cluster.dismiss(primary, old).unwrap();
+        cluster.run(ms(500));
+    };
+    change(&mut cluster, 1, 4, 2);
+    change(&mut cluster, 1, 5, 3);
+    cluster.serve_soon(4);
+    change(&mut cluster, 4, 6, 1);
+    cluster.run(ms(30_000));
+    for home in 1..=3 {
+        assert!(!cluster.replica(home).is_whole(), "node {home} keeps the view and nothing else");
+        assert!(cluster.replica(home).machine().cells.is_empty());
+        assert!(!cluster.was_told(home, &Told::Event(Event::Forgotten)));
+    }
+    // Whoever comes later is known there, too, and what is known survives the power.
+    change(&mut cluster, 4, 7, 5);
+    cluster.run(ms(1_000));
+    for home in 1..=3 {
+        cluster.power_off(home);
+        cluster.start(home);
+        assert_eq!(cluster.members(home), [4, 6, 7]);
+    }
+    // It may become a member again.
+    cluster.serve_soon(6);
+    cluster.admit(6, 2).unwrap();
+    cluster.run(ms(1_000));
+    cluster.assert_same(&[2, 4, 6, 7]);
+}
+
+#[test]
+fn a_newcomer_that_is_none_yet_may_be_dismissed() {
+    let mut cluster = Cluster::with_spare(3, 5, None);
+    cluster.serve(1);
+    cluster.renew(1);
+    cluster.isolate(4);
+    cluster.admit(1, 4).unwrap();
+    assert_eq!(cluster.replica(1).newcomer(), Some(base::NodeId(4)));
+    cluster.dismiss(1, 4).unwrap();
+    assert_eq!(cluster.replica(1).newcomer(), None);
+    cluster.mend();
+    cluster.run(ms(1_000));
+    assert_eq!(cluster.members(1), [1, 2, 3]);
+    assert!(cluster.replica(1).is_settled() && cluster.replica(4).is_blank());
+}
+
+/// A member that was not told what is committed learns it from whoever knows a later view.
+#[test]
+fn a_member_asks_for_a_view_that_it_has_heard_of() {
+    let mut cluster = Cluster::with_spare(3, 4, None);
+    cluster.serve(1);
+    let before = cluster.replica(2).view().id;
+    cluster.isolate(3);
+    cluster.admit(1, 4).unwrap();
+    cluster.run(ms(500));
+    cluster.kill(1);
+    cluster.mend();
+    assert_eq!((cluster.members(2), cluster.members(3)), (vec![1, 2, 3, 4], vec![1, 2, 3]));
+    cluster.ask_for_view(3, 2);
+    assert_eq!(cluster.members(3), [1, 2, 3, 4]);
+    assert_eq!(cluster.replica(3).view_before(), None, "it may have missed others");
+    assert_eq!(cluster.replica(2).view_before(), Some(before));
+    let known = cluster.replica(3).view().clone();
+    cluster.ask_for_view(2, 3);
+    assert_eq!(cluster.replica(2).view(), &known, "nobody knows a later one");
+}
+
 /// It says so to nobody's question, and its own node may be the one that the epoch it names is of.
 #[test]
 fn who_retires_is_heard_whatever_epoch_it_names() {

@@ -83,6 +83,13 @@ impl Entries {
         }
     }
 
+    /// A replica is no more.
+    pub fn bury(&mut self, (node, object): (NodeId, ObjectId)) {
+        if let Some(file) = self.files.get_mut(&object) {
+            file.logs.remove(&node);
+        }
+    }
+
     /// A replica writes that these entries stand behind a place.
     pub fn append(
         &mut self,

@@ -61,6 +61,7 @@ impl<A: Algorithm> World<'_, A> {
             }
             FaultKind::DirectoryEmptied | FaultKind::DirectoryRestored => self.change_directory(daemon, kind),
             FaultKind::CopyDies => self.copy_dies(daemon),
+            FaultKind::ViewChange => return self.order_some_change(),
             // These happen to messages, notices follow crashes, and others only to leases by themselves.
             _ => {}
         }

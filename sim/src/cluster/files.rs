@@ -148,12 +148,16 @@ impl<A: Algorithm> World<'_, A> {
                 Ok(())
             }
             Record::Promised(_) | Record::Began { .. } | Record::Placed(_) | Record::Adopted(_) => Ok(()),
+            Record::Buried(_) => {
+                self.checkers.entries.bury(whose);
+                Ok(())
+            }
         }
     }
 
     /// A daemon dies in the middle of a recovery or a transfer.
     fn betray_recovery(&mut self, daemon: usize, record: &Record<File>) {
-        let is_delicate = !matches!(record, Record::Appended { .. } | Record::Adopted(_));
+        let is_delicate = !matches!(record, Record::Appended { .. } | Record::Adopted(_) | Record::Buried(_));
         let percent = if self.is_calm || !is_delicate { 0 } else { self.plan.treacherous_percent };
         if percent > 0 && self.dice.faults.chance(percent, 400) {
             let life = self.daemons[daemon].running.life;

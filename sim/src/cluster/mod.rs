@@ -12,6 +12,7 @@ mod faults;
 mod files;
 mod links;
 mod machine;
+mod operator;
 mod plan;
 mod settling;
 mod shape;

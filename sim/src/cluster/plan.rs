@@ -95,6 +95,9 @@ const TAMPERING: &[Injected] = &[
 const POWER: &[Injected] =
     &[(FaultKind::PowerCut, 30, 150), (FaultKind::PowerCutAll, 80, 300), (FaultKind::DiskFull, 30, 150)];
 
+/// Members of files change this often, in half of all seeds.
+const CHANGES: (u64, u64) = (5, 60);
+
 /// In hectic seeds faults are this many times as frequent.
 const HECTIC: u64 = 2;
 /// In a million messages so many are lost, doubled, or late.
@@ -122,7 +125,11 @@ impl ClusterPlan {
         let drawn = draw_kinds(INJECTED, is_possible, &mut trouble);
         let mut power = random.fork();
         let drawn = drawn.into_iter().chain(draw_some(TAMPERING, &mut tampering));
-        let faults = drawn.chain(draw_some(POWER, &mut power));
+        let mut of_members = random.fork();
+        let changes = of_members.chance(1, 2) && daemons > 1;
+        let tenths = of_members.between(CHANGES.0, CHANGES.1);
+        let changes = changes.then_some((FaultKind::ViewChange, tenths));
+        let faults = drawn.chain(draw_some(POWER, &mut power)).chain(changes);
         let faults = FaultPlan::in_tenths(faults, scale);
         let mut of_files = random.fork();
         let clients = draw_u32(&mut sizes, 2, 6);
@@ -175,6 +182,7 @@ fn draw_hosting(shard: &mut ShardConfig, random: &mut Random) {
     let mut config = replication::Config {
         all_forgot_after: t_max,
         isolated_after: Span::from_millis(random.between(300, 1_500)),
+        retired_every: Span::from_millis(random.between(500, 10_000)),
         ..replication::Config::default()
     };
     if random.chance(2, 3) {

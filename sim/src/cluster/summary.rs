@@ -69,6 +69,8 @@ pub struct ClusterSummary {
     pub blocked: u64,
     /// States that were taken over.
     pub transfers: u64,
+    /// Changes of the members of files that an operator was told are done.
+    pub members_changed: u64,
     /// What the histories of files were found to be.
     pub judgement: Judgement,
     /// Sessions opened.
@@ -145,7 +147,7 @@ impl fmt::Display for ClusterSummary {
         writeln!(
             f,
             "  files: {}; {} operations wanted, {} acknowledged, {} of them syncs, {} given up; {} changes lost in {} \
-             losses; {} recoveries blocked, {} states taken over; {} histories in order, {} undecided",
+             losses; {} recoveries blocked, {} states taken over, members changed {} times; {} histories in order, {} undecided",
             self.files,
             self.file_operations,
             self.file_acknowledged,
@@ -155,6 +157,7 @@ impl fmt::Display for ClusterSummary {
             self.losses,
             self.blocked,
             self.transfers,
+            self.members_changed,
             self.judgement.linearizable,
             self.judgement.undecided
         )?;
