@@ -270,6 +270,8 @@ impl Files {
                 files.blank.insert((WallTime::ZERO, object));
             }
             files.hosted.insert(object, Hosted::new(replica, WallTime::ZERO));
+            // Who was no member any more when it ended waits for its time to say so again.
+            files.note_due(object);
         }
         Ok(files)
     }

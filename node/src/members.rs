@@ -280,8 +280,10 @@ impl<A: Algorithm> Shard<A> {
 
     /// Nobody will ask this node about a file any more.
     pub(crate) fn forget_file(&mut self, now: WallTime, object: ObjectId) {
+        // Where the file began by the present map something is kept, wherever that was by an earlier one.
+        let is_kept = self.is_home(object) && !self.config.breaks(Bug::HomeForgets);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        if hosted.stage != Stage::Idle {
+        if hosted.stage != Stage::Idle || is_kept {
             // It says again that it is no member.
             return;
         }

@@ -253,7 +253,7 @@ impl<M: Machine> Replica<M> {
 
     /// Whether this node is a member no more, or is none yet.
     pub(crate) fn is_retired(&self) -> bool {
-        self.holding == Holding::Whole && !self.view().members.contains(self.me)
+        self.holding != Holding::Nothing && !self.view().members.contains(self.me)
     }
 
     /// The members that entries are counted by.

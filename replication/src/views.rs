@@ -7,6 +7,8 @@
 //! Who knows nothing at all of an object has to look somewhere. If the first members are that place, they are its *home*:
 //! they are told of every later view, too, and keep the last one when all else of it is gone.
 
+use std::collections::BTreeSet;
+
 use base::{Epoch, Members, NodeId, Seq, View, ViewId, WallTime};
 
 use crate::log::Log;
@@ -74,14 +76,15 @@ impl<M: Machine> Replica<M> {
         self.coming.is_empty() && self.state.rest.former.is_empty() && self.newcomer().is_none()
     }
 
-    /// Whether there never was a state here that made sense. Such a node is no member yet.
+    /// Whether there never was a state here that made sense, or is none any more. Such a node is no member.
     pub fn is_blank(&self) -> bool {
-        self.holding != Holding::Whole && self.state.rest.at == Position::START && self.adopted.is_none()
+        self.holding != Holding::Whole && self.state.rest.at == Position::START
     }
 
     /// Whether nothing is kept here, not even a promise.
     pub fn is_void(&self) -> bool {
-        self.is_blank() && self.holding == Holding::Nothing && self.promised == Epoch::default()
+        let has_nothing = self.is_blank() && self.holding == Holding::Nothing;
+        has_nothing && self.promised == Epoch::default() && self.adopted.is_none()
     }
 
     /// Somebody knows this view to be committed.
@@ -118,8 +121,9 @@ impl<M: Machine> Replica<M> {
             }
         }
         keys.into_iter().for_each(|key| machine.place(key, None));
+        let home = self.state.rest.home.take().filter(|_| view.is_some());
         let alone = Members::new([me]).expect("one node is a list of members");
-        self.state.rest = Rest::of(View { id: ViewId::default(), members: alone });
+        self.state.rest = Rest { home, ..Rest::of(View { id: ViewId::default(), members: alone }) };
         (self.holding, self.log) = (Holding::Nothing, Log::behind_base(Position::START));
         (self.accepted, self.confirmed, self.incoming) = (Epoch::default(), Seq(0), None);
         self.coming.clear();
@@ -278,7 +282,11 @@ impl<M: Machine> Replica<M> {
         let view = self.view().clone();
         self.keep_view(view.clone());
         let View { id, members } = view;
-        for &node in members.as_slice() {
+        let mut asked: BTreeSet<NodeId> = members.as_slice().iter().copied().collect();
+        // By now there may be others, and these know.
+        asked.extend(self.state.rest.home.iter().flat_map(Members::as_slice));
+        asked.remove(&self.me);
+        for node in asked {
             let message = Message::Adopted { epoch: Epoch::default(), view: id };
             self.send(node, message, When::Durable(self.last_io()));
         }
@@ -286,6 +294,11 @@ impl<M: Machine> Replica<M> {
 
     /// Somebody knows a view for good.
     pub(crate) fn handle_adopted(&mut self, now: WallTime, from: NodeId, view: ViewId) {
+        if view < self.view().id && !matches!(self.role, Role::Primary(_)) {
+            // It may not know whom to ask any more.
+            let (epoch, current) = (Epoch { number: 0, node: from }, self.view().clone());
+            return self.send(from, Message::WrongView { epoch, current }, When::Now);
+        }
         let (current, settled) = (self.state.rest.view.id, self.state.rest.settled);
         let latest = self.latest_members().clone();
         let Role::Primary(primary) = &mut self.role else { return };

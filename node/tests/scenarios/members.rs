@@ -145,7 +145,7 @@ fn who_is_asked_to_vote_in_a_view_asks_for_it(bug: Option<Bug>) {
     cluster.hold_back(move |flying| match flying {
         Flying::File { to, message, .. } if *to == ignorant => match &message.message {
             Message::Append { committed, .. } => committed.0 > 2,
-            Message::Adopt { .. } => true,
+            Message::Adopt { .. } | Message::WrongView { .. } => true,
             _ => false,
         },
         _ => false,
@@ -271,10 +271,7 @@ fn who_came_later_and_left_forgets_the_file() {
     cluster.must_change(primary, FILE, Admit(node(guest)), SOON);
     cluster.run(ms(100));
     assert!(cluster.shard(guest).file(FILE).is_some_and(replication::Replica::is_whole));
-    cluster.hold_back(|flying| {
-        matches!(flying, Flying::File { message, .. }
-        if matches!(message.message, Message::Forget { .. }))
-    });
+    holds_forget_back(&mut cluster);
     cluster.must_change(primary, FILE, Dismiss(node(guest)), SOON);
     cluster.run(ms(35_000));
     assert_eq!(cluster.shard(guest).file(FILE).map(replication::Replica::standing), Some(Standing::Retired));
@@ -293,6 +290,55 @@ fn who_came_later_and_left_forgets_the_file() {
     cluster.start(guest);
     cluster.run(ms(5_000));
     assert!(members(&cluster, guest).contains(&guest));
+}
+
+fn holds_forget_back(cluster: &mut Daemons) {
+    cluster.hold_back(|flying| match flying {
+        Flying::File { message, .. } => matches!(message.message, Message::Forget { .. }),
+        _ => false,
+    });
+}
+
+/// Its next process has nothing to do but to wait, and must not wait for ever.
+#[test]
+fn who_left_and_starts_again_forgets_the_file() {
+    let (mut cluster, home, others) = daemons(4, 3, None);
+    let guest = others[0];
+    cluster.must_change(home[0], FILE, Admit(node(guest)), SOON);
+    holds_forget_back(&mut cluster);
+    cluster.must_change(home[0], FILE, Dismiss(node(guest)), SOON);
+    cluster.run(ms(500));
+    cluster.kill(guest);
+    cluster.held.clear();
+    cluster.let_go();
+    cluster.run(ms(30_000));
+    cluster.start(guest);
+    assert_eq!(cluster.shard(guest).file(FILE).map(replication::Replica::standing), Some(Standing::Retired));
+    cluster.run(ms(25_000));
+    assert!(cluster.shard(guest).file(FILE).is_none());
+}
+
+/// Those whom it knows as members have left, too.
+#[test]
+fn who_left_long_ago_learns_whom_to_ask() {
+    let (mut cluster, home, others) = daemons(7, 3, None);
+    let (guest, later) = (others[0], &others[1..]);
+    cluster.must_change(home[0], FILE, Admit(node(guest)), SOON);
+    holds_forget_back(&mut cluster);
+    cluster.must_change(home[0], FILE, Dismiss(node(guest)), SOON);
+    cluster.run(ms(500));
+    cluster.isolate(guest);
+    cluster.held.clear();
+    cluster.let_go();
+    for (&old, &new) in home.iter().zip(later) {
+        cluster.must_change(home[0], FILE, Admit(node(new)), SOON);
+        cluster.must_change(home[0], FILE, Dismiss(node(old)), SOON);
+    }
+    cluster.run(ms(20_000));
+    cluster.mend();
+    assert!(cluster.shard(guest).file(FILE).is_some());
+    cluster.run(ms(45_000));
+    assert!(cluster.shard(guest).file(FILE).is_none());
 }
 
 #[test]

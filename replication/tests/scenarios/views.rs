@@ -121,6 +121,30 @@ fn who_is_at_home_knows_the_last_view_for_ever() {
     cluster.assert_same(&[2, 4, 6, 7]);
 }
 
+/// It was to become a member again, and somebody thought better of it.
+#[test]
+fn who_is_at_home_stays_there_whatever_it_was_given_meanwhile() {
+    let mut cluster = Cluster::with_spare(3, 4, None).at_home();
+    cluster.serve(1);
+    cluster.renew(1);
+    cluster.must_put(1, 1, 10);
+    cluster.dismiss(1, 3).unwrap();
+    cluster.run(ms(30_000));
+    assert!(cluster.replica(3).is_blank(), "it keeps the view and nothing else");
+    cluster.hold_back(|flying| matches!(flying.message, Message::Pulled { .. }));
+    cluster.admit(1, 3).unwrap();
+    assert!(cluster.replica(3).is_blank());
+    cluster.dismiss(1, 3).unwrap();
+    cluster.held.clear();
+    cluster.let_go();
+    cluster.run(ms(30_000));
+    assert!(!cluster.was_told(3, &Told::Event(Event::Forgotten)));
+    assert_eq!((cluster.replica(3).is_blank(), cluster.members(3)), (true, vec![1, 2]));
+    cluster.kill(3);
+    cluster.start(3);
+    assert_eq!(cluster.members(3), [1, 2]);
+}
+
 #[test]
 fn a_newcomer_that_is_none_yet_may_be_dismissed() {
     let mut cluster = Cluster::with_spare(3, 5, None);

@@ -59,7 +59,7 @@ impl<A: Algorithm> World<'_, A> {
     fn become_alike(&mut self, file: usize) -> Result<(), Violation> {
         // Who is no member any more says so now and then, and needs a primary to hear it.
         let replication = &self.plan.shard.replication;
-        let forgotten = replication.retired_every * 3 + self.plan.shard.file_idle * 2;
+        let forgotten = replication.retired_every * 4 + self.plan.shard.file_idle * 2;
         let end = self.now + self.file_recovery_bound() + forgotten;
         while let Err(violation) = self.check_alike(file) {
             if self.now > end {
