@@ -48,6 +48,7 @@ mod shard;
 mod starts;
 mod status;
 mod steps;
+mod writes;
 
 pub use base::ClientId;
 pub use bugs::{Bug, Rules};
