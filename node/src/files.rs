@@ -9,6 +9,7 @@ use replication::{Checkpoint, JournalError, Memory, Message, Position, Record, R
 
 use crate::file::{File, FileBody, FileReply, FileReplyBody};
 use crate::lock::Asker;
+use crate::logs::Logs;
 use crate::writes::Writes;
 use crate::{SessionId, Unavailable};
 
@@ -41,6 +42,7 @@ pub(crate) struct Files {
     pub(crate) forgot_at: Option<u64>,
     pub(crate) hosted: BTreeMap<ObjectId, Hosted>,
     pub(crate) writes: Writes,
+    pub(crate) logs: Logs,
     /// Whether the disk does nothing although it should.
     pub(crate) is_stalled: bool,
     /// Files with something to do, and when.
@@ -226,6 +228,7 @@ impl Files {
             forgot_at,
             hosted: BTreeMap::new(),
             writes: Writes::default(),
+            logs: Logs::default(),
             is_stalled: false,
             due: BTreeSet::new(),
             idle: BTreeSet::new(),
@@ -244,6 +247,7 @@ impl Files {
             if replica.memory() == Memory::Forgot {
                 files.forgotten.insert((WallTime::ZERO, object));
             }
+            files.logs.note(object, replica.log_bytes());
             files.hosted.insert(object, Hosted::new(replica, WallTime::ZERO));
         }
         Ok(files)
@@ -252,6 +256,18 @@ impl Files {
     pub(crate) const fn ticket(&mut self) -> Ticket {
         self.tickets += 1;
         Ticket(self.tickets)
+    }
+
+    /// Forgets logs if all together weigh too much.
+    pub(crate) fn bound_logs(&mut self, changed: ObjectId, bytes_max: u64) {
+        let weigh = |hosted: &Hosted| hosted.replica.log_bytes();
+        self.logs.note(changed, self.hosted.get(&changed).map_or(0, weigh));
+        for object in self.logs.beyond(bytes_max) {
+            if let Some(hosted) = self.hosted.get_mut(&object) {
+                hosted.replica.forget_log();
+            }
+            self.logs.note(object, self.hosted.get(&object).map_or(0, weigh));
+        }
     }
 
     /// Looks at a file's timers anew.

@@ -291,6 +291,7 @@ impl<A: Algorithm> Shard<A> {
             self.hand_out(Output::Sync { upto });
         }
         self.files.note_due(object);
+        self.files.bound_logs(object, self.config.logs_bytes_max);
     }
 
     fn answer_ticket(
@@ -498,6 +499,7 @@ impl<A: Algorithm> Shard<A> {
             // Nobody has anything of it. What was promised about it is promised about all files that are not here.
             self.keeper.numbers.forget(hosted.replica.promised().number);
             self.files.hosted.remove(&object);
+            self.files.logs.note(object, 0);
         }
     }
 

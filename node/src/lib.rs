@@ -36,6 +36,7 @@ mod from_toml;
 mod hosting;
 mod keeper;
 mod lock;
+mod logs;
 mod map;
 mod member;
 mod message;

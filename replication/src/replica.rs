@@ -223,6 +223,19 @@ impl<M: Machine> Replica<M> {
         self.log.get(seq)
     }
 
+    /// What the log here weighs.
+    pub fn log_bytes(&self) -> u64 {
+        self.log.bytes_behind(self.log.base().seq)
+    }
+
+    /// Forgets the committed part of the log, unless somebody who takes over a state needs it. Who lags behind takes over a
+    /// state then.
+    pub fn forget_log(&mut self) {
+        if self.lent.is_empty() {
+            self.log.trim(self.log.committed());
+        }
+    }
+
     /// The clients whose requests are remembered.
     pub fn clients(&self) -> impl Iterator<Item = ClientId> {
         self.state.rest.sessions.ids()

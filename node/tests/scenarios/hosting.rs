@@ -249,3 +249,35 @@ fn a_client_that_was_silent_for_long_makes_room_for_another() {
     assert!(is_changed(&append(&mut cluster, 3, second, 2)));
     assert_eq!(cluster.shard(second).file(FILE).unwrap().machine().stat().size, 4);
 }
+
+/// Files that were written once and are kept: what is remembered of how they came about is bounded for all of them.
+#[test]
+fn the_logs_of_many_files_are_bounded() {
+    let (mut cluster, [first, _, third]) = created(None, |config| config.logs_bytes_max = 20_000);
+    let files = (1..=20).map(|low| ObjectId::new(2, low));
+    for object in files.clone() {
+        let id = cluster.ask_file(1, first, object, FileBody::Create);
+        cluster.run(ms(50));
+        assert_eq!(cluster.file_reply(1, id), Some(FileReplyBody::Exists));
+        let change = Change::Append { data: Bytes::from(vec![1; 3_000]) };
+        let id = cluster.ask_file(1, first, object, FileBody::Change { number: 1, settled: 1, change });
+        assert!(is_changed(&cluster.file_reply(1, id)));
+    }
+    cluster.run(ms(100));
+    for node in [first, third] {
+        let kept: Vec<u64> =
+            files.clone().map(|object| cluster.shard(node).file(object).unwrap().log_bytes()).collect();
+        assert!(kept.iter().sum::<u64>() <= 20_000, "{kept:?}");
+        assert!(kept[0] == 0 && kept[19] > 3_000, "the last ones stay: {kept:?}");
+    }
+    // Who missed something takes over a state.
+    cluster.kill(third);
+    let change = Change::Append { data: Bytes::from_static(b"more") };
+    let object = ObjectId::new(2, 1);
+    let id = cluster.ask_file(1, first, object, FileBody::Change { number: 2, settled: 2, change });
+    assert!(is_changed(&cluster.file_reply(1, id)));
+    cluster.start(third);
+    cluster.run(ms(1_000));
+    let size = |node| cluster.shard(node).file(object).unwrap().machine().stat().size;
+    assert_eq!([size(first), size(third)], [3_004, 3_004]);
+}
