@@ -49,7 +49,7 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Replica(Bug::NoEpochCheck), Flease, Weather::Rough, SEEDS, "promises"),
     (Replica(Bug::PromiseNotKept), Flease, Weather::Rough, SEEDS, "promises"),
     (Replica(Bug::NoPredecessorCheck), Flease, Weather::Rough, SEEDS, "entries"),
-    (Replica(Bug::AckBeforeWrite), Flease, Weather::Rough, SEEDS, "entries"),
+    (Replica(Bug::AckBeforeWrite), Flease, Weather::Rough, SEEDS, "entries or replicas"),
     (Replica(Bug::AckBeforeWrite), PaxosLease, Weather::Dark, SEEDS, "entries or promises"),
     (Replica(Bug::OldEntriesCountedCommitted), Flease, Weather::Lagging, SEEDS, "entries"),
     (Replica(Bug::EqualTailsOfAMajority), Flease, Weather::Rough, SEEDS, "entries"),
