@@ -251,7 +251,7 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn hear_retired(&mut self, now: WallTime, object: ObjectId, (from, since): (NodeId, ViewId)) {
         let view = self.views().of(object);
         let first = view.members.as_slice().iter().find(|&&node| self.is_there(node));
-        if first != Some(&self.me().node) || self.unavailable(now).is_some() {
+        if first != Some(&self.me().node) || self.unavailable(now).is_some() || self.files.is_stalled {
             return;
         }
         if let Some(hosted) = self.files.hosted.get_mut(&object)
@@ -261,7 +261,7 @@ impl<A: Algorithm> Shard<A> {
             if hosted.retired.len() < MEMBERS_MAX {
                 hosted.retired.insert(from, since);
             }
-            if hosted.stage == Stage::Idle {
+            if hosted.stage == Stage::Idle && now >= hosted.avoided_until {
                 hosted.stage = Stage::Leasing;
                 self.steps.add(object, Step::Acquire);
             }
@@ -292,6 +292,7 @@ impl<A: Algorithm> Shard<A> {
         let away = self.redirect(object);
         self.send_waiting_away(object, &away);
         self.files.remove(object);
+        self.files.logs.note(object, 0);
     }
 
     /// Replicas that were begun for a newcomer which nobody makes a member.
@@ -325,9 +326,13 @@ impl<A: Algorithm> Shard<A> {
             return Err(busy);
         }
         if std::mem::take(&mut hosted.is_absent) {
+            hosted.is_ordered = false;
             return Err(MembersError::NoSuchFile);
         }
-        hosted.used = now;
+        if hosted.stage == Stage::Idle && now < hosted.avoided_until {
+            return Err(MembersError::Unavailable(Unavailable::NoMajority));
+        }
+        (hosted.used, hosted.is_ordered) = (now, true);
         if hosted.stage == Stage::Idle {
             hosted.stage = Stage::Leasing;
             self.steps.add(object, Step::Acquire);
@@ -347,7 +352,7 @@ impl<A: Algorithm> Shard<A> {
             return Err(MembersError::Unavailable(Unavailable::NoMajority));
         }
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return Ok(under_way) };
-        hosted.used = now;
+        (hosted.used, hosted.is_ordered) = (now, false);
         let replica = &hosted.replica;
         let (now_members, then) = (&replica.view().members, replica.members_to_be());
         let newcomer = replica.newcomer();

@@ -140,6 +140,11 @@ pub enum Message<M: Machine> {
         /// Made up: it names the sender, who need not be primary.
         epoch: Epoch,
     },
+    /// The sender has something of the object: for members that may have forgotten that there is one.
+    There {
+        /// Nobody's.
+        epoch: Epoch,
+    },
     /// Nobody will ask that node about the object any more.
     Forget {
         /// The primary's epoch.
@@ -224,6 +229,7 @@ impl<M: Machine> Message<M> {
             | Self::Adopt { epoch, .. }
             | Self::Adopted { epoch, .. }
             | Self::WhichView { epoch }
+            | Self::There { epoch }
             | Self::Forget { epoch, .. } => epoch,
         }
     }

@@ -40,6 +40,8 @@ pub(crate) struct Candidate {
     fetching: Option<(NodeId, Position, Found)>,
     since: WallTime,
     asked: WallTime,
+    /// When it last came to know something.
+    progressed: WallTime,
     /// An operator has given up what is missing.
     accepts_loss: bool,
     told_blocked: bool,
@@ -52,6 +54,8 @@ pub(crate) struct Found {
     pub(crate) is_lossy: bool,
     /// All of it is known to be committed already, so that it may be read at once.
     pub(crate) is_committed: bool,
+    /// Somebody says so, and it does not merely follow from all members' having it.
+    pub(crate) is_known: bool,
 }
 
 impl Candidate {
@@ -59,6 +63,8 @@ impl Candidate {
     pub(crate) fn timeout(&self, config: &Config) -> WallTime {
         let all_forgot = self.since + config.all_forgot_after;
         let retry = self.asked + config.retry_after;
+        let given_up = self.progressed + config.recovery_max;
+        let retry = retry.min(given_up);
         if self.fetching.is_none() && all_forgot > self.asked { retry.min(all_forgot) } else { retry }
     }
 
@@ -80,12 +86,13 @@ impl Candidate {
         let nobody_clean = !self.promised.values().any(|account| account.memory == Memory::Clean);
         let all_forgot = waited && nobody_clean && forgot >= intersecting;
         let may_begin = !is_lossy || answered == count || all_forgot || self.accepts_loss;
-        may_begin.then(|| Found { is_lossy, is_committed: !is_lossy && self.is_committed(config) })
+        let (is_known, is_everywhere) = if is_lossy { (false, false) } else { self.is_committed(config) };
+        may_begin.then_some(Found { is_lossy, is_committed: is_known || is_everywhere, is_known })
     }
 
     /// Whether the highest tail is known to be committed: somebody clean says so, or it is everybody's.
-    fn is_committed(&self, config: &Config) -> bool {
-        let Some((_, best)) = self.best(config) else { return false };
+    fn is_committed(&self, config: &Config) -> (bool, bool) {
+        let Some((_, best)) = self.best(config) else { return (false, false) };
         let mut clean = self.promised.values().filter(|account| account.memory == Memory::Clean);
         let somebody_knows = clean.clone().any(|account| account.committed == best);
         let enough = if config.breaks(Bug::EqualTailsOfAMajority) {
@@ -94,7 +101,7 @@ impl Candidate {
             self.members().as_slice().len()
         };
         let are_equal = clean.clone().count() == enough && clean.all(|account| account.tail == best);
-        somebody_knows || are_equal
+        (somebody_knows, are_equal)
     }
 
     /// Whether a member has all that it acknowledged, or is known to have had it from somebody else who answers.
@@ -144,6 +151,7 @@ impl<M: Machine> Replica<M> {
             fetching: None,
             since: now,
             asked: now,
+            progressed: now,
             accepts_loss: false,
             told_blocked: false,
         });
@@ -202,8 +210,8 @@ impl<M: Machine> Replica<M> {
         if if by_sequence { own.seq >= best.seq } else { own >= best } {
             // The others may have promised before this node's own promise is written: they know nothing of what stands
             // behind their best.
-            let is_committed = found.is_committed && own == best;
-            return self.begin(now, Found { is_committed, ..found });
+            let (is_committed, is_known) = (found.is_committed && own == best, found.is_known && own == best);
+            return self.begin(now, Found { is_committed, is_known, ..found });
         }
         (candidate.fetching, candidate.asked) = (Some((holder, best, found)), now);
         let (epoch, after) = (candidate.tenure.epoch, self.log.committed_position());
@@ -229,7 +237,7 @@ impl<M: Machine> Replica<M> {
         self.commit(now, committed.min(upto.seq));
         let Role::Candidate(candidate) = &mut self.role else { return };
         if upto < goal {
-            candidate.asked = now;
+            (candidate.asked, candidate.progressed) = (now, now);
             return self.send(from, Message::Fetch { epoch, after: upto }, When::Now);
         }
         candidate.fetching = None;
@@ -268,6 +276,11 @@ impl<M: Machine> Replica<M> {
             self.tell_event(event);
         }
         let Role::Candidate(candidate) = &mut self.role else { return };
+        if now.since(candidate.progressed) >= self.config.recovery_max {
+            let answered = candidate.promised.keys().copied().filter(|&node| node != self.me);
+            let event = Event::Fruitless { answered: answered.collect() };
+            return self.step_down(Some(event));
+        }
         // Whoever has promised may be gone meanwhile.
         (candidate.asked, candidate.fetching) = (now, None);
         candidate.promised.clear();

@@ -7,5 +7,6 @@ mod endings;
 mod failures;
 mod files;
 mod grants;
+mod hosting;
 mod members;
 mod restarts;

@@ -1,6 +1,6 @@
 //! Members that change.
 
-use replication::{Bug, ChangeError, Event, Message, ProposeError, Standing};
+use replication::{Body, Bug, ChangeError, Event, Message, ProposeError, Standing};
 
 use crate::cluster::{Cluster, Put, Told, ms};
 
@@ -119,6 +119,32 @@ fn who_is_at_home_knows_the_last_view_for_ever() {
     cluster.admit(6, 2).unwrap();
     cluster.run(ms(1_000));
     cluster.assert_same(&[2, 4, 6, 7]);
+}
+
+/// The members before have it, all of them, and that is one of two majorities.
+#[test]
+fn a_view_that_all_members_before_have_is_not_committed_for_that() {
+    let mut cluster = Cluster::with_spare(1, 2, None);
+    cluster.serve(1);
+    cluster.must_put(1, 1, 10);
+    cluster.hold_back(|flying| match &flying.message {
+        Message::Append { entries, .. } => {
+            flying.to == 2 && entries.iter().any(|entry| matches!(entry.body, Body::View(_)))
+        }
+        _ => false,
+    });
+    cluster.admit(1, 2).unwrap();
+    assert_eq!(cluster.replica(1).members_to_be().as_slice().len(), 2);
+    cluster.kill(1);
+    cluster.held.clear();
+    cluster.start(1);
+    cluster.lead(1);
+    assert_eq!(cluster.members(1), [1], "node 2 does not have the view");
+    cluster.let_go();
+    cluster.renew(1);
+    cluster.run(ms(1_000));
+    assert_eq!(cluster.members(1), [1, 2]);
+    cluster.assert_same(&[1, 2]);
 }
 
 /// It was to become a member again, and somebody thought better of it.
@@ -306,6 +332,53 @@ fn a_view_counts_when_it_is_durable(bug: Option<Bug>) {
     if cluster.replica(3).standing() == Standing::Serving {
         assert_eq!(cluster.read(3, 1), Some(10), "it was durable");
     }
+}
+
+/// Its answers are lost, so it is told again and again.
+#[test]
+fn a_view_is_written_once_however_often_it_is_told() {
+    let mut cluster = Cluster::new(4, None);
+    cluster.serve(1);
+    cluster.renew(1);
+    cluster.hold_back(|flying| flying.from == 4 && matches!(flying.message, Message::Adopted { .. }));
+    cluster.dismiss(1, 4).unwrap();
+    cluster.run(ms(500));
+    let (written, told) = (cluster.records(4), cluster.held.len());
+    assert_eq!(cluster.replica(4).standing(), Standing::Retired);
+    cluster.run(ms(5_000));
+    assert!(cluster.held.len() > told + 10, "{}", cluster.held.len());
+    assert_eq!(cluster.records(4), written);
+    // It may know it from somebody who did not wait for its disk.
+    cluster.kill(4);
+    cluster.start(4);
+    cluster.let_go();
+    cluster.run(ms(30_000));
+    assert!(cluster.was_told(4, &Told::Event(Event::Forgotten)));
+}
+
+/// What a node has heard of a view when it asked with an older one is not on its disk yet.
+#[test]
+fn a_view_that_was_only_heard_of_is_written_before_it_is_said_to_be_known() {
+    let mut cluster = Cluster::new(4, None);
+    cluster.serve(1);
+    cluster.renew(1);
+    cluster.isolate(3);
+    cluster.dismiss(1, 4).unwrap();
+    cluster.run(ms(500));
+    cluster.mend();
+    // Node 3 hears of the view when it wants to lead, and is told by node 1 only later.
+    cluster.cut(1, 3);
+    cluster.lead(3);
+    assert_eq!(cluster.members(3), [1, 2, 3]);
+    cluster.hold_back(|flying| {
+        flying.to == 3 && matches!(flying.message, Message::Append { .. } | Message::Offer { .. })
+    });
+    cluster.mend();
+    cluster.serve(1);
+    cluster.run(ms(1_000));
+    cluster.kill(3);
+    cluster.start(3);
+    assert_eq!(cluster.members(3), [1, 2, 3]);
 }
 
 fn a_tombstone_stays_while_somebody_might_ask(bug: Option<Bug>) {

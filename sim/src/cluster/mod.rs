@@ -14,6 +14,7 @@ mod links;
 mod machine;
 mod operator;
 mod plan;
+mod rules;
 mod settling;
 mod shape;
 mod streams;

@@ -125,16 +125,18 @@ impl ClusterPlan {
         let drawn = draw_kinds(INJECTED, is_possible, &mut trouble);
         let mut power = random.fork();
         let drawn = drawn.into_iter().chain(draw_some(TAMPERING, &mut tampering));
+        let mut of_files = random.fork();
         let mut of_members = random.fork();
         let changes = of_members.chance(1, 2) && daemons > 1;
         let tenths = of_members.between(CHANGES.0, CHANGES.1);
         let changes = changes.then_some((FaultKind::ViewChange, tenths));
         let faults = drawn.chain(draw_some(POWER, &mut power)).chain(changes);
         let faults = FaultPlan::in_tenths(faults, scale);
-        let mut of_files = random.fork();
         let clients = draw_u32(&mut sizes, 2, 6);
         let mut shard = draw_shard(&lease, (daemons, replicas), settings);
         draw_hosting(&mut shard, &mut of_files);
+        Arc::make_mut(&mut shard.replication).retired_every =
+            Span::from_millis(of_members.between(500, 10_000));
         Self {
             seed,
             clients,
@@ -182,7 +184,6 @@ fn draw_hosting(shard: &mut ShardConfig, random: &mut Random) {
     let mut config = replication::Config {
         all_forgot_after: t_max,
         isolated_after: Span::from_millis(random.between(300, 1_500)),
-        retired_every: Span::from_millis(random.between(500, 10_000)),
         ..replication::Config::default()
     };
     if random.chance(2, 3) {

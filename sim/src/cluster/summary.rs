@@ -124,6 +124,10 @@ impl Outcome for ClusterSummary {
     fn violations(&self) -> &[Violation] {
         &self.violations
     }
+
+    fn judgement(&self) -> Judgement {
+        self.judgement
+    }
 }
 
 impl fmt::Display for ClusterSummary {
@@ -147,7 +151,8 @@ impl fmt::Display for ClusterSummary {
         writeln!(
             f,
             "  files: {}; {} operations wanted, {} acknowledged, {} of them syncs, {} given up; {} changes lost in {} \
-             losses; {} recoveries blocked, {} states taken over, members changed {} times; {} histories in order, {} undecided",
+             losses; {} recoveries blocked, {} states taken over, members changed {} times; {} histories in order, {} \
+             searched for one, {} undecided",
             self.files,
             self.file_operations,
             self.file_acknowledged,
@@ -159,6 +164,7 @@ impl fmt::Display for ClusterSummary {
             self.transfers,
             self.members_changed,
             self.judgement.linearizable,
+            self.judgement.searched,
             self.judgement.undecided
         )?;
         writeln!(
