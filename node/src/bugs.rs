@@ -45,6 +45,8 @@ pub enum Bug {
     EpochReused,
     /// The primary of a file goes on answering while it gives the lease up.
     AnswersWhileReleasing,
+    /// A node whose disk does nothing goes on leading files.
+    StalledDiskLeads,
     /// An answer about a file leaves without a look at the lease.
     LeaseNotCheckedWhenLeaving,
 }

@@ -25,6 +25,13 @@ pub struct ShardConfig {
     pub files_max: usize,
     /// A file's lease is given up when nobody has used it for so long. Default 10 s.
     pub file_idle: Span,
+    /// A client that has changed a file is over for that file when room is needed for another one, it has asked this
+    /// node for no change of it for so long, and it has no session here. Default one hour.
+    pub client_silent: Span,
+    /// When the disk has owed a write or a sync for so long, this node leads no file until it goes on. Default 2 s.
+    pub stalled_after: Span,
+    /// What the logs of all files may weigh together in memory. Default 1 GiB.
+    pub logs_bytes_max: u64,
     /// Limits and times of the replication of files.
     pub replication: Arc<replication::Config>,
     /// How many clients may have a session at a time. Default 4,096.
@@ -48,6 +55,9 @@ impl ShardConfig {
             locks_max: 1 << 20,
             files_max: 1 << 20,
             file_idle: Span::from_secs(10),
+            client_silent: Span::from_secs(60 * 60),
+            stalled_after: Span::from_secs(2),
+            logs_bytes_max: 1 << 30,
             replication: Arc::default(),
             sessions_max: 4_096,
             replies_max: 1 << 18,

@@ -35,10 +35,13 @@ pub use request::{FileBody, FileReply, FileReplyBody, FileRequest};
 pub const FILE_BYTES_MAX: u64 = (1 << 63) - CHUNK_BYTES;
 /// One operation carries no more data.
 pub const WRITE_BYTES_MAX: u64 = 1 << 20;
+/// What an operation, a part or an outcome takes beside its data.
+const OVERHEAD_BYTES: u64 = 64;
 /// One question asks for no more data.
 pub const READ_BYTES_MAX: u64 = 1 << 20;
 
 const _: () = assert!(FILE_BYTES_MAX.is_multiple_of(CHUNK_BYTES), "chunk numbers end with the last byte");
+const OUTCOME_BYTES: u64 = size_of::<Result<Done, FileError>>() as u64;
 const _: () = assert!(WRITE_BYTES_MAX < FILE_BYTES_MAX && READ_BYTES_MAX < FILE_BYTES_MAX);
 
 /// A file.
@@ -251,6 +254,22 @@ impl Machine for File {
     type Key = Key;
     type Part = Part;
 
+    const OP_BYTES_MAX: u64 = WRITE_BYTES_MAX + OVERHEAD_BYTES;
+    const OUTCOME_BYTES_MAX: u64 = OUTCOME_BYTES;
+    const PART_BYTES_MAX: u64 = CHUNK_BYTES + OVERHEAD_BYTES;
+
+    fn op_bytes(op: &Op) -> u64 {
+        OVERHEAD_BYTES + op.change.data_bytes()
+    }
+
+    fn part_bytes(part: &Part) -> u64 {
+        let data = match part {
+            Part::Attributes(_) => 0,
+            Part::Chunk(chunk) => chunk.content().len() as u64,
+        };
+        OVERHEAD_BYTES + data
+    }
+
     fn apply(&mut self, at: Position, Op { time, change }: &Op) -> Result<Done, FileError> {
         change.check()?;
         match *change {
@@ -285,9 +304,10 @@ impl Machine for File {
         }
     }
 
-    /// Where the file ends is not known here, so whatever may move its end concerns every read that reaches behind the
-    /// beginning of the change.
-    fn overlaps(op: &Op, query: &Query) -> bool {
+    /// What a read from inside the file says is changed only by what meets it, and by a cut before its end. A read that
+    /// reaches behind the end is changed by whatever moves the end, too. The end may be moved to before a read by
+    /// a cut only, and that is in its way itself.
+    fn overlaps(&self, op: &Op, query: &Query) -> bool {
         if op.change.is_void() {
             return false;
         }
@@ -295,12 +315,17 @@ impl Machine for File {
         if length == 0 || length > READ_BYTES_MAX {
             return false;
         }
+        let end = offset.saturating_add(length);
+        let is_inside = end <= self.attributes.size;
         match op.change {
-            // A file that ends before the read still does when it has grown to there.
-            Change::Write { offset: start, ref data } => start.saturating_add(data.len() as u64) > offset,
-            Change::Append { .. } | Change::Truncate { .. } => true,
+            Change::Write { offset: start, ref data } => {
+                // A file that ends before the read still does when it has grown to there.
+                start.saturating_add(data.len() as u64) > offset && (start < end || !is_inside)
+            }
+            Change::Append { .. } => !is_inside,
+            Change::Truncate { size } => size < end || !is_inside,
             Change::Punch { offset: start, length: width } => {
-                start < offset.saturating_add(length) && offset < start.saturating_add(width)
+                start < end && offset < start.saturating_add(width)
             }
             Change::Touch { .. } => false,
         }
@@ -351,6 +376,14 @@ impl Change {
             Self::Truncate { size } => end_of(size, 0).map(drop),
             Self::Punch { offset, length } => end_of(offset, length).map(drop),
             Self::Touch { .. } => Ok(()),
+        }
+    }
+
+    /// How much data it carries.
+    pub const fn data_bytes(&self) -> u64 {
+        match self {
+            Self::Write { data, .. } | Self::Append { data } => data.len() as u64,
+            Self::Truncate { .. } | Self::Punch { .. } | Self::Touch { .. } => 0,
         }
     }
 

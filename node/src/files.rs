@@ -1,21 +1,38 @@
 //! The files of a shard: replicas, the writes that their messages wait for, and who is to be told what.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
-use base::{ClientId, NodeId, ObjectId, Process, Span, ViewId, WallTime};
-use replication::{Checkpoint, JournalError, Memory, Message, Record, Replica, Standing, Ticket};
+use base::{ClientId, Incarnation, NodeId, ObjectId, Process, Span, ViewId, WallTime};
+use replication::{Checkpoint, JournalError, Memory, Message, Position, Record, Replica, Standing, Ticket};
 
 use crate::file::{File, FileBody, FileReply, FileReplyBody};
 use crate::lock::Asker;
+use crate::logs::Logs;
+use crate::writes::Writes;
 use crate::{SessionId, Unavailable};
 
 /// How many requests may wait for a file until this node serves it.
 const WAITING_MAX: usize = 1_024;
+/// How much data may be in them.
+const WAITING_BYTES_MAX: u64 = 16 << 20;
 /// A file that this node has forgotten something of is led again so soon, if nobody else did it meanwhile.
 const MENDED_WITHIN: Span = Span::from_secs(2);
+/// After a tenure that came to nothing the node wants no other one for so long; twice as long after each further one.
+const AVOIDED_MIN: Span = Span::from_secs(1);
+const AVOIDED_MAX: Span = Span::from_secs(10);
+const AVOIDED_DOUBLINGS: u32 = 4;
+const _: () = assert!(AVOIDED_MIN.as_micros() << AVOIDED_DOUBLINGS >= AVOIDED_MAX.as_micros());
+/// How many files a peer that forgot is told of at a time, and how soon it is told of more.
+const LISTED_MAX: usize = 256;
+const LISTED_EVERY: Span = Span::from_millis(10);
 /// How many messages may wait for the epoch ceiling.
 const DEFERRED_MAX: usize = 4_096;
+/// What is no larger carries no data: promises, acknowledgements, and what else must not wait.
+pub(crate) const SMALL_BYTES_MAX: u64 = 1_024;
+/// How much may be in them; a promise or an acknowledgement always fits.
+const DEFERRED_BYTES_MAX: u64 = 16 << 20;
 
 /// All files of a shard.
 #[derive(Clone, Debug)]
@@ -25,12 +42,21 @@ pub(crate) struct Files {
     pub(crate) forgot_at: Option<u64>,
     pub(crate) hosted: BTreeMap<ObjectId, Hosted>,
     pub(crate) writes: Writes,
+    pub(crate) logs: Logs,
+    /// Whether the disk does nothing although it should.
+    pub(crate) is_stalled: bool,
     /// Files with something to do, and when.
     due: BTreeSet<(WallTime, ObjectId)>,
     /// Files that this node leads, and when they may have been idle for too long.
     idle: BTreeSet<(WallTime, ObjectId)>,
     /// Files of which this node may have forgotten something, and when to see about it.
     forgotten: BTreeSet<(WallTime, ObjectId)>,
+    /// Which runs of peers have said that they forgot something.
+    pub(crate) forgetful: BTreeMap<NodeId, Incarnation>,
+    /// Peers that have forgotten something, and up to where they were told of files that are here; and when they are
+    /// told more.
+    listing: BTreeMap<NodeId, Option<ObjectId>>,
+    list_at: Option<WallTime>,
     /// Replies, in order, and until when they are true.
     replies: VecDeque<(SessionId, FileReply, Option<WallTime>)>,
     /// Messages of epochs that the ceiling on disk does not cover yet.
@@ -81,6 +107,12 @@ pub(crate) struct Hosted {
     pub(crate) asking: BTreeMap<Ticket, Asker>,
     /// When a client last wanted something.
     pub(crate) used: WallTime,
+    /// Since when this node leads it, and when it has last heard of which client since then.
+    pub(crate) led_since: WallTime,
+    pub(crate) heard: BTreeMap<ClientId, WallTime>,
+    /// How many tenures in a row came to nothing, and until when there is none for that.
+    fruitless: u32,
+    pub(crate) avoided_until: WallTime,
     /// Somebody has promised this number to somebody.
     pub(crate) highest: u64,
     /// The number of the last record of this file.
@@ -106,83 +138,6 @@ pub(crate) enum Stage {
     Leaving,
 }
 
-/// Writes to the journal, counted from 1 for this process.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Writes {
-    last: u64,
-    written: u64,
-    /// None until all that was there at the start is synced.
-    durable: Option<u64>,
-    asked: Option<u64>,
-    /// What waits for a write, and whether it has to be durable.
-    held: BTreeMap<(u64, u64), Held>,
-    holds: u64,
-}
-
-/// A message that waits for a write.
-#[derive(Clone, Debug)]
-pub(crate) struct Held {
-    pub(crate) to: NodeId,
-    pub(crate) message: FileMessage,
-    is_durable: bool,
-}
-
-impl Writes {
-    /// A record leaves for the journal.
-    pub(crate) const fn next(&mut self) -> u64 {
-        self.last += 1;
-        self.last
-    }
-
-    /// Whether everything up to a record is written, or durable.
-    fn covers(&self, number: u64, is_durable: bool) -> bool {
-        if is_durable { self.durable >= Some(number) } else { self.written >= number }
-    }
-
-    /// A message that may leave once the journal has everything up to a record. It comes back if that is so already.
-    pub(crate) fn hold(
-        &mut self,
-        number: u64,
-        is_durable: bool,
-        to: NodeId,
-        message: FileMessage,
-    ) -> Option<Held> {
-        let held = Held { to, message, is_durable };
-        if self.covers(number, is_durable) {
-            return Some(held);
-        }
-        self.holds += 1;
-        self.held.insert((number, self.holds), held);
-        None
-    }
-
-    /// The sync that somebody waits for and nobody has asked for yet.
-    pub(crate) fn poll_sync(&mut self) -> Option<u64> {
-        let wanted = self.held.iter().rev().find(|(_, held)| held.is_durable).map(|(&(number, _), _)| number);
-        let wanted = wanted.filter(|&wanted| self.asked < Some(wanted))?;
-        // All that has left so far goes with it.
-        self.asked = Some(wanted.max(self.last));
-        self.asked
-    }
-
-    pub(crate) fn handle_written(&mut self, upto: u64) {
-        self.written = self.written.max(upto.min(self.last));
-    }
-
-    pub(crate) fn handle_durable(&mut self, upto: u64) {
-        self.handle_written(upto);
-        self.durable = self.durable.max(Some(upto.min(self.last)));
-    }
-
-    /// A message that may leave now.
-    pub(crate) fn pop_ready(&mut self) -> Option<Held> {
-        let reach = self.written.max(self.durable.unwrap_or(0));
-        let mut reachable = self.held.range(..=(reach, u64::MAX));
-        let (&key, _) = reachable.find(|((number, _), held)| self.covers(*number, held.is_durable))?;
-        self.held.remove(&key)
-    }
-}
-
 impl Hosted {
     pub(crate) fn new(replica: Replica<File>, now: WallTime) -> Self {
         Self {
@@ -192,6 +147,10 @@ impl Hosted {
             changing: BTreeMap::new(),
             asking: BTreeMap::new(),
             used: now,
+            led_since: now,
+            heard: BTreeMap::new(),
+            fruitless: 0,
+            avoided_until: WallTime::ZERO,
             highest: 0,
             last_write: 0,
             due: None,
@@ -199,8 +158,45 @@ impl Hosted {
         }
     }
 
+    /// A tenure came to nothing. Others may have more luck, and this node tries again only after a while, and longer
+    /// each time.
+    pub(crate) fn avoid(&mut self, now: WallTime) {
+        let wait = AVOIDED_MIN * (1 << self.fruitless.min(AVOIDED_DOUBLINGS));
+        self.fruitless = self.fruitless.saturating_add(1);
+        self.avoided_until = now + wait.min(AVOIDED_MAX);
+    }
+
+    /// A tenure has begun.
+    pub(crate) fn begin(&mut self, now: WallTime) {
+        self.heard.clear();
+        (self.led_since, self.fruitless, self.avoided_until) = (now, 0, WallTime::ZERO);
+    }
+
+    /// The client to give up for another one: the one that was not heard of for longest, if that is long enough.
+    pub(crate) fn silent_client(
+        &self,
+        silent_since: WallTime,
+        is_here: impl Fn(ClientId) -> bool,
+    ) -> Option<ClientId> {
+        let heard = |client: &ClientId| self.heard.get(client).copied().unwrap_or(self.led_since);
+        let silent =
+            self.replica.clients().filter(|client| heard(client) <= silent_since && !is_here(*client));
+        silent.min_by_key(heard)
+    }
+
     pub(crate) fn serves(&self) -> bool {
         self.stage == Stage::Leading && self.replica.standing() == Standing::Serving
+    }
+
+    /// Whether a node should know of the file, and there is something of it here.
+    fn is_known_to(&self, node: NodeId) -> bool {
+        let replica = &self.replica;
+        replica.view().members.contains(node) && (!replica.is_whole() || replica.tail() > Position::START)
+    }
+
+    /// Whether nothing of the file was ever here, and nobody wants anything of it.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.is_quiet() && self.replica.is_whole() && self.replica.tail() == Position::START
     }
 
     /// Whether nobody waits for anything.
@@ -210,7 +206,8 @@ impl Hosted {
 
     /// Keeps a request until this node serves. False if too many wait.
     pub(crate) fn wait(&mut self, asker: Asker, body: FileBody) -> bool {
-        let fits = self.waiting.len() < WAITING_MAX;
+        let bytes: u64 = self.waiting.iter().map(|(_, body)| body.data_bytes()).sum();
+        let fits = self.waiting.len() < WAITING_MAX && bytes + body.data_bytes() <= WAITING_BYTES_MAX;
         if fits {
             self.waiting.push_back((asker, body));
         }
@@ -231,9 +228,14 @@ impl Files {
             forgot_at,
             hosted: BTreeMap::new(),
             writes: Writes::default(),
+            logs: Logs::default(),
+            is_stalled: false,
             due: BTreeSet::new(),
             idle: BTreeSet::new(),
             forgotten: BTreeSet::new(),
+            forgetful: BTreeMap::new(),
+            listing: BTreeMap::new(),
+            list_at: None,
             replies: VecDeque::new(),
             deferred: Vec::new(),
             tickets: 0,
@@ -245,6 +247,7 @@ impl Files {
             if replica.memory() == Memory::Forgot {
                 files.forgotten.insert((WallTime::ZERO, object));
             }
+            files.logs.note(object, replica.log_bytes());
             files.hosted.insert(object, Hosted::new(replica, WallTime::ZERO));
         }
         Ok(files)
@@ -253,6 +256,18 @@ impl Files {
     pub(crate) const fn ticket(&mut self) -> Ticket {
         self.tickets += 1;
         Ticket(self.tickets)
+    }
+
+    /// Forgets logs if all together weigh too much.
+    pub(crate) fn bound_logs(&mut self, changed: ObjectId, bytes_max: u64) {
+        let weigh = |hosted: &Hosted| hosted.replica.log_bytes();
+        self.logs.note(changed, self.hosted.get(&changed).map_or(0, weigh));
+        for object in self.logs.beyond(bytes_max) {
+            if let Some(hosted) = self.hosted.get_mut(&object) {
+                hosted.replica.forget_log();
+            }
+            self.logs.note(object, self.hosted.get(&object).map_or(0, weigh));
+        }
     }
 
     /// Looks at a file's timers anew.
@@ -278,9 +293,43 @@ impl Files {
         Some(object)
     }
 
-    pub(crate) fn next_due(&self) -> Option<WallTime> {
+    /// When there is something to do; a disk may owe something for `patience` before there is.
+    pub(crate) fn next_due(&self, patience: Span) -> Option<WallTime> {
+        let stalled = self.writes.stalled_at(patience).filter(|_| !self.is_stalled);
         let first = |due: &BTreeSet<(WallTime, ObjectId)>| due.first().map(|&(at, _)| at);
-        [first(&self.due), first(&self.idle), first(&self.forgotten)].into_iter().flatten().min()
+        let others = [stalled, self.list_at];
+        let looks = [&self.due, &self.idle, &self.forgotten].map(first);
+        looks.into_iter().chain(others).flatten().min()
+    }
+
+    /// This node has forgotten what it had of a file, if it had anything.
+    pub(crate) fn note_forgotten(&mut self, now: WallTime, object: ObjectId) {
+        self.forgotten.insert((now + MENDED_WITHIN, object));
+    }
+
+    /// A peer has to be told which files there are.
+    pub(crate) fn list_for(&mut self, now: WallTime, peer: NodeId) {
+        self.listing.insert(peer, None);
+        self.list_at = Some(now);
+    }
+
+    /// The next files that peers are told of.
+    pub(crate) fn poll_listed(&mut self, now: WallTime) -> Vec<(NodeId, ObjectId)> {
+        let mut listed = Vec::new();
+        if self.list_at.is_none_or(|at| at > now) {
+            return listed;
+        }
+        let hosted = &self.hosted;
+        self.listing.retain(|&peer, cursor| {
+            let behind = (cursor.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+            let next: Vec<_> = hosted.range(behind).take(LISTED_MAX).collect();
+            *cursor = next.last().map(|(object, _)| **object);
+            let known = next.iter().filter(|(_, hosted)| hosted.is_known_to(peer));
+            listed.extend(known.map(|(object, _)| (peer, **object)));
+            next.len() == LISTED_MAX
+        });
+        self.list_at = (!self.listing.is_empty()).then(|| now + LISTED_EVERY);
+        listed
     }
 
     /// A file of which this node may have forgotten something; it comes again until that is mended.
@@ -310,7 +359,9 @@ impl Files {
             self.idle.remove(&(at, object));
             let Some(hosted) = self.hosted.get_mut(&object) else { continue };
             let over = hosted.used + idle;
-            hosted.is_watched = hosted.stage == Stage::Leading && (over > now || !hosted.is_quiet());
+            // Who lags behind is brought up to date first, as long as it answers.
+            let is_busy = over > now || !hosted.is_quiet() || !hosted.replica.backups_are_settled();
+            hosted.is_watched = hosted.stage == Stage::Leading && is_busy;
             if hosted.stage == Stage::Leading && !hosted.is_watched {
                 return Some(object);
             }
@@ -342,7 +393,10 @@ impl Files {
 
     /// Keeps a message until the ceiling covers its epoch; a peer sends it again if too many wait.
     pub(crate) fn defer(&mut self, number: u64, from: Process, message: FileMessage) {
-        if self.deferred.len() < DEFERRED_MAX {
+        let is_small = message.message.bytes() <= SMALL_BYTES_MAX;
+        let bytes = || self.deferred.iter().map(|(_, _, message)| message.message.bytes()).sum::<u64>();
+        let fits = is_small || bytes() <= DEFERRED_BYTES_MAX;
+        if self.deferred.len() < DEFERRED_MAX && fits {
             self.deferred.push((number, from, message));
         }
     }

@@ -8,15 +8,16 @@ use std::collections::VecDeque;
 use base::{ClientId, Epoch, NodeId, ObjectId, Process, WallTime};
 use lease::{Algorithm, Watermark};
 use replication::{
-    AskError, Checkpoint, Event, LeadError, Output as ReplicaOutput, ProposeError, Replica, Request,
-    SyncError, Tenure, Ticket, Waiting, When,
+    AskError, Checkpoint, Event, LeadError, Memory, Message, Output as ReplicaOutput, ProposeError, Replica,
+    Request, SyncError, Tenure, Ticket, Waiting, When,
 };
 
-use crate::file::{File, FileBody, FileReplyBody, FileRequest, Op};
-use crate::files::{FileMessage, Held, Hosted, Stage};
+use crate::file::{File, FileBody, FileError, FileReplyBody, FileRequest, Op};
+use crate::files::{FileMessage, Hosted, Stage};
 use crate::lock::Asker;
 use crate::message::is_lock;
 use crate::steps::Step;
+use crate::writes::{Held, Until};
 use crate::{Bug, Output, ReplyBody, SessionId, Shard, ShardConfig, ShardEvent, Token, Unavailable};
 
 /// How often a change may be asked for that has not taken effect. Whoever asks again has given the first reply up.
@@ -59,13 +60,15 @@ impl<A: Algorithm> Shard<A> {
 
     /// The journal has all records up to this one.
     pub fn handle_written(&mut self, now: WallTime, upto: u64) {
-        self.files.writes.handle_written(upto);
+        self.files.writes.handle_written(now, upto);
+        self.check_disk(now);
         self.let_go(now);
     }
 
     /// All records up to this one would survive a power cut, and all that was there at the start.
     pub fn handle_durable(&mut self, now: WallTime, upto: u64) {
-        self.files.writes.handle_durable(upto);
+        self.files.writes.handle_durable(now, upto);
+        self.check_disk(now);
         self.let_go(now);
     }
 
@@ -94,6 +97,9 @@ impl<A: Algorithm> Shard<A> {
         if let Some(why) = self.unavailable(now) {
             return unavailable(why);
         }
+        if self.files.is_stalled {
+            return unavailable(Unavailable::NoMajority);
+        }
         if is_lock(object) || self.leased.contains_key(&object) {
             return unavailable(Unavailable::WrongCell);
         }
@@ -117,6 +123,9 @@ impl<A: Algorithm> Shard<A> {
         let (config, forgot_at) = (self.files.config.clone(), self.files.forgot_at);
         let replica = Replica::new(self.me().node, config, checkpoint, [], forgot_at);
         let replica = replica.expect("without a record nothing can be wrong");
+        if replica.memory() == Memory::Forgot {
+            self.files.note_forgotten(now, object);
+        }
         self.files.hosted.insert(object, Hosted::new(replica, now));
     }
 
@@ -134,6 +143,10 @@ impl<A: Algorithm> Shard<A> {
         if !hosted.replica.is_whole() {
             let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);
             return self.files.reply(asker, busy, None);
+        }
+        if hosted.stage == Stage::Idle && now < hosted.avoided_until {
+            let unknown = FileReplyBody::Unavailable(Unavailable::NoMajority);
+            return self.files.reply(asker, unknown, None);
         }
         if !hosted.wait(asker, body) {
             let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);
@@ -160,11 +173,16 @@ impl<A: Algorithm> Shard<A> {
                     return self.files.reply(asker, busy, None);
                 }
                 askers.push(asker);
-                let refusal = hosted.replica.propose(now, request, op).err().map(refused_change);
+                let refusal = hosted.replica.propose(now, request, op).err();
                 if refusal.is_some() {
                     forget_asker(hosted, (asker.client, number), asker);
+                } else {
+                    hosted.heard.insert(asker.client, now);
                 }
-                refusal
+                if refusal == Some(ProposeError::Full) {
+                    self.end_silent_client(now, object);
+                }
+                refusal.map(refused_change)
             }
             FileBody::Ask(query) => {
                 hosted.asking.insert(ticket, asker);
@@ -181,7 +199,9 @@ impl<A: Algorithm> Shard<A> {
             }
         };
         if let Some(refusal) = refusal {
-            hosted.asking.remove(&ticket);
+            if let Some(hosted) = self.files.hosted.get_mut(&object) {
+                hosted.asking.remove(&ticket);
+            }
             // It says something about the state, too, which a later primary may know better.
             let until = self.lease.valid_until(now, object);
             let unknown = FileReplyBody::Unavailable(Unavailable::NoMajority);
@@ -191,11 +211,30 @@ impl<A: Algorithm> Shard<A> {
         self.drain_replica(now, object);
     }
 
+    /// Makes room for a client that a file does not know.
+    fn end_silent_client(&mut self, now: WallTime, object: ObjectId) {
+        let silent_since = now - self.config.client_silent;
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        let here = self.sessions.clients();
+        let Some(client) = hosted.silent_client(silent_since, |client| here.contains(&client)) else {
+            return;
+        };
+        // If there is no room to remember that it is over, it is not.
+        if hosted.replica.expire(now, client).is_ok() {
+            hosted.heard.remove(&client);
+            self.tell(ShardEvent::FileClientOver { object, client });
+        }
+    }
+
     fn take_file_message(&mut self, now: WallTime, from: NodeId, message: FileMessage) {
         let FileMessage { object, view, message } = message;
         if !self.files.hosted.contains_key(&object) {
             let is_member = self.config.map.view(object).members.contains(self.me().node);
             let fits = self.files.hosted.len() < self.config.files_max;
+            if from == self.me().node {
+                // What its replica said was for one that is not kept any more.
+                return;
+            }
             if is_lock(object) || !is_member || !fits {
                 return;
             }
@@ -214,19 +253,19 @@ impl<A: Algorithm> Shard<A> {
             let Some(output) = hosted.replica.poll_output() else { break };
             match output {
                 ReplicaOutput::Journal { record, .. } => {
-                    let number = self.files.writes.next();
+                    let number = self.files.writes.next(now);
                     hosted.last_write = number;
                     self.hand_out(Output::Write { number, object, record });
                 }
                 ReplicaOutput::Send { to, view, message, when } => {
-                    let last = hosted.last_write;
-                    let message = FileMessage { object, view, message };
-                    let held = match when {
-                        When::Now => self.files.writes.hold(0, false, to, message),
-                        When::Written(_) => self.files.writes.hold(last, false, to, message),
-                        When::Durable(_) => self.files.writes.hold(last, true, to, message),
+                    let number = hosted.last_write;
+                    let until = match when {
+                        When::Now => Until { number: 0, is_durable: false },
+                        When::Written(_) => Until { number, is_durable: false },
+                        When::Durable(_) => Until { number, is_durable: true },
                     };
-                    if let Some(held) = held {
+                    let held = Held { to, message: FileMessage { object, view, message } };
+                    if let Some(held) = self.files.writes.hold(until, self.lease.me().node, held) {
                         self.send_held(now, held);
                     }
                 }
@@ -248,10 +287,11 @@ impl<A: Algorithm> Shard<A> {
                 ReplicaOutput::Event(event) => self.take_file_event(now, object, event),
             }
         }
-        if let Some(upto) = self.files.writes.poll_sync() {
+        if let Some(upto) = self.files.writes.poll_sync(now) {
             self.hand_out(Output::Sync { upto });
         }
         self.files.note_due(object);
+        self.files.bound_logs(object, self.config.logs_bytes_max);
     }
 
     fn answer_ticket(
@@ -281,7 +321,12 @@ impl<A: Algorithm> Shard<A> {
 
     fn take_file_event(&mut self, now: WallTime, object: ObjectId, event: Event) {
         match event {
-            Event::Serving { .. } => self.serve_waiting(now, object),
+            Event::Serving { .. } => {
+                if let Some(hosted) = self.files.hosted.get_mut(&object) {
+                    hosted.begin(now);
+                }
+                self.serve_waiting(now, object);
+            }
             Event::Outbid { promised } => {
                 if let Some(hosted) = self.files.hosted.get_mut(&object) {
                     hosted.highest = hosted.highest.max(promised.number);
@@ -293,9 +338,13 @@ impl<A: Algorithm> Shard<A> {
                 self.send_waiting_away(object, &FileReplyBody::Elsewhere(holder));
                 self.leave_file(now, object, Some(holder));
             }
-            Event::Isolated | Event::WrongView => {
-                let why = FileReplyBody::Unavailable(Unavailable::NoMajority);
-                self.send_waiting_away(object, &why);
+            Event::Isolated => self.leave_for_now(now, object, None),
+            Event::Fruitless { answered } => {
+                let successor = self.next_member(&answered);
+                self.leave_for_now(now, object, successor);
+            }
+            Event::WrongView => {
+                self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::NoMajority));
                 self.leave_file(now, object, None);
             }
             Event::Blocked { missing, forgot } => {
@@ -306,6 +355,22 @@ impl<A: Algorithm> Shard<A> {
             // The map is static, and so are the members of files.
             Event::View(_) | Event::Forgotten => {}
         }
+    }
+
+    /// This node can do nothing for the file at present, and another one may.
+    fn leave_for_now(&mut self, now: WallTime, object: ObjectId, successor: Option<NodeId>) {
+        if let Some(hosted) = self.files.hosted.get_mut(&object) {
+            hosted.avoid(now);
+        }
+        self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::NoMajority));
+        self.leave_file(now, object, successor);
+    }
+
+    /// Of these nodes the one that is connected and comes after this one: so each has its turn.
+    fn next_member(&self, nodes: &[NodeId]) -> Option<NodeId> {
+        let me = self.me().node;
+        let connected = nodes.iter().copied().filter(|node| self.peers.contains_key(node));
+        connected.min_by_key(|&node| (node < me, node))
     }
 
     /// The requests that came before this node served.
@@ -340,7 +405,8 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn file_acquired(&mut self, now: WallTime, object: ObjectId, until: WallTime) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         hosted.stage = Stage::Numbering(until);
-        if self.draining {
+        if self.draining || self.files.is_stalled {
+            self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::NoMajority));
             return self.leave_file(now, object, None);
         }
         self.lead_file(now, object);
@@ -429,6 +495,11 @@ impl<A: Algorithm> Shard<A> {
         if !hosted.waiting.is_empty() {
             hosted.stage = Stage::Leasing;
             self.steps.add(object, Step::Acquire);
+        } else if hosted.is_blank() {
+            // Nobody has anything of it. What was promised about it is promised about all files that are not here.
+            self.keeper.numbers.forget(hosted.replica.promised().number);
+            self.files.hosted.remove(&object);
+            self.files.logs.note(object, 0);
         }
     }
 
@@ -439,11 +510,11 @@ impl<A: Algorithm> Shard<A> {
 
     /// The owner handed the lease to this node.
     pub(crate) fn file_offered(&mut self, now: WallTime, object: ObjectId) {
-        if self.unavailable(now).is_some() {
+        if self.unavailable(now).is_some() || self.files.is_stalled {
             return;
         }
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        if hosted.stage == Stage::Idle && hosted.replica.is_whole() {
+        if hosted.stage == Stage::Idle && hosted.replica.is_whole() && now >= hosted.avoided_until {
             hosted.stage = Stage::Leasing;
             self.steps.add(object, Step::Acquire);
         }
@@ -453,7 +524,7 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn leave_all_files(&mut self, now: WallTime) {
         for object in self.files().collect::<Vec<_>>() {
             let members = self.config.map.view(object).members.clone();
-            let successor = members.as_slice().iter().find(|node| self.peers.contains_key(node)).copied();
+            let successor = self.next_member(members.as_slice());
             self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::Stopping));
             self.leave_file(now, object, successor);
         }
@@ -473,7 +544,9 @@ impl<A: Algorithm> Shard<A> {
 
     /// Timers of files, and leases that nobody has used for long.
     pub(crate) fn check_files(&mut self, now: WallTime) {
+        self.check_disk(now);
         self.mend_files(now);
+        self.list_files(now);
         while let Some(object) = self.files.pop_idle(now, self.config.file_idle) {
             self.leave_file(now, object, None);
         }
@@ -489,14 +562,64 @@ impl<A: Algorithm> Shard<A> {
     /// after that, it cannot be counted on, and another member that is gone would be missed.
     fn mend_files(&mut self, now: WallTime) {
         while let Some(object) = self.files.pop_forgotten(now) {
-            if self.unavailable(now).is_some() {
+            if self.unavailable(now).is_some() || self.files.is_stalled {
                 continue;
             }
             let Some(hosted) = self.files.hosted.get_mut(&object) else { continue };
-            if hosted.stage == Stage::Idle {
+            if hosted.stage == Stage::Idle && now >= hosted.avoided_until {
                 hosted.stage = Stage::Leasing;
                 self.steps.add(object, Step::Acquire);
             }
+        }
+    }
+
+    /// A peer has lost power, and what it had not synced with it. It may not even know which files there are, and must not be
+    /// counted on before it has an entry of a later epoch.
+    pub(crate) fn peer_forgot(&mut self, now: WallTime, peer: Process, at: u64) {
+        if Token::new(Epoch { number: at, node: peer.node }, 1).is_none() && at > 0 {
+            return self.tell(ShardEvent::Misbehaved { peer, what: "forgot an epoch that cannot be" });
+        }
+        let mut led = Vec::new();
+        let is_new = self.files.forgetful.insert(peer.node, peer.incarnation) != Some(peer.incarnation);
+        for (&object, hosted) in self.files.hosted.iter_mut().filter(|_| is_new) {
+            let is_led = matches!(hosted.stage, Stage::Leading | Stage::Numbering(_));
+            if is_led && hosted.replica.view().members.contains(peer.node) {
+                hosted.highest = hosted.highest.max(at);
+                led.push(object);
+            }
+        }
+        // What it acknowledged to this tenure does not count any more.
+        led.into_iter().for_each(|object| self.lead_file(now, object));
+        self.files.list_for(now, peer.node);
+    }
+
+    /// Tells peers that forgot which files there are: they see to it that those are recovered.
+    fn list_files(&mut self, now: WallTime) {
+        for (to, object) in self.files.poll_listed(now) {
+            let Some(hosted) = self.files.hosted.get(&object) else { continue };
+            let view = hosted.replica.view().id;
+            let message = Message::There { epoch: Epoch::default() };
+            if self.peers.contains_key(&to) {
+                self.hand_out(Output::File { to, message: FileMessage { object, view, message } });
+            }
+        }
+    }
+
+    /// A node whose disk does nothing leads nothing: it could never answer for what it orders.
+    fn check_disk(&mut self, now: WallTime) {
+        let stalled_at = self.files.writes.stalled_at(self.config.stalled_after);
+        let is_stalled = stalled_at.is_some_and(|at| at <= now) && !self.config.breaks(Bug::StalledDiskLeads);
+        if std::mem::replace(&mut self.files.is_stalled, is_stalled) == is_stalled {
+            return;
+        }
+        self.tell(ShardEvent::DiskStalled(is_stalled));
+        let is_led = |hosted: &Hosted| matches!(hosted.stage, Stage::Leading | Stage::Numbering(_));
+        let led = self.files.hosted.iter().filter(|(_, hosted)| is_stalled && is_led(hosted));
+        for object in led.map(|(&object, _)| object).collect::<Vec<_>>() {
+            let members = self.config.map.view(object).members.clone();
+            let successor = self.next_member(members.as_slice());
+            self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::NoMajority));
+            self.leave_file(now, object, successor);
         }
     }
 
@@ -536,7 +659,7 @@ pub(crate) fn first_checkpoint(config: &ShardConfig, object: ObjectId) -> Checkp
 }
 
 /// What can be said without looking at the file.
-fn check(body: &FileBody) -> Result<(), crate::file::FileError> {
+fn check(body: &FileBody) -> Result<(), FileError> {
     match body {
         FileBody::Change { change, .. } => change.check(),
         FileBody::Create | FileBody::Ask(_) | FileBody::Sync { .. } => Ok(()),
@@ -557,7 +680,12 @@ const fn refused_change(error: ProposeError) -> FileReplyBody {
         ProposeError::NotPrimary | ProposeError::Recovering => {
             FileReplyBody::Unavailable(Unavailable::NoMajority)
         }
-        ProposeError::Busy => FileReplyBody::Unavailable(Unavailable::Overloaded),
+        ProposeError::Busy | ProposeError::Unsettled | ProposeError::Full => {
+            FileReplyBody::Unavailable(Unavailable::Overloaded)
+        }
+        ProposeError::TooLarge { bytes, bytes_max } => {
+            FileReplyBody::Refused(FileError::TooLong { length: bytes, bytes_max })
+        }
         ProposeError::Expired => FileReplyBody::Expired,
         ProposeError::Settled(_) => FileReplyBody::Settled,
     }

@@ -36,6 +36,7 @@ mod from_toml;
 mod hosting;
 mod keeper;
 mod lock;
+mod logs;
 mod map;
 mod member;
 mod message;
@@ -48,6 +49,7 @@ mod shard;
 mod starts;
 mod status;
 mod steps;
+mod writes;
 
 pub use base::ClientId;
 pub use bugs::{Bug, Rules};

@@ -13,6 +13,7 @@ impl<A: Algorithm> Shard<A> {
             PeerMessage::Promise { cell, epoch, dead } => self.promise(now, (from, cell, epoch), &dead),
             PeerMessage::Write { cell, record } => self.keep(now, from, cell, record),
             PeerMessage::CaughtUp => self.keeper.caught_up(from),
+            PeerMessage::Forgot { at } => self.peer_forgot(now, from, at),
             PeerMessage::Query { cell, epoch } => self.handle_query(from.node, cell, epoch),
             PeerMessage::Over { cell, epoch } => {
                 let is_his = |record: Record| record.epoch == epoch && record.writer == from;

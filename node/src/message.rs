@@ -117,6 +117,12 @@ pub enum PeerMessage {
         /// The tenure.
         epoch: Epoch,
     },
+    /// The power of the sender failed, and what it had not synced is lost: of files, what it promised and acknowledged in
+    /// epochs up to this number. Sent once after every connect, until the store knows better.
+    Forgot {
+        /// The number.
+        at: u64,
+    },
 }
 
 /// What a client says in one turn. Every frame keeps its session alive, an empty one too.

@@ -1,6 +1,6 @@
 //! What a shard wants done. Plain data: ids, never channels.
 
-use base::{Epoch, Incarnation, NodeId, ObjectId, Process, WallTime};
+use base::{ClientId, Epoch, Incarnation, NodeId, ObjectId, Process, WallTime};
 use lease::{Batch, ClockState, Ended, Loss};
 
 use replication::Record;
@@ -139,6 +139,16 @@ pub enum ShardEvent {
         /// Who sent it.
         from: NodeId,
     },
+    /// A client that changed a file was not heard of for long, and its place was needed: its changes are refused from now
+    /// on.
+    FileClientOver {
+        /// The file.
+        object: ObjectId,
+        /// The client.
+        client: ClientId,
+    },
+    /// The disk has done nothing for long although it should, so this node leads no file; or it goes on.
+    DiskStalled(bool),
     /// A peer runs with other cluster-wide settings; its lease messages are ignored.
     SettingsDiffer {
         /// The peer.

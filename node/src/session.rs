@@ -81,6 +81,11 @@ impl Sessions {
         self.due.insert((now + lasts, id));
     }
 
+    /// The clients that have one.
+    pub(crate) fn clients(&self) -> BTreeSet<ClientId> {
+        self.sessions.values().map(|session| session.client).collect()
+    }
+
     /// A frame has come: the session lasts from now.
     pub(crate) fn hear(&mut self, now: WallTime, id: SessionId, number: u64) {
         let Some(session) = self.sessions.get_mut(&id) else { return };

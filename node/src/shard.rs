@@ -8,6 +8,7 @@ use lease::{
     GuardConfigError, LeaseNode, Loss, Start, Watermark,
 };
 
+use crate::file::File;
 use crate::files::{FileJournalError, Files, KeptFile};
 use crate::hosting::first_checkpoint;
 use crate::keeper::Keeper;
@@ -88,6 +89,9 @@ pub enum ShardError {
     /// The clock guard's numbers do not go together.
     #[error(transparent)]
     Guard(#[from] GuardConfigError),
+    /// The limits of replication do not go together.
+    #[error(transparent)]
+    Replication(#[from] replication::ConfigError),
     /// What was kept of a file makes no sense.
     #[error(transparent)]
     File(#[from] FileJournalError),
@@ -123,6 +127,7 @@ impl<A: Algorithm> Shard<A> {
         seed: u64,
     ) -> Result<Self, ShardError> {
         let lease = LeaseNode::new(config.lease.clone(), me, remembered.start, now, seed)?;
+        config.replication.check::<File>()?;
         let guard = GuardConfig::new(&config.lease, config.clock_fresh, config.map.osds().len());
         let guard = ClockGuard::new(guard)?;
         let floor = if config.breaks(Bug::NumbersForgotten) { 0 } else { remembered.ceiling };
@@ -237,6 +242,9 @@ impl<A: Algorithm> Shard<A> {
         self.tell_all_to(now, peer.node);
         if self.is_greeted {
             self.post(peer.node, PeerMessage::CaughtUp);
+        }
+        if let Some(at) = self.files.forgot_at {
+            self.post(peer.node, PeerMessage::Forgot { at });
         }
     }
 
@@ -373,7 +381,7 @@ impl<A: Algorithm> Shard<A> {
         let due = self.due.first().map(|&(at, _)| at);
         let sweep = self.trusted.then_some(self.sweep_at);
         let greeting = (!self.is_greeted).then_some(self.lease.silent_until());
-        let files = self.files.next_due();
+        let files = self.files.next_due(self.config.stalled_after);
         let others = [self.lease.poll_timeout(), self.sessions.next_due(), due, sweep, greeting, files];
         others.into_iter().flatten().fold(self.judge_at, WallTime::min)
     }

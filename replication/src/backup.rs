@@ -14,7 +14,7 @@ impl<M: Machine> Replica<M> {
     pub fn handle_message(&mut self, now: WallTime, from: NodeId, view: ViewId, message: Message<M>) {
         let before = self.view().id;
         // Who is a member no more says so to nobody's question, and names no primary's epoch.
-        let is_answer = matches!(message, Message::Adopted { .. });
+        let is_answer = matches!(message, Message::Adopted { .. } | Message::There { .. });
         if message.epoch().node == from && !is_answer {
             self.handle_primary(now, from, view, message);
         } else {
@@ -98,7 +98,7 @@ impl<M: Machine> Replica<M> {
             return;
         }
         let message = if self.log.contains(after) {
-            let entries = self.log.behind(after.seq).take(self.config.batch_max).cloned().collect();
+            let entries = self.log.batch(after.seq, self.config.batch_max, self.config.entries_bytes_max());
             Message::Append { epoch, after, entries, committed: self.log.committed() }
         } else {
             Message::Apart { epoch }
@@ -194,7 +194,12 @@ impl<M: Machine> Replica<M> {
             self.state.rest.at = entry.at;
             match entry.body {
                 Body::Barrier { generation } => self.state.rest.generation = generation,
-                Body::Expire(client) => self.state.rest.sessions.expire(client),
+                Body::Expire { client, .. } if self.config.breaks(Bug::ExpiredForgotten) => {
+                    self.state.rest.sessions.drop_client(client);
+                }
+                Body::Expire { client, since, forget } => {
+                    self.state.rest.sessions.expire(client, since, forget);
+                }
                 Body::View(members) => self.enter_view(View { id: entry.at.into(), members }),
                 Body::Settled(view) => {
                     self.state.rest.settled = view;
@@ -224,11 +229,11 @@ impl<M: Machine> Replica<M> {
     }
 
     fn trim(&mut self) {
-        let committed = self.log.committed().0;
-        let before = |kept: usize| committed.saturating_sub(kept as u64);
-        let lent = self.lent.values().map(|lent| lent.at().seq.0).min().unwrap_or(u64::MAX);
-        let first = before(self.config.kept_max).min(lent).max(before(self.config.kept_lending_max));
-        self.log.trim(Seq(first));
+        let config = &self.config;
+        let kept = self.log.first_kept(config.kept_max, config.kept_bytes_max);
+        let lending = self.log.first_kept(config.kept_lending_max, config.kept_lending_bytes_max);
+        let lent = self.lent.values().map(|lent| lent.at().seq).min().unwrap_or(Seq(u64::MAX));
+        self.log.trim(kept.min(lent).max(lending));
     }
 
     /// The members change.
@@ -249,6 +254,7 @@ impl<M: Machine> Replica<M> {
         outcome: Option<M::Outcome>,
     ) {
         let Role::Primary(primary) = &mut self.role else { return };
+        primary.clients.remove(&request.client);
         if primary.requests.remove(&(request.client, request.number)).is_none() {
             return;
         }

@@ -27,6 +27,8 @@ pub enum Bug {
     TailBySequence,
     /// R7: a retried request is executed again.
     NoDeduplication,
+    /// R7: a client that is over is a new one when it comes again.
+    ExpiredForgotten,
     /// R8: a sync is answered by the primary alone.
     SyncByPrimaryAlone,
     /// §4.4: a replica that forgot promises as if it had not.

@@ -1,6 +1,6 @@
 //! Entries: what is ordered, and how a place in the order is named.
 
-use base::{ClientId, Epoch, Members, Seq, View, ViewId};
+use base::{ClientId, Epoch, Members, Seq, View, ViewId, WallTime};
 
 /// Where an entry stands in an object's log: the epoch it was born in, and its place.
 ///
@@ -41,7 +41,14 @@ pub enum Body<O> {
         op: O,
     },
     /// A client is over: its requests are refused from here on.
-    Expire(ClientId),
+    Expire {
+        /// Whose.
+        client: ClientId,
+        /// When, by the clock of the primary.
+        since: WallTime,
+        /// Clients that were over before this time need not be remembered any more.
+        forget: WallTime,
+    },
     /// These are the members from here on.
     View(Members),
     /// Every member of every earlier view knows of this one, and keeps that.

@@ -45,6 +45,20 @@ pub enum ProposeError {
     /// Too much is under way.
     #[error("too many requests are under way; ask again")]
     Busy,
+    /// The client has too many requests whose answers it may want again.
+    #[error("the client has not said of enough requests that it has the answers; settle some, and ask again")]
+    Unsettled,
+    /// No more clients can be told apart.
+    #[error("as many clients as may be have asked for something; ask again when one of them is over")]
+    Full,
+    /// No operation may be so large.
+    #[error("an operation of {bytes} bytes is larger than {bytes_max}; split it")]
+    TooLarge {
+        /// What it costs.
+        bytes: u64,
+        /// What one may cost.
+        bytes_max: u64,
+    },
     /// The client is over.
     #[error("the client was declared dead; begin a new session")]
     Expired,

@@ -43,9 +43,10 @@ mod sessions;
 mod state;
 mod transfer;
 mod views;
+mod weight;
 
 pub use bugs::Bug;
-pub use config::Config;
+pub use config::{Config, ConfigError};
 pub use entry::{Body, Entry, Position, Request};
 pub use errors::{AskError, ChangeError, JournalError, LeadError, ProposeError, SyncError};
 pub use machine::Machine;

@@ -8,7 +8,16 @@ use crate::Position;
 ///
 /// Every replica applies the same operations in the same order and must come to the same state: whatever is not
 /// determined by the state (times, new ids) the primary has put into the operation.
+///
+/// A clone of it must not copy what is in it: states are kept as they were while somebody takes them over.
 pub trait Machine: Clone + Debug {
+    /// No operation costs more bytes, in memory and in a message.
+    const OP_BYTES_MAX: u64;
+    /// No outcome does. Each is charged as much.
+    const OUTCOME_BYTES_MAX: u64;
+    /// No part does.
+    const PART_BYTES_MAX: u64;
+
     /// A change.
     type Op: Clone + PartialEq + Debug;
     /// What came of it, for whoever asked. An operation may fail: that is an outcome, too.
@@ -22,14 +31,21 @@ pub trait Machine: Clone + Debug {
     /// What is in a part.
     type Part: Clone + PartialEq + Debug;
 
+    /// What an operation costs, at most [`OP_BYTES_MAX`](Self::OP_BYTES_MAX); more is refused.
+    fn op_bytes(op: &Self::Op) -> u64;
+
+    /// What a part costs, at most [`PART_BYTES_MAX`](Self::PART_BYTES_MAX).
+    fn part_bytes(part: &Self::Part) -> u64;
+
     /// Takes `op` in, which is committed at `at`.
     fn apply(&mut self, at: Position, op: &Self::Op) -> Self::Outcome;
 
     /// Answers from the committed state.
     fn answer(&self, query: &Self::Query) -> Self::Answer;
 
-    /// Whether `op` might change the answer to `query`, which then waits for it. When in doubt: yes.
-    fn overlaps(op: &Self::Op, query: &Self::Query) -> bool;
+    /// Whether `op`, which is not committed yet, might change the answer to `query`, which then waits for it. Of what is
+    /// proposed before it, everything that might is asked about, too. When in doubt: yes.
+    fn overlaps(&self, op: &Self::Op, query: &Self::Query) -> bool;
 
     /// The parts behind `after` in order, as many as `parts_max`, each with its version: the entry that changed it last.
     /// In histories that agree, equal versions mean equal parts.

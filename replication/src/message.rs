@@ -135,6 +135,11 @@ pub enum Message<M: Machine> {
         /// The view.
         view: ViewId,
     },
+    /// The sender has something of the object: for members that may have forgotten that there is one.
+    There {
+        /// Nobody's.
+        epoch: Epoch,
+    },
     /// Nobody will ask that node about the object any more.
     Forget {
         /// The primary's epoch.
@@ -218,6 +223,7 @@ impl<M: Machine> Message<M> {
             | Self::Pulled { epoch, .. }
             | Self::Adopt { epoch, .. }
             | Self::Adopted { epoch, .. }
+            | Self::There { epoch }
             | Self::Forget { epoch, .. } => epoch,
         }
     }

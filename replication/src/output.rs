@@ -155,6 +155,12 @@ pub enum Event {
         /// Members that answered and may have lost what was not synced.
         forgot: Vec<NodeId>,
     },
+    /// The tenure is over before it began: for long nobody has said what it still had to know. Another member may hear
+    /// of whoever could.
+    Fruitless {
+        /// Who does answer.
+        answered: Vec<NodeId>,
+    },
     /// What was acknowledged as written, and not made durable, before this tenure may be lost.
     Lost {
         /// The new loss generation.

@@ -1,12 +1,14 @@
 //! What a replica does that has the lease and knows what was before: order, and commit what a majority has.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use base::{ClientId, Epoch, Members, NodeId, Seq, Span, WallTime};
 
 use crate::recovery::Found;
 use crate::replica::Role;
 use crate::sessions::Known;
+use crate::weight::ENTRY_BYTES;
 use crate::{
     AskError, Body, Bug, Config, Entry, Event, Machine, Mark, Message, Output, Position, ProposeError,
     Record, Replica, Request, Standing, SyncError, Ticket, Waiting, When,
@@ -45,6 +47,8 @@ pub(crate) struct Primary<M: Machine> {
     pub(crate) adopted: BTreeSet<NodeId>,
     /// When those were asked for something whom a change of members waits for.
     pub(crate) chased: Option<WallTime>,
+    /// Clients of which nothing has taken effect before what is not committed yet.
+    pub(crate) clients: BTreeSet<ClientId>,
     /// Where the requests stand that are not committed yet.
     pub(crate) requests: BTreeMap<(ClientId, u64), (Request, Seq)>,
     /// Questions, and the places that have to be committed before they are answered.
@@ -135,7 +139,6 @@ impl<M: Machine> Replica<M> {
 
     /// Orders an operation. Its outcome comes as [`Output::Done`], for a request that has taken effect before, too.
     pub fn propose(&mut self, now: WallTime, request: Request, op: M::Op) -> Result<(), ProposeError> {
-        let uncommitted = self.log.tail().seq.0 - self.log.committed().0;
         match self.standing() {
             Standing::Backup | Standing::Retired => return Err(ProposeError::NotPrimary),
             Standing::Recovering if !self.config.breaks(Bug::ServedBeforeBarrier) => {
@@ -160,26 +163,79 @@ impl<M: Machine> Replica<M> {
             }
             Known::New | Known::Done(_) => {}
         }
-        if uncommitted >= self.config.uncommitted_max as u64 {
-            return Err(ProposeError::Busy);
-        }
+        self.check_room(&op)?;
+        self.check_client(request)?;
         let at = self.append(now, Body::Op { request, op });
+        let is_new = !self.state.rest.sessions.knows(request.client);
         if let Role::Primary(primary) = &mut self.role {
             primary.requests.insert(key, (request, at.seq));
+            primary.clients.extend(is_new.then_some(request.client));
         }
         Ok(())
     }
 
-    /// Declares a client dead: once this is committed its requests are refused.
+    /// Whether the outcome of a request can be remembered, and whose it was.
+    fn check_client(&self, request: Request) -> Result<(), ProposeError> {
+        let Role::Primary(primary) = &self.role else { return Err(ProposeError::NotPrimary) };
+        let (sessions, config) = (&self.state.rest.sessions, &self.config);
+        let settled = sessions.settled(request.client).max(request.settled.min(request.number));
+        let ahead = request.number.saturating_sub(settled);
+        let (shared, share) = (config.outcomes_max / 2, config.outcomes_max / 2 / config.clients_max.max(1));
+        let is_full = sessions.kept() + primary.requests.len() >= shared;
+        if ahead >= config.unsettled_max || is_full && ahead >= share as u64 {
+            return Err(ProposeError::Unsettled);
+        }
+        let is_known = sessions.knows(request.client) || primary.clients.contains(&request.client);
+        let is_crowded = sessions.clients() + primary.clients.len() >= config.clients_max;
+        if !is_known && is_crowded { Err(ProposeError::Full) } else { Ok(()) }
+    }
+
+    /// Whether each backup has all that there is, and knows that it is committed, as far as it answers at all.
+    pub fn backups_are_settled(&self) -> bool {
+        let Role::Primary(primary) = &self.role else { return true };
+        let (tail, committed) = (self.log.tail().seq, self.log.committed());
+        let is_settled = |(&node, peer): (&NodeId, &Peer)| {
+            node == self.me || peer.is_silent || peer.matched >= tail && peer.told >= committed
+        };
+        committed >= tail && primary.newcomer.is_none() && primary.peers.iter().all(is_settled)
+    }
+
+    /// Whether an operation may be proposed beside what is not committed yet.
+    fn check_room(&self, op: &M::Op) -> Result<(), ProposeError> {
+        let (bytes, bytes_max) = (M::op_bytes(op), M::OP_BYTES_MAX);
+        if bytes > bytes_max {
+            return Err(ProposeError::TooLarge { bytes, bytes_max });
+        }
+        let committed = self.log.committed();
+        let count = self.log.tail().seq.0 - committed.0;
+        let weight = self.log.bytes_behind(committed) + ENTRY_BYTES + bytes;
+        let fits = count < self.config.uncommitted_max as u64 && weight <= self.config.uncommitted_bytes_max;
+        if fits { Ok(()) } else { Err(ProposeError::Busy) }
+    }
+
+    /// Declares a client dead: once this is committed its requests are refused. One that is about to be over is not
+    /// declared dead again.
     pub fn expire(&mut self, now: WallTime, client: ClientId) -> Result<(), ProposeError> {
         match self.standing() {
-            Standing::Backup | Standing::Retired => Err(ProposeError::NotPrimary),
-            Standing::Recovering => Err(ProposeError::Recovering),
-            Standing::Serving => {
-                self.append(now, Body::Expire(client));
-                Ok(())
-            }
+            Standing::Backup | Standing::Retired => return Err(ProposeError::NotPrimary),
+            Standing::Recovering => return Err(ProposeError::Recovering),
+            Standing::Serving => {}
         }
+        let forget = now - self.config.expired_for;
+        let (mut ending, mut is_ending) = (0, false);
+        for entry in self.log.behind(self.log.committed()) {
+            let Body::Expire { client: other, .. } = entry.body else { continue };
+            (ending, is_ending) = (ending + 1, is_ending || other == client);
+        }
+        let sessions = &self.state.rest.sessions;
+        if is_ending || sessions.is_over(client) {
+            return Ok(());
+        }
+        if sessions.expired_since(forget) + ending >= self.config.expired_max {
+            return Err(ProposeError::Full);
+        }
+        self.append(now, Body::Expire { client, since: now, forget });
+        Ok(())
     }
 
     /// Asks a question about the committed state. The answer comes as [`Output::Answer`].
@@ -187,8 +243,8 @@ impl<M: Machine> Replica<M> {
         self.check_asking()?;
         let committed = self.log.committed();
         let overlapping = self.log.behind(committed).rev().find(|entry| match &entry.body {
-            Body::Op { op, .. } => M::overlaps(op, &query),
-            Body::Barrier { .. } | Body::Expire(_) | Body::View(_) | Body::Settled(_) => false,
+            Body::Op { op, .. } => self.state.machine.overlaps(op, &query),
+            Body::Barrier { .. } | Body::Expire { .. } | Body::View(_) | Body::Settled(_) => false,
         });
         let wait_for = overlapping.map(|entry| entry.at.seq);
         if self.config.breaks(Bug::ReadsUncommitted) {
@@ -305,6 +361,7 @@ impl<M: Machine> Replica<M> {
             newcomer: None,
             adopted: BTreeSet::new(),
             chased: None,
+            clients: BTreeSet::new(),
             requests: BTreeMap::new(),
             questions: Vec::new(),
             syncs: Vec::new(),
@@ -379,7 +436,7 @@ impl<M: Machine> Replica<M> {
     /// Sends a backup what it has not been sent, as far as it may owe answers.
     pub(crate) fn replicate(&mut self, now: WallTime, node: NodeId) {
         let (tail, committed, base) = (self.log.tail().seq, self.log.committed(), self.log.base().seq);
-        let (batch_max, window_max) = (self.config.batch_max, self.config.uncommitted_max as u64);
+        let (config, log) = (Arc::clone(&self.config), &self.log);
         let Role::Primary(primary) = &mut self.role else { return };
         let epoch = primary.tenure.epoch;
         let Some(peer) = primary.peers.get_mut(&node) else { return };
@@ -390,11 +447,15 @@ impl<M: Machine> Replica<M> {
             }
             return;
         }
-        let window_max = if peer.is_silent { 1 } else { window_max };
+        let window_max = if peer.is_silent { 1 } else { config.uncommitted_max as u64 };
+        let has_room = |peer: &Peer| {
+            let bytes = log.bytes_between(peer.begin(), peer.sent);
+            peer.sent.0 - peer.begin().0 < window_max && bytes < config.uncommitted_bytes_max
+        };
         let mut messages = Vec::new();
-        while peer.sent < tail && peer.sent.0 - peer.begin().0 < window_max {
-            let Some(after) = self.log.position(peer.sent) else { return };
-            let entries: Vec<_> = self.log.behind(peer.sent).take(batch_max).cloned().collect();
+        while peer.sent < tail && has_room(peer) {
+            let Some(after) = log.position(peer.sent) else { return };
+            let entries = log.batch(peer.sent, config.batch_max, config.entries_bytes_max());
             peer.sent = entries.last().map_or(tail, |entry| entry.at.seq);
             messages.push(Message::Append { epoch, after, entries, committed });
         }

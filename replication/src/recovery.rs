@@ -40,6 +40,8 @@ pub(crate) struct Candidate {
     fetching: Option<(NodeId, Position, Found)>,
     since: WallTime,
     asked: WallTime,
+    /// When it last came to know something.
+    progressed: WallTime,
     /// An operator has given up what is missing.
     accepts_loss: bool,
     told_blocked: bool,
@@ -59,6 +61,8 @@ impl Candidate {
     pub(crate) fn timeout(&self, config: &Config) -> WallTime {
         let all_forgot = self.since + config.all_forgot_after;
         let retry = self.asked + config.retry_after;
+        let given_up = self.progressed + config.recovery_max;
+        let retry = retry.min(given_up);
         if self.fetching.is_none() && all_forgot > self.asked { retry.min(all_forgot) } else { retry }
     }
 
@@ -144,6 +148,7 @@ impl<M: Machine> Replica<M> {
             fetching: None,
             since: now,
             asked: now,
+            progressed: now,
             accepts_loss: false,
             told_blocked: false,
         });
@@ -229,7 +234,7 @@ impl<M: Machine> Replica<M> {
         self.commit(now, committed.min(upto.seq));
         let Role::Candidate(candidate) = &mut self.role else { return };
         if upto < goal {
-            candidate.asked = now;
+            (candidate.asked, candidate.progressed) = (now, now);
             return self.send(from, Message::Fetch { epoch, after: upto }, When::Now);
         }
         candidate.fetching = None;
@@ -268,6 +273,11 @@ impl<M: Machine> Replica<M> {
             self.tell_event(event);
         }
         let Role::Candidate(candidate) = &mut self.role else { return };
+        if now.since(candidate.progressed) >= self.config.recovery_max {
+            let answered = candidate.promised.keys().copied().filter(|&node| node != self.me);
+            let event = Event::Fruitless { answered: answered.collect() };
+            return self.step_down(Some(event));
+        }
         // Whoever has promised may be gone meanwhile.
         (candidate.asked, candidate.fetching) = (now, None);
         candidate.promised.clear();

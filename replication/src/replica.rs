@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use base::{Epoch, Members, NodeId, Seq, View, WallTime};
+use base::{ClientId, Epoch, Members, NodeId, Seq, View, WallTime};
 
 use crate::log::Log;
 use crate::primary::Primary;
 use crate::recovery::Candidate;
 use crate::state::Holding;
 use crate::transfer::{Incoming, Lent};
+use crate::weight::entry_bytes;
 use crate::{
     Bug, Checkpoint, Config, Entry, Event, Io, JournalError, Machine, Memory, Message, Output, Position,
     Record, Rest, State, When,
@@ -222,6 +223,24 @@ impl<M: Machine> Replica<M> {
         self.log.get(seq)
     }
 
+    /// What the log here weighs.
+    pub fn log_bytes(&self) -> u64 {
+        self.log.bytes_behind(self.log.base().seq)
+    }
+
+    /// Forgets the committed part of the log, unless somebody who takes over a state needs it. Who lags behind takes over a
+    /// state then.
+    pub fn forget_log(&mut self) {
+        if self.lent.is_empty() {
+            self.log.trim(self.log.committed());
+        }
+    }
+
+    /// The clients whose requests are remembered.
+    pub fn clients(&self) -> impl Iterator<Item = ClientId> {
+        self.state.rest.sessions.ids()
+    }
+
     /// How many outcomes are kept for clients that may ask again.
     pub fn outcomes_kept(&self) -> usize {
         self.state.rest.sessions.kept()
@@ -309,7 +328,8 @@ impl<M: Machine> Replica<M> {
     pub(crate) fn push(&mut self, entry: Entry<M::Op>) {
         self.accepted = self.accepted.max(entry.at.epoch);
         self.coming.extend(entry.view());
-        self.log.push(entry);
+        let bytes = entry_bytes::<M>(&entry);
+        self.log.push(entry, bytes);
     }
 
     pub(crate) fn truncate(&mut self, last: Seq) {

@@ -1,25 +1,25 @@
 //! Which requests have taken effect: a retried request is answered, never executed again.
 //!
 //! The table is part of the object's state. It changes with committed entries only, so it is the same at each replica
-//! after the same entry, and it goes wherever the state goes.
+//! after the same entry, and it goes wherever the state goes. It is bounded by what the primary proposes: so many clients,
+//! so many outcomes, and clients that are over only when there is room to remember that they are. For how long they
+//! are remembered stands in the entries, too.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use base::ClientId;
+use base::{ClientId, WallTime};
 
 use crate::Request;
-
-/// How many clients that are over are remembered. A daemon refuses the sessions of such a client long before as many
-/// others have come and gone.
-const EXPIRED_MAX: usize = 1 << 16;
 
 /// What is remembered of each client.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Sessions<R> {
     clients: BTreeMap<ClientId, Session<R>>,
+    /// How many outcomes they have.
+    kept: usize,
     expired: BTreeSet<ClientId>,
-    /// The same, the oldest first.
-    expired_order: VecDeque<ClientId>,
+    /// The same, the oldest first, and since when, by the clocks of their primaries.
+    expired_order: VecDeque<(WallTime, ClientId)>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -59,6 +59,7 @@ impl<R: Clone> Sessions<R> {
     pub(crate) fn keep(&mut self, request: Request, outcome: R) {
         let fresh = || Session { settled: 0, outcomes: BTreeMap::new() };
         let session = self.clients.entry(request.client).or_insert_with(fresh);
+        let before = session.outcomes.len();
         session.outcomes.insert(request.number, outcome);
         // A client that claims to have the answer to this very request does not have it.
         let settled = request.settled.min(request.number);
@@ -66,30 +67,71 @@ impl<R: Clone> Sessions<R> {
             session.settled = settled;
             session.outcomes = session.outcomes.split_off(&settled);
         }
+        self.kept = self.kept + session.outcomes.len() - before;
     }
 
-    /// The client is over.
-    pub(crate) fn expire(&mut self, client: ClientId) {
-        self.clients.remove(&client);
-        if self.expired.insert(client) {
-            self.expired_order.push_back(client);
-        }
-        if self.expired_order.len() > EXPIRED_MAX
-            && let Some(oldest) = self.expired_order.pop_front()
-        {
+    /// The client is over. Who was over before `forget` is not remembered any more.
+    pub(crate) fn expire(&mut self, client: ClientId, since: WallTime, forget: WallTime) {
+        while let Some(&(_, oldest)) = self.expired_order.front().filter(|&&(since, _)| since < forget) {
+            self.expired_order.pop_front();
             self.expired.remove(&oldest);
         }
+        self.drop_client(client);
+        if self.expired.insert(client) {
+            self.expired_order.push_back((since, client));
+        }
+    }
+
+    /// Only as a planted bug, or as a part of the end of a client.
+    pub(crate) fn drop_client(&mut self, client: ClientId) {
+        self.kept -= self.clients.remove(&client).map_or(0, |session| session.outcomes.len());
+    }
+
+    /// Up to which request the client has the answers.
+    pub(crate) fn settled(&self, client: ClientId) -> u64 {
+        self.clients.get(&client).map_or(0, |session| session.settled)
+    }
+
+    /// Whether anything of the client has taken effect, and it is not over.
+    pub(crate) fn knows(&self, client: ClientId) -> bool {
+        self.clients.contains_key(&client)
+    }
+
+    /// Whether the client is over.
+    pub(crate) fn is_over(&self, client: ClientId) -> bool {
+        self.expired.contains(&client)
+    }
+
+    /// The clients that are known.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ClientId> {
+        self.clients.keys().copied()
+    }
+
+    /// How many clients are known.
+    pub(crate) fn clients(&self) -> usize {
+        self.clients.len()
     }
 
     /// How many outcomes are kept.
-    pub(crate) fn kept(&self) -> usize {
-        self.clients.values().map(|session| session.outcomes.len()).sum()
+    pub(crate) const fn kept(&self) -> usize {
+        self.kept
+    }
+
+    /// How many clients are remembered to be over.
+    pub(crate) fn expired(&self) -> usize {
+        self.expired.len()
+    }
+
+    /// How many of them will be if those are forgotten who were over before a time.
+    pub(crate) fn expired_since(&self, forget: WallTime) -> usize {
+        self.expired.len() - self.expired_order.iter().take_while(|&&(since, _)| since < forget).count()
     }
 }
 
 impl<R> Default for Sessions<R> {
     fn default() -> Self {
-        Self { clients: BTreeMap::new(), expired: BTreeSet::new(), expired_order: VecDeque::new() }
+        let (expired, expired_order) = (BTreeSet::new(), VecDeque::new());
+        Self { clients: BTreeMap::new(), kept: 0, expired, expired_order }
     }
 }
 
@@ -114,6 +156,8 @@ mod tests {
         sessions.keep(request(2, 2), "b");
         assert_eq!(sessions.find(request(1, 1)), Known::Settled);
         assert_eq!((sessions.find(request(3, 1)), sessions.kept()), (Known::Done(&"c"), 2));
+        sessions.keep(request(4, 4), "d");
+        assert_eq!((sessions.kept(), sessions.settled(CLIENT)), (1, 4));
     }
 
     #[test]
@@ -126,13 +170,23 @@ mod tests {
     #[test]
     fn a_client_that_is_over_stays_over() {
         let mut sessions = Sessions::default();
+        let at = WallTime::from_micros;
         sessions.keep(request(1, 1), "a");
-        sessions.expire(CLIENT);
-        sessions.expire(CLIENT);
+        sessions.keep(request(2, 1), "b");
+        assert_eq!((sessions.kept(), sessions.clients(), sessions.knows(CLIENT)), (2, 1, true));
+        sessions.expire(CLIENT, at(10), at(0));
+        sessions.expire(CLIENT, at(20), at(0));
         assert_eq!((sessions.find(request(1, 1)), sessions.kept()), (Known::Expired, 0));
-        for program in 0..EXPIRED_MAX as u64 {
-            sessions.expire(ClientId { certificate: 9, program });
-        }
-        assert_eq!(sessions.find(request(1, 1)), Known::New, "the memory is bounded");
+        assert_eq!((sessions.clients(), sessions.expired()), (0, 1));
+        let other = ClientId { certificate: 9, program: 1 };
+        sessions.expire(other, at(30), at(10));
+        assert_eq!(sessions.find(request(1, 1)), Known::Expired, "not before its time");
+        assert_eq!((sessions.expired_since(at(10)), sessions.expired_since(at(11))), (2, 1));
+        sessions.expire(other, at(40), at(11));
+        assert_eq!(
+            (sessions.find(request(1, 1)), sessions.expired()),
+            (Known::New, 1),
+            "the memory is bounded"
+        );
     }
 }

@@ -9,13 +9,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use base::{Epoch, NodeId, Seq, WallTime};
 
 use crate::log::Log;
 use crate::replica::Role;
 use crate::state::Holding;
-use crate::{Bug, Event, Machine, Message, Page, Parts, Position, Record, Replica, Rest, State, When};
+use crate::weight::{MESSAGE_BYTES, part_bytes, rest_bytes};
+use crate::{
+    Bug, Config, Event, Machine, Message, Page, Parts, Position, Record, Replica, Rest, State, When,
+};
 
 /// A state that is being taken over.
 #[derive(Clone, Hash, Debug)]
@@ -28,9 +32,9 @@ pub(crate) struct Incoming<M: Machine> {
     pub(crate) asked: WallTime,
 }
 
-/// A state that is being given away, as it was after an entry.
+/// A state that is being given away, as it was after an entry. Who comes while it is given to another gets the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Lent<M: Machine>(State<M>);
+pub(crate) struct Lent<M: Machine>(Arc<State<M>>);
 
 impl<M> Hash for Lent<M>
 where
@@ -43,7 +47,7 @@ where
 
 impl<M: Machine> Lent<M> {
     /// After which entry.
-    pub(crate) const fn at(&self) -> Position {
+    pub(crate) fn at(&self) -> Position {
         self.0.rest.at
     }
 
@@ -52,11 +56,11 @@ impl<M: Machine> Lent<M> {
         &self,
         (after, mut upto): (Option<M::Key>, Option<M::Key>),
         have: &[(M::Key, Position)],
-        (parts_max, versions_max): (usize, usize),
+        config: &Config,
     ) -> Page<M> {
         let machine = &self.0.machine;
-        let ours = machine.versions(after.as_ref(), versions_max);
-        if let Some((last, _)) = ours.last().filter(|_| ours.len() == versions_max) {
+        let ours = machine.versions(after.as_ref(), config.versions_max);
+        if let Some((last, _)) = ours.last().filter(|_| ours.len() == config.versions_max) {
             upto = Some(upto.map_or_else(|| last.clone(), |upto| upto.min(last.clone())));
         }
         let ours: BTreeMap<M::Key, Position> = ours.into_iter().collect();
@@ -66,26 +70,33 @@ impl<M: Machine> Lent<M> {
         };
         let keys: BTreeSet<&M::Key> = ours.keys().chain(theirs.keys()).filter(|key| is_within(key)).collect();
         let (mut parts, mut same) = (Parts::<M>::new(), Vec::new());
-        let mut is_cut = false;
+        let (mut is_cut, mut bytes) = (false, 0);
         for key in keys {
-            match ours.get(key) {
-                Some(&version) if theirs.get(key) == Some(&version) => same.push((key.clone(), version)),
-                _ if parts.len() == parts_max => {
-                    is_cut = true;
-                    break;
-                }
-                version => {
-                    let part = version.and_then(|&at| Some((at, machine.part(key)?)));
-                    parts.push((key.clone(), part));
-                }
+            let version = ours.get(key).copied();
+            if version.is_some() && version == theirs.get(key).copied() {
+                same.extend(version.map(|version| (key.clone(), version)));
+                continue;
             }
+            let part = version.and_then(|at| Some((at, machine.part(key)?)));
+            bytes += part_bytes::<M>(part.as_ref().map(|(_, part)| part));
+            is_cut = parts.len() >= config.parts_max || !parts.is_empty() && bytes > config.parts_bytes_max();
+            if is_cut {
+                break;
+            }
+            parts.push((key.clone(), part));
         }
         if is_cut {
             upto = parts.last().map(|(key, _)| key.clone());
             same.retain(|(key, _)| Some(key) <= upto.as_ref());
         }
-        let rest = upto.is_none().then(|| Box::new(self.0.rest.clone()));
-        Page { after, upto, parts, same, rest }
+        let mut page = Page { after, upto, parts, same, rest: None };
+        if page.upto.is_none() {
+            // It may be large, and goes alone then.
+            let room = config.page_bytes_max.saturating_sub(MESSAGE_BYTES + page.bytes());
+            page.upto = page.last_key().filter(|_| rest_bytes::<M>(&self.0.rest) > room).cloned();
+        }
+        page.rest = page.upto.is_none().then(|| Box::new(self.0.rest.clone()));
+        page
     }
 }
 
@@ -94,12 +105,13 @@ impl<M: Machine> Replica<M> {
     pub(crate) fn lend(&mut self, to: NodeId) {
         let Role::Primary(primary) = &self.role else { return };
         let (epoch, generation, base) = (primary.tenure.epoch, primary.generation, self.log.base());
-        let lent = self.lent.entry(to).or_insert_with(|| Lent(self.state.clone()));
-        if lent.at() < base {
-            // It took so long that what came after it is gone.
-            *lent = Lent(self.state.clone());
-        }
+        // It may have taken so long that what came after it is gone.
+        let is_of_use = |lent: &&Lent<M>| lent.at() >= base;
+        let before = self.lent.get(&to).filter(is_of_use);
+        let before = before.or_else(|| self.lent.values().filter(is_of_use).max_by_key(|lent| lent.at()));
+        let lent = before.cloned().unwrap_or_else(|| Lent(Arc::new(self.state.clone())));
         let at = lent.at();
+        self.lent.insert(to, lent);
         self.send(to, Message::Offer { epoch, at, generation }, When::Durable(self.last_io()));
     }
 
@@ -190,14 +202,13 @@ impl<M: Machine> Replica<M> {
         (after, upto): (Option<M::Key>, Option<M::Key>),
         have: &[(M::Key, Position)],
     ) {
-        let (parts_max, versions_max) = (self.config.parts_max, self.config.versions_max);
         let Role::Primary(primary) = &mut self.role else { return };
         let Some(peer) = primary.peers.get_mut(&from).filter(|_| epoch == primary.tenure.epoch) else {
             return;
         };
         let Some(lent) = self.lent.get(&from).filter(|lent| lent.at() == at) else { return };
         peer.asked = Some(now);
-        let page = lent.page((after, upto), have, (parts_max, versions_max));
+        let page = lent.page((after, upto), have, &self.config);
         self.send(from, Message::Pulled { epoch, at, page }, When::Now);
     }
 

@@ -123,9 +123,8 @@ impl<M: Machine> Replica<M> {
         for &node in ignorant.iter().filter(|_| is_due) {
             if node == self.me {
                 let message = Message::Adopted { epoch, view: view.id };
-                let io = self.journal(Record::Adopted(view.clone()));
-                self.adopted = Some(view.clone());
-                self.send(node, message, When::Durable(io));
+                self.keep_view(view.clone());
+                self.send(node, message, When::Durable(self.last_io()));
             } else {
                 self.send(node, Message::Adopt { epoch, view: view.clone() }, When::Now);
             }
@@ -154,11 +153,11 @@ impl<M: Machine> Replica<M> {
         if id < self.view().id {
             return;
         }
-        self.adopt(now, view.clone());
-        let io = self.journal(Record::Adopted(view));
-        self.send(from, Message::Adopted { epoch, view: id }, When::Durable(io));
+        self.adopt(now, view);
+        self.send(from, Message::Adopted { epoch, view: id }, When::Durable(self.last_io()));
     }
 
+    /// A view is committed, and from now on this node knows that for good.
     fn adopt(&mut self, now: WallTime, view: View) {
         let at = Position::from(view.id);
         if self.role_is_behind(&view) {
@@ -167,7 +166,15 @@ impl<M: Machine> Replica<M> {
         if self.holding == Holding::Whole && self.log.contains(at) {
             self.commit(now, at.seq);
         }
-        self.adopted = Some(view);
+        self.keep_view(view);
+    }
+
+    /// That a view is committed may be known from a log, or from hearsay. That alone would be forgotten with the power.
+    pub(crate) fn keep_view(&mut self, view: View) {
+        if self.adopted.as_ref() != Some(&view) {
+            self.journal(Record::Adopted(view.clone()));
+            self.adopted = Some(view);
+        }
     }
 
     /// Whether a tenure here began without knowing of `view`.

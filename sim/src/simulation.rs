@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use base::Span;
 
+use crate::checkers::histories::Judgement;
 use crate::lease::Subject;
 use crate::trace::Tail;
 use crate::{Trace, Violation};
@@ -46,4 +47,9 @@ pub trait Outcome: Display {
 
     /// The promises that were broken. The first one ends a run.
     fn violations(&self) -> &[Violation];
+
+    /// What was searched for an order, and for how much of it the search took too long.
+    fn judgement(&self) -> Judgement {
+        Judgement::default()
+    }
 }

@@ -25,6 +25,9 @@ enum Weather {
     Copies,
 }
 
+/// Who notices that strangers were let in.
+const STRANGERS: &str = "exclusion or locks or tokens or entries or durability";
+
 /// What takes more luck than a seed has is told by the stories in `node/tests/scenarios/bugs.rs`.
 const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Bug::NumbersForgotten, Flease, Weather::AsDrawn, 5, "tokens"),
@@ -34,10 +37,10 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Bug::SessionNotStretched, Flease, Weather::AsDrawn, 10, "sessions"),
     (Bug::SessionNotStretched, PaxosLease, Weather::AsDrawn, 10, "sessions"),
     (Bug::AckWithoutCover, Flease, Weather::Pauses, 300, "locks"),
-    (Bug::AnyStoreAdmitted, Flease, Weather::Emptied, 100, "exclusion or locks or tokens or entries"),
-    (Bug::AnyStoreAdmitted, PaxosLease, Weather::Emptied, 100, "exclusion or locks or tokens or entries"),
-    (Bug::OldCopyAdmitted, Flease, Weather::Restored, 100, "exclusion or locks or tokens or entries"),
-    (Bug::OldCopyAdmitted, PaxosLease, Weather::Restored, 100, "exclusion or locks or tokens or entries"),
+    (Bug::AnyStoreAdmitted, Flease, Weather::Emptied, 100, STRANGERS),
+    (Bug::AnyStoreAdmitted, PaxosLease, Weather::Emptied, 100, STRANGERS),
+    (Bug::OldCopyAdmitted, Flease, Weather::Restored, 100, STRANGERS),
+    (Bug::OldCopyAdmitted, PaxosLease, Weather::Restored, 100, STRANGERS),
     (Bug::LineIgnored, Flease, Weather::Copies, 100, "exclusion or locks or promptness"),
     (Bug::LineIgnored, PaxosLease, Weather::Copies, 100, "exclusion or locks or promptness"),
 ];

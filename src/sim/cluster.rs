@@ -68,6 +68,7 @@ impl Told for ClusterSummary {
             "blocked": self.blocked,
             "transfers": self.transfers,
             "histories_in_order": self.judgement.linearizable,
+            "histories_searched": self.judgement.searched,
             "histories_undecided": self.judgement.undecided,
             "sessions": self.sessions,
             "sessions_over": self.sessions_over,

@@ -14,6 +14,7 @@ use anyhow::Context;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, ValueEnum};
 use serde_json::{Value, json};
+use sim::checkers::histories::Judgement;
 use sim::lease::Subject;
 use sim::summary::Faults;
 use sim::{FaultKind, Outcome, Simulation, Trace};
@@ -86,12 +87,13 @@ pub(super) struct Series<'a, O> {
     told: Instant,
     runs: u64,
     failures: u64,
+    judgement: Judgement,
 }
 
 impl<'a, O: Options> Series<'a, O> {
     pub(super) fn new(args: &'a SeriesArgs, options: &'a O) -> Self {
         let now = Instant::now();
-        Self { args, options, started: now, told: now, runs: 0, failures: 0 }
+        Self { args, options, started: now, told: now, runs: 0, failures: 0, judgement: Judgement::default() }
     }
 
     pub(super) fn run(mut self) -> anyhow::Result<ExitCode> {
@@ -117,8 +119,18 @@ impl<'a, O: Options> Series<'a, O> {
         if !is_one_run && !self.args.json {
             let (Self { runs, failures, .. }, seconds) = (&self, self.started.elapsed().as_secs());
             writeln!(io::stdout(), "seeds {first} to {last}: {runs} runs, {failures} failures, {seconds} s")?;
+            let Judgement { linearizable, undecided, .. } = self.judgement;
+            if linearizable + undecided > 0 {
+                writeln!(io::stdout(), "  {linearizable} histories in order, {undecided} undecided")?;
+            }
+            if !self.judgement.decides() {
+                writeln!(
+                    io::stdout(),
+                    "  too many histories are undecided for these runs to mean something"
+                )?;
+            }
         }
-        Ok(if self.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if self.failures == 0 && self.judgement.decides() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     fn run_one(&mut self, subject: Subject, seed: u64) -> anyhow::Result<()> {
@@ -136,6 +148,7 @@ impl<'a, O: Options> Series<'a, O> {
         };
         self.runs += 1;
         self.failures += u64::from(!summary.is_clean());
+        self.judgement = self.judgement.and(summary.judgement());
         self.report((subject, seed), &plan, &summary, started.elapsed())
     }
 

@@ -223,6 +223,14 @@ impl Files {
         self.open.contains_key(&ticket)
     }
 
+    /// The number that a change goes by at the daemons, once it has had its turn and until it has a result.
+    pub fn number(&self, ticket: FileTicket) -> Option<u64> {
+        match self.jobs.get(&ticket)?.task {
+            Task::Change { number, .. } => Some(number),
+            Task::Create | Task::Ask(_) | Task::Sync(_) => None,
+        }
+    }
+
     /// Why a request that is under way has no result, as far as a daemon has said.
     pub fn obstacle(&self, ticket: FileTicket) -> Option<Unavailable> {
         self.jobs.get(&ticket)?.obstacle

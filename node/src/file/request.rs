@@ -41,6 +41,16 @@ pub enum FileBody {
     },
 }
 
+impl FileBody {
+    /// How much data it carries.
+    pub const fn data_bytes(&self) -> u64 {
+        match self {
+            Self::Change { change, .. } => change.data_bytes(),
+            Self::Create | Self::Ask(_) | Self::Sync { .. } => 0,
+        }
+    }
+}
+
 /// The reply to a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileReply {

@@ -302,26 +302,37 @@ fn parts_that_cannot_be_are_told_apart() {
 #[test]
 fn what_cannot_change_an_answer_does_not_hold_it_up() {
     let read = Query::Read { offset: 10, length: 10 };
+    let file = |size| {
+        let mut file = File::default();
+        file.apply(at(1), &Op { time: time(1), change: Change::Truncate { size } }).unwrap();
+        file
+    };
+    // The first ends behind what is read, the second in it.
+    let (long, short) = (file(20), file(19));
     let write = |offset, length| Change::Write { offset, data: Bytes::from(bytes(1, length)) };
-    for (change, reads, stats) in [
-        (write(0, 10), false, true),
-        (write(0, 11), true, true),
-        (write(19, 1), true, true),
-        // The file may end before, and then the read gets longer.
-        (write(20, 1), true, true),
-        (write(12, 0), false, false),
-        (write(12, WRITE_BYTES_MAX + 1), false, false),
-        (Change::Append { data: Bytes::from_static(b"a") }, true, true),
-        (Change::Append { data: Bytes::new() }, false, false),
-        (Change::Truncate { size: 100 }, true, true),
-        (Change::Punch { offset: 0, length: 10 }, false, true),
-        (Change::Punch { offset: 19, length: 10 }, true, true),
-        (Change::Punch { offset: 20, length: 10 }, false, true),
-        (Change::Touch { modified: None }, false, true),
+    for (change, reads, reads_end, stats) in [
+        (write(0, 10), false, false, true),
+        (write(0, 11), true, true, true),
+        (write(19, 1), true, true, true),
+        // If the file ends before, the read gets longer.
+        (write(20, 1), false, true, true),
+        (write(12, 0), false, false, false),
+        (write(12, WRITE_BYTES_MAX + 1), false, false, false),
+        (Change::Append { data: Bytes::from_static(b"a") }, false, true, true),
+        (Change::Append { data: Bytes::new() }, false, false, false),
+        (Change::Truncate { size: 100 }, false, true, true),
+        (Change::Truncate { size: 20 }, false, true, true),
+        (Change::Truncate { size: 19 }, true, true, true),
+        (Change::Punch { offset: 0, length: 10 }, false, false, true),
+        (Change::Punch { offset: 19, length: 10 }, true, true, true),
+        (Change::Punch { offset: 20, length: 10 }, false, false, true),
+        (Change::Touch { modified: None }, false, false, true),
     ] {
         let op = Op { time: time(1), change };
-        assert_eq!((File::overlaps(&op, &read), File::overlaps(&op, &Query::Stat)), (reads, stats), "{op:?}");
-        assert!(!File::overlaps(&op, &Query::Read { offset: 10, length: 0 }));
+        let overlaps =
+            [long.overlaps(&op, &read), short.overlaps(&op, &read), long.overlaps(&op, &Query::Stat)];
+        assert_eq!(overlaps, [reads, reads_end, stats], "{op:?}");
+        assert!(!short.overlaps(&op, &Query::Read { offset: 10, length: 0 }));
     }
 }
 
@@ -426,13 +437,16 @@ proptest! {
     ) {
         let (mut file, mut model) = (File::default(), Model::default());
         let mut snapshot = (file.clone(), model.clone());
+        // Whether nothing since then has been in the way of the question.
+        let mut is_free = true;
         let query = Query::Read { offset, length };
         for (step, (change, now)) in changes.into_iter().enumerate() {
             if step == snapshot_at {
-                snapshot = (file.clone(), model.clone());
+                (snapshot, is_free) = ((file.clone(), model.clone()), true);
             }
             let op = Op { time: time(now), change };
-            let before = [query, Query::Stat].map(|query| (query, file.answer(&query)));
+            let before = [query, Query::Stat].map(|query| (query, file.overlaps(&op, &query), file.answer(&query)));
+            is_free &= !snapshot.0.overlaps(&op, &query);
             let end = model.bytes.len() as u64;
             model.apply(op.time, &op.change);
             let done = file.apply(at(step as u64 + 1), &op).unwrap();
@@ -442,9 +456,10 @@ proptest! {
                 _ => Done::Changed { stat: file.stat() },
             };
             prop_assert_eq!(done, expected);
-            for (query, answer) in before {
-                prop_assert!(File::overlaps(&op, &query) || file.answer(&query) == answer, "{:?} {:?}", op, query);
+            for (query, overlaps, answer) in before {
+                prop_assert!(overlaps || file.answer(&query) == answer, "{:?} {:?}", op, query);
             }
+            prop_assert!(!is_free || file.answer(&query) == snapshot.0.answer(&query), "{:?} {:?}", op, query);
             prop_assert!(read(&file, offset, length) == model.read(offset, length), "a read differs");
         }
         check_against(&file, &model)?;

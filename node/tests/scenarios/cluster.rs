@@ -73,6 +73,8 @@ pub(crate) struct Cluster<A = FleaseRules> {
     pub(crate) now: WallTime,
     pub(crate) map: Arc<ClusterMap>,
     pub(crate) bug: Option<Bug>,
+    /// What daemons that start from now on have set otherwise than by default.
+    pub(crate) configure: fn(&mut ShardConfig),
     flying: VecDeque<Flying>,
     /// What the story holds back.
     pub(crate) held: Vec<Flying>,
@@ -119,6 +121,7 @@ impl<A: Algorithm> Cluster<A> {
             now: WallTime::from_micros(1_900_000 * 900_000_000 + 100_000),
             map: Arc::new(map),
             bug,
+            configure: |_| {},
             flying: VecDeque::new(),
             held: Vec::new(),
             holds_back: Box::new(|_| false),
@@ -189,7 +192,8 @@ impl<A: Algorithm> Cluster<A> {
         daemon.began_at = daemon.records.len();
         let (ceiling, forgot_at) = (daemon.ceiling, daemon.forgot_at);
         let remembered = Remembered { start, ceiling, forgot_at, files };
-        let config = ShardConfig { bug, ..ShardConfig::new(map) };
+        let mut config = ShardConfig { bug, ..ShardConfig::new(map) };
+        (self.configure)(&mut config);
         daemon.shard = Some(Shard::new(config, me, remembered, now, seed).unwrap());
         self.collect(node);
         self.connect_all();

@@ -167,7 +167,7 @@ fn a_member_that_forgot_is_counted_on_again_although_nobody_asks_for_the_file() 
     let mut writer = Writer { number: 0 };
     let mark = writer.must(&mut cluster, members[0], write("kept"));
     cluster.ask_file(1, members[0], FILE, FileBody::Sync { oldest: mark, newest: mark });
-    cluster.run(ms(12_000));
+    cluster.run(ms(16_000));
     let forgetful = members[2];
     cluster.power_off(forgetful);
     cluster.start(forgetful);

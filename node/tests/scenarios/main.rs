@@ -7,4 +7,5 @@ mod endings;
 mod failures;
 mod files;
 mod grants;
+mod hosting;
 mod restarts;

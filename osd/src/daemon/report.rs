@@ -139,6 +139,13 @@ pub(super) fn shard_event(event: &ShardEvent, now: WallTime) {
         ShardEvent::FileUnsound { object, from } => {
             tracing::error!(?object, %from, "a member would have dropped something committed; nothing has changed");
         }
+        ShardEvent::FileClientOver { object, client } => {
+            tracing::info!(?object, ?client, "a client that was silent for long made room for another one");
+        }
+        ShardEvent::DiskStalled(true) => {
+            tracing::error!("the disk does nothing although it should: leading no file until it goes on");
+        }
+        ShardEvent::DiskStalled(false) => tracing::info!("the disk goes on"),
         ShardEvent::LeaseLost { cell, why } => tracing::debug!(?cell, ?why, "lost a lease"),
         ShardEvent::SessionOver { session, cells } => {
             tracing::warn!(session = session.0, cells, "a client fell silent; what it held is free");

@@ -37,6 +37,7 @@ found! {
     transfer_without_requests: TransferWithoutRequests in transfers::setup(), broken STATES;
     transfer_without_requests_executes_twice: TransferWithoutRequests in transfers::setup(), broken ONCE;
     transfer_forgets_promise: TransferForgetsPromise in transfers::setup(), broken PROMISES;
+    view_not_durable: ViewNotDurable in views::setup_power(), broken DURABLE;
     tombstone_dropped_early: TombstoneDroppedEarly in views::setup_tombstones(), broken SEEN;
 }
 

@@ -26,6 +26,18 @@ impl Machine for Tiny {
     type Key = u8;
     type Part = u32;
 
+    const OP_BYTES_MAX: u64 = 1;
+    const OUTCOME_BYTES_MAX: u64 = 4;
+    const PART_BYTES_MAX: u64 = 4;
+
+    fn op_bytes(_: &u8) -> u64 {
+        1
+    }
+
+    fn part_bytes(_: &u32) -> u64 {
+        4
+    }
+
     fn apply(&mut self, at: Position, &op: &u8) -> u32 {
         let cell = &mut self.cells[usize::from(op % 2)];
         let before = cell.1;
@@ -37,7 +49,7 @@ impl Machine for Tiny {
         self.cells.map(|(_, list)| list)
     }
 
-    fn overlaps(_: &u8, (): &()) -> bool {
+    fn overlaps(&self, _: &u8, (): &()) -> bool {
         true
     }
 

@@ -2,7 +2,7 @@
 
 use crate::milestone::Milestone;
 use crate::node::Input;
-use crate::report::{self, bound};
+use crate::report::{self, bound, is_long};
 use crate::setup::{Before, Setup};
 
 /// Node 3 joins and node 2 leaves, at the word of any primary. Node 2 has heard of nothing.
@@ -44,6 +44,39 @@ pub(crate) fn setup_tombstones() -> Setup {
         milestones: vec![Milestone::WrongView, Milestone::Forgotten],
         ..Setup::quiet("tombstones")
     }
+}
+
+/// Node 2 is dismissed, and then node 1, which has written both and may forget them, if the first one counts before it is
+/// durable. Node 2 has forgotten everything.
+pub(crate) fn setup_power() -> Setup {
+    let settle = Before::Settle(&[0, 1]);
+    Setup {
+        before: vec![
+            Before::Do(2, Input::Power),
+            Before::Lead(0),
+            settle.clone(),
+            Before::Sync,
+            Before::Do(0, Input::Dismiss(2)),
+            settle.clone(),
+            Before::Do(0, Input::Dismiss(1)),
+            settle,
+        ],
+        tenures: vec![vec![1]],
+        ops: vec![0],
+        syncs: vec![0],
+        dismiss: if is_long() { vec![1] } else { Vec::new() },
+        powers: vec![1],
+        powers_max: 1,
+        patience: true,
+        cut: vec![(0, 2)],
+        milestones: vec![Milestone::ViewEntered, Milestone::Durable, Milestone::Lost],
+        ..Setup::quiet("view changes and power failures")
+    }
+}
+
+#[test]
+fn view_changes_and_power_failures() {
+    report::prove(setup_power());
 }
 
 #[test]

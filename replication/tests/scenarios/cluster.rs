@@ -13,6 +13,9 @@ pub(crate) const fn ms(count: u64) -> Span {
     Span::from_millis(count)
 }
 
+/// The first cell that takes much room.
+pub(crate) const HEAVY: u8 = 240;
+
 /// Cells with a byte each.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Cells {
@@ -35,6 +38,17 @@ pub(crate) enum Key {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Put(pub(crate) u8, pub(crate) u8);
 
+impl Put {
+    /// What is put into the last cells takes much room, and into the very last one too much.
+    const fn bytes(self) -> u64 {
+        match self.0 {
+            0..HEAVY => 2,
+            HEAVY..u8::MAX => Cells::OP_BYTES_MAX,
+            u8::MAX => Cells::OP_BYTES_MAX + 1,
+        }
+    }
+}
+
 impl Machine for Cells {
     type Op = Put;
     /// What stood there before.
@@ -44,6 +58,19 @@ impl Machine for Cells {
     type Answer = Option<u8>;
     type Key = Key;
     type Part = u64;
+
+    const OP_BYTES_MAX: u64 = 1_000;
+    const OUTCOME_BYTES_MAX: u64 = 2;
+    const PART_BYTES_MAX: u64 = 8;
+
+    /// Heavy are the cells that are told to be.
+    fn op_bytes(put: &Put) -> u64 {
+        put.bytes()
+    }
+
+    fn part_bytes(_: &u64) -> u64 {
+        8
+    }
 
     fn apply(&mut self, at: Position, put: &Put) -> Option<u8> {
         let &Put(cell, value) = put;
@@ -56,7 +83,7 @@ impl Machine for Cells {
         self.cells.get(cell).map(|&(_, value)| value)
     }
 
-    fn overlaps(op: &Put, cell: &u8) -> bool {
+    fn overlaps(&self, op: &Put, cell: &u8) -> bool {
         op.0 == *cell
     }
 
@@ -256,6 +283,8 @@ impl Cluster {
     }
 
     fn send(&mut self, flying: Flying, when: When) {
+        let bytes_max = self.config.batch_bytes_max.max(self.config.page_bytes_max);
+        assert!(flying.message.bytes() <= bytes_max, "a message is too large: {flying:?}");
         let (io, durable) = match when {
             When::Now => return self.flying.push_back(flying),
             When::Written(io) => (io, false),
@@ -288,6 +317,11 @@ impl Cluster {
     pub(crate) fn slow_disk(&mut self, id: u32, is_slow: bool) {
         self.nodes.get_mut(&id).unwrap().is_slow = is_slow;
         self.write(id);
+    }
+
+    /// How much a node has written, or will have, since its last checkpoint.
+    pub(crate) fn records(&self, id: u32) -> usize {
+        self.nodes[&id].journal.len()
     }
 
     /// All that is written is synced.
@@ -584,8 +618,13 @@ impl Cluster {
     }
 
     pub(crate) fn expire(&mut self, id: u32, client: ClientId) {
-        self.call(id, |replica, now| replica.expire(now, client)).unwrap();
+        self.try_expire(id, client).unwrap();
+    }
+
+    pub(crate) fn try_expire(&mut self, id: u32, client: ClientId) -> Result<(), ProposeError> {
+        let expired = self.call(id, |replica, now| replica.expire(now, client));
         self.settle();
+        expired
     }
 
     /// The members of an object, as a node knows them.

@@ -148,3 +148,44 @@ fn a_journal_that_no_replica_wrote_is_refused() {
     let opened = Replica::new(NodeId(1), config, first(), [gap], None);
     assert_eq!(opened.err(), Some(JournalError { record: 0 }));
 }
+
+/// Whoever waits for answers in vain lets another one try.
+#[test]
+fn a_tenure_that_hears_nothing_new_ends() {
+    let mut cluster = Cluster::new(5, None);
+    cluster.serve(1);
+    cluster.must_put(1, 1, 10);
+    [3, 4, 5].into_iter().for_each(|node| cluster.isolate(node));
+    cluster.lead(2);
+    cluster.renew(2);
+    cluster.run(ms(5_900));
+    assert_eq!(cluster.replica(2).standing(), Standing::Recovering);
+    cluster.run(ms(300));
+    assert_eq!(cluster.replica(2).standing(), Standing::Backup);
+    assert!(cluster.was_told(2, &Told::Event(Event::Fruitless { answered: vec![NodeId(1)] })));
+    // Who hears something new goes on.
+    cluster.mend();
+    cluster.serve(2);
+}
+
+/// A lease is not left while a backup that answers lacks something.
+#[test]
+fn a_primary_knows_whether_its_backups_have_everything() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    cluster.renew(1);
+    cluster.must_put(1, 1, 10);
+    assert!(!cluster.replica(1).backups_are_settled(), "nobody knows that it is committed");
+    cluster.run(ms(50));
+    assert!(cluster.replica(1).backups_are_settled());
+    cluster.isolate(3);
+    cluster.must_put(1, 1, 11);
+    cluster.run(ms(50));
+    assert!(!cluster.replica(1).backups_are_settled(), "it may still answer");
+    cluster.run(ms(300));
+    assert!(cluster.replica(1).backups_are_settled(), "it does not");
+    cluster.isolate(2);
+    cluster.put(1, 1, 12);
+    cluster.run(ms(1_000));
+    assert!(!cluster.replica(1).backups_are_settled(), "something is not committed");
+}

@@ -1,4 +1,5 @@
 //! Stories about one replicated object.
+#![expect(clippy::print_stdout, reason = "storms tell how much happened in them")]
 
 /// Told with the rule in force, and without.
 macro_rules! stories {
@@ -17,6 +18,7 @@ mod cluster;
 mod commits;
 mod corners;
 mod failovers;
+mod limits;
 mod power;
 mod rules;
 mod storms;

@@ -1,11 +1,13 @@
 //! Random histories: whatever happens to processes, links, disks and members, what was acknowledged stays, once, and
-//! everybody agrees. Where power fails, what was durable stays; the rest may go, and then it is said.
+//! everybody agrees. Where power fails, what was durable stays; the rest may go, and then it is said. A question is answered
+//! from what is committed; and where leases are exclusive, as they are outside of these tests, an answer is not older than
+//! what was acknowledged or answered before it was asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::catch_unwind;
 
-use base::{Epoch, Random, Seq};
-use replication::{Body, Bug, Config, Mark, Position, Replica, Request, Standing, Ticket};
+use base::{ClientId, Epoch, Random, Seq, WallTime};
+use replication::{Body, Bug, Config, Mark, Position, ProposeError, Replica, Request, Standing, Ticket};
 
 use crate::cluster::{Cells, Cluster, Put, Told, ms};
 
@@ -32,8 +34,27 @@ struct Storm {
     committed: BTreeMap<(Epoch, Seq), Position>,
     requests: Vec<(Request, Put)>,
     syncs: BTreeMap<Ticket, Put>,
+    /// Questions: about which cell, and how much had been told when they were asked.
+    reads: BTreeMap<Ticket, (u8, usize)>,
+    /// Who has the lease until when, if one at a time has it.
+    lease: Option<(u32, WallTime)>,
+    is_exclusive: bool,
+    /// Up to where was committed what somebody knew who said that a client was over.
+    over: Vec<(ClientId, Epoch, Position)>,
+    /// Nodes that are gone for good.
+    gone: BTreeSet<u32>,
     /// How often anybody led.
     tenures: u64,
+}
+
+/// What a storm has seen, so that it is known that something happened.
+#[derive(Clone, Copy, Default, Debug)]
+struct Seen {
+    tenures: u64,
+    acknowledged: u64,
+    answered: u64,
+    over: u64,
+    gone: u64,
 }
 
 impl Storm {
@@ -48,8 +69,22 @@ impl Storm {
         let mut cluster = Cluster::of(members, members + spare, Config { bug, ..config });
         cluster.by_hand = true;
         let nodes = members + spare;
-        let (committed, requests, syncs) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
-        Self { weather, cluster, random, nodes, committed, requests, syncs, tenures: 0 }
+        let is_exclusive = random.index(2) == 0;
+        Self {
+            weather,
+            cluster,
+            random,
+            nodes,
+            committed: BTreeMap::new(),
+            requests: Vec::new(),
+            syncs: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            lease: None,
+            is_exclusive,
+            over: Vec::new(),
+            gone: BTreeSet::new(),
+            tenures: 0,
+        }
     }
 
     fn node(&mut self) -> u32 {
@@ -60,17 +95,15 @@ impl Storm {
         let (node, other) = (self.node(), self.node());
         let is_up = self.cluster.is_up(node);
         let is_dark = self.weather == Weather::Dark;
-        match self.random.below(200) {
-            0..2 if is_up => {
-                let led = self.cluster.try_lead(node);
-                self.tenures += u64::from(led.is_ok());
-            }
+        match self.random.below(220) {
+            0..2 if is_up => self.lead(node),
             2..4 if is_up => self.cluster.kill(node),
             4..6 if is_up && is_dark && self.random.index(15) == 0 => self.cluster.power_off(node),
             6 if is_dark && self.random.index(10) == 0 => {
-                (1..=self.nodes).for_each(|node| self.cluster.power_off(node));
+                let there = (1..=self.nodes).filter(|node| !self.gone.contains(node));
+                there.for_each(|node| self.cluster.power_off(node));
             }
-            6..18 if !is_up => self.cluster.start(node),
+            6..18 if !is_up => self.start(node),
             18..22 => self.cluster.cut(node, other),
             22..26 => self.cluster.mend(),
             26..30 => self.cluster.slow_disk(node, true),
@@ -81,22 +114,97 @@ impl Storm {
             70..74 if is_up => self.cluster.checkpoint(node),
             74..78 if is_up => self.sync(node),
             78..84 if is_up && self.weather != Weather::Rough => self.change(node, other),
+            84..86 if is_up && is_dark => _ = self.cluster.accept_loss(node),
+            86..90 if is_up && self.weather != Weather::Rough => self.strike(node),
+            90..93 if is_up => self.expire(node),
+            93..105 if is_up => self.ask(node),
             _ => (0..3).for_each(|_| self.cluster.deliver_one(&mut self.random)),
         }
         self.check();
     }
 
-    /// A new request, or one that was made before, also at another node.
+    fn start(&mut self, node: u32) {
+        if self.gone.contains(&node) {
+            return;
+        }
+        self.cluster.start(node);
+        self.gone.iter().for_each(|&gone| self.cluster.strike(node, gone));
+    }
+
+    /// The node gets the lease, if nobody else may still have it.
+    fn lead(&mut self, node: u32) {
+        let now = self.cluster.now;
+        let holder = self.lease.filter(|&(holder, until)| holder != node && until > now);
+        if let Some((holder, _)) =
+            holder.filter(|&(holder, _)| self.is_exclusive && self.cluster.is_up(holder))
+        {
+            self.cluster.resign(holder);
+        }
+        if self.cluster.try_lead(node).is_ok() {
+            self.lease = Some((node, now + ms(2_000)));
+            self.tenures += 1;
+        }
+    }
+
+    /// A question, which most nodes do not take.
+    fn ask(&mut self, node: u32) {
+        let Some((_, Put(cell, _))) = self.random.pick(&self.requests).copied() else { return };
+        let told = self.cluster.told.len();
+        if let Ok(ticket) = self.cluster.try_ask(node, cell) {
+            self.reads.insert(ticket, (cell, told));
+        }
+    }
+
+    /// A client is over.
+    fn expire(&mut self, node: u32) {
+        let client = ClientId { certificate: 7, program: 2 + self.random.below(3) };
+        // Most nodes are no primary.
+        let _ = self.cluster.try_expire(node, client);
+    }
+
+    /// A node that knows that it is no member any more has its disk destroyed, and everybody is told.
+    fn strike(&mut self, node: u32) {
+        let is_retired = self.cluster.replica(node).standing() == Standing::Retired;
+        if !is_retired || !self.gone.is_empty() || (1..=self.nodes).any(|other| self.wants(other, node)) {
+            return;
+        }
+        self.gone.insert(node);
+        self.cluster.remove(node);
+        for other in (1..=self.nodes).filter(|&other| self.cluster.is_up(other)).collect::<Vec<_>>() {
+            self.cluster.strike(other, node);
+        }
+    }
+
+    /// Whether somebody may know a view in which a node is a member.
+    fn wants(&self, other: u32, node: u32) -> bool {
+        if !self.cluster.is_up(other) {
+            return true;
+        }
+        let replica = self.cluster.replica(other);
+        let coming = (replica.committed().seq.0 + 1..=replica.tail().seq.0).any(|seq| {
+            let body = replica.entry(Seq(seq)).map(|entry| &entry.body);
+            matches!(body, Some(Body::View(members)) if members.contains(base::NodeId(node)))
+        });
+        coming || replica.view().members.contains(base::NodeId(node))
+    }
+
+    /// A new request, or one that was made before, also at another node. Some come from clients that may be over.
     fn request(&mut self, node: u32) {
         if self.requests.is_empty() || self.random.below(3) > 0 {
-            let request = self.cluster.request();
+            let mut request = self.cluster.request();
+            if self.random.below(3) == 0 {
+                request.client.program += 1 + self.random.below(3);
+            }
             let [high, low] = u16::try_from(request.number).unwrap().to_be_bytes();
             // Each is different from all others.
             self.requests.push((request, Put(low % 4 + 4 * high, low / 4)));
         }
         let (request, put) = self.requests[self.random.index(self.requests.len())];
         // Most nodes are no primary.
-        let _ = self.cluster.propose(node, request, put);
+        if self.cluster.propose(node, request, put) == Err(ProposeError::Expired) {
+            let replica = self.cluster.replica(node);
+            self.over.push((request.client, generation(replica), replica.committed()));
+        }
     }
 
     /// Wants something durable that was acknowledged.
@@ -116,7 +224,9 @@ impl Storm {
     fn change(&mut self, node: u32, other: u32) {
         let members = self.cluster.members(node);
         // Most nodes are no primary.
-        let _ = if !members.contains(&other) {
+        let _ = if self.gone.contains(&other) {
+            Ok(())
+        } else if !members.contains(&other) {
             self.cluster.admit(node, other)
         } else if members.len() > 3 {
             self.cluster.dismiss(node, other)
@@ -149,13 +259,13 @@ impl Storm {
         for node in 1..=self.nodes {
             self.cluster.slow_disk(node, false);
             if !self.cluster.is_up(node) {
-                self.cluster.start(node);
+                self.start(node);
             }
         }
         self.cluster.settle();
         for _ in 0..10 {
             for node in 1..=self.nodes {
-                if self.cluster.try_lead(node).is_err() {
+                if self.gone.contains(&node) || self.cluster.try_lead(node).is_err() {
                     continue;
                 }
                 self.cluster.renew(node);
@@ -188,8 +298,57 @@ fn done(cluster: &Cluster) -> Vec<(Request, Mark)> {
     done.collect()
 }
 
-/// How many tenures there were, and how much was acknowledged.
-fn pass(seed: u64, weather: Weather, bug: Option<Bug>) -> (u64, u64) {
+impl Storm {
+    /// What was answered has been, in that order. How many answers there were.
+    fn check_answers(&self, history: &[(Position, Put)]) -> u64 {
+        let index = |cell: u8, value: Option<u8>| {
+            let puts = history.iter().filter(|(_, put)| put.0 == cell);
+            let place = value.map(|value| puts.map(|(_, put)| put.1).position(|put| put == value));
+            place.map_or(Some(0), |place| place.map(|place| place + 1))
+        };
+        // The latest that anybody was told, of each cell, before so much was told.
+        let mut told: BTreeMap<u8, Vec<(usize, usize)>> = BTreeMap::new();
+        let mut answered = 0;
+        for (now, (_, what)) in self.cluster.told.iter().enumerate() {
+            let Put(cell, value) = match what {
+                Told::Done(request, ..) => {
+                    self.requests.iter().find(|(known, _)| known == request).unwrap().1
+                }
+                &Told::Answer(ticket, value) => {
+                    let (cell, asked) = self.reads[&ticket];
+                    answered += 1;
+                    let seen = index(cell, value);
+                    let seen = seen.unwrap_or_else(|| panic!("{value:?} has never been in {cell}"));
+                    let before = told.get(&cell).into_iter().flatten().filter(|&&(at, _)| at < asked);
+                    let latest = before.map(|&(_, place)| place).max().unwrap_or(0);
+                    assert!(!self.is_exclusive || seen >= latest, "{ticket:?}: {value:?} in {cell} is old");
+                    told.entry(cell).or_default().push((now, seen));
+                    continue;
+                }
+                _ => continue,
+            };
+            // Whoever asks again is told again.
+            told.entry(cell).or_default().extend(index(cell, Some(value)).map(|place| (now, place)));
+        }
+        answered
+    }
+
+    /// Nothing of a client took effect after it was said to be over.
+    fn check_over(&self, history: &[(Position, Put)], generation: Epoch) {
+        for (client, before, committed) in &self.over {
+            let puts = self.requests.iter().filter(|(request, _)| request.client == *client);
+            let puts: BTreeSet<Put> = puts.map(|&(_, put)| put).collect();
+            let last = history.iter().rev().find(|(_, put)| puts.contains(put));
+            let is_owed = *before == generation;
+            assert!(
+                !is_owed || last.is_none_or(|(at, _)| at <= committed),
+                "{client:?} was over at {committed:?}"
+            );
+        }
+    }
+}
+
+fn pass(seed: u64, weather: Weather, bug: Option<Bug>) -> Seen {
     let mut storm = Storm::new(seed, weather, bug);
     (0..STEPS).for_each(|_| storm.step());
     let leader = storm.heal();
@@ -211,7 +370,18 @@ fn pass(seed: u64, weather: Weather, bug: Option<Bug>) -> (u64, u64) {
         let is_there = executed.contains(put) || !cluster.is_durable(*ticket);
         assert!(is_there, "{put:?} is gone, which was durable");
     }
-    (storm.tenures, done.len() as u64)
+    let history: Vec<(Position, Put)> =
+        replica.machine().history.iter().map(|(&at, &put)| (at, put)).collect();
+    storm.check_over(&history, generation);
+    // Where something was lost, what was read may be lost with it.
+    let answered = if weather == Weather::Dark { 0 } else { storm.check_answers(&history) };
+    Seen {
+        tenures: storm.tenures,
+        acknowledged: done.len() as u64,
+        answered,
+        over: storm.over.len() as u64,
+        gone: storm.gone.len() as u64,
+    }
 }
 
 fn seeds() -> u64 {
@@ -220,17 +390,21 @@ fn seeds() -> u64 {
 }
 
 fn passes(weather: Weather) {
-    let (mut tenures, mut acknowledged) = (0, 0);
+    let mut all = Seen::default();
     for seed in 0..seeds() {
         let passed = catch_unwind(|| pass(seed, weather, None));
-        let (led, told) = passed.unwrap_or_else(|_| panic!("seed {seed} of {weather:?} weather"));
-        (tenures, acknowledged) = (tenures + led, acknowledged + told);
+        let seen = passed.unwrap_or_else(|_| panic!("seed {seed} of {weather:?} weather"));
+        all.tenures += seen.tenures;
+        all.acknowledged += seen.acknowledged;
+        all.answered += seen.answered;
+        all.over += seen.over;
+        all.gone += seen.gone;
     }
+    println!("{weather:?}, {} seeds: {all:?}", seeds());
     // Storms in which nothing happens prove nothing.
-    assert!(
-        tenures > 3 * seeds() && acknowledged > 7 * seeds(),
-        "{tenures} tenures, {acknowledged} acknowledged"
-    );
+    assert!(all.tenures > 3 * seeds() && all.acknowledged > 5 * seeds() && all.over > seeds() / 2, "{all:?}");
+    assert!(weather == Weather::Dark || all.answered > seeds(), "{all:?}");
+    assert!(weather == Weather::Rough || all.gone > seeds() / 20, "{all:?}");
 }
 
 #[test]
@@ -260,6 +434,8 @@ fn storms_find_what_breaks_a_rule() {
         (Weather::Dark, Bug::ForgettingIgnored),
         (Weather::Dark, Bug::SyncIgnoresGeneration),
         (Weather::Rough, Bug::TransferWithoutRequests),
+        (Weather::Rough, Bug::ExpiredForgotten),
+        (Weather::Rough, Bug::ReadsUncommitted),
     ];
     let is_found =
         |weather, bug| (0..seeds()).any(|seed| catch_unwind(|| pass(seed, weather, Some(bug))).is_err());

@@ -187,6 +187,53 @@ fn a_view_counts_when_it_is_durable(bug: Option<Bug>) {
     }
 }
 
+/// Its answers are lost, so it is told again and again.
+#[test]
+fn a_view_is_written_once_however_often_it_is_told() {
+    let mut cluster = Cluster::new(4, None);
+    cluster.serve(1);
+    cluster.renew(1);
+    cluster.hold_back(|flying| flying.from == 4 && matches!(flying.message, Message::Adopted { .. }));
+    cluster.dismiss(1, 4).unwrap();
+    cluster.run(ms(500));
+    let (written, told) = (cluster.records(4), cluster.held.len());
+    assert_eq!(cluster.replica(4).standing(), Standing::Retired);
+    cluster.run(ms(5_000));
+    assert!(cluster.held.len() > told + 10, "{}", cluster.held.len());
+    assert_eq!(cluster.records(4), written);
+    // It may know it from somebody who did not wait for its disk.
+    cluster.kill(4);
+    cluster.start(4);
+    cluster.let_go();
+    cluster.run(ms(30_000));
+    assert!(cluster.was_told(4, &Told::Event(Event::Forgotten)));
+}
+
+/// What a node has heard of a view when it asked with an older one is not on its disk yet.
+#[test]
+fn a_view_that_was_only_heard_of_is_written_before_it_is_said_to_be_known() {
+    let mut cluster = Cluster::new(4, None);
+    cluster.serve(1);
+    cluster.renew(1);
+    cluster.isolate(3);
+    cluster.dismiss(1, 4).unwrap();
+    cluster.run(ms(500));
+    cluster.mend();
+    // Node 3 hears of the view when it wants to lead, and is told by node 1 only later.
+    cluster.cut(1, 3);
+    cluster.lead(3);
+    assert_eq!(cluster.members(3), [1, 2, 3]);
+    cluster.hold_back(|flying| {
+        flying.to == 3 && matches!(flying.message, Message::Append { .. } | Message::Offer { .. })
+    });
+    cluster.mend();
+    cluster.serve(1);
+    cluster.run(ms(1_000));
+    cluster.kill(3);
+    cluster.start(3);
+    assert_eq!(cluster.members(3), [1, 2, 3]);
+}
+
 fn a_tombstone_stays_while_somebody_might_ask(bug: Option<Bug>) {
     let mut cluster = Cluster::new(5, bug);
     cluster.serve(1);

@@ -17,6 +17,8 @@
 //! - Of two ways to the same state that differ in unknown operations alone, the one that used up fewer can do whatever the other
 //!   can.
 //!
+//! Whoever knows in which order the changes took effect need not search: whether that is one is soon seen ([`explains`]).
+//!
 //! The search is bounded. A history that takes too long is [`Undecided`](Verdict::Undecided), which is no praise.
 //!
 //! Speed: `cargo test -p sim check::tests::long -- --nocapture` says how long histories of 5,000 operations take. With 30
@@ -29,11 +31,13 @@ mod search;
 mod shrink;
 #[cfg(test)]
 mod tests;
+mod witness;
 
 use std::fmt;
 use std::hash::Hash;
 
 use search::{Entry, Found, search};
+pub use witness::explains;
 
 /// What a single copy does, one operation after the other.
 pub trait Specification {

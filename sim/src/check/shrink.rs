@@ -47,7 +47,12 @@ pub(super) fn shrink<'a, S: Specification>(
         kept = recent;
     }
     shrink.drop_some(&mut kept, |entry| spec.is_query(entry.op));
-    shrink.drop_some(&mut kept, |_| true);
+    // Without one, another may not be needed any more.
+    let mut before = usize::MAX;
+    while kept.len() < before {
+        before = kept.len();
+        shrink.drop_some(&mut kept, |_| true);
+    }
     kept
 }
 

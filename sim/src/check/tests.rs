@@ -1,6 +1,7 @@
 mod brute;
 mod long;
 mod stories;
+mod witness;
 
 use super::file::{FileModel, FileOp, FileOutcome};
 use super::{Moment, Operation, Specification, Verdict, Violation, check};

@@ -5,13 +5,15 @@
 //! - What a client was told to be written lies on the history of the generation that it was told of.
 //! - What a client was told to be durable lies on the history of every later generation.
 //! - A generation begins only after power has failed.
+//! - While it has not: what nobody knew to be committed is so because a majority has it, with an entry of the tenure that
+//!   says so (R3), or because all members have it (R5).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{ClientId, Epoch, NodeId, ObjectId, Seq};
+use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq};
 use node::file::{File, Mark, Op};
-use replication::{Body, Entry, Machine, Position, Replica};
+use replication::{Body, Entry, Machine, Position, Replica, Request, Standing};
 
 use super::Violation;
 use crate::TrueTime;
@@ -169,6 +171,48 @@ impl Entries {
         Ok(is_new.then(|| Beginning { generation, recovered: Arc::new(file.recovered(generation)) }))
     }
 
+    /// A replica takes something for committed, perhaps as the first of all.
+    pub fn may_commit(
+        &self,
+        now: TrueTime,
+        (node, object): (NodeId, ObjectId),
+        replica: &Replica<File>,
+    ) -> Result<(), Violation> {
+        let (at, members) = (replica.committed(), &replica.view().members);
+        let leads = matches!(replica.standing(), Standing::Recovering | Standing::Serving);
+        let Some(file) = self.files.get(&object).filter(|file| !file.is_committed(at)) else { return Ok(()) };
+        // Power takes away what was rightly counted.
+        if self.power_failed || at == Position::START {
+            return Ok(());
+        }
+        let is_own = !leads || at.epoch == replica.promised();
+        let enough = if is_own { members.majority() } else { members.as_slice().len() };
+        let have = members.as_slice().len() - file.lacking(members, at);
+        let what = || format!("{node:?} takes {at:?} for committed, which {have} of {members:?} have");
+        if have >= enough { Ok(()) } else { Err(violation(now, object, what())) }
+    }
+
+    /// The last entry that anybody knows to be committed.
+    pub fn latest(&self, object: ObjectId) -> Position {
+        let history = self.files.get(&object).and_then(|file| file.histories.last_key_value());
+        history.and_then(|(_, history)| history.last_key_value()).map_or(Position::START, |(_, &at)| at)
+    }
+
+    /// Whether a log that ends with `tail` has an entry.
+    pub fn is_before(&self, object: ObjectId, at: Position, tail: Position) -> bool {
+        self.files.get(&object).is_some_and(|file| file.way_to(tail).any(|known| known.entry.at == at))
+    }
+
+    /// The requests that took effect in a generation, in order.
+    pub fn took_effect(&self, object: ObjectId, generation: Epoch) -> Vec<(ClientId, u64)> {
+        let Some(file) = self.files.get(&object) else { return Vec::new() };
+        let Some(history) = file.histories.get(&generation) else { return Vec::new() };
+        let begun = history.values().find(|at| file.known[at].generation == generation);
+        let (Some(begun), Some((_, &last))) = (begun, history.last_key_value()) else { return Vec::new() };
+        let effective = file.effective(last).into_iter().filter(|(at, ..)| at.seq > begun.seq);
+        effective.map(|(_, request, _)| (request.client, request.number)).collect()
+    }
+
     /// A client is being told that a change has taken effect.
     pub fn told_written(&self, now: TrueTime, object: ObjectId, mark: Mark) -> Result<(), Violation> {
         let is_there = self.files.get(&object).is_some_and(|file| file.is_in(mark.generation, mark.at));
@@ -245,25 +289,50 @@ impl Files {
         barrier.map_or_else(File::default, |barrier| self.replay(barrier.before))
     }
 
-    fn replay(&self, at: Position) -> File {
-        let mut steps = Vec::new();
-        let mut at = at;
-        while let Some(known) = self.known.get(&at) {
-            steps.push(&known.entry);
-            at = known.before;
-        }
-        let mut file = File::default();
+    /// Whether anybody knows an entry to be committed.
+    fn is_committed(&self, at: Position) -> bool {
+        self.histories.values().any(|history| history.get(&at.seq) == Some(&at))
+    }
+
+    /// How many of the members do not have an entry.
+    fn lacking(&self, members: &Members, at: Position) -> usize {
+        let has = |log: &BTreeMap<Seq, Position>| match log.get(&at.seq) {
+            Some(&here) => here == at,
+            // What it took over, or has trimmed.
+            None => log.first_key_value().is_some_and(|(&first, _)| first > at.seq),
+        };
+        members.as_slice().iter().filter(|node| self.logs.get(node).is_some_and(|log| !has(log))).count()
+    }
+
+    /// The entries of a log from its end to its beginning.
+    fn way_to(&self, tail: Position) -> impl Iterator<Item = &Known> {
+        std::iter::successors(self.known.get(&tail), |known| self.known.get(&known.before))
+    }
+
+    /// The changes that take effect in a log that ends with `at`, in order.
+    fn effective(&self, at: Position) -> Vec<(Position, Request, &Op)> {
+        let mut way: Vec<&Entry<Op>> = self.way_to(at).map(|known| &known.entry).collect();
+        way.reverse();
         let mut done: BTreeSet<(ClientId, u64)> = BTreeSet::new();
         let mut settled: BTreeMap<ClientId, u64> = BTreeMap::new();
-        for entry in steps.into_iter().rev() {
+        let mut effective = Vec::new();
+        for entry in way {
             let Body::Op { request, ref op } = entry.body else { continue };
             let below = settled.entry(request.client).or_default();
             if request.number < *below || !done.insert((request.client, request.number)) {
                 continue;
             }
             *below = (*below).max(request.settled.min(request.number));
+            effective.push((entry.at, request, op));
+        }
+        effective
+    }
+
+    fn replay(&self, at: Position) -> File {
+        let mut file = File::default();
+        for (at, _, op) in self.effective(at) {
             // What comes of it is told elsewhere.
-            let _ = file.apply(entry.at, op);
+            let _ = file.apply(at, op);
         }
         file
     }
@@ -346,6 +415,69 @@ mod tests {
         assert!(watch.0.told_durable(TrueTime::ZERO, FILE, (mark(1), mark(2))).is_err(), "it is gone");
         watch.append(3, 0, &[barrier(3, 1, 3)]).unwrap();
         assert!(watch.commit(3, at(3, 1)).is_err());
+    }
+
+    fn op(number: u64, seq: u64, request: u64) -> Entry<Op> {
+        let client = ClientId { certificate: 1, program: 1 };
+        let request = Request { client, number: request, settled: 1 };
+        let change = node::file::Change::Truncate { size: request.number };
+        let op = Op { time: base::WallTime::ZERO, change };
+        Entry { at: at(number, seq), lease: 0, body: Body::Op { request, op } }
+    }
+
+    #[test]
+    fn what_took_effect_is_known_in_order_and_once() {
+        let mut watch = Watch::new();
+        watch.append(1, 0, &[barrier(1, 1, 0), op(1, 2, 7), op(1, 3, 8), op(1, 4, 7), op(1, 5, 9)]).unwrap();
+        watch.commit(1, at(1, 4)).unwrap();
+        let took_effect = |watch: &Watch, generation| -> Vec<u64> {
+            let all = watch.0.took_effect(FILE, generation);
+            all.into_iter().map(|(_, number)| number).collect()
+        };
+        assert_eq!(took_effect(&watch, Epoch::default()), [7, 8]);
+        watch
+            .append(2, 0, &[barrier(1, 1, 0), op(1, 2, 7), barrier(2, 3, 2), op(2, 4, 9), op(2, 5, 7)])
+            .unwrap();
+        watch.commit(2, at(2, 5)).unwrap();
+        assert_eq!(took_effect(&watch, epoch(2)), [9], "7 had taken effect before, and 8 is lost");
+        assert_eq!(watch.0.latest(FILE), at(2, 5));
+        assert!(watch.0.is_before(FILE, at(1, 2), at(2, 5)) && !watch.0.is_before(FILE, at(1, 3), at(2, 5)));
+    }
+
+    /// Node 1 leads in epoch 2, with entries that it has from epoch 1, and takes the first `upto` for committed.
+    fn commits(own: &[Entry<Op>], others: &[&[Entry<Op>]], upto: u64) -> Result<(), Violation> {
+        let mut watch = Watch::new();
+        watch.0.power_failed = false;
+        for (node, entries) in (1..).zip([own].into_iter().chain(others.iter().copied())) {
+            watch.append(node, 0, entries).unwrap();
+        }
+        let members = Members::new([1, 2, 3].map(NodeId)).unwrap();
+        let checkpoint = replication::Checkpoint::first(members, File::default());
+        let records = [
+            replication::Record::Appended { after: Seq(0), entries: own.to_vec(), committed: Seq(upto) },
+            replication::Record::Promised(epoch(1)),
+        ];
+        let config = Arc::default();
+        let mut replica = Replica::new(NodeId(1), config, checkpoint, records, None).unwrap();
+        let tenure = replication::Tenure {
+            epoch: epoch(2),
+            lease: 1,
+            until: base::WallTime::from_micros(9),
+            creates: false,
+        };
+        replica.lead(base::WallTime::ZERO, tenure).unwrap();
+        watch.0.may_commit(TrueTime::ZERO, (NodeId(1), FILE), &replica)
+    }
+
+    #[test]
+    fn what_is_committed_first_a_majority_has() {
+        let [old, new] = [barrier(1, 1, 0), barrier(2, 2, 0)];
+        let both = [old.clone(), new];
+        let (old, both) = (std::slice::from_ref(&old), &both[..]);
+        assert_eq!(commits(both, &[both, &[]], 2), Ok(()));
+        assert!(commits(both, &[old, &[]], 2).is_err(), "one of three");
+        assert!(commits(both, &[old, &[]], 1).is_err(), "an entry of an earlier tenure that a majority has");
+        assert_eq!(commits(both, &[old, old], 1), Ok(()), "all have it");
     }
 
     #[test]

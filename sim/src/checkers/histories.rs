@@ -2,15 +2,18 @@
 //!
 //! Where what was only written may be lost, the history of a file ends, and another begins with what was recovered. A
 //! change that had no result by then may have taken effect before or may yet do so: it is unknown to both.
+//!
+//! The order in which replicas committed the changes is tried first. Only if it explains nothing, others are looked for.
 
 use std::collections::BTreeMap;
 
-use base::ObjectId;
+use base::{ClientId, Epoch, ObjectId};
 
 use super::Violation;
+use super::entries::Entries;
 use crate::TrueTime;
 use crate::check::file::{FileModel, FileOp, FileOutcome};
-use crate::check::{Moment, Operation, Specification, Verdict, check};
+use crate::check::{Moment, Operation, Specification, Verdict, check, explains};
 
 /// No search may take more steps. Most need less than a tenth of that.
 const STEPS_MAX: u64 = 300_000;
@@ -35,8 +38,11 @@ pub struct OperationId {
 /// What was done to a file while nothing was lost.
 #[derive(Clone, Debug, Default)]
 struct History {
+    generation: Epoch,
     start: Vec<u8>,
     operations: Vec<Operation<FileOp, FileOutcome>>,
+    /// By what name a change goes at the daemons.
+    names: BTreeMap<(ClientId, u64), usize>,
 }
 
 /// What the histories were found to be.
@@ -44,8 +50,29 @@ struct History {
 pub struct Judgement {
     /// Histories with an order.
     pub linearizable: u64,
+    /// Histories of which the order of the replicas was none.
+    pub searched: u64,
     /// Histories for which no order was found in time, nor that there is none.
     pub undecided: u64,
+}
+
+/// Of so many histories one may be undecided.
+const JUDGED_PER_UNDECIDED: u64 = 1_000;
+
+impl Judgement {
+    /// With what others were found to be.
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            linearizable: self.linearizable + other.linearizable,
+            searched: self.searched + other.searched,
+            undecided: self.undecided + other.undecided,
+        }
+    }
+
+    /// Whether so few are undecided that a batch of seeds means something. One may be in any.
+    pub const fn decides(self) -> bool {
+        self.undecided <= 1 + (self.linearizable + self.undecided) / JUDGED_PER_UNDECIDED
+    }
 }
 
 /// A file that holds something at the beginning.
@@ -63,6 +90,13 @@ impl Histories {
         let operations = &mut histories[history].operations;
         operations.push(Operation { client, called, op, returned: None });
         OperationId { object, history, place: operations.len() - 1 }
+    }
+
+    /// It is a change, and goes by this name.
+    pub fn goes_by(&mut self, id: OperationId, name: (ClientId, u64)) {
+        if let Some(history) = self.files.get_mut(&id.object).and_then(|all| all.get_mut(id.history)) {
+            history.names.insert(name, id.place);
+        }
     }
 
     /// It is done, and this came of it.
@@ -83,16 +117,20 @@ impl Histories {
     }
 
     /// Something that was told before may be lost: from here on the file is what was recovered.
-    pub fn begin_anew(&mut self, object: ObjectId, start: Vec<u8>) {
+    pub fn begin_anew(&mut self, object: ObjectId, generation: Epoch, start: Vec<u8>) {
         let called = self.tick();
         let histories = self.files.entry(object).or_insert_with(|| vec![History::default()]);
         let Some(before) = histories.last() else { return };
         let is_open = |operation: &&Operation<FileOp, FileOutcome>| {
             operation.returned.is_none() && !MODEL.is_query(&operation.op)
         };
-        let open = before.operations.iter().filter(is_open);
-        let operations = open.map(|open| Operation { called, ..open.clone() }).collect();
-        histories.push(History { start, operations });
+        let open = before.operations.iter().enumerate().filter(|(_, operation)| is_open(operation));
+        let (places, operations): (Vec<usize>, Vec<_>) =
+            open.map(|(place, open)| (place, Operation { called, ..open.clone() })).unzip();
+        let names =
+            before.names.iter().filter_map(|(&name, place)| Some((name, places.binary_search(place).ok()?)));
+        let names = names.collect();
+        histories.push(History { generation, start, operations, names });
     }
 
     /// How many operations have a result.
@@ -102,13 +140,20 @@ impl Histories {
     }
 
     /// Whether a single copy of each file could have told the same.
-    pub fn judge(&self, now: TrueTime) -> Result<Judgement, Violation> {
+    pub fn judge(&self, now: TrueTime, entries: &Entries) -> Result<Judgement, Violation> {
         let mut judgement = Judgement::default();
         for (&object, histories) in &self.files {
             for history in histories {
-                let operations: Vec<_> =
-                    history.operations.iter().filter(|op| !is_open_query(op)).cloned().collect();
-                match check(&Begun(&history.start), &operations, STEPS_MAX) {
+                let committed = entries.took_effect(object, history.generation);
+                let order: Vec<usize> =
+                    committed.iter().filter_map(|name| history.names.get(name).copied()).collect();
+                let begun = Begun(&history.start);
+                if explains(&begun, &history.operations, &order) {
+                    judgement.linearizable += 1;
+                    continue;
+                }
+                judgement.searched += 1;
+                match check(&begun, &history.operations, STEPS_MAX) {
                     Verdict::Linearizable => judgement.linearizable += 1,
                     Verdict::Undecided => judgement.undecided += 1,
                     Verdict::Violation(found) => {
@@ -127,11 +172,6 @@ impl Histories {
         self.now += 1;
         Moment(self.now)
     }
-}
-
-/// Nobody knows what it would have told, and nobody cares.
-fn is_open_query(operation: &Operation<FileOp, FileOutcome>) -> bool {
-    operation.returned.is_none() && MODEL.is_query(&operation.op)
 }
 
 impl Specification for Begun<'_> {
@@ -166,10 +206,19 @@ impl Specification for Begun<'_> {
 
 #[cfg(test)]
 mod tests {
+    use base::Seq;
+    use node::file::{Op, Position};
+    use replication::{Body, Entry, Request};
+
     use super::*;
 
     const FILE: ObjectId = ObjectId::new(1, 2);
     const READ: FileOp = FileOp::Read { offset: 0, length: 9 };
+    const LATER: Epoch = Epoch { number: 9, node: base::NodeId(1) };
+
+    const fn at(seq: u64) -> Position {
+        Position { epoch: LATER, seq: Seq(seq) }
+    }
 
     fn write(byte: u8) -> FileOp {
         FileOp::Write { offset: 0, data: vec![byte] }
@@ -189,11 +238,21 @@ mod tests {
         let mut histories = Histories::default();
         does(&mut histories, write(1), FileOutcome::Done);
         does(&mut histories, READ, data(&[1]));
-        assert_eq!(histories.judge(TrueTime::ZERO), Ok(Judgement { linearizable: 1, undecided: 0 }));
+        assert_eq!(
+            histories.judge(TrueTime::ZERO, &Entries::default()),
+            Ok(Judgement { linearizable: 1, searched: 1, undecided: 0 })
+        );
         does(&mut histories, write(2), FileOutcome::Done);
         does(&mut histories, READ, data(&[1]));
-        assert!(histories.judge(TrueTime::ZERO).is_err());
+        assert!(histories.judge(TrueTime::ZERO, &Entries::default()).is_err());
         assert_eq!(histories.results(), 4);
+    }
+
+    #[test]
+    fn a_batch_with_many_that_are_undecided_means_nothing() {
+        let judgement = |linearizable, undecided| Judgement { linearizable, undecided, searched: 0 };
+        assert!(judgement(0, 0).decides() && judgement(900, 1).decides() && judgement(900, 0).decides());
+        assert!(!judgement(900, 2).decides() && judgement(900, 1).and(judgement(200, 1)).decides());
     }
 
     #[test]
@@ -205,11 +264,46 @@ mod tests {
             does(&mut histories, write(3), FileOutcome::Done);
             does(&mut histories, write(1), FileOutcome::Done);
             let under_way = histories.called(FILE, 2, write(late));
-            histories.begin_anew(FILE, vec![start]);
+            histories.begin_anew(FILE, LATER, vec![start]);
             histories.returned(under_way, FileOutcome::Done);
             does(&mut histories, READ, data(&[found]));
-            assert_eq!(histories.judge(TrueTime::ZERO).is_ok(), is_right, "{start} {late} {found}");
+            assert_eq!(
+                histories.judge(TrueTime::ZERO, &Entries::default()).is_ok(),
+                is_right,
+                "{start} {late} {found}"
+            );
         }
+    }
+
+    #[test]
+    fn the_order_of_the_replicas_is_tried_first() {
+        let client = ClientId { certificate: 1, program: 1 };
+        let (mut histories, mut entries) = (Histories::default(), Entries::default());
+        let mut log =
+            vec![Entry { at: at(1), lease: 0, body: Body::Barrier { generation: Epoch::default() } }];
+        let appended = |number: u8| vec![number; 2];
+        for number in 0..24 {
+            let id = histories.called(FILE, 1, FileOp::Append { data: appended(number) });
+            histories.goes_by(id, (client, number.into()));
+        }
+        let effective = (0..24).rev().filter(|number| number % 3 > 0);
+        for number in effective.clone() {
+            let request = Request { client, number: number.into(), settled: 1 };
+            let change = node::file::Change::Append { data: appended(number).into() };
+            let body = Body::Op { request, op: Op { time: base::WallTime::ZERO, change } };
+            log.push(Entry { at: at(1 + log.len() as u64), lease: 0, body });
+        }
+        let read = FileOp::Read { offset: 0, length: 99 };
+        does(&mut histories, read.clone(), data(&effective.flat_map(appended).collect::<Vec<u8>>()));
+        let judgement =
+            |linearizable, searched, undecided| Ok(Judgement { linearizable, searched, undecided });
+        assert_eq!(histories.judge(TrueTime::ZERO, &entries), judgement(1, 1, 0));
+        let last = log.last().unwrap().at;
+        entries.append(TrueTime::ZERO, (LATER.node, FILE), (Seq(0), &log)).unwrap();
+        entries.commit(TrueTime::ZERO, (LATER.node, FILE), last).unwrap();
+        assert_eq!(histories.judge(TrueTime::ZERO, &entries), judgement(1, 0, 0));
+        does(&mut histories, read, data(&[99]));
+        assert!(histories.judge(TrueTime::ZERO, &entries).is_err());
     }
 
     #[test]
@@ -218,6 +312,6 @@ mod tests {
         let id = histories.called(FILE, 1, write(7));
         histories.void(id);
         does(&mut histories, READ, data(&[7]));
-        assert!(histories.judge(TrueTime::ZERO).is_err());
+        assert!(histories.judge(TrueTime::ZERO, &Entries::default()).is_err());
     }
 }

@@ -9,12 +9,15 @@ use base::ObjectId;
 
 use crate::TrueTime;
 
+pub mod answers;
 pub mod courtesy;
+pub mod durability;
 pub mod entries;
 pub mod exclusion;
 pub mod histories;
 pub mod liveness;
 pub mod locks;
+pub mod promises;
 pub mod promptness;
 pub mod rejection;
 pub mod renewal;

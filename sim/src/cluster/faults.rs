@@ -251,7 +251,11 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     fn partition(&mut self) {
-        let (sides, links) = self.network.draw_partition(&mut self.dice.faults);
+        let (sides, mut links) = self.network.draw_partition(&mut self.dice.faults);
+        if self.dice.faults.chance(1, 3) {
+            // Clients that reach both sides see whether both serve.
+            links.retain(|&(from, to)| from.max(to) < self.daemons.len());
+        }
         self.summary.faults.count(FaultKind::Partition);
         self.note(None, format_args!("partition {sides:b}"));
         self.cut(links);

@@ -5,7 +5,7 @@ use client::core::files::{FileOutput, Files};
 use lease::Algorithm;
 use node::file::{File, FileBody, FileReply, FileReplyBody, FileRequest, Mark};
 use node::{FileMessage, RequestId, SessionId};
-use replication::{Checkpoint, Record};
+use replication::{Body, Checkpoint, Record};
 
 use super::streams::{ConnectionId, Payload};
 use super::world::{Input, Task, World};
@@ -36,6 +36,7 @@ impl<A: Algorithm> World<'_, A> {
     pub(super) fn begin_files(&mut self, daemon: usize) -> Result<(), Violation> {
         let at = self.now + around(self.plan.files.checkpoint_every, &mut self.dice.disks);
         self.push_input(at, daemon, Input::Disk(DiskInput::Checkpoint));
+        self.watch_beginning(daemon);
         let machine = &self.daemons[daemon];
         self.checkers.entries.forget(machine.id);
         self.committed.retain(|&(node, _), _| node != daemon);
@@ -59,6 +60,9 @@ impl<A: Algorithm> World<'_, A> {
             }
             DiskInput::Durable(number) => {
                 journal.note_durable(number);
+                if self.is_genuine(daemon) {
+                    self.checkers.durability.sync(self.daemons[daemon].id, number);
+                }
                 self.call(daemon, |shard, now| shard.handle_durable(now, number))
             }
             DiskInput::Checkpoint => {
@@ -105,8 +109,9 @@ impl<A: Algorithm> World<'_, A> {
         if self.is_traced() {
             self.note(Some(object), format_args!("n{daemon} writes {number}: {record:?}"));
         }
-        if self.daemons[daemon].set_aside.is_none() {
+        if self.is_genuine(daemon) {
             self.watch_record(daemon, object, &record)?;
+            self.watch_disk(daemon, (number, object), &record);
         }
         self.betray_recovery(daemon, &record);
         // A full disk takes no more for a while, and goes on with what it has.
@@ -151,9 +156,15 @@ impl<A: Algorithm> World<'_, A> {
         }
     }
 
-    /// A daemon dies in the middle of a recovery or a transfer.
+    /// A daemon dies in the middle of a recovery or a transfer, or as a tenure begins.
     fn betray_recovery(&mut self, daemon: usize, record: &Record<File>) {
-        let is_delicate = !matches!(record, Record::Appended { .. } | Record::Adopted(_));
+        let is_delicate = match record {
+            Record::Appended { entries, .. } => {
+                entries.last().is_some_and(|last| matches!(last.body, Body::Barrier { .. }))
+            }
+            Record::Promised(_) | Record::Began { .. } | Record::Placed(_) | Record::Ended(_) => true,
+            Record::Adopted(_) => false,
+        };
         let percent = if self.is_calm || !is_delicate { 0 } else { self.plan.treacherous_percent };
         if percent > 0 && self.dice.faults.chance(percent, 400) {
             let life = self.daemons[daemon].running.life;
@@ -162,13 +173,20 @@ impl<A: Algorithm> World<'_, A> {
         }
     }
 
-    pub(super) fn send_file_message(&mut self, daemon: usize, to: usize, message: FileMessage) {
+    pub(super) fn send_file_message(
+        &mut self,
+        daemon: usize,
+        to: usize,
+        message: FileMessage,
+    ) -> Result<(), Violation> {
         self.summary.messages += 1;
         if self.is_traced() {
             let object = Some(message.object);
             self.note(object, format_args!("n{daemon} to n{to}: {:?}", message.message));
         }
+        self.watch_message(daemon, &message)?;
         self.send(daemon, to, Payload::File(Box::new(message)));
+        Ok(())
     }
 
     pub(super) fn send_file_reply(
@@ -184,6 +202,7 @@ impl<A: Algorithm> World<'_, A> {
                 self.note(Some(object), format_args!("n{daemon} replies over {session:?}: {reply:?}"));
             }
             self.watch_reply(object, marks, &reply.body)?;
+            self.watch_answer(daemon, object, (marks, &reply.body))?;
         }
         self.send_on(ConnectionId(session.0), daemon, Payload::FileReply(reply));
         Ok(())
@@ -231,11 +250,13 @@ impl<A: Algorithm> World<'_, A> {
         };
         let mut begun = Vec::new();
         for (file, &object) in self.files.iter().enumerate() {
+            self.watch_replica(daemon, object)?;
             let Some(replica) = shard.file(object).filter(|replica| replica.is_whole()) else { continue };
             let at = replica.committed();
             if self.committed.insert((daemon, object), at) == Some(at) {
                 continue;
             }
+            self.checkers.entries.may_commit(self.now, (machine.id, object), replica)?;
             let beginning = self.checkers.entries.commit(self.now, (machine.id, object), at)?;
             begun.extend(beginning.map(|beginning| (file, beginning)));
         }
@@ -244,7 +265,7 @@ impl<A: Algorithm> World<'_, A> {
             let content = self.shape(file).content(&beginning.recovered);
             let generation = beginning.generation;
             self.note(Some(self.files[file]), format_args!("{generation:?} begins with {content:?}"));
-            self.checkers.histories.begin_anew(self.files[file], content);
+            self.checkers.histories.begin_anew(self.files[file], generation, content);
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ mod files;
 mod links;
 mod machine;
 mod plan;
+mod rules;
 mod settling;
 mod shape;
 mod streams;

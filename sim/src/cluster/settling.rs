@@ -111,7 +111,7 @@ impl<A: Algorithm> World<'_, A> {
 
     /// The end: what users were told about files must have an order.
     pub(super) fn judge_histories(&mut self) {
-        match self.checkers.histories.judge(self.now) {
+        match self.checkers.histories.judge(self.now, &self.checkers.entries) {
             Ok(judgement) => self.summary.judgement = judgement,
             Err(violation) => {
                 self.note(violation.cell, format_args!("VIOLATION {violation}"));

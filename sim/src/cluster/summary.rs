@@ -122,6 +122,10 @@ impl Outcome for ClusterSummary {
     fn violations(&self) -> &[Violation] {
         &self.violations
     }
+
+    fn judgement(&self) -> Judgement {
+        self.judgement
+    }
 }
 
 impl fmt::Display for ClusterSummary {
@@ -145,7 +149,7 @@ impl fmt::Display for ClusterSummary {
         writeln!(
             f,
             "  files: {}; {} operations wanted, {} acknowledged, {} of them syncs, {} given up; {} changes lost in {} \
-             losses; {} recoveries blocked, {} states taken over; {} histories in order, {} undecided",
+             losses; {} recoveries blocked, {} states taken over; {} histories in order, {} searched for one, {} undecided",
             self.files,
             self.file_operations,
             self.file_acknowledged,
@@ -156,6 +160,7 @@ impl fmt::Display for ClusterSummary {
             self.blocked,
             self.transfers,
             self.judgement.linearizable,
+            self.judgement.searched,
             self.judgement.undecided
         )?;
         writeln!(

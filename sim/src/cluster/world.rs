@@ -15,10 +15,12 @@ use super::machine::{ClientMachine, DaemonMachine};
 use super::plan::ClusterPlan;
 use super::streams::{ConnectionId, Connections, Payload, Side};
 use super::summary::ClusterSummary;
+use crate::checkers::durability::Durability;
 use crate::checkers::entries::Entries;
 use crate::checkers::exclusion::{Exclusion, Owner};
 use crate::checkers::histories::Histories;
 use crate::checkers::locks::Locks;
+use crate::checkers::promises::Promises;
 use crate::checkers::promptness::Promptness;
 use crate::checkers::sessions::Sessions;
 use crate::clock::Clock;
@@ -120,6 +122,8 @@ pub(super) struct Checkers {
     pub(super) locks: Locks,
     pub(super) sessions: Sessions,
     pub(super) promptness: Promptness,
+    pub(super) promises: Promises,
+    pub(super) durability: Durability,
     pub(super) entries: Entries,
     pub(super) histories: Histories,
     exclusion: Exclusion,
@@ -470,7 +474,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             }
             Output::Close { session } => self.session_ended(daemon, session)?,
             Output::RaiseCeiling { to } => self.write_mark(daemon, to),
-            Output::File { to, message } => self.send_file_message(daemon, to.0 as usize, message),
+            Output::File { to, message } => self.send_file_message(daemon, to.0 as usize, message)?,
             Output::FileReply { session, reply } => self.send_file_reply(daemon, session, reply)?,
             Output::Write { number, object, record } => {
                 self.write_record(daemon, (number, object), record)?;

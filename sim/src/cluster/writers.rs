@@ -132,6 +132,9 @@ impl<A: Algorithm> World<'_, A> {
                     Wanted::Change(change) => core.change(reading, object, change),
                     Wanted::Ask(query) => core.ask(reading, object, query),
                 };
+                if let Some(number) = core.number(ticket) {
+                    self.checkers.histories.goes_by(id, (who, number));
+                }
                 (ticket, Work::Operation(op, Some(id)))
             }
         };

@@ -105,6 +105,7 @@ pub(crate) fn peer() -> Vec<PeerMessage> {
         PeerMessage::CaughtUp,
         PeerMessage::Query { cell, epoch },
         PeerMessage::Over { cell, epoch },
+        PeerMessage::Forgot { at: 11 },
     ]
 }
 

@@ -1,0 +1,102 @@
+//! What is looked at while daemons do what they do for files: whether they keep to the rules of replication.
+
+use base::{NodeId, ObjectId};
+use lease::Algorithm;
+use node::FileMessage;
+use node::file::{File, FileReplyBody, Mark};
+use replication::Record;
+
+use super::world::World;
+use crate::Violation;
+use crate::checkers::answers::{self, Answering};
+
+impl<A: Algorithm> World<'_, A> {
+    /// Whether a daemon runs on its newest directory. Nobody listens to one that does not.
+    pub(super) fn is_genuine(&self, daemon: usize) -> bool {
+        self.daemons[daemon].set_aside.is_none()
+    }
+
+    /// A message between replicas leaves.
+    pub(super) fn watch_message(&mut self, daemon: usize, message: &FileMessage) -> Result<(), Violation> {
+        let machine = &self.daemons[daemon];
+        if machine.set_aside.is_some() {
+            return Ok(());
+        }
+        let whose = (machine.id, machine.running.life);
+        self.checkers.promises.leaves(self.now, whose, message.object, &message.message)
+    }
+
+    /// A record is handed over to the journal.
+    pub(super) fn watch_disk(&mut self, daemon: usize, of: (u64, ObjectId), record: &Record<File>) {
+        let tail = match record {
+            Record::Appended { entries, .. } => entries.last().map(|entry| entry.at),
+            Record::Ended(rest) => Some(rest.at),
+            Record::Promised(_) | Record::Began { .. } | Record::Placed(_) | Record::Adopted(_) => None,
+        };
+        if let Some(tail) = tail {
+            self.checkers.durability.write(self.daemons[daemon].id, of, tail);
+        }
+    }
+
+    /// A daemon's process has begun with what is on its disk.
+    pub(super) fn watch_beginning(&mut self, daemon: usize) {
+        let machine = &self.daemons[daemon];
+        let Some(shard) = machine.shard.as_ref().filter(|_| machine.set_aside.is_none()) else { return };
+        let whole = |object| shard.file(object).filter(|replica| replica.is_whole());
+        let files = shard.files().filter_map(|object| Some((object, whole(object)?.tail())));
+        self.checkers.durability.begin(machine.id, files);
+    }
+
+    /// A replica follows whom it has told.
+    pub(super) fn watch_replica(&self, daemon: usize, object: ObjectId) -> Result<(), Violation> {
+        let whose = (self.daemons[daemon].id, object);
+        let shard = self.daemons[daemon].shard.as_ref();
+        let Some(replica) = shard.and_then(|shard| shard.file(object)) else { return Ok(()) };
+        self.checkers.promises.stands(self.now, whose, replica.promised())
+    }
+
+    /// A daemon tells a client something about a file.
+    pub(super) fn watch_answer(
+        &self,
+        daemon: usize,
+        object: ObjectId,
+        (marks, body): (Option<(Mark, Mark)>, &FileReplyBody),
+    ) -> Result<(), Violation> {
+        let machine = &self.daemons[daemon];
+        let is_fact = matches!(
+            body,
+            FileReplyBody::Changed { outcome: Ok(_), .. }
+                | FileReplyBody::Answer(Ok(_))
+                | FileReplyBody::Durable
+        );
+        if machine.set_aside.is_some() || !is_fact {
+            return Ok(());
+        }
+        let shard = machine.shard.as_ref();
+        let Some(replica) = shard.and_then(|shard| shard.file(object)) else { return Ok(()) };
+        let is_leased = machine.owner(self.now, object).is_some();
+        let answering = Answering { node: machine.id, is_leased, committed: replica.committed() };
+        answers::check(self.now, object, answering, self.checkers.entries.latest(object))?;
+        match (body, marks) {
+            (FileReplyBody::Durable, Some((_, newest))) => {
+                self.watch_durable(object, newest, replica.view().members.as_slice())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Something is confirmed to be durable: a majority of the members has it on disk.
+    fn watch_durable(&self, object: ObjectId, newest: Mark, members: &[NodeId]) -> Result<(), Violation> {
+        let entries = &self.checkers.entries;
+        let have =
+            self.checkers.durability.of(object).filter(|&(node, upto)| {
+                members.contains(&node) && entries.is_before(object, newest.at, upto)
+            });
+        let have: Vec<NodeId> = have.map(|(node, _)| node).collect();
+        if have.len() > members.len() / 2 {
+            return Ok(());
+        }
+        let what = format!("{:?} is told to be durable; of {members:?} {have:?} have it on disk", newest.at);
+        Err(Violation { at: self.now, cell: Some(object), checker: "durability", what })
+    }
+}
