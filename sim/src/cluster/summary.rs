@@ -149,7 +149,7 @@ impl fmt::Display for ClusterSummary {
         writeln!(
             f,
             "  files: {}; {} operations wanted, {} acknowledged, {} of them syncs, {} given up; {} changes lost in {} \
-             losses; {} recoveries blocked, {} states taken over; {} histories in order, {} searched for one, {} undecided",
+             losses; {} recoveries blocked, {} states taken over; {} histories in the order of the replicas, {} in another",
             self.files,
             self.file_operations,
             self.file_acknowledged,
@@ -160,8 +160,7 @@ impl fmt::Display for ClusterSummary {
             self.blocked,
             self.transfers,
             self.judgement.linearizable,
-            self.judgement.searched,
-            self.judgement.undecided
+            self.judgement.searched
         )?;
         writeln!(
             f,
