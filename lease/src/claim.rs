@@ -130,6 +130,12 @@ impl Claim {
         }
     }
 
+    /// Whether it is a lease whose renewal has not begun although it was time.
+    pub(crate) fn waits_for_renewal(&self) -> bool {
+        let is_due = self.tenure.as_ref().is_some_and(|tenure| self.wake_at >= tenure.until);
+        self.goal == Goal::Keep && self.attempt.is_none() && is_due
+    }
+
     /// Whether the tenure is one to act on.
     pub(crate) fn is_kept(&self) -> bool {
         self.goal == Goal::Keep

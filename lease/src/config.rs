@@ -35,6 +35,8 @@ pub struct Config {
     pub registers_max: u32,
     /// How many cells this node may want or hold at a time. Default 4 Mi.
     pub claims_max: u32,
+    /// How many renewals may be under way; the others wait for their turn. Default 4,096.
+    pub renewals_max: usize,
     /// How many messages one batch holds at most. Default 4,096.
     pub batch_max: usize,
     /// How many lease changes the trail remembers. Default 4,096.
@@ -121,6 +123,7 @@ impl Default for Config {
             linger: Span::ZERO,
             registers_max: 16 << 20,
             claims_max: 4 << 20,
+            renewals_max: 4096,
             batch_max: 4096,
             trail_len: 4096,
             #[cfg(feature = "planted-bugs")]
@@ -159,6 +162,7 @@ impl Config {
             ("attempts_max", u64::from(self.attempts_max)),
             ("registers_max", u64::from(self.registers_max)),
             ("claims_max", u64::from(self.claims_max)),
+            ("renewals_max", self.renewals_max as u64),
             ("batch_max", self.batch_max as u64),
         ];
         match limits.into_iter().find(|&(_, limit)| limit == 0) {

@@ -39,6 +39,7 @@ mod event;
 mod flease;
 mod message;
 mod node;
+mod pace;
 mod paxoslease;
 mod proposer;
 mod timers;

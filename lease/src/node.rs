@@ -10,6 +10,7 @@ use crate::acceptor::{Acceptor, Register};
 use crate::cells::Cells;
 use crate::claim::{Attempt, Claim, Goal, Rest};
 use crate::counters::Counters;
+use crate::pace::Pace;
 use crate::timers::Timers;
 use crate::trail::{Trail, TrailEntry};
 use crate::views::{ViewHandle, ViewSource, ViewTable};
@@ -85,6 +86,9 @@ pub struct LeaseNode<A> {
     pub(crate) acceptor: Acceptor,
     pub(crate) claims: Cells<Claim>,
     pub(crate) timers: Timers,
+    /// How many renewals may begin, and the claims whose renewal waits for that, in the order of their times.
+    pub(crate) pace: Pace,
+    pub(crate) late: VecDeque<u32>,
     /// The last stamp used, so that no ballot is used twice.
     pub(crate) stamp: Stamp,
     pub(crate) silent_until: WallTime,
@@ -118,6 +122,8 @@ impl<A: Algorithm> LeaseNode<A> {
             acceptor: Acceptor::new(config.idle_time(), floor, now, seed),
             claims: Cells::new(seed),
             timers: Timers::new((config.t_max / TICKS_PER_LEASE).max(base::Span::from_micros(1))),
+            pace: Pace::new(config.renewals_max),
+            late: VecDeque::new(),
             stamp: Stamp::ZERO,
             silent_until: if silent { now + rules.quarantine() } else { WallTime::ZERO },
             stood_down: false,
@@ -324,6 +330,7 @@ impl<A: Algorithm> LeaseNode<A> {
     /// Lets time pass. Calling it early or often changes nothing. If much is due at once, some of it is left for the
     /// next call, which [`poll_timeout`](Self::poll_timeout) then asks for at once.
     pub fn handle_timeout(&mut self, now: WallTime) {
+        self.start_late(now);
         let mut woken = 0;
         while woken < WAKES_MAX
             && let Some(due) = self.timers.pop_due(now)
@@ -358,7 +365,8 @@ impl<A: Algorithm> LeaseNode<A> {
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called next.
     pub fn poll_timeout(&self) -> Option<WallTime> {
         let sweep = if self.stood_down { None } else { self.acceptor.next_sweep() };
-        self.timers.next().into_iter().chain(sweep).min()
+        let late = self.late.front().map(|_| self.pace.ready_at());
+        self.timers.next().into_iter().chain(sweep).chain(late).min()
     }
 
     /// Whether this node's own proposer must do without its vote, and so without any.

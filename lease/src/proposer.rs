@@ -92,7 +92,33 @@ impl<A: Algorithm> LeaseNode<A> {
             (Goal::Keep, _) if over => self.abandon(now, slot, Loss::Expired),
             (Goal::GiveUp(_), _) if over => self.finish_giving_up(now, slot, false),
             (_, Some(_)) => self.fail(now, slot, Failure::Unanswered),
+            (Goal::Keep, None) => self.renew(now, slot),
             (_, None) => self.start_round(now, slot),
+        }
+    }
+
+    /// Begins to renew a lease, or lets that wait for its turn; at the latest it is looked at when the lease is over.
+    fn renew(&mut self, now: WallTime, slot: u32) {
+        if self.late.is_empty() && self.pace.take(now, self.common.config.round_timeout()) {
+            return self.start_round(now, slot);
+        }
+        let until = self.claims.at(slot).and_then(|claim| claim.tenure.as_ref()).map(|tenure| tenure.until);
+        self.wait_until(slot, until.unwrap_or(now));
+        self.late.push_back(slot);
+    }
+
+    /// Begins as many of the renewals that wait as may begin.
+    pub(crate) fn start_late(&mut self, now: WallTime) {
+        while let Some(&slot) = self.late.front() {
+            // Meanwhile it may have ended, or even be another one's place.
+            let is_late = self.claims.at(slot).is_some_and(Claim::waits_for_renewal);
+            if is_late && !self.pace.take(now, self.common.config.round_timeout()) {
+                return;
+            }
+            self.late.pop_front();
+            if is_late {
+                self.start_round(now, slot);
+            }
         }
     }
 
@@ -505,6 +531,7 @@ impl<A: Algorithm> LeaseNode<A> {
         let watermark = attempt.follows.and_then(|follows| follows.watermark);
         self.timers.set(slot, claim.wake_at);
         if held_until.is_some() {
+            self.pace.give_back();
             self.common.counters.renewed += 1;
             self.events.push_back(Event::Renewed { cell, until });
             return;
@@ -528,6 +555,9 @@ impl<A: Algorithm> LeaseNode<A> {
         }
         claim.failures = claim.failures.saturating_add(1);
         let exhausted = claim.failures >= attempts_max;
+        if claim.goal == Goal::Keep {
+            self.pace.give_back();
+        }
         match claim.goal {
             Goal::Acquire if exhausted && failure == Failure::Refused => self.deny(slot, Denial::Contended),
             Goal::Acquire if exhausted => self.deny(slot, Denial::NoMajority),

@@ -149,6 +149,7 @@ fn draw_config(random: &mut Random) -> Config {
         attempts_max: u8::try_from(random.between(4, 16)).unwrap_or(4),
         registers_max: 10_000,
         claims_max: 10_000,
+        renewals_max: [16, 64, 4096][random.index(3)],
         batch_max: [1, 3, 64, 4096][random.index(4)],
         ..Config::default()
     }

@@ -81,7 +81,7 @@ impl<A: Algorithm> Cluster<A> {
         Self::under(config, count, &view(1, &members))
     }
 
-    fn under(config: Config, count: u32, view: &View) -> Self {
+    pub(crate) fn under(config: Config, count: u32, view: &View) -> Self {
         let config = Arc::new(config);
         // Just after an interval began, so that a story's first ballots share one.
         let now = WallTime::from_micros(1_900_000 * 900_000_000 + 100_000);

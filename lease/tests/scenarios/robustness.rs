@@ -1,7 +1,7 @@
 //! One wrong clock, one lost message or one rude node must not cost a healthy cluster its leases.
 
 use base::{NodeId, ObjectId, Process, Span};
-use lease::{Ballot, Body, Ended, Event, Membership, Message, PaxosRules, Refusal, Reject, Stamp};
+use lease::{Ballot, Body, Config, Ended, Event, Membership, Message, PaxosRules, Refusal, Reject, Stamp};
 
 use crate::cluster::{CELL, Cluster, Flying, WATERMARK, ms, view};
 
@@ -31,6 +31,30 @@ fn a_voter_with_a_clock_far_ahead_costs_no_lease() {
         cluster.run(ms(5_000));
         assert_eq!(lost(&cluster, 0), 0, "{ahead_ms} ms ahead");
     }
+}
+
+/// Without a bound all leases that were taken together would be renewed at once, and wait for each other longer than an
+/// attempt waits for answers.
+#[test]
+fn of_many_leases_a_few_are_renewed_at_a_time_and_none_is_lost() {
+    const CELLS: u64 = 300;
+    const RENEWALS_MAX: usize = 8;
+    let config = Config { jitter_max: Span::ZERO, renewals_max: RENEWALS_MAX, ..Config::default() };
+    let mut cluster: Cluster = Cluster::under(config, 3, &view(1, &[0, 1, 2]));
+    (0..CELLS).for_each(|n| cluster.acquire_cell(0, ObjectId::new(7, n)).unwrap());
+    cluster.settle();
+    let mut most = 0;
+    for passed in 0..10_000 {
+        cluster.skip(ms(1));
+        (0..3).for_each(|node| cluster.wake(node));
+        most = most.max(cluster.flying.iter().filter(|flying| flying.to == 1).count());
+        // For a while nobody answers: what is not answered must not keep others from their turn for ever.
+        let is_cut = (1_000..1_300).contains(&passed);
+        cluster.settle_where(|_| !is_cut);
+    }
+    let renewed = cluster.events_of(0).iter().filter(|event| matches!(event, Event::Renewed { .. })).count();
+    assert_eq!((lost(&cluster, 0), most), (0, RENEWALS_MAX));
+    assert!(renewed as u64 > 10 * CELLS, "{renewed}");
 }
 
 #[test]
