@@ -329,11 +329,19 @@ impl<M: Machine> Replica<M> {
         }
     }
 
-    /// A node is gone for good: nobody waits for it.
+    /// A node is gone for good: nobody waits for it, and it becomes no member any more.
     pub fn strike(&mut self, now: WallTime, node: NodeId) {
-        if self.struck.insert(node) {
-            self.chase(now);
+        if !self.struck.insert(node) {
+            return;
         }
+        if let Role::Primary(primary) = &mut self.role
+            && primary.newcomer.is_some_and(|(newcomer, _)| newcomer == node)
+        {
+            primary.newcomer = None;
+            primary.peers.remove(&node);
+            self.lent.remove(&node);
+        }
+        self.chase(now);
     }
 
     pub(crate) fn push(&mut self, entry: Entry<M::Op>) {

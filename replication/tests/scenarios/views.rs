@@ -334,6 +334,25 @@ fn a_view_counts_when_it_is_durable(bug: Option<Bug>) {
     }
 }
 
+/// It had all that it needs, and its disk is destroyed before that is heard.
+#[test]
+fn a_newcomer_that_is_gone_for_good_is_not_made_a_member() {
+    let mut cluster = Cluster::with_spare(3, 4, None);
+    cluster.serve(1);
+    cluster.renew(1);
+    cluster.must_put(1, 1, 10);
+    cluster.hold_back(|flying| flying.from == 4 && matches!(flying.message, Message::Synced { .. }));
+    cluster.admit(1, 4).unwrap();
+    cluster.run(ms(500));
+    assert!(!cluster.held.is_empty());
+    cluster.remove(4);
+    cluster.strike(1, 4);
+    cluster.let_go();
+    cluster.run(ms(500));
+    assert_eq!(cluster.members(1), [1, 2, 3]);
+    cluster.must_put(1, 1, 11);
+}
+
 /// Its answers are lost, so it is told again and again.
 #[test]
 fn a_view_is_written_once_however_often_it_is_told() {

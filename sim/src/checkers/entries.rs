@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq};
+use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, WallTime};
 use node::file::{File, Mark, Op};
 use replication::{Body, Entry, Machine, Position, Replica, Request, Standing};
 
@@ -322,9 +322,19 @@ impl Files {
         way.reverse();
         let mut done: BTreeSet<(ClientId, u64)> = BTreeSet::new();
         let mut settled: BTreeMap<ClientId, u64> = BTreeMap::new();
+        let mut over: Vec<(WallTime, ClientId)> = Vec::new();
         let mut effective = Vec::new();
         for entry in way {
+            if let Body::Expire { client, since, forget } = entry.body {
+                over.retain(|&(since, other)| since >= forget && other != client);
+                over.push((since, client));
+                done.retain(|&(other, _)| other != client);
+                settled.remove(&client);
+            }
             let Body::Op { request, ref op } = entry.body else { continue };
+            if over.iter().any(|&(_, client)| client == request.client) {
+                continue;
+            }
             let below = settled.entry(request.client).or_default();
             if request.number < *below || !done.insert((request.client, request.number)) {
                 continue;
@@ -428,7 +438,7 @@ mod tests {
         let client = ClientId { certificate: 1, program: 1 };
         let request = Request { client, number: request, settled: 1 };
         let change = node::file::Change::Truncate { size: request.number };
-        let op = Op { time: base::WallTime::ZERO, change };
+        let op = Op { time: WallTime::ZERO, change };
         Entry { at: at(number, seq), lease: 0, body: Body::Op { request, op } }
     }
 
@@ -451,6 +461,23 @@ mod tests {
         assert!(watch.0.is_before(FILE, at(1, 2), at(2, 5)) && !watch.0.is_before(FILE, at(1, 3), at(2, 5)));
     }
 
+    #[test]
+    fn nothing_of_a_client_that_is_over_takes_effect() {
+        let mut watch = Watch::new();
+        let client = ClientId { certificate: 1, program: 1 };
+        let time = WallTime::from_micros;
+        let over = |seq, since, forget| Entry {
+            at: at(1, seq),
+            lease: 0,
+            body: Body::Expire { client, since: time(since), forget: time(forget) },
+        };
+        let entries = [barrier(1, 1, 0), op(1, 2, 7), over(3, 5, 0), op(1, 4, 8), over(5, 9, 6), op(1, 6, 9)];
+        watch.append(1, 0, &entries).unwrap();
+        watch.commit(1, at(1, 6)).unwrap();
+        let client = (client, 7);
+        assert_eq!(watch.0.took_effect(FILE, Epoch::default()), [client]);
+    }
+
     /// Node 1 leads in epoch 2, with entries that it has from epoch 1, and takes the first `upto` for committed.
     fn commits(own: &[Entry<Op>], others: &[&[Entry<Op>]], upto: u64) -> Result<(), Violation> {
         let mut watch = Watch::new();
@@ -469,10 +496,10 @@ mod tests {
         let tenure = replication::Tenure {
             epoch: epoch(2),
             lease: 1,
-            until: base::WallTime::from_micros(9),
+            until: WallTime::from_micros(9),
             creates: false,
         };
-        replica.lead(base::WallTime::ZERO, tenure).unwrap();
+        replica.lead(WallTime::ZERO, tenure).unwrap();
         watch.0.may_commit(TrueTime::ZERO, (NodeId(1), FILE), &replica)
     }
 

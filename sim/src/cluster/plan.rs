@@ -151,7 +151,8 @@ impl ClusterPlan {
             disk_max: Span::from_micros(weather.between(50, 20_000)),
             think: t_max / 100 * sizes.between(1, 20),
             hold_max: t_max / 100 * sizes.between(1, 200),
-            duration: Span::from_secs(sizes.between(30, 60)),
+            // A shorter run does not count.
+            duration: Span::from_secs(sizes.between(60, 75)),
             files: FilePlan::draw(clients, &mut of_files),
             shard,
         }
@@ -257,6 +258,7 @@ mod tests {
         for seed in 0..5_000 {
             for clocks in [Clocks::Synchronised, Clocks::Free] {
                 let plan = ClusterPlan::draw(seed, clocks);
+                assert!(plan.duration >= crate::cluster::SIMULATED_MIN);
                 assert_eq!(plan.shard.lease.check(), Ok(()), "seed {seed}");
                 let guard = GuardConfig::new(&plan.shard.lease, plan.shard.clock_fresh, plan.daemons());
                 assert!(ClockGuard::new(guard).is_ok(), "seed {seed}");

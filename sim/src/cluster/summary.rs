@@ -151,8 +151,8 @@ impl fmt::Display for ClusterSummary {
         writeln!(
             f,
             "  files: {}; {} operations wanted, {} acknowledged, {} of them syncs, {} given up; {} changes lost in {} \
-             losses; {} recoveries blocked, {} states taken over, members changed {} times; {} histories in order, {} \
-             searched for one, {} undecided",
+             losses; {} recoveries blocked, {} states taken over, members changed {} times; {} histories in the order of \
+             the replicas, {} in another",
             self.files,
             self.file_operations,
             self.file_acknowledged,
@@ -164,8 +164,7 @@ impl fmt::Display for ClusterSummary {
             self.transfers,
             self.members_changed,
             self.judgement.linearizable,
-            self.judgement.searched,
-            self.judgement.undecided
+            self.judgement.searched
         )?;
         writeln!(
             f,
