@@ -49,6 +49,14 @@ pub enum Bug {
     StalledDiskLeads,
     /// An answer about a file leaves without a look at the lease.
     LeaseNotCheckedWhenLeaving,
+    /// A store whose sync has failed is opened again, with what its cache shows.
+    FailedStoreOpened,
+    /// What a start reads and no sync has confirmed is not written anew.
+    CacheTrusted,
+    /// A damaged record that was durable is taken for a torn end, and cut off.
+    DamageCutOff,
+    /// The memo of a store is made anew before it is kept that the node forgot.
+    MemoMadeFirst,
     /// The lease of a file is granted by the members that the map names, whoever replicates the file.
     LeaseStaysAtHome,
     /// A node that is no member of a file any more goes on voting as if it were.

@@ -269,7 +269,7 @@ impl Files {
             if replica.is_void() {
                 continue;
             }
-            if replica.memory() == Memory::Forgot {
+            if replica.memory() != Memory::Clean {
                 files.forgotten.insert((WallTime::ZERO, object));
             }
             if replica.is_blank() {
@@ -398,7 +398,7 @@ impl Files {
         while let Some(&(at, object)) = self.forgotten.first().filter(|&&(at, _)| at <= now) {
             self.forgotten.remove(&(at, object));
             let memory = self.hosted.get(&object).map(|hosted| hosted.replica.memory());
-            if memory == Some(Memory::Forgot) {
+            if memory.is_some_and(|memory| memory != Memory::Clean) {
                 self.forgotten.insert((now + MENDED_WITHIN, object));
                 return Some(object);
             }

@@ -446,15 +446,27 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         match hosted.replica.lead(now, Tenure { epoch, lease: number, until, creates }) {
             Ok(()) => {}
-            Err(LeadError::Outbid { .. } | LeadError::NotOurs(_) | LeadError::Incomplete) => {
+            Err(error) => {
                 let why = FileReplyBody::Unavailable(Unavailable::NoMajority);
                 self.send_waiting_away(object, &why);
-                self.leave_file(now, object, None);
+                // What is missing here comes from somebody who leads.
+                let is_incomplete = error == LeadError::Incomplete;
+                let successor = is_incomplete.then(|| self.some_other_member(object)).flatten();
+                self.leave_file(now, object, successor);
             }
         }
         self.strike_gone(now, object);
         self.raise_ceiling();
         self.drain_replica(now, object);
+    }
+
+    /// A member that is connected, another one each time.
+    fn some_other_member(&mut self, object: ObjectId) -> Option<NodeId> {
+        let members = self.config.map.view(object).members.clone();
+        let others = members.as_slice().iter().filter(|node| self.peers.contains_key(node));
+        let others: Vec<NodeId> = others.copied().collect();
+        let turn = usize::try_from(self.files.ticket().0).unwrap_or(0);
+        others.get(turn.checked_rem(others.len())?).copied()
     }
 
     /// Gives a file's lease up.

@@ -51,6 +51,7 @@ mod shard;
 mod starts;
 mod status;
 mod steps;
+mod store;
 mod writes;
 
 pub use base::ClientId;
@@ -73,3 +74,4 @@ pub use status::{
     ClockStatus, ClockTrust, DaemonStatus, LeaseStatus, LockStatus, PeerStatus, STATUS_PEERS_MAX, Status,
     SupervisorStatus,
 };
+pub use store::{JournalFound, Memo, OpenStep, Opening, StoreFound, StoreRefusal};

@@ -70,6 +70,9 @@ pub enum Output {
         /// At least up to this record.
         upto: u64,
     },
+    /// Mark the store as failed, in its memo and as well as it goes on its disk, and end the process. Nothing else comes
+    /// out any more.
+    StoreFailed,
     /// For logs and metrics.
     Event(ShardEvent),
 }

@@ -17,6 +17,7 @@ use crate::members::Views;
 use crate::numbers::Numbers;
 use crate::session::Sessions;
 use crate::steps::Steps;
+use crate::store::Health;
 use crate::{
     Bug, ClientFrame, ClientId, ClusterMap, Output, PEER_BATCH_MAX, PeerMessage, Reply, ReplyBody, RequestId,
     SessionId, ShardConfig, ShardEvent, Unavailable,
@@ -58,6 +59,8 @@ pub struct Shard<A> {
     outputs: VecDeque<Output>,
     trusted: bool,
     pub(crate) draining: bool,
+    /// Whether nothing that waits for the disk may leave any more.
+    pub(crate) health: Health,
     /// Whether peers may count on this process having told them all.
     is_greeted: bool,
     sweep_at: WallTime,
@@ -155,6 +158,7 @@ impl<A: Algorithm> Shard<A> {
             deferred: Vec::new(),
             outputs: VecDeque::new(),
             draining: false,
+            health: Health::Sound,
             is_greeted: false,
             sweep_at: now,
             judge_at: now,
@@ -391,6 +395,9 @@ impl<A: Algorithm> Shard<A> {
     /// The next thing to do, if any. `now` is read for this call: no client is told that something is its own which
     /// is no longer this node's to give.
     pub fn poll_output(&mut self, now: WallTime) -> Option<Output> {
+        if let Some(failure) = self.poll_failure() {
+            return failure;
+        }
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }

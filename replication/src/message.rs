@@ -193,8 +193,8 @@ pub enum Memory {
         /// Whose state.
         source: NodeId,
     },
-    /// It was taking over a state as far as it remembers, and may have acknowledged more after that: what it has makes
-    /// no sense, and nobody is known to have the rest.
+    /// It was taking over a state as far as it remembers, and may have acknowledged more after that; or what it had
+    /// was damaged, and it has not got back yet all that it acknowledged. Nobody is known to have the rest.
     Torn,
 }
 

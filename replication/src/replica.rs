@@ -28,6 +28,8 @@ pub struct Replica<M: Machine> {
     pub(crate) accepted: Epoch,
     /// Nothing that this node acknowledged up to this epoch may be counted on: it was not synced, and the power failed.
     forgot_at: Option<u64>,
+    /// Nor anything that it acknowledged up to this one: what was kept could not be read.
+    pub(crate) damaged_at: Option<u64>,
     pub(crate) holding: Holding,
     pub(crate) log: Log<M::Op>,
     /// What the committed entries have made.
@@ -106,13 +108,15 @@ impl<M: Machine> Replica<M> {
     }
 
     fn with(me: NodeId, config: Arc<Config>, checkpoint: Checkpoint<M>) -> Option<Self> {
-        let Checkpoint { promised, accepted, state, holding, base, entries, adopted } = checkpoint;
+        let Checkpoint { promised, accepted, state, holding, base, entries, adopted, damaged_at } =
+            checkpoint;
         let mut replica = Self {
             me,
             config,
             promised,
             accepted,
             forgot_at: None,
+            damaged_at,
             holding,
             log: Log::behind_base(base),
             state,
@@ -191,6 +195,7 @@ impl<M: Machine> Replica<M> {
             base,
             entries: self.log.behind(base.seq).cloned().collect(),
             adopted: self.adopted.clone(),
+            damaged_at: self.damaged_at,
         }
     }
 
@@ -282,7 +287,8 @@ impl<M: Machine> Replica<M> {
 
     /// What may be counted on here.
     pub fn memory(&self) -> Memory {
-        self.holding.memory(self.accepted, self.forgot_at)
+        let damaged_at = self.damaged_at.filter(|_| !self.config.breaks(Bug::DamageForgotten));
+        self.holding.memory(self.accepted, (self.forgot_at, damaged_at))
     }
 
     /// Whether nothing that it acknowledged when the power failed may be counted on.
@@ -395,7 +401,7 @@ where
     M: Machine<Op: Hash, Outcome: Hash, Query: Hash, Key: Hash> + Hash,
 {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.me, self.promised, self.accepted, self.forgot_at, self.holding).hash(state);
+        (self.me, self.promised, self.accepted, self.forgot_at, self.damaged_at, self.holding).hash(state);
         (&self.log, &self.state, &self.coming, &self.adopted).hash(state);
         (self.retired_said, self.confirmed, &self.incoming, &self.lent, &self.struck).hash(state);
         match &self.role {

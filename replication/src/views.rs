@@ -76,9 +76,11 @@ impl<M: Machine> Replica<M> {
         self.coming.is_empty() && self.state.rest.former.is_empty() && self.newcomer().is_none()
     }
 
-    /// Whether there never was a state here that made sense, or is none any more. Such a node is no member.
+    /// Whether there never was a state here that made sense, or is none any more. Such a node is no member. One whose state
+    /// was damaged may be.
     pub fn is_blank(&self) -> bool {
-        self.holding != Holding::Whole && self.state.rest.at == Position::START
+        let has_nothing = self.holding != Holding::Whole && self.state.rest.at == Position::START;
+        has_nothing && self.damaged_at.is_none()
     }
 
     /// Whether nothing is kept here, not even a promise.

@@ -61,6 +61,10 @@ pub(crate) struct Daemon<A> {
     unwritten: VecDeque<(ObjectId, Record<File>)>,
     began_at: usize,
     forgot_at: Option<u64>,
+    /// Files of which nothing can be read at the next start.
+    damaged: Vec<ObjectId>,
+    /// Whether the process was told to mark its store as failed.
+    pub(crate) store_failed: bool,
     /// What its clock shows ahead of true time.
     pub(crate) offset_ms: i64,
     pub(crate) is_frozen: bool,
@@ -141,6 +145,8 @@ impl<A: Algorithm> Cluster<A> {
                 unwritten: VecDeque::new(),
                 began_at: 0,
                 forgot_at: None,
+                damaged: Vec::new(),
+                store_failed: false,
                 offset_ms: 0,
                 is_frozen: false,
                 events: Vec::new(),
@@ -191,9 +197,11 @@ impl<A: Algorithm> Cluster<A> {
         }
         daemon.began_at = daemon.records.len();
         let (ceiling, forgot_at) = (daemon.ceiling, daemon.forgot_at);
-        let remembered = Remembered { start, ceiling, forgot_at, files };
         let mut config = ShardConfig { bug, ..ShardConfig::new(map) };
         (self.configure)(&mut config);
+        let damaged = daemon.damaged.iter();
+        files.extend(damaged.map(|&object| (object, KeptFile::damaged(&config, object, ceiling))));
+        let remembered = Remembered { start, ceiling, forgot_at, files };
         daemon.shard = Some(Shard::new(config, me, remembered, now, seed).unwrap());
         self.collect(node);
         self.connect_all();
@@ -216,6 +224,13 @@ impl<A: Algorithm> Cluster<A> {
         let daemon = self.daemons.get_mut(&node).unwrap();
         daemon.records.truncate(daemon.synced);
         daemon.forgot_at = Some(daemon.ceiling);
+    }
+
+    /// What the node has kept of a file cannot be read at its next start.
+    pub(crate) fn damage(&mut self, node: u32, object: ObjectId) {
+        let daemon = self.daemons.get_mut(&node).unwrap();
+        daemon.records.retain(|(other, _)| *other != object);
+        daemon.damaged.push(object);
     }
 
     /// The process ends, and its supervisor tells the other daemons.
@@ -485,6 +500,7 @@ impl<A: Algorithm> Cluster<A> {
                         client.closed(session);
                     }
                 }
+                Output::StoreFailed => self.daemons.get_mut(&node).unwrap().store_failed = true,
                 Output::Event(event) => self.daemons.get_mut(&node).unwrap().events.push(event),
             }
         }

@@ -187,6 +187,42 @@ fn a_member_that_forgot_is_counted_on_again_although_nobody_asks_for_the_file() 
 }
 
 #[test]
+fn a_damaged_file_is_got_back_although_nobody_asks_for_it() {
+    let (mut cluster, members) = created(None);
+    let mut writer = Writer { number: 0 };
+    writer.must(&mut cluster, members[0], write("kept"));
+    cluster.run(ms(12_000));
+    let damaged = members[1];
+    cluster.kill(damaged);
+    cluster.damage(damaged, FILE);
+    cluster.start(damaged);
+    assert_eq!(cluster.shard(damaged).file(FILE).unwrap().memory(), replication::Memory::Torn);
+    cluster.run(ms(10_000));
+    assert_eq!(cluster.shard(damaged).file(FILE).unwrap().memory(), replication::Memory::Clean);
+    // It is counted on again.
+    cluster.kill(members[0]);
+    cluster.run(ms(4_000));
+    let said = [damaged, members[2]].map(|node| read(&mut cluster, node));
+    assert!(said.contains(&data("kept")), "{said:?}");
+}
+
+#[test]
+fn once_its_store_has_failed_a_daemon_says_nothing_more() {
+    let (mut cluster, members) = created(None);
+    let mut writer = Writer { number: 0 };
+    cluster.call(members[0], |shard, _| shard.handle_store_failed());
+    assert!(cluster.daemons[&members[0]].store_failed);
+    assert_eq!(writer.change(&mut cluster, members[0], write("lost")), None);
+    cluster.run(ms(3_000));
+    assert_eq!(read(&mut cluster, members[0]), None);
+    // Its lease has run out, and it is no vote for anybody: the others go on.
+    cluster.kill_with_notice(members[0]);
+    cluster.run(ms(3_000));
+    let said = [members[1], members[2]].map(|node| read(&mut cluster, node));
+    assert!(said.contains(&data("")), "{said:?}");
+}
+
+#[test]
 fn what_was_written_survives_the_end_of_all_processes() {
     let (mut cluster, members) = created(None);
     let mut writer = Writer { number: 0 };

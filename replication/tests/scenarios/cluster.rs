@@ -458,6 +458,18 @@ impl Cluster {
         node.forgot_at = Some(self.epoch);
     }
 
+    /// Nothing that the node has kept can be read any more, and that is noticed at its start.
+    pub(crate) fn damage(&mut self, id: u32) {
+        self.kill(id);
+        let members = self.nodes[&id].checkpoint.as_ref().map(|_| Members::new((1..=3).map(NodeId)).unwrap());
+        let node = self.nodes.get_mut(&id).unwrap();
+        let damaged = |members| Checkpoint::damaged(members, Cells::default(), self.epoch);
+        node.checkpoint = members.map(damaged);
+        node.journal.clear();
+        (node.written, node.durable) = (0, 0);
+        self.start(id);
+    }
+
     /// What has been written so far becomes a checkpoint.
     pub(crate) fn checkpoint(&mut self, id: u32) {
         let node = self.nodes.get_mut(&id).unwrap();

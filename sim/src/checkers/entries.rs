@@ -22,8 +22,9 @@ use crate::TrueTime;
 #[derive(Debug, Default)]
 pub struct Entries {
     files: BTreeMap<ObjectId, Files>,
-    /// Whether power has failed anywhere.
-    pub power_failed: bool,
+    /// Whether less than was acknowledged as written may be recovered: power has failed, what a disk had of a file cannot be read
+    /// any more, or an operator has given something up.
+    pub may_lose: bool,
 }
 
 /// What is known of a file.
@@ -156,8 +157,8 @@ impl Entries {
             return Ok(None);
         }
         let begins = latest.is_some_and(|latest| generation > latest);
-        if begins && !self.power_failed {
-            let what = format!("generation {generation:?} begins, and power never failed");
+        if begins && !self.may_lose {
+            let what = format!("generation {generation:?} begins, and neither power nor a disk has failed");
             return Err(violation(now, object, what));
         }
         file.extend(generation, at).map_err(|other| {
@@ -189,7 +190,7 @@ impl Entries {
         let leads = matches!(replica.standing(), Standing::Recovering | Standing::Serving);
         let Some(file) = self.files.get(&object).filter(|file| !file.is_committed(at)) else { return Ok(()) };
         // Power takes away what was rightly counted.
-        if self.power_failed || at == Position::START {
+        if self.may_lose || at == Position::START {
             return Ok(());
         }
         let is_own = !leads || at.epoch == replica.promised();
@@ -382,7 +383,7 @@ mod tests {
 
     impl Watch {
         fn new() -> Self {
-            Self(Entries { power_failed: true, ..Entries::default() })
+            Self(Entries { may_lose: true, ..Entries::default() })
         }
 
         fn append(&mut self, node: u32, after: u64, entries: &[Entry<Op>]) -> Result<(), Violation> {
@@ -481,7 +482,7 @@ mod tests {
     /// Node 1 leads in epoch 2, with entries that it has from epoch 1, and takes the first `upto` for committed.
     fn commits(own: &[Entry<Op>], others: &[&[Entry<Op>]], upto: u64) -> Result<(), Violation> {
         let mut watch = Watch::new();
-        watch.0.power_failed = false;
+        watch.0.may_lose = false;
         for (node, entries) in (1..).zip([own].into_iter().chain(others.iter().copied())) {
             watch.append(node, 0, entries).unwrap();
         }
@@ -517,7 +518,7 @@ mod tests {
     #[test]
     fn nothing_is_lost_while_there_is_power() {
         let mut watch = Watch::new();
-        watch.0.power_failed = false;
+        watch.0.may_lose = false;
         watch.append(1, 0, &[barrier(1, 1, 0), barrier(2, 2, 2)]).unwrap();
         watch.commit(1, at(1, 1)).unwrap();
         assert!(watch.commit(1, at(2, 2)).is_err());

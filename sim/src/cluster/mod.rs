@@ -17,6 +17,7 @@ mod plan;
 mod rules;
 mod settling;
 mod shape;
+mod stores;
 mod streams;
 mod summary;
 mod users;

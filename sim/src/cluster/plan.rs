@@ -47,6 +47,8 @@ pub struct ClusterPlan {
     pub duration: Span,
     /// What is done with files.
     pub files: FilePlan,
+    /// Test only: a sync goes by without what is older than so many records, as if it stood in an earlier segment.
+    pub skips_older: Option<u64>,
 }
 
 /// What a seed decides about files.
@@ -82,6 +84,15 @@ const INJECTED: &[Injected] = &[
     (FaultKind::DiskStall, 20, 100),
     (FaultKind::ClientCrash, 5, 80),
     (FaultKind::ClientPause, 5, 80),
+];
+
+/// What disks do. Each is injected in a third of all seeds, as long as few enough nodes are lost by it.
+const DISKS: &[Injected] = &[
+    (FaultKind::ReadError, 40, 300),
+    (FaultKind::WriteError, 40, 300),
+    (FaultKind::SyncError, 30, 300),
+    (FaultKind::BitRot, 20, 300),
+    (FaultKind::Misdirected, 20, 300),
 ];
 
 /// What is done to data directories. Each is injected in a third of all seeds.
@@ -124,13 +135,16 @@ impl ClusterPlan {
         };
         let drawn = draw_kinds(INJECTED, is_possible, &mut trouble);
         let mut power = random.fork();
+        let mut disks = Random::new(seed ^ 0xd15c);
         let drawn = drawn.into_iter().chain(draw_some(TAMPERING, &mut tampering));
         let mut of_files = random.fork();
         let mut of_members = random.fork();
         let changes = of_members.chance(1, 2) && daemons > 1;
         let tenths = of_members.between(CHANGES.0, CHANGES.1);
         let changes = changes.then_some((FaultKind::ViewChange, tenths));
-        let faults = drawn.chain(draw_some(POWER, &mut power)).chain(changes);
+        // A damaged file's members are taken from the map.
+        let on_disks = if changes.is_some() { Vec::new() } else { draw_some(DISKS, &mut disks) };
+        let faults = drawn.chain(draw_some(POWER, &mut power)).chain(changes).chain(on_disks);
         let faults = FaultPlan::in_tenths(faults, scale);
         let clients = draw_u32(&mut sizes, 2, 6);
         let mut shard = draw_shard(&lease, (daemons, replicas), settings);
@@ -154,6 +168,7 @@ impl ClusterPlan {
             // A shorter run does not count.
             duration: Span::from_secs(sizes.between(60, 75)),
             files: FilePlan::draw(clients, &mut of_files),
+            skips_older: None,
             shard,
         }
     }

@@ -80,7 +80,7 @@ impl<A: Algorithm> World<'_, A> {
         self.await_all()
     }
 
-    /// All members have the same, and it is what the entries make.
+    /// All members that are left have the same, and it is what the entries make.
     fn check_alike(&self, file: usize) -> Result<(), Violation> {
         let object = self.files[file];
         let wrong = |what: String| Violation { at: self.now, cell: Some(object), checker: "replicas", what };
@@ -97,7 +97,7 @@ impl<A: Algorithm> World<'_, A> {
             }
         }
         let mut first: Option<&Replica<File>> = None;
-        for &node in view.members.as_slice() {
+        for &node in view.members.as_slice().iter().filter(|node| !self.is_lost(node.0 as usize)) {
             let replica = replica_at(node);
             let Some(replica) = replica.filter(|replica| replica.is_whole()) else {
                 return Err(wrong(format!("{node:?} has nothing that makes sense")));

@@ -15,7 +15,7 @@ use super::machine::{ClientMachine, DaemonMachine};
 use super::operator::Order;
 use super::plan::ClusterPlan;
 use super::streams::{ConnectionId, Connections, Payload, Side};
-use super::summary::ClusterSummary;
+use super::summary::{ClusterSummary, SIMULATED_MIN};
 use crate::checkers::durability::Durability;
 use crate::checkers::entries::Entries;
 use crate::checkers::exclusion::{Exclusion, Owner};
@@ -265,10 +265,16 @@ impl<'a, A: Algorithm> World<'a, A> {
         self.queue.push(self.now + LOOK_EVERY, Task::Look);
         self.schedule_faults();
         self.run_until(TrueTime::ZERO + self.plan.duration)?;
-        while !self.summary.counts() && self.now < TrueTime::ZERO + STORM_MAX {
+        while !self.has_stormed() && self.now < TrueTime::ZERO + STORM_MAX {
             self.run_until(self.now + STORM_STEP)?;
         }
         Ok(())
+    }
+
+    /// Whether enough has happened. The calm is short where nodes are lost.
+    fn has_stormed(&self) -> bool {
+        let is_long = self.stores_lost() == 0 || self.now >= TrueTime::ZERO + SIMULATED_MIN;
+        is_long && self.summary.counts()
     }
 
     pub(super) fn machines(&self) -> usize {
@@ -484,6 +490,7 @@ impl<'a, A: Algorithm> World<'a, A> {
                 self.write_record(daemon, (number, object), record)?;
             }
             Output::Sync { upto } => self.sync_journal(daemon, upto),
+            Output::StoreFailed => self.end_with_store(daemon),
             Output::Event(event) => self.hear_daemon(daemon, &event),
         }
         Ok(())
@@ -503,7 +510,10 @@ impl<'a, A: Algorithm> World<'a, A> {
         match event {
             ShardEvent::TakenOver { .. } => self.summary.taken_over += 1,
             ShardEvent::Detached { .. } => self.summary.detached += 1,
-            ShardEvent::FileBlocked { .. } => self.summary.blocked += 1,
+            ShardEvent::FileBlocked { object, .. } => {
+                self.summary.blocked += 1;
+                self.call_operator(daemon, *object);
+            }
             _ => {}
         }
         if self.trace.is_on() {
