@@ -49,6 +49,26 @@ pub enum Bug {
     StalledDiskLeads,
     /// An answer about a file leaves without a look at the lease.
     LeaseNotCheckedWhenLeaving,
+    /// A store whose sync has failed is opened again, with what its cache shows.
+    FailedStoreOpened,
+    /// What a start reads and no sync has confirmed is not written anew.
+    CacheTrusted,
+    /// A damaged record that was durable is taken for a torn end, and cut off.
+    DamageCutOff,
+    /// The memo of a store is made anew before it is kept that the node forgot.
+    MemoMadeFirst,
+    /// The lease of a file is granted by the members that the map names, whoever replicates the file.
+    LeaseStaysAtHome,
+    /// A node that is no member of a file any more goes on voting as if it were.
+    TombstoneIgnored,
+    /// The members that the map names forget a file like any others when they are no members any more.
+    HomeForgets,
+    /// A node that has become a member votes for leases as if it had always been one.
+    NewcomerVotesAtOnce,
+    /// A member that is asked to vote in a view that it does not know asks nobody for that view.
+    ViewNotAskedFor,
+    /// An operator is told that the members have changed as soon as that is ordered.
+    ChangeToldEarly,
 }
 
 /// The rules in force: all of them in a product, perhaps all but one in a test.

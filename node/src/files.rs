@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use base::{ClientId, Incarnation, NodeId, ObjectId, Process, Span, ViewId, WallTime};
+use base::{ClientId, Incarnation, NodeId, ObjectId, Process, Span, View, ViewId, WallTime};
 use replication::{Checkpoint, JournalError, Memory, Message, Position, Record, Replica, Standing, Ticket};
 
 use crate::file::{File, FileBody, FileReply, FileReplyBody};
@@ -51,6 +51,10 @@ pub(crate) struct Files {
     idle: BTreeSet<(WallTime, ObjectId)>,
     /// Files of which this node may have forgotten something, and when to see about it.
     forgotten: BTreeSet<(WallTime, ObjectId)>,
+    /// Files that this node began to be given, and when it may have been for too long.
+    blank: BTreeSet<(WallTime, ObjectId)>,
+    /// Nodes that an operator has given up.
+    pub(crate) struck: BTreeSet<NodeId>,
     /// Which runs of peers have said that they forgot something.
     pub(crate) forgetful: BTreeMap<NodeId, Incarnation>,
     /// Peers that have forgotten something, and up to where they were told of files that are here; and when they are
@@ -121,6 +125,13 @@ pub(crate) struct Hosted {
     due: Option<WallTime>,
     /// Whether it is looked at when it may have been idle for too long.
     is_watched: bool,
+    /// The view in force for the lease, unless it is the first, which the map names.
+    pub(crate) view: Option<View>,
+    /// Who waits to hear that it may forget the file, and since which view it is no member of it.
+    pub(crate) retired: BTreeMap<NodeId, ViewId>,
+    /// Whether an operator waits to be told something, and whether that is that there is no such file.
+    pub(crate) is_ordered: bool,
+    pub(crate) is_absent: bool,
 }
 
 /// How far this node is as the file's primary.
@@ -140,7 +151,13 @@ pub(crate) enum Stage {
 
 impl Hosted {
     pub(crate) fn new(replica: Replica<File>, now: WallTime) -> Self {
+        let view = replica.view();
+        let view = (view.id > ViewId::default()).then(|| view.clone());
         Self {
+            view,
+            retired: BTreeMap::new(),
+            is_ordered: false,
+            is_absent: false,
             replica,
             stage: Stage::Idle,
             waiting: VecDeque::new(),
@@ -196,12 +213,15 @@ impl Hosted {
 
     /// Whether nothing of the file was ever here, and nobody wants anything of it.
     pub(crate) fn is_blank(&self) -> bool {
-        self.is_quiet() && self.replica.is_whole() && self.replica.tail() == Position::START
+        let has_nothing = self.replica.is_whole() && self.replica.tail() == Position::START;
+        // It may have been told that others have it.
+        has_nothing && self.view.is_none() && self.is_quiet() && !self.is_ordered
     }
 
-    /// Whether nobody waits for anything.
+    /// Whether nobody waits for anything, and all who were ever members know who is.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.waiting.is_empty() && self.changing.is_empty() && self.asking.is_empty()
+        let is_asked = !self.waiting.is_empty() || !self.changing.is_empty() || !self.asking.is_empty();
+        !is_asked && self.replica.is_settled()
     }
 
     /// Keeps a request until this node serves. False if too many wait.
@@ -233,6 +253,8 @@ impl Files {
             due: BTreeSet::new(),
             idle: BTreeSet::new(),
             forgotten: BTreeSet::new(),
+            blank: BTreeSet::new(),
+            struck: BTreeSet::new(),
             forgetful: BTreeMap::new(),
             listing: BTreeMap::new(),
             list_at: None,
@@ -244,11 +266,19 @@ impl Files {
             let checkpoint = kept.checkpoint.unwrap_or(first);
             let replica = Replica::new(me, Arc::clone(&config), checkpoint, kept.records, forgot_at)
                 .map_err(|why| FileJournalError { object, why })?;
-            if replica.memory() == Memory::Forgot {
+            if replica.is_void() {
+                continue;
+            }
+            if replica.memory() != Memory::Clean {
                 files.forgotten.insert((WallTime::ZERO, object));
+            }
+            if replica.is_blank() {
+                files.blank.insert((WallTime::ZERO, object));
             }
             files.logs.note(object, replica.log_bytes());
             files.hosted.insert(object, Hosted::new(replica, WallTime::ZERO));
+            // Who was no member any more when it ended waits for its time to say so again.
+            files.note_due(object);
         }
         Ok(files)
     }
@@ -298,8 +328,39 @@ impl Files {
         let stalled = self.writes.stalled_at(patience).filter(|_| !self.is_stalled);
         let first = |due: &BTreeSet<(WallTime, ObjectId)>| due.first().map(|&(at, _)| at);
         let others = [stalled, self.list_at];
-        let looks = [&self.due, &self.idle, &self.forgotten].map(first);
+        let looks = [&self.due, &self.idle, &self.forgotten, &self.blank].map(first);
         looks.into_iter().chain(others).flatten().min()
+    }
+
+    /// Nothing is known of a file any more.
+    pub(crate) fn remove(&mut self, object: ObjectId) {
+        if let Some(due) = self.hosted.remove(&object).and_then(|hosted| hosted.due) {
+            self.due.remove(&(due, object));
+        }
+    }
+
+    /// Looks again whether this node is still being given a file.
+    pub(crate) fn watch_blank(&mut self, at: WallTime, object: ObjectId) {
+        self.blank.insert((at, object));
+    }
+
+    /// A file of which nothing has come for `idle` that ever made sense.
+    pub(crate) fn pop_blank(&mut self, now: WallTime, idle: Span) -> Option<ObjectId> {
+        while let Some(&(at, object)) = self.blank.first().filter(|&&(at, _)| at <= now) {
+            self.blank.remove(&(at, object));
+            let hosted = self.hosted.get_mut(&object).filter(|hosted| hosted.replica.is_blank());
+            let Some(hosted) = hosted else { continue };
+            if hosted.used == WallTime::ZERO {
+                // A process that has just started waits as long as any other.
+                hosted.used = now;
+            }
+            let over = hosted.used + idle;
+            if over <= now {
+                return Some(object);
+            }
+            self.blank.insert((over, object));
+        }
+        None
     }
 
     /// This node has forgotten what it had of a file, if it had anything.
@@ -337,7 +398,7 @@ impl Files {
         while let Some(&(at, object)) = self.forgotten.first().filter(|&&(at, _)| at <= now) {
             self.forgotten.remove(&(at, object));
             let memory = self.hosted.get(&object).map(|hosted| hosted.replica.memory());
-            if memory == Some(Memory::Forgot) {
+            if memory.is_some_and(|memory| memory != Memory::Clean) {
                 self.forgotten.insert((now + MENDED_WITHIN, object));
                 return Some(object);
             }

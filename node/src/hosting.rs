@@ -92,7 +92,7 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Makes sure that there is a replica of the file.
-    fn open_file(&mut self, now: WallTime, object: ObjectId) -> Result<(), FileReplyBody> {
+    pub(crate) fn open_file(&mut self, now: WallTime, object: ObjectId) -> Result<(), FileReplyBody> {
         let unavailable = |why| Err(FileReplyBody::Unavailable(why));
         if let Some(why) = self.unavailable(now) {
             return unavailable(why);
@@ -104,12 +104,12 @@ impl<A: Algorithm> Shard<A> {
             return unavailable(Unavailable::WrongCell);
         }
         if self.files.hosted.contains_key(&object) {
-            return Ok(());
+            return if self.is_member(object) { Ok(()) } else { Err(self.redirect(object)) };
         }
-        if !self.config.map.view(object).members.contains(self.me().node) {
+        if !self.is_home(object) {
             return unavailable(Unavailable::NotMember);
         }
-        if self.files.hosted.len() >= self.config.files_max {
+        if !self.has_room() {
             return unavailable(Unavailable::Full);
         }
         self.host(now, object);
@@ -117,9 +117,10 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// A replica of a file that nothing is known of here.
-    fn host(&mut self, now: WallTime, object: ObjectId) {
+    pub(crate) fn host(&mut self, now: WallTime, object: ObjectId) {
         // What it promised about files that it keeps nothing of, it may have forgotten.
-        let checkpoint = first_checkpoint(&self.config, object).promising(self.keeper.numbers.floor());
+        let checkpoint = first_checkpoint(&self.config, self.me().node, object);
+        let checkpoint = checkpoint.promising(self.keeper.numbers.floor());
         let (config, forgot_at) = (self.files.config.clone(), self.files.forgot_at);
         let replica = Replica::new(self.me().node, config, checkpoint, [], forgot_at);
         let replica = replica.expect("without a record nothing can be wrong");
@@ -227,27 +228,32 @@ impl<A: Algorithm> Shard<A> {
     }
 
     fn take_file_message(&mut self, now: WallTime, from: NodeId, message: FileMessage) {
-        let FileMessage { object, view, message } = message;
-        if !self.files.hosted.contains_key(&object) {
-            let is_member = self.config.map.view(object).members.contains(self.me().node);
-            let fits = self.files.hosted.len() < self.config.files_max;
-            if from == self.me().node {
-                // What its replica said was for one that is not kept any more.
-                return;
-            }
-            if is_lock(object) || !is_member || !fits {
-                return;
-            }
-            self.host(now, object);
+        if from == self.me().node && !self.files.hosted.contains_key(&message.object) {
+            // What its replica said was for one that is not kept any more.
+            return;
         }
+        if !self.make_room(now, from, &message) {
+            return;
+        }
+        let FileMessage { object, view, message } = message;
+        let retired = match message {
+            Message::Adopted { epoch, view } if epoch.number == 0 => Some((from, view)),
+            _ => None,
+        };
         if let Some(hosted) = self.files.hosted.get_mut(&object) {
+            if hosted.replica.is_blank() {
+                hosted.used = now;
+            }
             hosted.replica.handle_message(now, from, view, message);
+        }
+        if let Some(retired) = retired {
+            self.hear_retired(now, object, retired);
         }
         self.drain_replica(now, object);
     }
 
     /// Does what a replica wants done.
-    fn drain_replica(&mut self, now: WallTime, object: ObjectId) {
+    pub(crate) fn drain_replica(&mut self, now: WallTime, object: ObjectId) {
         loop {
             let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
             let Some(output) = hosted.replica.poll_output() else { break };
@@ -290,6 +296,7 @@ impl<A: Algorithm> Shard<A> {
         if let Some(upto) = self.files.writes.poll_sync(now) {
             self.hand_out(Output::Sync { upto });
         }
+        self.follow_view(now, object);
         self.files.note_due(object);
         self.files.bound_logs(object, self.config.logs_bytes_max);
     }
@@ -326,6 +333,7 @@ impl<A: Algorithm> Shard<A> {
                     hosted.begin(now);
                 }
                 self.serve_waiting(now, object);
+                self.tell_retired(now, object);
             }
             Event::Outbid { promised } => {
                 if let Some(hosted) = self.files.hosted.get_mut(&object) {
@@ -352,8 +360,9 @@ impl<A: Algorithm> Shard<A> {
             }
             Event::Lost { generation } => self.tell(ShardEvent::FileLost { object, generation }),
             Event::Unsound { from } => self.tell(ShardEvent::FileUnsound { object, from }),
-            // The map is static, and so are the members of files.
-            Event::View(_) | Event::Forgotten => {}
+            Event::Forgotten => self.forget_file(now, object),
+            // Views are followed whatever they come with.
+            Event::View(_) => {}
         }
     }
 
@@ -389,13 +398,14 @@ impl<A: Algorithm> Shard<A> {
         let (creating, others): (VecDeque<_>, VecDeque<_>) =
             waiting.partition(|(_, body)| matches!(body, FileBody::Create));
         hosted.waiting = creating;
+        hosted.is_absent = true;
         let is_wanted = !hosted.waiting.is_empty();
         others.into_iter().for_each(|(asker, _)| self.files.reply(asker, FileReplyBody::NoSuchFile, None));
         if is_wanted { self.lead_file(now, object) } else { self.leave_file(now, object, None) }
     }
 
     /// Tells everybody who waits for this node to serve that it will not.
-    fn send_waiting_away(&mut self, object: ObjectId, body: &FileReplyBody) {
+    pub(crate) fn send_waiting_away(&mut self, object: ObjectId, body: &FileReplyBody) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let waiting = std::mem::take(&mut hosted.waiting);
         waiting.into_iter().for_each(|(asker, _)| self.files.reply(asker, body.clone(), None));
@@ -431,18 +441,32 @@ impl<A: Algorithm> Shard<A> {
             return self.raise_ceiling();
         }
         hosted.stage = Stage::Leading;
+        hosted.is_absent = false;
         self.files.watch(now + self.config.file_idle, object);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         match hosted.replica.lead(now, Tenure { epoch, lease: number, until, creates }) {
             Ok(()) => {}
-            Err(LeadError::Outbid { .. } | LeadError::NotOurs(_) | LeadError::Incomplete) => {
+            Err(error) => {
                 let why = FileReplyBody::Unavailable(Unavailable::NoMajority);
                 self.send_waiting_away(object, &why);
-                self.leave_file(now, object, None);
+                // What is missing here comes from somebody who leads.
+                let is_incomplete = error == LeadError::Incomplete;
+                let successor = is_incomplete.then(|| self.some_other_member(object)).flatten();
+                self.leave_file(now, object, successor);
             }
         }
+        self.strike_gone(now, object);
         self.raise_ceiling();
         self.drain_replica(now, object);
+    }
+
+    /// A member that is connected, another one each time.
+    fn some_other_member(&mut self, object: ObjectId) -> Option<NodeId> {
+        let members = self.config.map.view(object).members.clone();
+        let others = members.as_slice().iter().filter(|node| self.peers.contains_key(node));
+        let others: Vec<NodeId> = others.copied().collect();
+        let turn = usize::try_from(self.files.ticket().0).unwrap_or(0);
+        others.get(turn.checked_rem(others.len())?).copied()
     }
 
     /// Gives a file's lease up.
@@ -474,11 +498,16 @@ impl<A: Algorithm> Shard<A> {
 
     /// This node does not have the lease, and does not get it. False if the cell is no file of this node's.
     pub(crate) fn file_not_leased(&mut self, now: WallTime, object: ObjectId, body: &ReplyBody) -> bool {
+        if !self.files.hosted.contains_key(&object) {
+            return false;
+        }
+        let away = self.redirect(object);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
         hosted.stage = Stage::Idle;
         hosted.replica.resign();
         let body = match body {
             ReplyBody::Elsewhere(node) => FileReplyBody::Elsewhere(*node),
+            ReplyBody::Unavailable(Unavailable::NotMember) => away,
             ReplyBody::Unavailable(why) => FileReplyBody::Unavailable(*why),
             _ => FileReplyBody::Unavailable(Unavailable::Contended),
         };
@@ -523,7 +552,7 @@ impl<A: Algorithm> Shard<A> {
     /// Gives all files up, because this node stops.
     pub(crate) fn leave_all_files(&mut self, now: WallTime) {
         for object in self.files().collect::<Vec<_>>() {
-            let members = self.config.map.view(object).members.clone();
+            let members = self.members_of(object);
             let successor = self.next_member(members.as_slice());
             self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::Stopping));
             self.leave_file(now, object, successor);
@@ -546,6 +575,7 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn check_files(&mut self, now: WallTime) {
         self.check_disk(now);
         self.mend_files(now);
+        self.forget_blank(now);
         self.list_files(now);
         while let Some(object) = self.files.pop_idle(now, self.config.file_idle) {
             self.leave_file(now, object, None);
@@ -562,7 +592,7 @@ impl<A: Algorithm> Shard<A> {
     /// after that, it cannot be counted on, and another member that is gone would be missed.
     fn mend_files(&mut self, now: WallTime) {
         while let Some(object) = self.files.pop_forgotten(now) {
-            if self.unavailable(now).is_some() || self.files.is_stalled {
+            if self.unavailable(now).is_some() || self.files.is_stalled || !self.is_member(object) {
                 continue;
             }
             let Some(hosted) = self.files.hosted.get_mut(&object) else { continue };
@@ -616,7 +646,7 @@ impl<A: Algorithm> Shard<A> {
         let is_led = |hosted: &Hosted| matches!(hosted.stage, Stage::Leading | Stage::Numbering(_));
         let led = self.files.hosted.iter().filter(|(_, hosted)| is_stalled && is_led(hosted));
         for object in led.map(|(&object, _)| object).collect::<Vec<_>>() {
-            let members = self.config.map.view(object).members.clone();
+            let members = self.members_of(object);
             let successor = self.next_member(members.as_slice());
             self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::NoMajority));
             self.leave_file(now, object, successor);
@@ -653,9 +683,14 @@ impl<A: Algorithm> Shard<A> {
     }
 }
 
-/// A file that begins.
-pub(crate) fn first_checkpoint(config: &ShardConfig, object: ObjectId) -> Checkpoint<File> {
-    Checkpoint::first(config.map.view(object).members.clone(), File::default())
+/// What a node has of a file that it has kept nothing of: where files begin, that it has not begun.
+pub(crate) fn first_checkpoint(config: &ShardConfig, me: NodeId, object: ObjectId) -> Checkpoint<File> {
+    let home = config.map.view(object).members.clone();
+    if !home.contains(me) {
+        return Checkpoint::nothing(me, File::default());
+    }
+    let first = Checkpoint::first(home, File::default());
+    if config.breaks(Bug::HomeForgets) { first } else { first.at_home() }
 }
 
 /// What can be said without looking at the file.

@@ -15,7 +15,8 @@
 //!
 //! # Contract
 //!
-//! *Events in*: `handle_*`, each with the time of its arrival. *Commands*: [`drain`](Shard::drain). *Out*:
+//! *Events in*: `handle_*`, each with the time of its arrival. *Commands*: [`drain`](Shard::drain), and an operator's:
+//! [`change_members`](Shard::change_members), [`strike`](Shard::strike), [`accept_loss`](Shard::accept_loss). *Out*:
 //! [`poll_output`](Shard::poll_output) until it is empty, after every call, with a reading of the clock taken then;
 //! and [`poll_timeout`](Shard::poll_timeout). Streams to peers and clients keep order and are whole while the
 //! connection lasts; what a lost connection swallowed is said again when [`handle_peer_up`](Shard::handle_peer_up)
@@ -39,6 +40,7 @@ mod lock;
 mod logs;
 mod map;
 mod member;
+mod members;
 mod message;
 mod numbers;
 mod output;
@@ -49,6 +51,7 @@ mod shard;
 mod starts;
 mod status;
 mod steps;
+mod store;
 mod writes;
 
 pub use base::ClientId;
@@ -58,6 +61,7 @@ pub use files::{FileJournalError, FileMessage, KeptFile};
 pub use first_clock::{BEHIND_MAX, FIRST_TIMES_MAX, FirstClock, FirstTime, corrected};
 pub use from_toml::from_toml;
 pub use map::{ClusterMap, LeaseAlgorithm, MapError, Osd, REPLICAS_DEFAULT, Settings, is_address};
+pub use members::{Changed, MemberChange, MembersError, StrikeError};
 pub use message::{
     CLIENT_BATCH_MAX, ClientFrame, DaemonFrame, Grant, PEER_BATCH_MAX, PeerMessage, Record, Reply, ReplyBody,
     Request, RequestBody, RequestId, Token, Unavailable, lock_cell,
@@ -70,3 +74,4 @@ pub use status::{
     ClockStatus, ClockTrust, DaemonStatus, LeaseStatus, LockStatus, PeerStatus, STATUS_PEERS_MAX, Status,
     SupervisorStatus,
 };
+pub use store::{JournalFound, Memo, OpenStep, Opening, StoreFound, StoreRefusal};

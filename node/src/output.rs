@@ -1,6 +1,6 @@
 //! What a shard wants done. Plain data: ids, never channels.
 
-use base::{ClientId, Epoch, Incarnation, NodeId, ObjectId, Process, WallTime};
+use base::{ClientId, Epoch, Incarnation, NodeId, ObjectId, Process, View, WallTime};
 use lease::{Batch, ClockState, Ended, Loss};
 
 use replication::Record;
@@ -70,6 +70,9 @@ pub enum Output {
         /// At least up to this record.
         upto: u64,
     },
+    /// Mark the store as failed, in its memo and as well as it goes on its disk, and end the process. Nothing else comes
+    /// out any more.
+    StoreFailed,
     /// For logs and metrics.
     Event(ShardEvent),
 }
@@ -138,6 +141,13 @@ pub enum ShardEvent {
         object: ObjectId,
         /// Who sent it.
         from: NodeId,
+    },
+    /// This node knows of other members of a file.
+    FileMembers {
+        /// The file.
+        object: ObjectId,
+        /// Who they are.
+        view: View,
     },
     /// A client that changed a file was not heard of for long, and its place was needed: its changes are refused from now
     /// on.

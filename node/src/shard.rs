@@ -13,9 +13,11 @@ use crate::files::{FileJournalError, Files, KeptFile};
 use crate::hosting::first_checkpoint;
 use crate::keeper::Keeper;
 use crate::lock::{Lock, UNSETTLED};
+use crate::members::Views;
 use crate::numbers::Numbers;
 use crate::session::Sessions;
 use crate::steps::Steps;
+use crate::store::Health;
 use crate::{
     Bug, ClientFrame, ClientId, ClusterMap, Output, PEER_BATCH_MAX, PeerMessage, Reply, ReplyBody, RequestId,
     SessionId, ShardConfig, ShardEvent, Unavailable,
@@ -57,6 +59,8 @@ pub struct Shard<A> {
     outputs: VecDeque<Output>,
     trusted: bool,
     pub(crate) draining: bool,
+    /// Whether nothing that waits for the disk may leave any more.
+    pub(crate) health: Health,
     /// Whether peers may count on this process having told them all.
     is_greeted: bool,
     sweep_at: WallTime,
@@ -133,7 +137,7 @@ impl<A: Algorithm> Shard<A> {
         let floor = if config.breaks(Bug::NumbersForgotten) { 0 } else { remembered.ceiling };
         let numbers = Numbers::new(remembered.ceiling, floor);
         let kept = remembered.files.into_iter();
-        let kept = kept.map(|(object, kept)| (object, kept, first_checkpoint(&config, object)));
+        let kept = kept.map(|(object, kept)| (object, kept, first_checkpoint(&config, me.node, object)));
         let replication = config.replication.clone();
         let files = Files::new(me.node, replication, remembered.forgot_at, kept.collect())?;
         let is_first = remembered.start == Start::Fresh;
@@ -154,6 +158,7 @@ impl<A: Algorithm> Shard<A> {
             deferred: Vec::new(),
             outputs: VecDeque::new(),
             draining: false,
+            health: Health::Sound,
             is_greeted: false,
             sweep_at: now,
             judge_at: now,
@@ -261,7 +266,8 @@ impl<A: Algorithm> Shard<A> {
         if batch.sender != from {
             return self.tell(ShardEvent::Misbehaved { peer: from, what: "sent leases in another's name" });
         }
-        self.lease.handle_batch(now, batch, &*self.config.map);
+        let views = Views { map: &self.config.map, files: &self.files };
+        self.lease.handle_batch(now, batch, &views);
         self.take_events(now);
     }
 
@@ -389,6 +395,9 @@ impl<A: Algorithm> Shard<A> {
     /// The next thing to do, if any. `now` is read for this call: no client is told that something is its own which
     /// is no longer this node's to give.
     pub fn poll_output(&mut self, now: WallTime) -> Option<Output> {
+        if let Some(failure) = self.poll_failure() {
+            return failure;
+        }
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }
@@ -581,8 +590,9 @@ impl<A: Algorithm> Shard<A> {
                 self.lock_offered(now, cell);
             }
             Event::SettingsDiffer { peer } => self.tell(ShardEvent::SettingsDiffer { peer }),
-            // The map is static, and peers with another one are not let in.
-            Event::WrongView { .. } | Event::ViewBehind { .. } => {}
+            // The members of locks are those of the map, and peers with another one are not let in.
+            Event::WrongView { cell, current } => self.file_view_known(now, cell, current),
+            Event::ViewBehind { cell, peer, .. } => self.file_view_behind(now, cell, peer),
         }
     }
 

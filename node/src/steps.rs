@@ -11,6 +11,7 @@ use lease::{Algorithm, Refusal, Watermark};
 
 use crate::Shard;
 use crate::lock::{Lock, Stage, UNSETTLED};
+use crate::members::Views;
 
 /// Something to do about a cell's lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +65,10 @@ impl<A: Algorithm> Shard<A> {
                 }
                 // Wanted again meanwhile.
                 Step::GiveUp { .. } if self.leased.contains_key(&cell) => continue,
-                Step::Acquire => self.lease.acquire(now, cell, &*self.config.map),
+                Step::Acquire => {
+                    let views = Views { map: &self.config.map, files: &self.files };
+                    self.lease.acquire(now, cell, &views)
+                }
                 Step::GiveUp { successor: Some(successor), watermark } => {
                     self.lease.hand_over(now, cell, successor, watermark)
                 }

@@ -1,6 +1,6 @@
 //! What every replica does, whoever is primary: promise, take entries in, and let what is committed take effect.
 
-use base::{Epoch, NodeId, Seq, View, ViewId, WallTime};
+use base::{Epoch, Members, NodeId, Seq, View, ViewId, WallTime};
 
 use crate::replica::{Role, follow_each_other};
 use crate::sessions::Known;
@@ -240,9 +240,11 @@ impl<M: Machine> Replica<M> {
     fn enter_view(&mut self, view: View) {
         let rest = &mut self.state.rest;
         rest.former.extend(rest.view.members.as_slice());
+        rest.former.extend(rest.home.iter().flat_map(Members::as_slice));
         if self.coming.front().is_some_and(|first| first.id == view.id) {
             self.coming.pop_front();
         }
+        rest.before = rest.view.id;
         rest.view = view;
     }
 

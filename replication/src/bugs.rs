@@ -33,6 +33,8 @@ pub enum Bug {
     SyncByPrimaryAlone,
     /// §4.4: a replica that forgot promises as if it had not.
     ForgettingIgnored,
+    /// §4.6: a replica whose state was damaged is counted on as soon as it has taken over another.
+    DamageForgotten,
     /// §4.4: a sync does not ask whether something was lost since.
     SyncIgnoresGeneration,
     /// R5: what a mere majority has is read before it is committed again.

@@ -135,6 +135,11 @@ pub enum Message<M: Machine> {
         /// The view.
         view: ViewId,
     },
+    /// The sender has heard of a later view than the one that goes along, and wants to know it.
+    WhichView {
+        /// Made up: it names the sender, who need not be primary.
+        epoch: Epoch,
+    },
     /// The sender has something of the object: for members that may have forgotten that there is one.
     There {
         /// Nobody's.
@@ -188,8 +193,8 @@ pub enum Memory {
         /// Whose state.
         source: NodeId,
     },
-    /// It was taking over a state as far as it remembers, and may have acknowledged more after that: what it has makes
-    /// no sense, and nobody is known to have the rest.
+    /// It was taking over a state as far as it remembers, and may have acknowledged more after that; or what it had
+    /// was damaged, and it has not got back yet all that it acknowledged. Nobody is known to have the rest.
     Torn,
 }
 
@@ -223,6 +228,7 @@ impl<M: Machine> Message<M> {
             | Self::Pulled { epoch, .. }
             | Self::Adopt { epoch, .. }
             | Self::Adopted { epoch, .. }
+            | Self::WhichView { epoch }
             | Self::There { epoch }
             | Self::Forget { epoch, .. } => epoch,
         }

@@ -40,6 +40,8 @@ pub enum Record<M: Machine> {
     Ended(Box<Rest<M::Outcome>>),
     /// This view is committed; the log may not have it.
     Adopted(View),
+    /// All of it is gone. At a home the last view stays.
+    Buried(Option<View>),
 }
 
 /// When a message may leave.

@@ -338,7 +338,9 @@ impl<M: Machine> Replica<M> {
         let recovered = self.log.tail().seq;
         let before = self.tail_generation();
         let generation = if found.is_lossy { tenure.epoch } else { before };
-        if found.is_committed {
+        // What changes the members, and what stands behind that, has to be at the new members, too.
+        let is_committed = found.is_known || found.is_committed && self.coming.is_empty();
+        if is_committed {
             self.commit(now, recovered);
         }
         let known = Position::from(self.view().id);
@@ -356,7 +358,7 @@ impl<M: Machine> Replica<M> {
             generation,
             barrier: Seq(recovered.0 + 1),
             serves: false,
-            reads: found.is_committed,
+            reads: is_committed,
             peers: members.map(|&node| (node, Peer::new(recovered))).collect(),
             newcomer: None,
             adopted: BTreeSet::new(),

@@ -54,6 +54,8 @@ pub(crate) struct Found {
     pub(crate) is_lossy: bool,
     /// All of it is known to be committed already, so that it may be read at once.
     pub(crate) is_committed: bool,
+    /// Somebody says so, and it does not merely follow from all members' having it.
+    pub(crate) is_known: bool,
 }
 
 impl Candidate {
@@ -84,12 +86,13 @@ impl Candidate {
         let nobody_clean = !self.promised.values().any(|account| account.memory == Memory::Clean);
         let all_forgot = waited && nobody_clean && forgot >= intersecting;
         let may_begin = !is_lossy || answered == count || all_forgot || self.accepts_loss;
-        may_begin.then(|| Found { is_lossy, is_committed: !is_lossy && self.is_committed(config) })
+        let (is_known, is_everywhere) = if is_lossy { (false, false) } else { self.is_committed(config) };
+        may_begin.then_some(Found { is_lossy, is_committed: is_known || is_everywhere, is_known })
     }
 
     /// Whether the highest tail is known to be committed: somebody clean says so, or it is everybody's.
-    fn is_committed(&self, config: &Config) -> bool {
-        let Some((_, best)) = self.best(config) else { return false };
+    fn is_committed(&self, config: &Config) -> (bool, bool) {
+        let Some((_, best)) = self.best(config) else { return (false, false) };
         let mut clean = self.promised.values().filter(|account| account.memory == Memory::Clean);
         let somebody_knows = clean.clone().any(|account| account.committed == best);
         let enough = if config.breaks(Bug::EqualTailsOfAMajority) {
@@ -98,7 +101,7 @@ impl Candidate {
             self.members().as_slice().len()
         };
         let are_equal = clean.clone().count() == enough && clean.all(|account| account.tail == best);
-        somebody_knows || are_equal
+        (somebody_knows, are_equal)
     }
 
     /// Whether a member has all that it acknowledged, or is known to have had it from somebody else who answers.
@@ -207,8 +210,8 @@ impl<M: Machine> Replica<M> {
         if if by_sequence { own.seq >= best.seq } else { own >= best } {
             // The others may have promised before this node's own promise is written: they know nothing of what stands
             // behind their best.
-            let is_committed = found.is_committed && own == best;
-            return self.begin(now, Found { is_committed, ..found });
+            let (is_committed, is_known) = (found.is_committed && own == best, found.is_known && own == best);
+            return self.begin(now, Found { is_committed, is_known, ..found });
         }
         (candidate.fetching, candidate.asked) = (Some((holder, best, found)), now);
         let (epoch, after) = (candidate.tenure.epoch, self.log.committed_position());

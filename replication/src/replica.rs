@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use base::{ClientId, Epoch, Members, NodeId, Seq, View, WallTime};
+use base::{ClientId, Epoch, Members, NodeId, Seq, View, ViewId, WallTime};
 
 use crate::log::Log;
 use crate::primary::Primary;
@@ -28,6 +28,8 @@ pub struct Replica<M: Machine> {
     pub(crate) accepted: Epoch,
     /// Nothing that this node acknowledged up to this epoch may be counted on: it was not synced, and the power failed.
     forgot_at: Option<u64>,
+    /// Nor anything that it acknowledged up to this one: what was kept could not be read.
+    pub(crate) damaged_at: Option<u64>,
     pub(crate) holding: Holding,
     pub(crate) log: Log<M::Op>,
     /// What the committed entries have made.
@@ -106,13 +108,15 @@ impl<M: Machine> Replica<M> {
     }
 
     fn with(me: NodeId, config: Arc<Config>, checkpoint: Checkpoint<M>) -> Option<Self> {
-        let Checkpoint { promised, accepted, state, holding, base, entries, adopted } = checkpoint;
+        let Checkpoint { promised, accepted, state, holding, base, entries, adopted, damaged_at } =
+            checkpoint;
         let mut replica = Self {
             me,
             config,
             promised,
             accepted,
             forgot_at: None,
+            damaged_at,
             holding,
             log: Log::behind_base(base),
             state,
@@ -173,6 +177,7 @@ impl<M: Machine> Replica<M> {
                 self.end_mixing(*rest);
             }
             Record::Adopted(view) => self.adopted = Some(view),
+            Record::Buried(view) => self.clear(view),
         }
         // What the replay of committed entries wanted done was done then.
         self.outputs.clear();
@@ -190,6 +195,7 @@ impl<M: Machine> Replica<M> {
             base,
             entries: self.log.behind(base.seq).cloned().collect(),
             adopted: self.adopted.clone(),
+            damaged_at: self.damaged_at,
         }
     }
 
@@ -259,9 +265,19 @@ impl<M: Machine> Replica<M> {
         views.chain([&self.state.rest.view]).max_by_key(|view| view.id).expect("there is one")
     }
 
+    /// The view before [`view`](Self::view), if that is known here.
+    pub fn view_before(&self) -> Option<ViewId> {
+        let (id, rest) = (self.view().id, &self.state.rest);
+        if id == rest.view.id {
+            return Some(rest.before);
+        }
+        let place = self.coming.iter().position(|view| view.id == id)?;
+        Some(place.checked_sub(1).map_or(rest.view.id, |before| self.coming[before].id))
+    }
+
     /// Whether this node is a member no more, or is none yet.
     pub(crate) fn is_retired(&self) -> bool {
-        self.holding == Holding::Whole && !self.view().members.contains(self.me)
+        self.holding != Holding::Nothing && !self.view().members.contains(self.me)
     }
 
     /// The members that entries are counted by.
@@ -271,7 +287,8 @@ impl<M: Machine> Replica<M> {
 
     /// What may be counted on here.
     pub fn memory(&self) -> Memory {
-        self.holding.memory(self.accepted, self.forgot_at)
+        let damaged_at = self.damaged_at.filter(|_| !self.config.breaks(Bug::DamageForgotten));
+        self.holding.memory(self.accepted, (self.forgot_at, damaged_at))
     }
 
     /// Whether nothing that it acknowledged when the power failed may be counted on.
@@ -318,11 +335,19 @@ impl<M: Machine> Replica<M> {
         }
     }
 
-    /// A node is gone for good: nobody waits for it.
+    /// A node is gone for good: nobody waits for it, and it becomes no member any more.
     pub fn strike(&mut self, now: WallTime, node: NodeId) {
-        if self.struck.insert(node) {
-            self.chase(now);
+        if !self.struck.insert(node) {
+            return;
         }
+        if let Role::Primary(primary) = &mut self.role
+            && primary.newcomer.is_some_and(|(newcomer, _)| newcomer == node)
+        {
+            primary.newcomer = None;
+            primary.peers.remove(&node);
+            self.lent.remove(&node);
+        }
+        self.chase(now);
     }
 
     pub(crate) fn push(&mut self, entry: Entry<M::Op>) {
@@ -376,7 +401,7 @@ where
     M: Machine<Op: Hash, Outcome: Hash, Query: Hash, Key: Hash> + Hash,
 {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.me, self.promised, self.accepted, self.forgot_at, self.holding).hash(state);
+        (self.me, self.promised, self.accepted, self.forgot_at, self.damaged_at, self.holding).hash(state);
         (&self.log, &self.state, &self.coming, &self.adopted).hash(state);
         (self.retired_said, self.confirmed, &self.incoming, &self.lent, &self.struck).hash(state);
         match &self.role {

@@ -24,10 +24,15 @@ pub struct Rest<R> {
     pub generation: Epoch,
     /// The members.
     pub view: View,
+    /// The view before that.
+    pub before: ViewId,
     /// The last view that every member of every earlier view knows of.
     pub settled: ViewId,
     /// The members of the views before this one that may not know of it yet.
     pub former: BTreeSet<NodeId>,
+    /// The first members, if they are where anybody looks who knows nothing else of the object: they are told of every
+    /// view, and keep the last one for ever.
+    pub home: Option<Members>,
     pub(crate) sessions: Sessions<R>,
 }
 
@@ -41,6 +46,7 @@ pub struct Checkpoint<M: Machine> {
     pub(crate) base: Position,
     pub(crate) entries: Vec<Entry<M::Op>>,
     pub(crate) adopted: Option<View>,
+    pub(crate) damaged_at: Option<u64>,
 }
 
 /// What a replica has of the object.
@@ -61,36 +67,66 @@ impl<M: Machine> Checkpoint<M> {
         Self::of(view, machine, Holding::Whole)
     }
 
+    /// An object whose first members are where anybody looks who knows nothing else of it.
+    pub fn at_home(mut self) -> Self {
+        let rest = &mut self.state.rest;
+        rest.home = Some(rest.view.members.clone());
+        self
+    }
+
     /// The same at a node that may have promised before to follow nobody earlier than `number`, for any object.
     pub const fn promising(mut self, number: u64) -> Self {
         self.promised = Epoch { number, node: NodeId(u32::MAX) };
         self
     }
 
-    /// A node that has nothing of an object, and is told of it by `told_by`.
-    pub(crate) fn nothing(me: NodeId, machine: M) -> Self {
+    /// An object of which what was kept cannot be read any more. Up to epochs of `number` the node may have promised and
+    /// acknowledged anything, durable or not: it counts for nothing until it has taken over a state, and has an entry of
+    /// a later epoch. To be durable before the replica says anything.
+    pub fn damaged(members: Members, machine: M, number: u64) -> Self {
+        let view = View { id: ViewId::default(), members };
+        let nothing = Self::of(view, machine, Holding::Mixed(Epoch::default())).promising(number);
+        Self { damaged_at: Some(number), ..nothing }
+    }
+
+    /// A node that has nothing of an object yet, or nothing any more.
+    pub fn nothing(me: NodeId, machine: M) -> Self {
         let members = Members::new([me]).expect("one node is a list of members");
         Self::of(View { id: ViewId::default(), members }, machine, Holding::Nothing)
     }
 
     fn of(view: View, machine: M, holding: Holding) -> Self {
-        let rest = Rest {
-            at: Position::START,
-            generation: Epoch::default(),
-            view,
-            settled: ViewId::default(),
-            former: BTreeSet::new(),
-            sessions: Sessions::default(),
-        };
         Self {
             promised: Epoch::default(),
             accepted: Epoch::default(),
-            state: State { rest, machine },
+            state: State { rest: Rest::of(view), machine },
             holding,
             base: Position::START,
             entries: Vec::new(),
             adopted: None,
+            damaged_at: None,
         }
+    }
+}
+
+impl<R> Rest<R> {
+    /// Before the first entry.
+    pub(crate) fn of(view: View) -> Self {
+        Self {
+            at: Position::START,
+            generation: Epoch::default(),
+            view,
+            before: ViewId::default(),
+            settled: ViewId::default(),
+            former: BTreeSet::new(),
+            home: None,
+            sessions: Sessions::default(),
+        }
+    }
+
+    /// Whether a node is where anybody looks for the object.
+    pub(crate) fn is_home(&self, node: NodeId) -> bool {
+        self.home.as_ref().is_some_and(|home| home.contains(node))
     }
 }
 
@@ -101,18 +137,25 @@ where
 {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.promised, self.accepted, self.holding, self.base).hash(state);
-        (&self.state, &self.entries, &self.adopted).hash(state);
+        (&self.state, &self.entries, &self.adopted, self.damaged_at).hash(state);
     }
 }
 
 impl Holding {
-    /// What may be counted on, of a replica that holds this, has entries of epochs up to `accepted`, and may have lost
-    /// what it acknowledged in epochs up to `forgot_at`.
-    pub(crate) fn memory(self, accepted: Epoch, forgot_at: Option<u64>) -> Memory {
+    /// What may be counted on, of a replica that holds this, has entries of epochs up to `accepted`, may have lost
+    /// what it acknowledged and did not sync in epochs up to `forgot_at`, and whatever it acknowledged in those up to `damaged_at`.
+    pub(crate) fn memory(
+        self,
+        accepted: Epoch,
+        (forgot_at, damaged_at): (Option<u64>, Option<u64>),
+    ) -> Memory {
         let has_forgotten = |latest: Epoch| forgot_at.is_some_and(|at| latest.number <= at);
+        let is_damaged = |latest: Epoch| damaged_at.is_some_and(|at| latest.number <= at);
         match self {
-            Self::Mixed(epoch) if has_forgotten(epoch) => Memory::Torn,
+            Self::Mixed(epoch) if has_forgotten(epoch) || is_damaged(epoch) => Memory::Torn,
             Self::Mixed(epoch) => Memory::Mixed { source: epoch.node },
+            // What it has taken over may end before what was acknowledged, until it has an entry behind that.
+            Self::Whole | Self::Nothing if is_damaged(accepted) => Memory::Torn,
             Self::Whole | Self::Nothing if has_forgotten(accepted) => Memory::Forgot,
             Self::Whole | Self::Nothing => Memory::Clean,
         }

@@ -142,6 +142,10 @@ impl<M: Machine> Replica<M> {
             return self.tell_event(Event::Unsound { from: epoch.node });
         }
         let (source, applied) = (epoch.node, self.log.committed());
+        if self.view().id > self.state.rest.view.id {
+            // The entries that tell of it are dropped.
+            self.keep_view(self.view().clone());
+        }
         self.journal(Record::Began { source, applied });
         self.begin_mixing(epoch);
         self.incoming = Some(Incoming { epoch, at, cursor: None, asked: now });

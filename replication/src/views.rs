@@ -3,13 +3,19 @@
 //! A newcomer gets the object first. What it needs before it counts is what was there when it came, durably. Who is no
 //! member any more keeps that as its tombstone and tells everybody who asks by an older view, until every member of
 //! every earlier view knows of the later one and keeps it: then nobody is left who could ask.
+//!
+//! Who knows nothing at all of an object has to look somewhere. If the first members are that place, they are its *home*:
+//! they are told of every later view, too, and keep the last one when all else of it is gone.
+
+use std::collections::BTreeSet;
 
 use base::{Epoch, Members, NodeId, Seq, View, ViewId, WallTime};
 
+use crate::log::Log;
 use crate::primary::Peer;
 use crate::replica::Role;
 use crate::state::Holding;
-use crate::{Body, Bug, ChangeError, Entry, Event, Machine, Message, Position, Record, Replica, When};
+use crate::{Body, Bug, ChangeError, Entry, Event, Machine, Message, Position, Record, Replica, Rest, When};
 
 impl<M: Machine> Replica<M> {
     /// Makes a node a member once it has what there is now.
@@ -35,15 +41,98 @@ impl<M: Machine> Replica<M> {
         Ok(())
     }
 
-    /// Lets a node be a member no more; it may be this one.
+    /// Lets a node be a member no more; it may be this one. A newcomer that is none yet is not made one.
     pub fn dismiss(&mut self, now: WallTime, node: NodeId) -> Result<(), ChangeError> {
         let members = self.check_changing()?;
+        if let Role::Primary(primary) = &mut self.role
+            && primary.newcomer.is_some_and(|(newcomer, _)| newcomer == node)
+        {
+            primary.newcomer = None;
+            primary.peers.remove(&node);
+            self.lent.remove(&node);
+            return Ok(());
+        }
         if !members.contains(node) {
             return Err(ChangeError::NotMember(node));
         }
         without(&members, node).ok_or(ChangeError::Count)?;
         self.change(now, |members| without(members, node));
         Ok(())
+    }
+
+    /// Who is to become a member once it has the object.
+    pub fn newcomer(&self) -> Option<NodeId> {
+        let Role::Primary(primary) = &self.role else { return None };
+        primary.newcomer.map(|(node, _)| node)
+    }
+
+    /// Those who will be members when all entries here are committed.
+    pub fn members_to_be(&self) -> &Members {
+        self.latest_members()
+    }
+
+    /// Whether no change of members is under way, and all who were ever a member know who is.
+    pub fn is_settled(&self) -> bool {
+        self.coming.is_empty() && self.state.rest.former.is_empty() && self.newcomer().is_none()
+    }
+
+    /// Whether there never was a state here that made sense, or is none any more. Such a node is no member. One whose state
+    /// was damaged may be.
+    pub fn is_blank(&self) -> bool {
+        let has_nothing = self.holding != Holding::Whole && self.state.rest.at == Position::START;
+        has_nothing && self.damaged_at.is_none()
+    }
+
+    /// Whether nothing is kept here, not even a promise.
+    pub fn is_void(&self) -> bool {
+        let has_nothing = self.is_blank() && self.holding == Holding::Nothing;
+        has_nothing && self.promised == Epoch::default() && self.adopted.is_none()
+    }
+
+    /// Somebody knows this view to be committed.
+    pub fn learn_view(&mut self, now: WallTime, view: View) {
+        if view.id > self.view().id {
+            self.adopt(now, view);
+            self.tell_event(Event::View(self.view().clone()));
+        }
+    }
+
+    /// A node knows a later view than this one does, and is asked for it.
+    pub fn ask_for_view(&mut self, node: NodeId) {
+        let epoch = Epoch { number: 0, node: self.me };
+        self.send(node, Message::WhichView { epoch }, When::Now);
+    }
+
+    /// Nobody will ask this node about the object any more: nothing of it is kept.
+    pub fn bury(&mut self) {
+        self.step_down(None);
+        self.clear(None);
+        self.journal(Record::Buried(None));
+    }
+
+    /// Nothing is here any more but perhaps the last view.
+    pub(crate) fn clear(&mut self, view: Option<View>) {
+        let (me, mut keys) = (self.me, Vec::new());
+        let machine = &mut self.state.machine;
+        loop {
+            let page = machine.versions(keys.last(), self.config.versions_max);
+            let is_last = page.len() < self.config.versions_max;
+            keys.extend(page.into_iter().map(|(key, _)| key));
+            if is_last {
+                break;
+            }
+        }
+        keys.into_iter().for_each(|key| machine.place(key, None));
+        let home = self.state.rest.home.take().filter(|_| view.is_some());
+        let alone = Members::new([me]).expect("one node is a list of members");
+        self.state.rest = Rest { home, ..Rest::of(View { id: ViewId::default(), members: alone }) };
+        (self.holding, self.log) = (Holding::Nothing, Log::behind_base(Position::START));
+        (self.accepted, self.confirmed, self.incoming) = (Epoch::default(), Seq(0), None);
+        self.coming.clear();
+        if view.is_none() {
+            self.promised = Epoch::default();
+        }
+        self.adopted = view;
     }
 
     fn check_changing(&self) -> Result<Members, ChangeError> {
@@ -192,8 +281,14 @@ impl<M: Machine> Replica<M> {
             return;
         }
         self.retired_said = now;
-        let View { id, members } = self.view().clone();
-        for &node in members.as_slice() {
+        let view = self.view().clone();
+        self.keep_view(view.clone());
+        let View { id, members } = view;
+        let mut asked: BTreeSet<NodeId> = members.as_slice().iter().copied().collect();
+        // By now there may be others, and these know.
+        asked.extend(self.state.rest.home.iter().flat_map(Members::as_slice));
+        asked.remove(&self.me);
+        for node in asked {
             let message = Message::Adopted { epoch: Epoch::default(), view: id };
             self.send(node, message, When::Durable(self.last_io()));
         }
@@ -201,6 +296,11 @@ impl<M: Machine> Replica<M> {
 
     /// Somebody knows a view for good.
     pub(crate) fn handle_adopted(&mut self, now: WallTime, from: NodeId, view: ViewId) {
+        if view < self.view().id && !matches!(self.role, Role::Primary(_)) {
+            // It may not know whom to ask any more.
+            let (epoch, current) = (Epoch { number: 0, node: from }, self.view().clone());
+            return self.send(from, Message::WrongView { epoch, current }, When::Now);
+        }
         let (current, settled) = (self.state.rest.view.id, self.state.rest.settled);
         let latest = self.latest_members().clone();
         let Role::Primary(primary) = &mut self.role else { return };
@@ -216,19 +316,27 @@ impl<M: Machine> Replica<M> {
 
     /// Nobody will ask about the object any more.
     pub(crate) fn handle_forget(&mut self, view: ViewId) {
-        if self.is_retired() && self.view().id <= view {
+        if !self.is_retired() || self.view().id > view {
+            return;
+        }
+        if self.state.rest.is_home(self.me) {
+            let view = Some(self.view().clone());
+            self.clear(view.clone());
+            self.journal(Record::Buried(view));
+        } else {
             self.tell_event(Event::Forgotten);
         }
     }
 
     /// A peer knows of a later view, which is committed.
     pub(crate) fn handle_wrong_view(&mut self, now: WallTime, epoch: Epoch, current: View) {
-        let ours = match &self.role {
-            Role::Backup => return,
-            Role::Candidate(candidate) => candidate.tenure.epoch,
-            Role::Primary(primary) => primary.tenure.epoch,
+        let is_ours = match &self.role {
+            // It may have asked for it.
+            Role::Backup => true,
+            Role::Candidate(candidate) => candidate.tenure.epoch == epoch,
+            Role::Primary(primary) => primary.tenure.epoch == epoch,
         };
-        if epoch == ours && current.id > self.view().id {
+        if is_ours && current.id > self.view().id {
             self.adopt(now, current);
         }
     }

@@ -48,7 +48,7 @@ pub trait Outcome: Display {
     /// The promises that were broken. The first one ends a run.
     fn violations(&self) -> &[Violation];
 
-    /// What was searched for an order, and for how much of it the search took too long.
+    /// How many histories were found to have an order.
     fn judgement(&self) -> Judgement {
         Judgement::default()
     }

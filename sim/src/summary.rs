@@ -64,6 +64,22 @@ fault_kinds! {
     DiskStall = "disk stalls",
     /// A disk had no room for a while.
     DiskFull = "full disks",
+    /// A record that was not synced was torn when the power failed.
+    Torn = "torn records",
+    /// A disk refused to read when a daemon started.
+    ReadError = "read errors",
+    /// A disk refused to write.
+    WriteError = "write errors",
+    /// A sync failed, and some of what it was about is on no disk.
+    SyncError = "sync errors",
+    /// Something on a disk was not what had been written any more.
+    BitRot = "bit rot",
+    /// A write went elsewhere: it damaged what stood there, and is missing where it should be.
+    Misdirected = "misdirected writes",
+    /// A store did not open any more, and its node did not come back.
+    StoreLost = "stores lost",
+    /// An operator gave up what only a lost store had.
+    LossAccepted = "losses accepted",
     /// The power of one machine or of some failed, and with it what was not synced.
     PowerCut = "power cuts",
     /// The power of all machines failed at once.
@@ -95,8 +111,14 @@ fault_kinds! {
 }
 
 /// How often each kind of fault happened.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Faults([u64; FaultKind::ALL.len()]);
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self([0; FaultKind::ALL.len()])
+    }
+}
 
 /// What a run did.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -23,6 +23,8 @@ enum Weather {
     Restored,
     /// Data directories that are copied, and daemons that die.
     Copies,
+    /// Members of files that change, and daemons that die.
+    Moves,
 }
 
 /// Who notices that strangers were let in.
@@ -43,6 +45,8 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Bug::OldCopyAdmitted, PaxosLease, Weather::Restored, 100, STRANGERS),
     (Bug::LineIgnored, Flease, Weather::Copies, 100, "exclusion or locks or promptness"),
     (Bug::LineIgnored, PaxosLease, Weather::Copies, 100, "exclusion or locks or promptness"),
+    (Bug::HomeForgets, Flease, Weather::Moves, 20, "replicas or starts or replies or entries or promises"),
+    (Bug::LeaseStaysAtHome, Flease, Weather::Moves, 20, "exclusion or promptness or replicas"),
 ];
 
 impl finding::Weather for Weather {
@@ -85,6 +89,9 @@ impl Weather {
             Self::Copies => {
                 Some(&[(FaultKind::CopyDies, 5), (FaultKind::Partition, 10), (FaultKind::Crash, 40)])
             }
+            Self::Moves => {
+                Some(&[(FaultKind::ViewChange, 2), (FaultKind::Partition, 20), (FaultKind::Crash, 20)])
+            }
         }
     }
 }
@@ -102,5 +109,6 @@ fn without_a_bug_the_same_weathers_are_clean() {
         Weather::Emptied,
         Weather::Restored,
         Weather::Copies,
+        Weather::Moves,
     ]);
 }

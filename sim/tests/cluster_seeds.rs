@@ -6,7 +6,6 @@ mod seeds;
 use std::ops::Range;
 
 use sim::FaultKind;
-use sim::checkers::histories::Judgement;
 use sim::checkers::promptness::Expected;
 use sim::cluster::{ClusterSummary, Clusters};
 use sim::lease::Subject;
@@ -27,8 +26,6 @@ fn assert_everything_happened(runs: &[ClusterSummary], never: &[FaultKind]) {
     assert!([1, 3, 4, 5].into_iter().all(daemons), "some numbers of daemons were not tried");
     assert!(runs.iter().any(|run| run.lost > 0) && runs.iter().any(|run| run.busy > 0));
     assert!(runs.iter().any(|run| run.taken_over > 0) && runs.iter().any(|run| run.detached > 0));
-    let judgement = runs.iter().fold(Judgement::default(), |all, run| all.and(run.judgement));
-    assert!(judgement.decides(), "{judgement:?}");
     assert!(runs.iter().all(|run| run.sessions_over > 0 && run.recovered_in.is_some()));
 }
 

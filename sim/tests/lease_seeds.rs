@@ -10,7 +10,7 @@ use sim::{FaultKind, Summary};
 
 const FIXED_SEEDS: Range<u64> = 0..25;
 /// What happens to whole clusters only.
-const NOT_TO_LEASES: [FaultKind; 13] = [
+const NOT_TO_LEASES: [FaultKind; 21] = [
     FaultKind::CrashAll,
     FaultKind::Break,
     FaultKind::ClockStray,
@@ -19,6 +19,14 @@ const NOT_TO_LEASES: [FaultKind; 13] = [
     FaultKind::DiskFull,
     FaultKind::PowerCut,
     FaultKind::PowerCutAll,
+    FaultKind::Torn,
+    FaultKind::ReadError,
+    FaultKind::WriteError,
+    FaultKind::SyncError,
+    FaultKind::BitRot,
+    FaultKind::Misdirected,
+    FaultKind::StoreLost,
+    FaultKind::LossAccepted,
     FaultKind::DirectoryEmptied,
     FaultKind::DirectoryRestored,
     FaultKind::CopyDies,

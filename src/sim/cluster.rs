@@ -13,7 +13,7 @@ use super::series::{Options, SeriesArgs, Told, faults_to_json};
 pub(super) struct ClusterArgs {
     #[command(flatten)]
     pub(super) series: SeriesArgs,
-    /// How many seconds of faults are simulated, instead of half a minute or a whole one
+    /// How many seconds of faults are simulated, instead of a minute or a little more
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     seconds: Option<u64>,
 }
@@ -68,8 +68,7 @@ impl Told for ClusterSummary {
             "blocked": self.blocked,
             "transfers": self.transfers,
             "histories_in_order": self.judgement.linearizable,
-            "histories_searched": self.judgement.searched,
-            "histories_undecided": self.judgement.undecided,
+            "histories_in_another_order": self.judgement.searched,
             "sessions": self.sessions,
             "sessions_over": self.sessions_over,
             "messages": self.messages,

@@ -8,9 +8,9 @@ use base::{ClusterId, Dead, NodeId, ObjectId, Process, Span, WallTime};
 use lease::{Algorithm, Batch, Exchange, FleaseRules, Start};
 use node::file::{File, FileBody, FileReplyBody, FileRequest};
 use node::{
-    Bug, ClientFrame, ClientId, ClusterMap, FileMessage, Grant, KeptFile, LeaseAlgorithm, Osd, Output,
-    PeerMessage, Remembered, ReplyBody, Request, RequestBody, RequestId, SessionId, Settings, Shard,
-    ShardConfig, ShardEvent, Token, lock_cell,
+    Bug, Changed, ClientFrame, ClientId, ClusterMap, FileMessage, Grant, KeptFile, LeaseAlgorithm,
+    MemberChange, MembersError, Osd, Output, PeerMessage, Remembered, ReplyBody, Request, RequestBody,
+    RequestId, SessionId, Settings, Shard, ShardConfig, ShardEvent, Token, lock_cell,
 };
 use replication::Record;
 
@@ -61,6 +61,10 @@ pub(crate) struct Daemon<A> {
     unwritten: VecDeque<(ObjectId, Record<File>)>,
     began_at: usize,
     forgot_at: Option<u64>,
+    /// Files of which nothing can be read at the next start.
+    damaged: Vec<ObjectId>,
+    /// Whether the process was told to mark its store as failed.
+    pub(crate) store_failed: bool,
     /// What its clock shows ahead of true time.
     pub(crate) offset_ms: i64,
     pub(crate) is_frozen: bool,
@@ -141,6 +145,8 @@ impl<A: Algorithm> Cluster<A> {
                 unwritten: VecDeque::new(),
                 began_at: 0,
                 forgot_at: None,
+                damaged: Vec::new(),
+                store_failed: false,
                 offset_ms: 0,
                 is_frozen: false,
                 events: Vec::new(),
@@ -191,9 +197,11 @@ impl<A: Algorithm> Cluster<A> {
         }
         daemon.began_at = daemon.records.len();
         let (ceiling, forgot_at) = (daemon.ceiling, daemon.forgot_at);
-        let remembered = Remembered { start, ceiling, forgot_at, files };
         let mut config = ShardConfig { bug, ..ShardConfig::new(map) };
         (self.configure)(&mut config);
+        let damaged = daemon.damaged.iter();
+        files.extend(damaged.map(|&object| (object, KeptFile::damaged(&config, object, ceiling))));
+        let remembered = Remembered { start, ceiling, forgot_at, files };
         daemon.shard = Some(Shard::new(config, me, remembered, now, seed).unwrap());
         self.collect(node);
         self.connect_all();
@@ -218,6 +226,13 @@ impl<A: Algorithm> Cluster<A> {
         daemon.forgot_at = Some(daemon.ceiling);
     }
 
+    /// What the node has kept of a file cannot be read at its next start.
+    pub(crate) fn damage(&mut self, node: u32, object: ObjectId) {
+        let daemon = self.daemons.get_mut(&node).unwrap();
+        daemon.records.retain(|(other, _)| *other != object);
+        daemon.damaged.push(object);
+    }
+
     /// The process ends, and its supervisor tells the other daemons.
     pub(crate) fn kill_with_notice(&mut self, node: u32) {
         let dead = self.kill(node);
@@ -229,6 +244,42 @@ impl<A: Algorithm> Cluster<A> {
             self.call(id, |shard, now| shard.handle_death_notice(now, Dead::up_to(dead)));
         }
         self.settle();
+    }
+
+    /// An operator's word to one daemon.
+    pub(crate) fn order(
+        &mut self,
+        node: u32,
+        object: ObjectId,
+        change: MemberChange,
+    ) -> Result<Changed, MembersError> {
+        let mut told = None;
+        self.call(node, |shard, now| told = Some(shard.change_members(now, object, change)));
+        self.settle();
+        told.expect("it runs")
+    }
+
+    /// An operator's word to whoever answers for a file, again and again until it is done within `limit`. Who did it.
+    pub(crate) fn must_change(
+        &mut self,
+        asked: u32,
+        object: ObjectId,
+        change: MemberChange,
+        limit: Span,
+    ) -> u32 {
+        let (start, mut asked) = (self.now, asked);
+        loop {
+            let told = self.order(asked, object, change);
+            match told {
+                Ok(Changed::Done) => return asked,
+                Err(MembersError::Elsewhere(node)) => asked = node.0,
+                Ok(Changed::UnderWay)
+                | Err(MembersError::Undecided | MembersError::Unavailable(_) | MembersError::Changing) => {}
+                Err(error) => panic!("{change:?} at node {asked}: {error}"),
+            }
+            assert!(self.now.since(start) < limit, "{change:?} at node {asked}: {told:?}");
+            self.run(ms(5));
+        }
     }
 
     pub(crate) fn drain(&mut self, node: u32) {
@@ -449,6 +500,7 @@ impl<A: Algorithm> Cluster<A> {
                         client.closed(session);
                     }
                 }
+                Output::StoreFailed => self.daemons.get_mut(&node).unwrap().store_failed = true,
                 Output::Event(event) => self.daemons.get_mut(&node).unwrap().events.push(event),
             }
         }

@@ -8,16 +8,16 @@ use replication::Mark;
 
 use crate::cluster::{Cluster, Flying, ms};
 
-const FILE: ObjectId = ObjectId::new(1, 2);
+pub(crate) const FILE: ObjectId = ObjectId::new(1, 2);
 
-type Daemons = Cluster<lease::FleaseRules>;
+pub(crate) type Daemons = Cluster<lease::FleaseRules>;
 
 /// A client that changes the file, and what it was told.
-struct Writer {
-    number: u64,
+pub(crate) struct Writer {
+    pub(crate) number: u64,
 }
 
-fn write(data: &str) -> Change {
+pub(crate) fn write(data: &str) -> Change {
     Change::Write { offset: 0, data: Bytes::copy_from_slice(data.as_bytes()) }
 }
 
@@ -33,14 +33,19 @@ fn created(bug: Option<Bug>) -> (Daemons, Vec<u32>) {
 }
 
 impl Writer {
-    fn change(&mut self, cluster: &mut Daemons, node: u32, change: Change) -> Option<FileReplyBody> {
+    pub(crate) fn change(
+        &mut self,
+        cluster: &mut Daemons,
+        node: u32,
+        change: Change,
+    ) -> Option<FileReplyBody> {
         self.number += 1;
         let body = FileBody::Change { number: self.number, settled: self.number, change };
         let id = cluster.ask_file(1, node, FILE, body);
         cluster.file_reply(1, id)
     }
 
-    fn must(&mut self, cluster: &mut Daemons, node: u32, change: Change) -> Mark {
+    pub(crate) fn must(&mut self, cluster: &mut Daemons, node: u32, change: Change) -> Mark {
         match self.change(cluster, node, change) {
             Some(FileReplyBody::Changed { outcome: Ok(_), mark }) => mark,
             other => panic!("{other:?}"),
@@ -48,14 +53,14 @@ impl Writer {
     }
 }
 
-fn read(cluster: &mut Daemons, node: u32) -> Option<FileReplyBody> {
+pub(crate) fn read(cluster: &mut Daemons, node: u32) -> Option<FileReplyBody> {
     let query = Query::Read { offset: 0, length: 100 };
     let id = cluster.ask_file(1, node, FILE, FileBody::Ask(query));
     cluster.run(ms(20));
     cluster.file_reply(1, id)
 }
 
-fn data(text: &str) -> Option<FileReplyBody> {
+pub(crate) fn data(text: &str) -> Option<FileReplyBody> {
     Some(FileReplyBody::Answer(Ok(Answer::Data(Bytes::copy_from_slice(text.as_bytes())))))
 }
 
@@ -179,6 +184,42 @@ fn a_member_that_forgot_is_counted_on_again_although_nobody_asks_for_the_file() 
     cluster.run(ms(4_000));
     let said = [members[1], forgetful].map(|node| read(&mut cluster, node));
     assert!(said.contains(&data("kept")), "{said:?}");
+}
+
+#[test]
+fn a_damaged_file_is_got_back_although_nobody_asks_for_it() {
+    let (mut cluster, members) = created(None);
+    let mut writer = Writer { number: 0 };
+    writer.must(&mut cluster, members[0], write("kept"));
+    cluster.run(ms(12_000));
+    let damaged = members[1];
+    cluster.kill(damaged);
+    cluster.damage(damaged, FILE);
+    cluster.start(damaged);
+    assert_eq!(cluster.shard(damaged).file(FILE).unwrap().memory(), replication::Memory::Torn);
+    cluster.run(ms(10_000));
+    assert_eq!(cluster.shard(damaged).file(FILE).unwrap().memory(), replication::Memory::Clean);
+    // It is counted on again.
+    cluster.kill(members[0]);
+    cluster.run(ms(4_000));
+    let said = [damaged, members[2]].map(|node| read(&mut cluster, node));
+    assert!(said.contains(&data("kept")), "{said:?}");
+}
+
+#[test]
+fn once_its_store_has_failed_a_daemon_says_nothing_more() {
+    let (mut cluster, members) = created(None);
+    let mut writer = Writer { number: 0 };
+    cluster.call(members[0], |shard, _| shard.handle_store_failed());
+    assert!(cluster.daemons[&members[0]].store_failed);
+    assert_eq!(writer.change(&mut cluster, members[0], write("lost")), None);
+    cluster.run(ms(3_000));
+    assert_eq!(read(&mut cluster, members[0]), None);
+    // Its lease has run out, and it is no vote for anybody: the others go on.
+    cluster.kill_with_notice(members[0]);
+    cluster.run(ms(3_000));
+    let said = [members[1], members[2]].map(|node| read(&mut cluster, node));
+    assert!(said.contains(&data("")), "{said:?}");
 }
 
 #[test]

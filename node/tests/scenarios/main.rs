@@ -8,4 +8,5 @@ mod failures;
 mod files;
 mod grants;
 mod hosting;
+mod members;
 mod restarts;

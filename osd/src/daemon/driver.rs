@@ -301,7 +301,11 @@ impl<A: Algorithm> Driver<A> {
             }
             Output::RaiseCeiling { to } => self.raise_ceiling(to, Duration::ZERO),
             // Nobody can ask for a file over the network yet.
-            Output::File { .. } | Output::FileReply { .. } | Output::Write { .. } | Output::Sync { .. } => {}
+            Output::File { .. }
+            | Output::FileReply { .. }
+            | Output::Write { .. }
+            | Output::Sync { .. }
+            | Output::StoreFailed => {}
             Output::Event(ShardEvent::LeaseLost { cell, why }) => self.lost.push((cell, why)),
             Output::Event(event) => report::shard_event(&event, self.now()),
         }

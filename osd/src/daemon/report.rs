@@ -139,6 +139,9 @@ pub(super) fn shard_event(event: &ShardEvent, now: WallTime) {
         ShardEvent::FileUnsound { object, from } => {
             tracing::error!(?object, %from, "a member would have dropped something committed; nothing has changed");
         }
+        ShardEvent::FileMembers { object, view } => {
+            tracing::info!(?object, ?view, "the members of a file have changed");
+        }
         ShardEvent::FileClientOver { object, client } => {
             tracing::info!(?object, ?client, "a client that was silent for long made room for another one");
         }

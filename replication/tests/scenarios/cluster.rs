@@ -237,6 +237,20 @@ impl Cluster {
         cluster
     }
 
+    /// The first members are where anybody looks for the object. Nothing has happened yet.
+    pub(crate) fn at_home(mut self) -> Self {
+        let ids: Vec<u32> = self.nodes.keys().copied().collect();
+        for id in ids {
+            let node = self.nodes.get_mut(&id).unwrap();
+            if node.replica.as_ref().is_some_and(Replica::is_whole) {
+                node.checkpoint = node.checkpoint.take().map(Checkpoint::at_home);
+                node.replica = None;
+                self.start(id);
+            }
+        }
+        self
+    }
+
     pub(crate) fn replica(&self, id: u32) -> &Replica<Cells> {
         self.nodes[&id].replica.as_ref().expect("it runs")
     }
@@ -444,6 +458,18 @@ impl Cluster {
         node.forgot_at = Some(self.epoch);
     }
 
+    /// Nothing that the node has kept can be read any more, and that is noticed at its start.
+    pub(crate) fn damage(&mut self, id: u32) {
+        self.kill(id);
+        let members = self.nodes[&id].checkpoint.as_ref().map(|_| Members::new((1..=3).map(NodeId)).unwrap());
+        let node = self.nodes.get_mut(&id).unwrap();
+        let damaged = |members| Checkpoint::damaged(members, Cells::default(), self.epoch);
+        node.checkpoint = members.map(damaged);
+        node.journal.clear();
+        (node.written, node.durable) = (0, 0);
+        self.start(id);
+    }
+
     /// What has been written so far becomes a checkpoint.
     pub(crate) fn checkpoint(&mut self, id: u32) {
         let node = self.nodes.get_mut(&id).unwrap();
@@ -602,6 +628,11 @@ impl Cluster {
         let accepted = self.call(id, Replica::accept_loss);
         self.settle();
         accepted
+    }
+
+    pub(crate) fn ask_for_view(&mut self, id: u32, node: u32) {
+        self.call(id, |replica, _| replica.ask_for_view(NodeId(node)));
+        self.settle();
     }
 
     pub(crate) fn strike(&mut self, id: u32, node: u32) {

@@ -17,6 +17,7 @@ macro_rules! stories {
 mod cluster;
 mod commits;
 mod corners;
+mod damage;
 mod failovers;
 mod limits;
 mod power;

@@ -6,8 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::catch_unwind;
 
-use base::{ClientId, Epoch, Random, Seq, WallTime};
-use replication::{Body, Bug, Config, Mark, Position, ProposeError, Replica, Request, Standing, Ticket};
+use base::{ClientId, Epoch, Members, NodeId, Random, Seq, ViewId, WallTime};
+use replication::{
+    Body, Bug, Config, Event, Mark, Memory, Position, ProposeError, Replica, Request, Standing, Ticket,
+};
 
 use crate::cluster::{Cells, Cluster, Put, Told, ms};
 
@@ -43,6 +45,11 @@ struct Storm {
     over: Vec<(ClientId, Epoch, Position)>,
     /// Nodes that are gone for good.
     gone: BTreeSet<u32>,
+    /// Views that somebody knew to be committed, and how much of what was told has been looked at for nodes that forgot.
+    views: BTreeMap<ViewId, Members>,
+    heard: usize,
+    /// Nodes that have forgotten the object and were not made members again.
+    forgot: BTreeSet<u32>,
     /// How often anybody led.
     tenures: u64,
 }
@@ -83,6 +90,9 @@ impl Storm {
             is_exclusive,
             over: Vec::new(),
             gone: BTreeSet::new(),
+            views: BTreeMap::from([(ViewId::default(), Members::new((1..=members).map(NodeId)).unwrap())]),
+            heard: 0,
+            forgot: BTreeSet::new(),
             tenures: 0,
         }
     }
@@ -183,9 +193,9 @@ impl Storm {
         let replica = self.cluster.replica(other);
         let coming = (replica.committed().seq.0 + 1..=replica.tail().seq.0).any(|seq| {
             let body = replica.entry(Seq(seq)).map(|entry| &entry.body);
-            matches!(body, Some(Body::View(members)) if members.contains(base::NodeId(node)))
+            matches!(body, Some(Body::View(members)) if members.contains(NodeId(node)))
         });
-        coming || replica.view().members.contains(base::NodeId(node))
+        coming || replica.view().members.contains(NodeId(node))
     }
 
     /// A new request, or one that was made before, also at another node. Some come from clients that may be over.
@@ -238,7 +248,10 @@ impl Storm {
     /// No two replicas have ever known different entries to be committed at one place, unless something was lost in
     /// between, and that was said.
     fn check(&mut self) {
-        for node in (1..=self.nodes).filter(|&node| self.cluster.is_up(node)) {
+        let up: Vec<u32> = (1..=self.nodes).filter(|&node| self.cluster.is_up(node)).collect();
+        up.iter().for_each(|&node| self.check_view(node));
+        self.check_forgotten();
+        for node in up {
             let replica = self.cluster.replica(node);
             if !replica.is_whole() {
                 continue;
@@ -249,6 +262,43 @@ impl Storm {
                 let before = *self.committed.entry((generation, seq)).or_insert(entry.at);
                 assert_eq!(before, entry.at, "at node {node}");
             }
+        }
+    }
+
+    /// Who has forgotten the object is not asked about it any more: nobody who may lead takes it for a member.
+    fn check_forgotten(&mut self) {
+        let told = self.cluster.told[self.heard..].iter();
+        let forgot = told.filter(|(_, told)| *told == Told::Event(Event::Forgotten)).map(|&(node, _)| node);
+        self.forgot.extend(forgot);
+        self.heard = self.cluster.told.len();
+        for &node in &self.forgot {
+            let others = (1..=self.nodes).filter(|&other| other != node && self.cluster.is_up(other));
+            let takes_for_members = |other: &u32| {
+                let members = self.cluster.members(*other);
+                members.contains(&node) && members.contains(other)
+            };
+            let asking: Vec<u32> = others.filter(takes_for_members).collect();
+            assert_eq!(asking, [], "{node} has forgotten what these may ask it for");
+        }
+    }
+
+    /// Who became a member has what was there.
+    fn check_view(&mut self, node: u32) {
+        let view = self.cluster.replica(node).view().clone();
+        // Who has nothing knows itself alone.
+        if view.id == ViewId::default() || self.views.insert(view.id, view.members.clone()).is_some() {
+            return;
+        }
+        // Of an older view a newcomer may have left again.
+        let is_newest = self.views.range(view.id..).nth(1).is_none();
+        let Some((_, before)) = self.views.range(..view.id).next_back().filter(|_| is_newest) else { return };
+        self.forgot.retain(|&node| !view.members.contains(NodeId(node)));
+        let newcomers = view.members.as_slice().iter().filter(|member| !before.contains(**member));
+        for newcomer in newcomers.map(|member| member.0).filter(|&newcomer| self.cluster.is_up(newcomer)) {
+            let replica = self.cluster.replica(newcomer);
+            // It may have fallen behind since, and be taking a later state over.
+            let is_there = replica.tail().seq > Seq(0) || matches!(replica.memory(), Memory::Mixed { .. });
+            assert!(is_there, "{newcomer} became a member and has nothing");
         }
     }
 
@@ -353,7 +403,10 @@ fn pass(seed: u64, weather: Weather, bug: Option<Bug>) -> Seen {
     (0..STEPS).for_each(|_| storm.step());
     let leader = storm.heal();
     let cluster = &storm.cluster;
-    cluster.assert_same(&cluster.members(leader));
+    // Somebody may have been made a member by what was under way when its disk was destroyed.
+    let members: Vec<u32> =
+        cluster.members(leader).into_iter().filter(|id| !storm.gone.contains(id)).collect();
+    cluster.assert_same(&members);
     let replica = cluster.replica(leader);
     let puts: Vec<Put> = replica.machine().history.values().copied().collect();
     let executed: BTreeSet<Put> = puts.iter().copied().collect();
@@ -436,6 +489,8 @@ fn storms_find_what_breaks_a_rule() {
         (Weather::Rough, Bug::TransferWithoutRequests),
         (Weather::Rough, Bug::ExpiredForgotten),
         (Weather::Rough, Bug::ReadsUncommitted),
+        (Weather::Changing, Bug::NewcomerNotCaughtUp),
+        (Weather::Changing, Bug::TombstoneDroppedEarly),
     ];
     let is_found =
         |weather, bug| (0..seeds()).any(|seed| catch_unwind(|| pass(seed, weather, Some(bug))).is_err());

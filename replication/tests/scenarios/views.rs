@@ -1,6 +1,6 @@
 //! Members that change.
 
-use replication::{Bug, ChangeError, Event, Message, ProposeError, Standing};
+use replication::{Body, Bug, ChangeError, Event, Message, ProposeError, Standing};
 
 use crate::cluster::{Cluster, Put, Told, ms};
 
@@ -59,6 +59,153 @@ fn who_is_no_member_any_more_is_told_and_forgets_when_all_know() {
     cluster.run(ms(30_000));
     assert!(cluster.was_told(4, &Told::Event(Event::Forgotten)));
     assert!(!cluster.replica(4).is_whole());
+}
+
+/// What it knows from a log or from hearsay it has to write down before anybody counts on its knowing it.
+#[test]
+fn who_says_that_it_knows_a_view_knows_it_when_the_power_is_back() {
+    let mut cluster = Cluster::new(4, None);
+    cluster.serve(1);
+    cluster.renew(1);
+    cluster.hold_back(|flying| {
+        let is_adopt = matches!(flying.message, Message::Adopt { .. }) && flying.to == 4;
+        is_adopt || matches!(flying.message, Message::Forget { .. })
+    });
+    cluster.dismiss(1, 4).unwrap();
+    cluster.run(ms(500));
+    cluster.lead(4);
+    assert!(cluster.was_told(4, &Told::Event(Event::WrongView)), "others have told it");
+    cluster.serve_soon(2);
+    cluster.run(ms(30_000));
+    let (view, settled) = (cluster.replica(2).view().id, cluster.replica(2).rest().settled);
+    assert_eq!(view, settled, "node 4 has said that it knows");
+    cluster.power_off(4);
+    cluster.start(4);
+    assert_eq!(cluster.members(4), [1, 2, 3]);
+}
+
+#[test]
+fn who_is_at_home_knows_the_last_view_for_ever() {
+    let mut cluster = Cluster::with_spare(3, 7, None).at_home();
+    cluster.serve(1);
+    cluster.renew(1);
+    cluster.must_put(1, 1, 10);
+    let change = |cluster: &mut Cluster, primary: u32, new: u32, old: u32| {
+        cluster.admit(primary, new).unwrap();
+        cluster.run(ms(500));
+        cluster.dismiss(primary, old).unwrap();
+        cluster.run(ms(500));
+    };
+    change(&mut cluster, 1, 4, 2);
+    change(&mut cluster, 1, 5, 3);
+    cluster.serve_soon(4);
+    change(&mut cluster, 4, 6, 1);
+    cluster.run(ms(30_000));
+    for home in 1..=3 {
+        assert!(!cluster.replica(home).is_whole(), "node {home} keeps the view and nothing else");
+        assert!(cluster.replica(home).machine().cells.is_empty());
+        assert!(!cluster.was_told(home, &Told::Event(Event::Forgotten)));
+    }
+    // Whoever comes later is known there, too, and what is known survives the power.
+    change(&mut cluster, 4, 7, 5);
+    cluster.run(ms(1_000));
+    for home in 1..=3 {
+        cluster.power_off(home);
+        cluster.start(home);
+        assert_eq!(cluster.members(home), [4, 6, 7]);
+    }
+    // It may become a member again.
+    cluster.serve_soon(6);
+    cluster.admit(6, 2).unwrap();
+    cluster.run(ms(1_000));
+    cluster.assert_same(&[2, 4, 6, 7]);
+}
+
+/// The members before have it, all of them, and that is one of two majorities.
+#[test]
+fn a_view_that_all_members_before_have_is_not_committed_for_that() {
+    let mut cluster = Cluster::with_spare(1, 2, None);
+    cluster.serve(1);
+    cluster.must_put(1, 1, 10);
+    cluster.hold_back(|flying| match &flying.message {
+        Message::Append { entries, .. } => {
+            flying.to == 2 && entries.iter().any(|entry| matches!(entry.body, Body::View(_)))
+        }
+        _ => false,
+    });
+    cluster.admit(1, 2).unwrap();
+    assert_eq!(cluster.replica(1).members_to_be().as_slice().len(), 2);
+    cluster.kill(1);
+    cluster.held.clear();
+    cluster.start(1);
+    cluster.lead(1);
+    assert_eq!(cluster.members(1), [1], "node 2 does not have the view");
+    cluster.let_go();
+    cluster.renew(1);
+    cluster.run(ms(1_000));
+    assert_eq!(cluster.members(1), [1, 2]);
+    cluster.assert_same(&[1, 2]);
+}
+
+/// It was to become a member again, and somebody thought better of it.
+#[test]
+fn who_is_at_home_stays_there_whatever_it_was_given_meanwhile() {
+    let mut cluster = Cluster::with_spare(3, 4, None).at_home();
+    cluster.serve(1);
+    cluster.renew(1);
+    cluster.must_put(1, 1, 10);
+    cluster.dismiss(1, 3).unwrap();
+    cluster.run(ms(30_000));
+    assert!(cluster.replica(3).is_blank(), "it keeps the view and nothing else");
+    cluster.hold_back(|flying| matches!(flying.message, Message::Pulled { .. }));
+    cluster.admit(1, 3).unwrap();
+    assert!(cluster.replica(3).is_blank());
+    cluster.dismiss(1, 3).unwrap();
+    cluster.held.clear();
+    cluster.let_go();
+    cluster.run(ms(30_000));
+    assert!(!cluster.was_told(3, &Told::Event(Event::Forgotten)));
+    assert_eq!((cluster.replica(3).is_blank(), cluster.members(3)), (true, vec![1, 2]));
+    cluster.kill(3);
+    cluster.start(3);
+    assert_eq!(cluster.members(3), [1, 2]);
+}
+
+#[test]
+fn a_newcomer_that_is_none_yet_may_be_dismissed() {
+    let mut cluster = Cluster::with_spare(3, 5, None);
+    cluster.serve(1);
+    cluster.renew(1);
+    cluster.isolate(4);
+    cluster.admit(1, 4).unwrap();
+    assert_eq!(cluster.replica(1).newcomer(), Some(base::NodeId(4)));
+    cluster.dismiss(1, 4).unwrap();
+    assert_eq!(cluster.replica(1).newcomer(), None);
+    cluster.mend();
+    cluster.run(ms(1_000));
+    assert_eq!(cluster.members(1), [1, 2, 3]);
+    assert!(cluster.replica(1).is_settled() && cluster.replica(4).is_blank());
+}
+
+/// A member that was not told what is committed learns it from whoever knows a later view.
+#[test]
+fn a_member_asks_for_a_view_that_it_has_heard_of() {
+    let mut cluster = Cluster::with_spare(3, 4, None);
+    cluster.serve(1);
+    let before = cluster.replica(2).view().id;
+    cluster.isolate(3);
+    cluster.admit(1, 4).unwrap();
+    cluster.run(ms(500));
+    cluster.kill(1);
+    cluster.mend();
+    assert_eq!((cluster.members(2), cluster.members(3)), (vec![1, 2, 3, 4], vec![1, 2, 3]));
+    cluster.ask_for_view(3, 2);
+    assert_eq!(cluster.members(3), [1, 2, 3, 4]);
+    assert_eq!(cluster.replica(3).view_before(), None, "it may have missed others");
+    assert_eq!(cluster.replica(2).view_before(), Some(before));
+    let known = cluster.replica(3).view().clone();
+    cluster.ask_for_view(2, 3);
+    assert_eq!(cluster.replica(2).view(), &known, "nobody knows a later one");
 }
 
 /// It says so to nobody's question, and its own node may be the one that the epoch it names is of.
@@ -185,6 +332,25 @@ fn a_view_counts_when_it_is_durable(bug: Option<Bug>) {
     if cluster.replica(3).standing() == Standing::Serving {
         assert_eq!(cluster.read(3, 1), Some(10), "it was durable");
     }
+}
+
+/// It had all that it needs, and its disk is destroyed before that is heard.
+#[test]
+fn a_newcomer_that_is_gone_for_good_is_not_made_a_member() {
+    let mut cluster = Cluster::with_spare(3, 4, None);
+    cluster.serve(1);
+    cluster.renew(1);
+    cluster.must_put(1, 1, 10);
+    cluster.hold_back(|flying| flying.from == 4 && matches!(flying.message, Message::Synced { .. }));
+    cluster.admit(1, 4).unwrap();
+    cluster.run(ms(500));
+    assert!(!cluster.held.is_empty());
+    cluster.remove(4);
+    cluster.strike(1, 4);
+    cluster.let_go();
+    cluster.run(ms(500));
+    assert_eq!(cluster.members(1), [1, 2, 3]);
+    cluster.must_put(1, 1, 11);
 }
 
 /// Its answers are lost, so it is told again and again.

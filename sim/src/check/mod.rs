@@ -17,7 +17,7 @@
 //! - Of two ways to the same state that differ in unknown operations alone, the one that used up fewer can do whatever the other
 //!   can.
 //!
-//! Whoever knows in which order the changes took effect need not search: whether that is one is soon seen ([`explains`]).
+//! Whoever knows in which order the changes took effect need not search: whether that is one is soon seen ([`misfit`]).
 //!
 //! The search is bounded. A history that takes too long is [`Undecided`](Verdict::Undecided), which is no praise.
 //!
@@ -37,7 +37,7 @@ use std::fmt;
 use std::hash::Hash;
 
 use search::{Entry, Found, search};
-pub use witness::explains;
+pub use witness::misfit;
 
 /// What a single copy does, one operation after the other.
 pub trait Specification {

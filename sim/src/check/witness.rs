@@ -3,6 +3,8 @@
 //! Between the changes each query has its place where it fits first, and no earlier than the queries that returned before
 //! it was called. If there is a place for each of them, this is one.
 
+use std::collections::BTreeSet;
+
 use super::{History, Moment, Operation, Specification};
 
 /// A history, and the changes of it that took effect, in order.
@@ -15,39 +17,46 @@ struct Witness<'a, S: Specification> {
     states: Vec<S::State>,
 }
 
-/// Whether a history has an order in which these changes, and no others, take effect one after the other. `order` says at
-/// which places of the history they stand. It takes no search; [`check`](super::check) finds others.
-pub fn explains<S: Specification>(spec: &S, history: &History<S>, order: &[usize]) -> bool {
-    let is_query = |operation: &&Operation<S::Op, S::Outcome>| spec.is_query(&operation.op);
-    let has_returned = |operation: &&Operation<S::Op, S::Outcome>| operation.returned.is_some();
-    let changed = history.iter().filter(|operation| !is_query(operation)).filter(has_returned).count();
-    let changes: Vec<_> = order.iter().map(|&place| &history[place]).collect();
-    if changes.iter().filter(|change| has_returned(change)).count() < changed {
-        return false;
+/// Lets these changes of a history, and no others, take effect one after the other; `order` says at which places of the
+/// history they stand. Returns the place of something that this does not explain, if there is any. It takes no search;
+/// [`check`](super::check) finds other orders.
+pub fn misfit<S: Specification>(spec: &S, history: &History<S>, order: &[usize]) -> Option<usize> {
+    let is_query = |place: &usize| spec.is_query(&history[*place].op);
+    let is_known = |place: &usize| history[*place].returned.is_some();
+    let named: BTreeSet<usize> = order.iter().copied().collect();
+    let mut forgotten = (0..history.len()).filter(|place| !is_query(place) && !named.contains(place));
+    if let Some(place) = forgotten.find(is_known) {
+        return Some(place);
     }
-    let mut queries: Vec<_> = history.iter().filter(is_query).filter(has_returned).collect();
-    queries.sort_by_key(|query| end(query));
-    let mut witness = Witness { spec, changes, queries, states: vec![spec.start()] };
-    witness.follow() && witness.place_queries()
+    let mut queries: Vec<usize> = (0..history.len()).filter(is_query).filter(is_known).collect();
+    queries.sort_by_key(|&query| end(&history[query]));
+    let changes = order.iter().map(|&place| &history[place]).collect();
+    let called = queries.iter().map(|&query| &history[query]).collect();
+    let mut witness = Witness { spec, changes, queries: called, states: vec![spec.start()] };
+    match witness.follow() {
+        Some(change) => Some(order[change]),
+        None => witness.place_queries().map(|query| queries[query]),
+    }
 }
 
 impl<S: Specification> Witness<'_, S> {
-    /// Lets one change after the other take effect.
-    fn follow(&mut self) -> bool {
+    /// Lets one change after the other take effect, up to one that does not fit.
+    fn follow(&mut self) -> Option<usize> {
         let mut latest = Moment::default();
-        for change in &self.changes {
+        for (place, change) in self.changes.iter().enumerate() {
             latest = latest.max(change.called);
             let outcome = change.returned.as_ref().map(|(_, outcome)| outcome);
             let before = self.states.last().expect("it begins with one");
             match self.spec.step(before, &change.op, outcome) {
                 Some(after) if end(change) >= latest => self.states.push(after),
-                _ => return false,
+                _ => return Some(place),
             }
         }
-        true
+        None
     }
 
-    fn place_queries(&self) -> bool {
+    /// Finds a place for one query after the other, up to one that has none.
+    fn place_queries(&self) -> Option<usize> {
         let mut by_call: Vec<usize> = (0..self.queries.len()).collect();
         by_call.sort_by_key(|&query| self.queries[query].called);
         let (first, last) = (self.first_places(), self.last_places());
@@ -65,10 +74,12 @@ impl<S: Specification> Witness<'_, S> {
                 at(&first, operation.called).checked_sub(1).map_or(0, |place| first[place].1).max(least);
             let behind = at(&last, Moment(end(operation).0.saturating_add(1)));
             let upto = last.get(behind).map_or(self.changes.len(), |&(_, upto)| upto);
-            let Some(place) = (from..=upto).find(|&place| self.fits(operation, place)) else { return false };
-            places[query] = place;
+            match (from..=upto).find(|&place| self.fits(operation, place)) {
+                Some(place) => places[query] = place,
+                None => return Some(query),
+            }
         }
-        true
+        None
     }
 
     fn fits(&self, query: &Operation<S::Op, S::Outcome>, place: usize) -> bool {

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq};
+use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, WallTime};
 use node::file::{File, Mark, Op};
 use replication::{Body, Entry, Machine, Position, Replica, Request, Standing};
 
@@ -22,8 +22,9 @@ use crate::TrueTime;
 #[derive(Debug, Default)]
 pub struct Entries {
     files: BTreeMap<ObjectId, Files>,
-    /// Whether power has failed anywhere.
-    pub power_failed: bool,
+    /// Whether less than was acknowledged as written may be recovered: power has failed, what a disk had of a file cannot be read
+    /// any more, or an operator has given something up.
+    pub may_lose: bool,
 }
 
 /// What is known of a file.
@@ -81,6 +82,13 @@ impl Entries {
     /// A replica has forgotten all that it had.
     pub fn forget(&mut self, node: NodeId) {
         for file in self.files.values_mut() {
+            file.logs.remove(&node);
+        }
+    }
+
+    /// A replica is no more.
+    pub fn bury(&mut self, (node, object): (NodeId, ObjectId)) {
+        if let Some(file) = self.files.get_mut(&object) {
             file.logs.remove(&node);
         }
     }
@@ -149,8 +157,8 @@ impl Entries {
             return Ok(None);
         }
         let begins = latest.is_some_and(|latest| generation > latest);
-        if begins && !self.power_failed {
-            let what = format!("generation {generation:?} begins, and power never failed");
+        if begins && !self.may_lose {
+            let what = format!("generation {generation:?} begins, and neither power nor a disk has failed");
             return Err(violation(now, object, what));
         }
         file.extend(generation, at).map_err(|other| {
@@ -182,7 +190,7 @@ impl Entries {
         let leads = matches!(replica.standing(), Standing::Recovering | Standing::Serving);
         let Some(file) = self.files.get(&object).filter(|file| !file.is_committed(at)) else { return Ok(()) };
         // Power takes away what was rightly counted.
-        if self.power_failed || at == Position::START {
+        if self.may_lose || at == Position::START {
             return Ok(());
         }
         let is_own = !leads || at.epoch == replica.promised();
@@ -315,9 +323,19 @@ impl Files {
         way.reverse();
         let mut done: BTreeSet<(ClientId, u64)> = BTreeSet::new();
         let mut settled: BTreeMap<ClientId, u64> = BTreeMap::new();
+        let mut over: Vec<(WallTime, ClientId)> = Vec::new();
         let mut effective = Vec::new();
         for entry in way {
+            if let Body::Expire { client, since, forget } = entry.body {
+                over.retain(|&(since, other)| since >= forget && other != client);
+                over.push((since, client));
+                done.retain(|&(other, _)| other != client);
+                settled.remove(&client);
+            }
             let Body::Op { request, ref op } = entry.body else { continue };
+            if over.iter().any(|&(_, client)| client == request.client) {
+                continue;
+            }
             let below = settled.entry(request.client).or_default();
             if request.number < *below || !done.insert((request.client, request.number)) {
                 continue;
@@ -365,7 +383,7 @@ mod tests {
 
     impl Watch {
         fn new() -> Self {
-            Self(Entries { power_failed: true, ..Entries::default() })
+            Self(Entries { may_lose: true, ..Entries::default() })
         }
 
         fn append(&mut self, node: u32, after: u64, entries: &[Entry<Op>]) -> Result<(), Violation> {
@@ -421,7 +439,7 @@ mod tests {
         let client = ClientId { certificate: 1, program: 1 };
         let request = Request { client, number: request, settled: 1 };
         let change = node::file::Change::Truncate { size: request.number };
-        let op = Op { time: base::WallTime::ZERO, change };
+        let op = Op { time: WallTime::ZERO, change };
         Entry { at: at(number, seq), lease: 0, body: Body::Op { request, op } }
     }
 
@@ -444,10 +462,27 @@ mod tests {
         assert!(watch.0.is_before(FILE, at(1, 2), at(2, 5)) && !watch.0.is_before(FILE, at(1, 3), at(2, 5)));
     }
 
+    #[test]
+    fn nothing_of_a_client_that_is_over_takes_effect() {
+        let mut watch = Watch::new();
+        let client = ClientId { certificate: 1, program: 1 };
+        let time = WallTime::from_micros;
+        let over = |seq, since, forget| Entry {
+            at: at(1, seq),
+            lease: 0,
+            body: Body::Expire { client, since: time(since), forget: time(forget) },
+        };
+        let entries = [barrier(1, 1, 0), op(1, 2, 7), over(3, 5, 0), op(1, 4, 8), over(5, 9, 6), op(1, 6, 9)];
+        watch.append(1, 0, &entries).unwrap();
+        watch.commit(1, at(1, 6)).unwrap();
+        let client = (client, 7);
+        assert_eq!(watch.0.took_effect(FILE, Epoch::default()), [client]);
+    }
+
     /// Node 1 leads in epoch 2, with entries that it has from epoch 1, and takes the first `upto` for committed.
     fn commits(own: &[Entry<Op>], others: &[&[Entry<Op>]], upto: u64) -> Result<(), Violation> {
         let mut watch = Watch::new();
-        watch.0.power_failed = false;
+        watch.0.may_lose = false;
         for (node, entries) in (1..).zip([own].into_iter().chain(others.iter().copied())) {
             watch.append(node, 0, entries).unwrap();
         }
@@ -462,10 +497,10 @@ mod tests {
         let tenure = replication::Tenure {
             epoch: epoch(2),
             lease: 1,
-            until: base::WallTime::from_micros(9),
+            until: WallTime::from_micros(9),
             creates: false,
         };
-        replica.lead(base::WallTime::ZERO, tenure).unwrap();
+        replica.lead(WallTime::ZERO, tenure).unwrap();
         watch.0.may_commit(TrueTime::ZERO, (NodeId(1), FILE), &replica)
     }
 
@@ -483,7 +518,7 @@ mod tests {
     #[test]
     fn nothing_is_lost_while_there_is_power() {
         let mut watch = Watch::new();
-        watch.0.power_failed = false;
+        watch.0.may_lose = false;
         watch.append(1, 0, &[barrier(1, 1, 0), barrier(2, 2, 2)]).unwrap();
         watch.commit(1, at(1, 1)).unwrap();
         assert!(watch.commit(1, at(2, 2)).is_err());

@@ -3,7 +3,8 @@
 //! Where what was only written may be lost, the history of a file ends, and another begins with what was recovered. A
 //! change that had no result by then may have taken effect before or may yet do so: it is unknown to both.
 //!
-//! The order in which replicas committed the changes is tried first. Only if it explains nothing, others are looked for.
+//! The order in which replicas committed the changes is tried first. Only if it does not explain all, others are looked for;
+//! and if none is found in time, that is a violation, too.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use super::Violation;
 use super::entries::Entries;
 use crate::TrueTime;
 use crate::check::file::{FileModel, FileOp, FileOutcome};
-use crate::check::{Moment, Operation, Specification, Verdict, check, explains};
+use crate::check::{Moment, Operation, Specification, Verdict, check, misfit};
 
 /// No search may take more steps. Most need less than a tenth of that.
 const STEPS_MAX: u64 = 300_000;
@@ -48,16 +49,11 @@ struct History {
 /// What the histories were found to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Judgement {
-    /// Histories with an order.
+    /// Histories that the order of the replicas explains.
     pub linearizable: u64,
-    /// Histories of which the order of the replicas was none.
+    /// Histories that only another order explains.
     pub searched: u64,
-    /// Histories for which no order was found in time, nor that there is none.
-    pub undecided: u64,
 }
-
-/// Of so many histories one may be undecided.
-const JUDGED_PER_UNDECIDED: u64 = 1_000;
 
 impl Judgement {
     /// With what others were found to be.
@@ -65,13 +61,22 @@ impl Judgement {
         Self {
             linearizable: self.linearizable + other.linearizable,
             searched: self.searched + other.searched,
-            undecided: self.undecided + other.undecided,
         }
     }
+}
 
-    /// Whether so few are undecided that a batch of seeds means something. One may be in any.
-    pub const fn decides(self) -> bool {
-        self.undecided <= 1 + (self.linearizable + self.undecided) / JUDGED_PER_UNDECIDED
+impl History {
+    /// What the order of the replicas does not explain, nor any that was found in time.
+    fn describe(&self, misfit: usize) -> String {
+        let Operation { client, called, op, returned } = &self.operations[misfit];
+        let until = returned.as_ref().map_or("?".to_owned(), |(at, _)| at.0.to_string());
+        let what = MODEL.describe(op, returned.as_ref().map(|(_, outcome)| outcome));
+        format!(
+            "no order was found in {STEPS_MAX} steps that explains all {} operations; the one in which replicas committed \
+             does not explain\n> client {client} {} .. {until} {what}",
+            self.operations.len(),
+            called.0
+        )
     }
 }
 
@@ -148,20 +153,20 @@ impl Histories {
                 let order: Vec<usize> =
                     committed.iter().filter_map(|name| history.names.get(name).copied()).collect();
                 let begun = Begun(&history.start);
-                if explains(&begun, &history.operations, &order) {
+                let Some(misfit) = misfit(&begun, &history.operations, &order) else {
                     judgement.linearizable += 1;
                     continue;
-                }
-                judgement.searched += 1;
-                match check(&begun, &history.operations, STEPS_MAX) {
-                    Verdict::Linearizable => judgement.linearizable += 1,
-                    Verdict::Undecided => judgement.undecided += 1,
-                    Verdict::Violation(found) => {
-                        let what = format!("a file that began with {} bytes: {found}", history.start.len());
-                        let checker = "linearizability";
-                        return Err(Violation { at: now, cell: Some(object), checker, what });
+                };
+                let found = match check(&begun, &history.operations, STEPS_MAX) {
+                    Verdict::Linearizable => {
+                        judgement.searched += 1;
+                        continue;
                     }
-                }
+                    Verdict::Undecided => history.describe(misfit),
+                    Verdict::Violation(found) => found.to_string(),
+                };
+                let what = format!("a file that began with {} bytes: {found}", history.start.len());
+                return Err(Violation { at: now, cell: Some(object), checker: "linearizability", what });
             }
         }
         Ok(judgement)
@@ -240,19 +245,12 @@ mod tests {
         does(&mut histories, READ, data(&[1]));
         assert_eq!(
             histories.judge(TrueTime::ZERO, &Entries::default()),
-            Ok(Judgement { linearizable: 1, searched: 1, undecided: 0 })
+            Ok(Judgement { linearizable: 0, searched: 1 })
         );
         does(&mut histories, write(2), FileOutcome::Done);
         does(&mut histories, READ, data(&[1]));
         assert!(histories.judge(TrueTime::ZERO, &Entries::default()).is_err());
         assert_eq!(histories.results(), 4);
-    }
-
-    #[test]
-    fn a_batch_with_many_that_are_undecided_means_nothing() {
-        let judgement = |linearizable, undecided| Judgement { linearizable, undecided, searched: 0 };
-        assert!(judgement(0, 0).decides() && judgement(900, 1).decides() && judgement(900, 0).decides());
-        assert!(!judgement(900, 2).decides() && judgement(900, 1).and(judgement(200, 1)).decides());
     }
 
     #[test]
@@ -295,13 +293,12 @@ mod tests {
         }
         let read = FileOp::Read { offset: 0, length: 99 };
         does(&mut histories, read.clone(), data(&effective.flat_map(appended).collect::<Vec<u8>>()));
-        let judgement =
-            |linearizable, searched, undecided| Ok(Judgement { linearizable, searched, undecided });
-        assert_eq!(histories.judge(TrueTime::ZERO, &entries), judgement(1, 1, 0));
+        let judgement = |linearizable, searched| Ok(Judgement { linearizable, searched });
+        assert_eq!(histories.judge(TrueTime::ZERO, &entries), judgement(0, 1));
         let last = log.last().unwrap().at;
         entries.append(TrueTime::ZERO, (LATER.node, FILE), (Seq(0), &log)).unwrap();
         entries.commit(TrueTime::ZERO, (LATER.node, FILE), last).unwrap();
-        assert_eq!(histories.judge(TrueTime::ZERO, &entries), judgement(1, 0, 0));
+        assert_eq!(histories.judge(TrueTime::ZERO, &entries), judgement(1, 0));
         does(&mut histories, read, data(&[99]));
         assert!(histories.judge(TrueTime::ZERO, &entries).is_err());
     }

@@ -5,6 +5,8 @@
 //! - What it keeps in memory is no lower than what it has told.
 //! - An epoch is used by one process.
 //!
+//! A node that was told to forget a file is another one for it when it comes again.
+//!
 //! What says that something is durable may be late: it is as true as it was.
 
 use std::collections::BTreeMap;
@@ -52,6 +54,11 @@ impl Promises {
             _ => {}
         }
         Ok(())
+    }
+
+    /// A node has nothing of a file any more, and nobody counts on what it promised: it is no member, and all know.
+    pub fn bury(&mut self, whose: (NodeId, ObjectId)) {
+        self.told.remove(&whose);
     }
 
     /// A node follows nobody before `epoch`.

@@ -40,7 +40,7 @@ impl<A: Algorithm> World<'_, A> {
         self.is_directed = true;
         (0..self.daemons.len()).try_for_each(|daemon| self.must_serve(daemon))?;
         let mut mishaps = vec![Expected::SilentClient];
-        if self.daemons.len() > 2 {
+        if self.spare_left() > 0 {
             use Expected::{DeathNoticed, DeathUnnoticed, HandedOver, Reattached};
             mishaps.extend([Reattached, HandedOver, DeathNoticed, DeathUnnoticed]);
         }
@@ -61,6 +61,7 @@ impl<A: Algorithm> World<'_, A> {
             }
         }
         (0..self.daemons.len()).for_each(|daemon| self.put_back(daemon));
+        self.heal_disks();
         for machine in 0..self.machines() {
             self.running_mut(machine).freezes_next = false;
             let life = self.running(machine).life;
@@ -148,7 +149,9 @@ impl<A: Algorithm> World<'_, A> {
         self.run_until(self.now + settled + self.plan.network.late_max + self.plan.shard.file_idle * 2)?;
         for machine in &self.daemons {
             let Some(shard) = &machine.shard else { continue };
-            let left = (shard.leases_held(), shard.records(), shard.leases().claims());
+            // The record of a lock stays while its daemon is away, and until somebody wants the lock if it stays away.
+            let records = if self.stores_lost() == 0 { shard.records() } else { 0 };
+            let left = (shard.leases_held(), records, shard.leases().claims());
             if left != (0, 0, 0) || !shard.is_trusted() {
                 let trusted = shard.is_trusted();
                 let what =
@@ -160,6 +163,9 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     fn must_serve(&mut self, daemon: usize) -> Result<(), Violation> {
+        if self.is_lost(daemon) {
+            return Ok(());
+        }
         let id = self.daemons[daemon].id;
         let name = (0..PROBES_MAX).map(|number| lock_cell(&format!("probe {number}")));
         let map = self.plan.shard.map.clone();

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use base::{Dead, NodeId, ObjectId, Process, Random, Span, StartId, StoreId};
+use base::{Dead, NodeId, Process, Random, Span, StartId, StoreId};
 use lease::Algorithm;
-use node::{Chain, KeptFile, Met, RestoredCopy};
+use node::{Chain, JournalFound, Memo, Met, OpenStep, RestoredCopy, Rules, StoreFound, StoreRefusal};
 
 use super::disk::Journal;
 use super::streams::{ConnectionId, Side};
@@ -28,10 +28,31 @@ pub(super) struct Directory {
     pub(super) ceiling: u64,
     /// What is kept of files.
     pub(super) journal: Journal,
-    /// Whether the power has failed since the last start.
-    pub(super) lost_power: bool,
-    /// The ceiling at the last start after that.
+    /// What memory that outlives processes knows of it. None if the power has failed since the last start.
+    pub(super) memo: Option<Memo>,
+    /// Whether it is marked on the disk that the store has failed.
+    pub(super) is_marked: bool,
+    /// In epochs up to this one something may be missing.
     pub(super) forgot_at: Option<u64>,
+    /// What the next start has to find out of that, because something was lost that was written.
+    must_forget: Option<u64>,
+}
+
+/// What a start could make of a directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Opened {
+    /// It is open, and in epochs up to this one something may be missing.
+    Whole(Option<u64>),
+    /// The process ended before that.
+    Interrupted,
+}
+
+/// Why a directory does not open, or must not have been opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Closed {
+    Refused(StoreRefusal),
+    /// A rule was broken.
+    Wrong(&'static str),
 }
 
 /// A start of a daemon, as its peers are told of it.
@@ -53,23 +74,67 @@ impl Directory {
             met: BTreeMap::new(),
             ceiling: 0,
             journal: Journal::default(),
-            lost_power: false,
+            memo: Some(Memo::default()),
+            is_marked: false,
             forgot_at: None,
+            must_forget: None,
         }
+    }
+
+    /// The disk has done something, and the memo hears of it together with the process.
+    pub(super) const fn note_progress(&mut self) {
+        if let Some(memo) = &mut self.memo {
+            (memo.written, memo.durable) = (self.journal.written(), self.journal.durable());
+        }
+    }
+
+    /// The power has failed. Returns how many records were torn.
+    pub(super) fn lose_power(&mut self, random: &mut Random) -> u64 {
+        if self.memo.take().is_some() {
+            // What that process has promised or taken in since it was opened.
+            self.must_forget = self.must_forget.max(Some(self.ceiling));
+        }
+        self.journal.lose_power(random)
+    }
+
+    /// Whether its disk has done anything to it that cannot be made good.
+    pub(super) fn is_sick(&self) -> bool {
+        self.is_marked || self.memo.is_some_and(|memo| memo.is_failed) || self.journal.is_flawed()
+    }
+
+    /// A start opens it, unless it must not, or its process ends after some of the steps.
+    pub(super) fn open(
+        &mut self,
+        rules: Rules,
+        (is_refused, steps): (bool, usize),
+    ) -> Result<Opened, Closed> {
+        let journal = JournalFound { is_refused, ..self.journal.found() };
+        let (memo, ceiling, forgot_at) = (self.memo, self.ceiling, self.forgot_at);
+        let found = StoreFound { memo, is_failed: self.is_marked, journal, ceiling, forgot_at };
+        let opening = found.open(rules).map_err(Closed::Refused)?;
+        for step in opening.steps.into_iter().take(steps) {
+            match step {
+                OpenStep::Forget(upto) => self.forgot_at = upto,
+                OpenStep::EndWith(last) if last < self.journal.durable() => {
+                    return Err(Closed::Wrong("opens without records that it said were durable"));
+                }
+                OpenStep::EndWith(last) => self.journal.end_with(last),
+                OpenStep::RewriteBehind(last) => self.journal.rewrite_behind(last),
+                OpenStep::Memo(memo) => self.memo = Some(memo),
+            }
+        }
+        if steps < opening.steps.len() {
+            return Ok(Opened::Interrupted);
+        }
+        if opening.forgot_at < self.must_forget {
+            return Err(Closed::Wrong("opens without knowing that it lost something"));
+        }
+        Ok(Opened::Whole(opening.forgot_at))
     }
 
     /// The directory with one more start.
     pub(super) fn begin(&mut self, nonce: u64, proves_death: bool) {
         self.chain = self.chain.begin(nonce, proves_death);
-    }
-
-    /// What a start finds of files, and up to which epoch something of that may be missing. A start after the power has
-    /// failed writes that down before anything else, and it is never lowered.
-    pub(super) fn begin_files(&mut self) -> (BTreeMap<ObjectId, KeptFile>, Option<u64>) {
-        if std::mem::take(&mut self.lost_power) {
-            self.forgot_at = self.forgot_at.max(Some(self.ceiling));
-        }
-        (self.journal.begin(), self.forgot_at)
     }
 
     /// The newest start.
@@ -83,7 +148,7 @@ impl Directory {
 impl<A: Algorithm> World<'_, A> {
     /// The directory of a daemon is emptied, or set back to an old copy, and put right after a while.
     pub(super) fn change_directory(&mut self, daemon: usize, kind: FaultKind) {
-        let is_first = self.daemons.iter().all(|machine| machine.set_aside.is_none());
+        let is_first = self.daemons.iter().all(|machine| machine.set_aside.is_none() && !machine.is_sick());
         if !is_first || self.daemons.len() < 3 || !self.is_known_to_all(daemon) {
             return;
         }

@@ -33,6 +33,10 @@ impl<A: Algorithm> World<'_, A> {
         if let Some(next) = self.plan.faults.next_strike(kind, self.now, &mut self.dice.faults) {
             self.queue.push(next, Task::Fault(kind));
         }
+        // Where a node is missing already, hardly anything would ever be done.
+        if self.stores_lost() > 0 && self.dice.faults.chance(4, 5) {
+            return Ok(());
+        }
         let daemon = self.dice.faults.index(self.daemons.len());
         let client = self.daemons.len() + self.dice.faults.index(self.clients.len());
         match kind {
@@ -59,8 +63,14 @@ impl<A: Algorithm> World<'_, A> {
                 let all: Vec<usize> = (0..self.daemons.len()).collect();
                 self.cut_power(&all, kind);
             }
+            FaultKind::ReadError
+            | FaultKind::WriteError
+            | FaultKind::SyncError
+            | FaultKind::BitRot
+            | FaultKind::Misdirected => self.harm_disk(daemon, kind),
             FaultKind::DirectoryEmptied | FaultKind::DirectoryRestored => self.change_directory(daemon, kind),
             FaultKind::CopyDies => self.copy_dies(daemon),
+            FaultKind::ViewChange => return self.order_some_change(),
             // These happen to messages, notices follow crashes, and others only to leases by themselves.
             _ => {}
         }
@@ -159,7 +169,7 @@ impl<A: Algorithm> World<'_, A> {
 
     /// Starts whatever a machine runs, unless it runs.
     pub(super) fn start(&mut self, machine: usize) -> Result<(), Violation> {
-        if self.is_up(machine) {
+        if self.is_up(machine) || self.is_lost(machine) {
             return Ok(());
         }
         match self.client_on(machine) {
@@ -170,9 +180,8 @@ impl<A: Algorithm> World<'_, A> {
                     self.queue.push(self.now + NOTICE_EVERY, Task::Start(machine));
                     return Ok(());
                 }
-                if let Err(error) = self.daemons[machine].start(self.now, &self.plan.shard) {
-                    let what = format!("n{machine} cannot start: {error}");
-                    return Err(Violation { at: self.now, cell: None, checker: "starts", what });
+                if !self.begin_process(machine)? {
+                    return Ok(());
                 }
                 let process = self.daemons[machine].process();
                 self.note(None, format_args!("{process:?} starts"));

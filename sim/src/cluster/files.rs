@@ -25,6 +25,10 @@ pub(super) enum DiskInput {
     Written(u64),
     /// They would survive a power cut.
     Durable(u64),
+    /// The disk has refused to write, or failed to sync.
+    Failed,
+    /// An operator looks at a file whose recovery waits for somebody.
+    Operator(ObjectId),
     /// It is time for a checkpoint.
     Checkpoint,
     /// A checkpoint is on disk, of when so many records had been handed over.
@@ -52,19 +56,25 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     pub(super) fn hear_disk(&mut self, daemon: usize, input: DiskInput) -> Result<(), Violation> {
-        let journal = &mut self.daemons[daemon].directory.journal;
+        let directory = &mut self.daemons[daemon].directory;
+        let journal = &mut directory.journal;
         match input {
             DiskInput::Written(number) => {
                 journal.note_written(number);
+                directory.note_progress();
                 self.call(daemon, |shard, now| shard.handle_written(now, number))
             }
             DiskInput::Durable(number) => {
-                journal.note_durable(number);
+                let is_true = journal.note_durable(number);
+                directory.note_progress();
+                self.check_durable(daemon, is_true)?;
                 if self.is_genuine(daemon) {
                     self.checkers.durability.sync(self.daemons[daemon].id, number);
                 }
                 self.call(daemon, |shard, now| shard.handle_durable(now, number))
             }
+            DiskInput::Failed => self.call(daemon, |shard, _| shard.handle_store_failed()),
+            DiskInput::Operator(object) => self.operator_looks(daemon, object),
             DiskInput::Checkpoint => {
                 self.take_checkpoint(daemon);
                 Ok(())
@@ -121,7 +131,9 @@ impl<A: Algorithm> World<'_, A> {
         journal.append(number, object, record);
         journal.written_by = journal.written_by.max(done);
         let at = journal.written_by;
-        self.push_input(at, daemon, Input::Disk(DiskInput::Written(number)));
+        if let Some(input) = self.outcome_of_write(daemon, number) {
+            self.push_input(at, daemon, Input::Disk(input));
+        }
         Ok(())
     }
 
@@ -133,7 +145,9 @@ impl<A: Algorithm> World<'_, A> {
         let begins = free.max(journal.written_by).max(journal.synced_by);
         journal.synced_by = begins + takes;
         let at = journal.synced_by;
-        self.push_input(at, daemon, Input::Disk(DiskInput::Durable(number)));
+        if let Some(input) = self.outcome_of_sync(daemon, number, at) {
+            self.push_input(at, daemon, Input::Disk(input));
+        }
     }
 
     fn watch_record(
@@ -153,6 +167,13 @@ impl<A: Algorithm> World<'_, A> {
                 Ok(())
             }
             Record::Promised(_) | Record::Began { .. } | Record::Placed(_) | Record::Adopted(_) => Ok(()),
+            Record::Buried(view) => {
+                self.checkers.entries.bury(whose);
+                if view.is_none() {
+                    self.checkers.promises.bury(whose);
+                }
+                Ok(())
+            }
         }
     }
 
@@ -163,7 +184,7 @@ impl<A: Algorithm> World<'_, A> {
                 entries.last().is_some_and(|last| matches!(last.body, Body::Barrier { .. }))
             }
             Record::Promised(_) | Record::Began { .. } | Record::Placed(_) | Record::Ended(_) => true,
-            Record::Adopted(_) => false,
+            Record::Adopted(_) | Record::Buried(_) => false,
         };
         let percent = if self.is_calm || !is_delicate { 0 } else { self.plan.treacherous_percent };
         if percent > 0 && self.dice.faults.chance(percent, 400) {
@@ -316,7 +337,7 @@ impl<A: Algorithm> World<'_, A> {
     /// The power of these machines fails: what was not synced is lost, and they know that they may have lost it.
     pub(super) fn cut_power(&mut self, daemons: &[usize], kind: FaultKind) {
         self.summary.faults.count(kind);
-        self.checkers.entries.power_failed = true;
+        self.checkers.entries.may_lose = true;
         for &daemon in daemons {
             // Who tampers with a directory has it in his hands.
             if self.daemons[daemon].set_aside.is_some() {
@@ -326,9 +347,8 @@ impl<A: Algorithm> World<'_, A> {
             if self.daemons[daemon].shard.is_some() {
                 self.crash(daemon);
             }
-            let directory = &mut self.daemons[daemon].directory;
-            directory.lost_power = true;
-            directory.journal.lose_power(&mut self.dice.disks);
+            let torn = self.daemons[daemon].directory.lose_power(&mut self.dice.disks);
+            (0..torn).for_each(|_| self.summary.faults.count(FaultKind::Torn));
             let down = self.while_it_lasts();
             self.queue.push(self.now + down, Task::Start(daemon));
         }

@@ -1,12 +1,15 @@
 //! Machines: what survives their processes. A daemon's has a clock and a disk, a client's has a clock.
 
+use std::collections::BTreeSet;
+
 use base::{Incarnation, MonoTime, NodeId, ObjectId, Process, Random, WallTime};
 use client::core::files::Files;
 use client::core::{Core, Ticket};
 use lease::{Algorithm, Start};
-use node::{ClientId, Lines, Remembered, Shard, ShardConfig, ShardError};
+use node::{ClientId, KeptFile, Lines, Remembered, Shard, ShardConfig, ShardError};
+use replication::Memory;
 
-use super::directory::{Birth, Directory};
+use super::directory::{Birth, Closed, Directory, Opened};
 use super::world::Task;
 use super::writers::FileUse;
 use crate::TrueTime;
@@ -47,11 +50,37 @@ pub(super) struct DaemonMachine<A> {
     pub(super) disk_stalls_until: TrueTime,
     /// Until when its disk has no room.
     pub(super) disk_full_until: TrueTime,
+    /// The files that could not be read at some start.
+    pub(super) damaged_files: BTreeSet<ObjectId>,
+    /// What its disk will do next.
+    pub(super) ailment: Option<Ailment>,
+    /// Its store does not open any more: this node does not come back.
+    pub(super) is_lost: bool,
     /// Marks that are being written, and when they are on disk for certain.
     pub(super) writing: Vec<(u64, TrueTime)>,
     /// What its clock showed when the last process ended.
     mark: WallTime,
     seeds: Random,
+}
+
+/// What a disk will do at the next opportunity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ailment {
+    /// It refuses to read when a process starts.
+    Reads,
+    /// It refuses to write.
+    Writes,
+    /// It fails to sync.
+    Syncs,
+}
+
+/// What came of a start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Begun {
+    Running,
+    /// The process ended while it opened its directory.
+    Interrupted,
+    Closed(Closed),
 }
 
 /// A client's machine.
@@ -101,14 +130,30 @@ impl<A: Algorithm> DaemonMachine<A> {
             lines: Lines::default(),
             disk_stalls_until: TrueTime::ZERO,
             disk_full_until: TrueTime::ZERO,
+            damaged_files: BTreeSet::new(),
+            ailment: None,
+            is_lost: false,
             writing: Vec::new(),
             mark: WallTime::ZERO,
             seeds,
         }
     }
 
-    /// Begins a process with what is on disk.
-    pub(super) fn start(&mut self, now: TrueTime, config: &ShardConfig) -> Result<(), ShardError> {
+    /// Begins a process with what is on disk. It may end after some steps of opening that.
+    pub(super) fn start(
+        &mut self,
+        now: TrueTime,
+        config: &ShardConfig,
+        steps: usize,
+    ) -> Result<Begun, ShardError> {
+        // A directory that was moved, or put back, has another lock, and so has one on a machine that was booted.
+        let is_same = self.set_aside.is_none() && self.directory.memo.is_some();
+        let refuses = self.ailment.take_if(|ailment| *ailment == Ailment::Reads).is_some();
+        let forgot_at = match self.directory.open(config.rules(), (refuses, steps)) {
+            Ok(Opened::Whole(forgot_at)) => forgot_at,
+            Ok(Opened::Interrupted) => return Ok(Begun::Interrupted),
+            Err(closed) => return Ok(Begun::Closed(closed)),
+        };
         let start = match self.directory.chain.last() {
             None => Start::Fresh,
             Some(_) => Start::Again,
@@ -117,19 +162,41 @@ impl<A: Algorithm> DaemonMachine<A> {
         if is_genuine && self.backup.is_none() && start == Start::Again {
             self.backup = Some(self.directory.clone());
         }
-        // A directory that was moved, or put back, has another lock, and so has one on a machine that was booted.
-        let is_same = is_genuine && !self.directory.lost_power;
         let proves_death = is_same && self.births.last().is_some_and(|birth| birth.is_genuine);
         self.directory.begin(self.seeds.next_u64(), proves_death);
         self.births.extend(self.directory.birth(self.id, is_genuine));
         self.lines = Lines::new(config.rules());
         self.running = Running { life: self.running.life + 1, ..Running::default() };
         self.clock.raise_to(now, self.mark);
-        let (files, forgot_at) = self.directory.begin_files();
+        self.mend_files(config);
+        let files = self.directory.journal.begin();
         let remembered = Remembered { start, ceiling: self.directory.ceiling, forgot_at, files };
         let (reading, seed) = (self.clock.reading(now), self.seeds.next_u64());
         self.shard = Some(Shard::new(config.clone(), self.process(), remembered, reading, seed)?);
-        Ok(())
+        Ok(Begun::Running)
+    }
+
+    /// Whether its disk has failed, or will, or has damaged what it did not get back yet.
+    pub(super) fn is_sick(&self) -> bool {
+        self.is_lost || self.ailment.is_some() || self.directory.is_sick() || self.lacks_files()
+    }
+
+    /// Whether some file was damaged that this node does not remember again.
+    fn lacks_files(&self) -> bool {
+        let file = |object: &ObjectId| self.shard.as_ref().and_then(|shard| shard.file(*object));
+        let is_lacking = |object| file(object).is_none_or(|replica| replica.memory() != Memory::Clean);
+        self.damaged_files.iter().any(is_lacking)
+    }
+
+    /// Of files that cannot be read it is kept that they cannot.
+    fn mend_files(&mut self, config: &ShardConfig) {
+        for object in self.directory.journal.damaged_files() {
+            let kept = KeptFile::damaged(config, object, self.directory.ceiling);
+            if let Some(checkpoint) = kept.checkpoint {
+                self.directory.journal.replace(object, checkpoint);
+                self.damaged_files.insert(object);
+            }
+        }
     }
 
     /// Ends the process: memory is lost, what is on disk stays.

@@ -47,6 +47,8 @@ pub struct ClusterPlan {
     pub duration: Span,
     /// What is done with files.
     pub files: FilePlan,
+    /// Test only: a sync goes by without what is older than so many records, as if it stood in an earlier segment.
+    pub skips_older: Option<u64>,
 }
 
 /// What a seed decides about files.
@@ -84,6 +86,15 @@ const INJECTED: &[Injected] = &[
     (FaultKind::ClientPause, 5, 80),
 ];
 
+/// What disks do. Each is injected in a third of all seeds, as long as few enough nodes are lost by it.
+const DISKS: &[Injected] = &[
+    (FaultKind::ReadError, 40, 300),
+    (FaultKind::WriteError, 40, 300),
+    (FaultKind::SyncError, 30, 300),
+    (FaultKind::BitRot, 20, 300),
+    (FaultKind::Misdirected, 20, 300),
+];
+
 /// What is done to data directories. Each is injected in a third of all seeds.
 const TAMPERING: &[Injected] = &[
     (FaultKind::DirectoryEmptied, 40, 150),
@@ -94,6 +105,9 @@ const TAMPERING: &[Injected] = &[
 /// What is done to the power. Each is injected in a third of all seeds, and many seeds have none.
 const POWER: &[Injected] =
     &[(FaultKind::PowerCut, 30, 150), (FaultKind::PowerCutAll, 80, 300), (FaultKind::DiskFull, 30, 150)];
+
+/// Members of files change this often, in half of all seeds.
+const CHANGES: (u64, u64) = (5, 60);
 
 /// In hectic seeds faults are this many times as frequent.
 const HECTIC: u64 = 2;
@@ -121,13 +135,22 @@ impl ClusterPlan {
         };
         let drawn = draw_kinds(INJECTED, is_possible, &mut trouble);
         let mut power = random.fork();
+        let mut disks = Random::new(seed ^ 0xd15c);
         let drawn = drawn.into_iter().chain(draw_some(TAMPERING, &mut tampering));
-        let faults = drawn.chain(draw_some(POWER, &mut power));
-        let faults = FaultPlan::in_tenths(faults, scale);
         let mut of_files = random.fork();
+        let mut of_members = random.fork();
+        let changes = of_members.chance(1, 2) && daemons > 1;
+        let tenths = of_members.between(CHANGES.0, CHANGES.1);
+        let changes = changes.then_some((FaultKind::ViewChange, tenths));
+        // A damaged file's members are taken from the map.
+        let on_disks = if changes.is_some() { Vec::new() } else { draw_some(DISKS, &mut disks) };
+        let faults = drawn.chain(draw_some(POWER, &mut power)).chain(changes).chain(on_disks);
+        let faults = FaultPlan::in_tenths(faults, scale);
         let clients = draw_u32(&mut sizes, 2, 6);
         let mut shard = draw_shard(&lease, (daemons, replicas), settings);
         draw_hosting(&mut shard, &mut of_files);
+        Arc::make_mut(&mut shard.replication).retired_every =
+            Span::from_millis(of_members.between(500, 10_000));
         Self {
             seed,
             clients,
@@ -142,8 +165,10 @@ impl ClusterPlan {
             disk_max: Span::from_micros(weather.between(50, 20_000)),
             think: t_max / 100 * sizes.between(1, 20),
             hold_max: t_max / 100 * sizes.between(1, 200),
-            duration: Span::from_secs(sizes.between(30, 60)),
+            // A shorter run does not count.
+            duration: Span::from_secs(sizes.between(60, 75)),
             files: FilePlan::draw(clients, &mut of_files),
+            skips_older: None,
             shard,
         }
     }
@@ -248,6 +273,7 @@ mod tests {
         for seed in 0..5_000 {
             for clocks in [Clocks::Synchronised, Clocks::Free] {
                 let plan = ClusterPlan::draw(seed, clocks);
+                assert!(plan.duration >= crate::cluster::SIMULATED_MIN);
                 assert_eq!(plan.shard.lease.check(), Ok(()), "seed {seed}");
                 let guard = GuardConfig::new(&plan.shard.lease, plan.shard.clock_fresh, plan.daemons());
                 assert!(ClockGuard::new(guard).is_ok(), "seed {seed}");

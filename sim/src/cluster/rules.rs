@@ -31,7 +31,11 @@ impl<A: Algorithm> World<'_, A> {
         let tail = match record {
             Record::Appended { entries, .. } => entries.last().map(|entry| entry.at),
             Record::Ended(rest) => Some(rest.at),
-            Record::Promised(_) | Record::Began { .. } | Record::Placed(_) | Record::Adopted(_) => None,
+            Record::Promised(_)
+            | Record::Began { .. }
+            | Record::Placed(_)
+            | Record::Adopted(_)
+            | Record::Buried(_) => None,
         };
         if let Some(tail) = tail {
             self.checkers.durability.write(self.daemons[daemon].id, of, tail);

@@ -1,7 +1,7 @@
 //! What is expected of files once everything is healed: whoever waits has a result, replicas are alike, and their
 //! histories have an order.
 
-use base::Span;
+use base::{NodeId, Span};
 use lease::Algorithm;
 use node::file::File;
 use replication::Replica;
@@ -57,7 +57,10 @@ impl<A: Algorithm> World<'_, A> {
 
     /// While a file is in use, who lags is told what it lacks.
     fn become_alike(&mut self, file: usize) -> Result<(), Violation> {
-        let end = self.now + self.file_recovery_bound();
+        // Who is no member any more says so now and then, and needs a primary to hear it.
+        let replication = &self.plan.shard.replication;
+        let forgotten = replication.retired_every * 4 + self.plan.shard.file_idle * 2;
+        let end = self.now + self.file_recovery_bound() + forgotten;
         while let Err(violation) = self.check_alike(file) {
             if self.now > end {
                 return Err(violation);
@@ -77,24 +80,34 @@ impl<A: Algorithm> World<'_, A> {
         self.await_all()
     }
 
-    /// All members have the same, and it is what the entries make.
+    /// All members that are left have the same, and it is what the entries make.
     fn check_alike(&self, file: usize) -> Result<(), Violation> {
         let object = self.files[file];
-        let members = self.plan.shard.map.members(object);
-        let replicas = members.iter().map(|node| {
-            let shard = self.daemons[node.0 as usize].shard.as_ref();
-            (node, shard.and_then(|shard| shard.file(object)))
-        });
+        let wrong = |what: String| Violation { at: self.now, cell: Some(object), checker: "replicas", what };
+        let replica_at = |node: NodeId| self.daemons[node.0 as usize].shard.as_ref()?.file(object);
+        let all = || self.daemons.iter().filter_map(|daemon| Some((daemon.id, replica_at(daemon.id)?)));
+        let view = all().map(|(_, replica)| replica.view()).max_by_key(|view| view.id);
+        let Some(view) = view else { return Err(wrong("nobody has it".into())) };
+        let home = self.plan.shard.map.members(object);
+        for (node, replica) in all().filter(|(node, _)| !view.members.contains(*node)) {
+            let is_tombstone = home.contains(&node) && !replica.is_whole();
+            if !is_tombstone || replica.view() != view {
+                let (knows, is_whole) = (replica.view(), replica.is_whole());
+                return Err(wrong(format!("{node:?} is left behind in {knows:?}, whole: {is_whole}")));
+            }
+        }
         let mut first: Option<&Replica<File>> = None;
-        for (node, replica) in replicas {
-            let wrong =
-                |what: String| Violation { at: self.now, cell: Some(object), checker: "replicas", what };
+        for &node in view.members.as_slice().iter().filter(|node| !self.is_lost(node.0 as usize)) {
+            let replica = replica_at(node);
             let Some(replica) = replica.filter(|replica| replica.is_whole()) else {
                 return Err(wrong(format!("{node:?} has nothing that makes sense")));
             };
             let (tail, committed) = (replica.tail(), replica.committed());
             if tail != committed {
                 return Err(wrong(format!("{node:?} has {tail:?}, and only {committed:?} is committed")));
+            }
+            if !replica.is_settled() {
+                return Err(wrong(format!("{node:?} waits for {:?}", replica.rest().former)));
             }
             let made = self.checkers.entries.replay(object, committed);
             if *replica.machine() != made {

@@ -69,6 +69,8 @@ pub struct ClusterSummary {
     pub blocked: u64,
     /// States that were taken over.
     pub transfers: u64,
+    /// Changes of the members of files that an operator was told are done.
+    pub members_changed: u64,
     /// What the histories of files were found to be.
     pub judgement: Judgement,
     /// Sessions opened.
@@ -149,7 +151,8 @@ impl fmt::Display for ClusterSummary {
         writeln!(
             f,
             "  files: {}; {} operations wanted, {} acknowledged, {} of them syncs, {} given up; {} changes lost in {} \
-             losses; {} recoveries blocked, {} states taken over; {} histories in order, {} searched for one, {} undecided",
+             losses; {} recoveries blocked, {} states taken over, members changed {} times; {} histories in the order of \
+             the replicas, {} in another",
             self.files,
             self.file_operations,
             self.file_acknowledged,
@@ -159,9 +162,9 @@ impl fmt::Display for ClusterSummary {
             self.losses,
             self.blocked,
             self.transfers,
+            self.members_changed,
             self.judgement.linearizable,
-            self.judgement.searched,
-            self.judgement.undecided
+            self.judgement.searched
         )?;
         writeln!(
             f,

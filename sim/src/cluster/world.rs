@@ -12,9 +12,10 @@ use node::{ClientId, Output, Reply, SessionId, Shard, ShardEvent, Token, lock_ce
 use super::directory::Birth;
 use super::files::{Asked, DiskInput};
 use super::machine::{ClientMachine, DaemonMachine};
+use super::operator::Order;
 use super::plan::ClusterPlan;
 use super::streams::{ConnectionId, Connections, Payload, Side};
-use super::summary::ClusterSummary;
+use super::summary::{ClusterSummary, SIMULATED_MIN};
 use crate::checkers::durability::Durability;
 use crate::checkers::entries::Entries;
 use crate::checkers::exclusion::{Exclusion, Owner};
@@ -68,6 +69,8 @@ pub(super) enum Task {
     /// A clock that went astray turns back.
     TurnBack(usize),
     Look,
+    /// An operator asks for something.
+    Order(Order),
 }
 
 /// Something that happens to a process.
@@ -111,7 +114,7 @@ pub(super) struct Dice {
 /// What a dead process owned, as far as its clients may rely on it.
 #[derive(Debug)]
 struct Ghost {
-    cell: usize,
+    cell: ObjectId,
     process: Process,
     until: WallTime,
 }
@@ -262,10 +265,16 @@ impl<'a, A: Algorithm> World<'a, A> {
         self.queue.push(self.now + LOOK_EVERY, Task::Look);
         self.schedule_faults();
         self.run_until(TrueTime::ZERO + self.plan.duration)?;
-        while !self.summary.counts() && self.now < TrueTime::ZERO + STORM_MAX {
+        while !self.has_stormed() && self.now < TrueTime::ZERO + STORM_MAX {
             self.run_until(self.now + STORM_STEP)?;
         }
         Ok(())
+    }
+
+    /// Whether enough has happened. The calm is short where nodes are lost.
+    fn has_stormed(&self) -> bool {
+        let is_long = self.stores_lost() == 0 || self.now >= TrueTime::ZERO + SIMULATED_MIN;
+        is_long && self.summary.counts()
     }
 
     pub(super) fn machines(&self) -> usize {
@@ -323,6 +332,7 @@ impl<'a, A: Algorithm> World<'a, A> {
                 Ok(())
             }
             Task::Look => self.look_around(),
+            Task::Order(order) => self.ask_for_change(order),
         }
     }
 
@@ -480,6 +490,7 @@ impl<'a, A: Algorithm> World<'a, A> {
                 self.write_record(daemon, (number, object), record)?;
             }
             Output::Sync { upto } => self.sync_journal(daemon, upto),
+            Output::StoreFailed => self.end_with_store(daemon),
             Output::Event(event) => self.hear_daemon(daemon, &event),
         }
         Ok(())
@@ -492,13 +503,17 @@ impl<'a, A: Algorithm> World<'a, A> {
             | ShardEvent::Detached { cell } => Some(*cell),
             ShardEvent::FileBlocked { object, .. }
             | ShardEvent::FileLost { object, .. }
+            | ShardEvent::FileMembers { object, .. }
             | ShardEvent::FileUnsound { object, .. } => Some(*object),
             _ => None,
         };
         match event {
             ShardEvent::TakenOver { .. } => self.summary.taken_over += 1,
             ShardEvent::Detached { .. } => self.summary.detached += 1,
-            ShardEvent::FileBlocked { .. } => self.summary.blocked += 1,
+            ShardEvent::FileBlocked { object, .. } => {
+                self.summary.blocked += 1;
+                self.call_operator(daemon, *object);
+            }
             _ => {}
         }
         if self.trace.is_on() {
@@ -620,18 +635,23 @@ impl<'a, A: Algorithm> World<'a, A> {
     }
 
     fn look_around(&mut self) -> Result<(), Violation> {
-        for cell in 0..self.cells.len() {
+        for cell in self.leased() {
             let owners = self.owners(cell);
-            self.checkers.exclusion.observe(self.now, self.cells[cell], &owners)?;
+            self.checkers.exclusion.observe(self.now, cell, &owners)?;
         }
         self.checkers.promptness.check(self.now)?;
         self.queue.push(self.now + LOOK_EVERY, Task::Look);
         Ok(())
     }
 
-    /// Everybody who owns the lease of a lock's cell now.
-    fn owners(&self, cell: usize) -> Vec<Owner> {
-        let living = self.daemons.iter().filter_map(|daemon| daemon.owner(self.now, self.cells[cell]));
+    /// All cells that may have an owner.
+    fn leased(&self) -> Vec<ObjectId> {
+        self.cells.iter().chain(&self.files).copied().collect()
+    }
+
+    /// Everybody who owns the lease of a cell now.
+    fn owners(&self, cell: ObjectId) -> Vec<Owner> {
+        let living = self.daemons.iter().filter_map(|daemon| daemon.owner(self.now, cell));
         let ended = self.ghosts.iter().filter(|ghost| ghost.cell == cell).filter_map(|ghost| {
             let reading = self.daemons[ghost.process.node.0 as usize].clock.reading(self.now);
             let owner = Owner { process: ghost.process, reading, until: ghost.until, ended: true };
@@ -645,8 +665,8 @@ impl<'a, A: Algorithm> World<'a, A> {
         let machine = &self.daemons[daemon];
         let reading = machine.clock.reading(self.now);
         self.ghosts.retain(|ghost| ghost.process.node != machine.id || reading < ghost.until);
-        for cell in 0..self.cells.len() {
-            if let Some(owner) = self.daemons[daemon].owner(self.now, self.cells[cell]) {
+        for cell in self.leased() {
+            if let Some(owner) = self.daemons[daemon].owner(self.now, cell) {
                 self.ghosts.push(Ghost { cell, process: owner.process, until: owner.until });
             }
         }

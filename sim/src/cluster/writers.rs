@@ -217,7 +217,7 @@ impl<A: Algorithm> World<'_, A> {
                 if matches!(work, Work::Sync(_)) {
                     uses.owed.remove(&file);
                 }
-                let was_there = self.made.contains(&file) && !self.checkers.entries.power_failed;
+                let was_there = self.made.contains(&file) && !self.checkers.entries.may_lose;
                 return if was_there { Err(self.wrong(object, event)) } else { Ok(()) };
             }
             (

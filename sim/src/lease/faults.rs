@@ -47,6 +47,14 @@ impl<A: Algorithm> World<'_, A> {
             | FaultKind::DiskFull
             | FaultKind::PowerCut
             | FaultKind::PowerCutAll
+            | FaultKind::Torn
+            | FaultKind::ReadError
+            | FaultKind::WriteError
+            | FaultKind::SyncError
+            | FaultKind::BitRot
+            | FaultKind::Misdirected
+            | FaultKind::StoreLost
+            | FaultKind::LossAccepted
             | FaultKind::DirectoryEmptied
             | FaultKind::DirectoryRestored
             | FaultKind::CopyDies

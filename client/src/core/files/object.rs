@@ -11,7 +11,7 @@ use super::{FileTicket, UNDER_WAY_MAX, UNSYNCED_MAX};
 
 #[derive(Debug)]
 pub(super) struct Object {
-    /// Who may answer for it, the preferred one first.
+    /// Who may answer for it: those that the map names, the preferred one first, and then whoever was named by a daemon.
     members: Vec<NodeId>,
     /// Who is believed to.
     turn: usize,
@@ -106,8 +106,19 @@ impl Object {
             return;
         }
         let named = hint.filter(|&hint| hint != asked && links.is_up(hint));
-        let named = named.and_then(|hint| self.members.iter().position(|&member| member == hint));
-        self.turn = named.unwrap_or_else(|| self.next_in_turn(links, now));
+        self.turn = match named {
+            Some(hint) => self.place_of(hint),
+            None => self.next_in_turn(links, now),
+        };
+    }
+
+    /// The members of a file may have changed since the map was all that was known. There are not more of them than daemons
+    /// that this client is connected with.
+    fn place_of(&mut self, node: NodeId) -> usize {
+        self.members.iter().position(|&member| member == node).unwrap_or_else(|| {
+            self.members.push(node);
+            self.members.len() - 1
+        })
     }
 
     /// The next one that answers, or at least is there.

@@ -34,9 +34,20 @@ impl Story {
         story
     }
 
+    /// A client that is connected with more daemons than the file has members.
+    fn among(count: u32) -> Self {
+        let mut story = Self::of(count);
+        (1..=count).for_each(|id| story.files.handle_up(at(0), NodeId(id)));
+        story
+    }
+
     /// A client that is connected with nobody.
     fn alone() -> Self {
-        let osds = (1..=3).map(|id| Osd { id: NodeId(id), address: format!("10.0.0.{id}:7000") });
+        Self::of(3)
+    }
+
+    fn of(count: u32) -> Self {
+        let osds = (1..=count).map(|id| Osd { id: NodeId(id), address: format!("10.0.0.{id}:7000") });
         let map = ClusterMap::new(ClusterId([7; 16]), 1, 3, Settings::default(), osds.collect());
         let map = Arc::new(map.expect("a sound map"));
         let members = map.members(OBJECT);
@@ -164,6 +175,33 @@ fn whoever_is_named_is_asked_at_once_and_from_then_on() {
     assert_eq!(story.files.believed(OBJECT), Some(story.members[2]));
     story.stat();
     assert_eq!(story.sent_one().to, story.members[2]);
+}
+
+/// The map says where the file began, and nobody of those has it any more.
+#[test]
+fn whoever_is_named_is_asked_although_the_map_names_others() {
+    let mut story = Story::among(6);
+    let others: Vec<NodeId> = (1..=6).map(NodeId).filter(|node| !story.members.contains(node)).collect();
+    story.stat();
+    let first = story.sent_one();
+    assert_eq!(first.to, story.members[0]);
+    story.reply(&first, FileReplyBody::Elsewhere(others[0]));
+    let second = story.sent_one();
+    assert_eq!(second.to, others[0]);
+    story.reply(&second, FileReplyBody::Elsewhere(others[2]));
+    let [third] = &story.wait(50)[..] else { panic!("one is sent") };
+    assert_eq!(third.to, others[2]);
+    story.reply(third, answer());
+    assert_eq!(story.event().len(), 1);
+    story.stat();
+    assert_eq!(story.sent_one().to, others[2], "from then on, too");
+    // If that one is gone, any other is asked, and at last one that knows.
+    story.files.handle_down(story.now, others[2]);
+    assert_ne!(story.sent_one().to, others[2]);
+    // Nobody is asked who is not there.
+    story.files.handle_down(story.now, others[1]);
+    let last = story.sent();
+    assert_eq!(last, [], "it was asked nothing");
 }
 
 #[test]

@@ -1,0 +1,224 @@
+//! Disks that fail: what they do to a daemon's store, and what becomes of its node.
+//!
+//! Whatever a disk refuses is final for its store: the daemon marks it and ends, and the next start does not open it. A node whose store
+//! is lost does not come back; so only so few disks fail in a run that each file keeps a majority. A
+//! recovery that waits for such a node waits for an operator, who gives up what only that had.
+
+use base::{ObjectId, Span};
+use lease::Algorithm;
+use node::StoreRefusal;
+use replication::Standing;
+
+use super::directory::Closed;
+use super::files::DiskInput;
+use super::machine::{Ailment, Begun};
+use super::world::{Input, Task, World};
+use crate::plan::span_between;
+use crate::{FaultKind, TrueTime, Violation};
+
+/// A supervisor tells of a process that ended by itself within this.
+const NOTICED_WITHIN: Span = Span::from_millis(20);
+/// An operator looks this soon at a recovery that waits, and again.
+const OPERATOR_LOOKS: Span = Span::from_millis(50);
+/// How many steps a start takes to open a store.
+const STEPS: usize = 4;
+
+impl<A: Algorithm> World<'_, A> {
+    /// How many stores may be lost at most.
+    fn spare(&self) -> usize {
+        let replicas = usize::from(self.plan.shard.map.replicas()).min(self.daemons.len());
+        replicas.saturating_sub(1) / 2
+    }
+
+    /// How many were lost.
+    pub(super) fn stores_lost(&self) -> usize {
+        self.daemons.iter().filter(|machine| machine.is_lost).count()
+    }
+
+    /// How many more nodes may be missing.
+    pub(super) fn spare_left(&self) -> usize {
+        self.spare().saturating_sub(self.stores_lost())
+    }
+
+    /// Whether a machine runs no daemon any more.
+    pub(super) fn is_lost(&self, machine: usize) -> bool {
+        self.daemons.get(machine).is_some_and(|machine| machine.is_lost)
+    }
+
+    /// A disk does something that its store may not survive.
+    pub(super) fn harm_disk(&mut self, daemon: usize, kind: FaultKind) {
+        let sick = self.daemons.iter().filter(|machine| machine.is_sick()).count();
+        let is_moved = self.daemons.iter().any(|machine| machine.set_aside.is_some());
+        if sick >= self.spare() || is_moved || self.daemons[daemon].is_sick() {
+            return;
+        }
+        let machine = &mut self.daemons[daemon];
+        match kind {
+            FaultKind::ReadError => machine.ailment = Some(Ailment::Reads),
+            FaultKind::WriteError => machine.ailment = Some(Ailment::Writes),
+            FaultKind::SyncError => machine.ailment = Some(Ailment::Syncs),
+            _ => {
+                let journal = &mut machine.directory.journal;
+                let hits = if kind == FaultKind::Misdirected { 2 } else { 1 };
+                // Where a write is missing there is damage, and where it went.
+                if !(0..hits).all(|_| journal.damage(&mut self.dice.disks)) {
+                    return;
+                }
+                self.summary.faults.count(kind);
+            }
+        }
+        self.note(None, format_args!("the disk of n{daemon} will suffer: {}", kind.label()));
+        if kind == FaultKind::ReadError {
+            self.crash_some_daemon(daemon);
+        }
+    }
+
+    /// What a daemon hears of a write.
+    pub(super) fn outcome_of_write(&mut self, daemon: usize, number: u64) -> Option<DiskInput> {
+        let machine = &mut self.daemons[daemon];
+        let journal = &mut machine.directory.journal;
+        if journal.is_broken() {
+            return None;
+        }
+        if machine.ailment != Some(Ailment::Writes) {
+            return Some(DiskInput::Written(number));
+        }
+        machine.ailment = None;
+        journal.break_down();
+        self.summary.faults.count(FaultKind::WriteError);
+        self.note(None, format_args!("the disk of n{daemon} refuses to write {number}"));
+        Some(DiskInput::Failed)
+    }
+
+    /// What a daemon hears of a sync. It may end before it hears that it failed.
+    pub(super) fn outcome_of_sync(&mut self, daemon: usize, number: u64, at: TrueTime) -> Option<DiskInput> {
+        let machine = &mut self.daemons[daemon];
+        let journal = &mut machine.directory.journal;
+        if journal.is_broken() {
+            return None;
+        }
+        if machine.ailment != Some(Ailment::Syncs) {
+            if let Some(recent) = self.plan.skips_older {
+                journal.skip(number, recent);
+            }
+            journal.note_syncing(number);
+            return Some(DiskInput::Durable(number));
+        }
+        machine.ailment = None;
+        journal.give_up(number, &mut self.dice.disks);
+        let life = machine.running.life;
+        self.summary.faults.count(FaultKind::SyncError);
+        self.note(None, format_args!("a sync of n{daemon} up to {number} fails"));
+        if self.dice.faults.chance(1, 3) {
+            let dies = span_between(Span::ZERO, at.since(self.now), &mut self.dice.faults);
+            self.queue.push(self.now + dies, Task::Betray(daemon, life));
+        }
+        Some(DiskInput::Failed)
+    }
+
+    /// A sync was confirmed that may not have been about everything.
+    pub(super) fn check_durable(&self, daemon: usize, is_true: Result<(), u64>) -> Result<(), Violation> {
+        let wrong =
+            |record| self.wrong_store(daemon, &format!("takes record {record} for durable, which it is not"));
+        is_true.map_err(wrong)
+    }
+
+    fn wrong_store(&self, daemon: usize, what: &str) -> Violation {
+        Violation { at: self.now, cell: None, checker: "stores", what: format!("n{daemon} {what}") }
+    }
+
+    /// The store of a daemon has failed: it marks that, if it still can, and ends. Its supervisor starts it again.
+    pub(super) fn end_with_store(&mut self, daemon: usize) {
+        let is_marked = self.dice.disks.chance(1, 2);
+        let directory = &mut self.daemons[daemon].directory;
+        directory.is_marked |= is_marked;
+        directory.memo.iter_mut().for_each(|memo| memo.is_failed = true);
+        self.note(None, format_args!("the store of n{daemon} has failed; marked on disk: {is_marked}"));
+        let dead = self.crash(daemon);
+        self.bury(dead, NOTICED_WITHIN);
+        let down = self.while_it_lasts();
+        self.queue.push(self.now + down, Task::Start(daemon));
+    }
+
+    /// A daemon's process begins. False if it ended at once.
+    pub(super) fn begin_process(&mut self, daemon: usize) -> Result<bool, Violation> {
+        let is_cut_short = !self.is_calm && self.dice.faults.chance(1, 8);
+        let steps = if is_cut_short { self.dice.faults.index(STEPS) } else { STEPS };
+        let refuses = self.daemons[daemon].ailment == Some(Ailment::Reads);
+        let begun = self.daemons[daemon].start(self.now, &self.plan.shard, steps);
+        // Of a state that is being taken over there may be no other copy.
+        self.checkers.entries.may_lose |= !self.daemons[daemon].damaged_files.is_empty();
+        match begun {
+            Ok(Begun::Running) => Ok(true),
+            Ok(Begun::Interrupted) => {
+                self.note(None, format_args!("n{daemon} ends after {steps} steps of its start"));
+                let down = self.while_it_lasts();
+                self.queue.push(self.now + down, Task::Start(daemon));
+                Ok(false)
+            }
+            Ok(Begun::Closed(Closed::Refused(refusal))) => {
+                if refuses {
+                    self.summary.faults.count(FaultKind::ReadError);
+                }
+                self.lose_store(daemon, refusal).map(|()| false)
+            }
+            Ok(Begun::Closed(Closed::Wrong(what))) => Err(self.wrong_store(daemon, what)),
+            Err(error) => {
+                let what = format!("n{daemon} cannot start: {error}");
+                Err(Violation { at: self.now, cell: None, checker: "starts", what })
+            }
+        }
+    }
+
+    /// A store does not open: its node does not come back.
+    fn lose_store(&mut self, daemon: usize, refusal: StoreRefusal) -> Result<(), Violation> {
+        self.note(None, format_args!("n{daemon} does not come back: {refusal}"));
+        if !self.daemons[daemon].is_sick() && refusal != StoreRefusal::Unreadable {
+            return Err(
+                self.wrong_store(daemon, &format!("refuses a store that nothing happened to: {refusal}"))
+            );
+        }
+        self.summary.faults.count(FaultKind::StoreLost);
+        self.daemons[daemon].is_lost = true;
+        Ok(())
+    }
+
+    /// Disks are as they should be from now on, and what they have done comes out.
+    pub(super) fn heal_disks(&mut self) {
+        for daemon in 0..self.daemons.len() {
+            let machine = &mut self.daemons[daemon];
+            machine.ailment = None;
+            if machine.shard.is_some() && machine.directory.is_sick() {
+                self.crash(daemon);
+            }
+        }
+    }
+
+    /// A recovery waits for somebody. That may be a node that does not come back, so an operator is asked.
+    pub(super) fn call_operator(&mut self, daemon: usize, object: ObjectId) {
+        let at = self.now + OPERATOR_LOOKS;
+        self.push_input(at, daemon, Input::Disk(DiskInput::Operator(object)));
+    }
+
+    /// Once all others are there, an operator gives up what only a lost store had.
+    pub(super) fn operator_looks(&mut self, daemon: usize, object: ObjectId) -> Result<(), Violation> {
+        let shard = self.daemons[daemon].shard.as_ref();
+        let replica = shard.and_then(|shard| shard.file(object));
+        if replica.is_none_or(|replica| replica.standing() != Standing::Recovering) {
+            return Ok(());
+        }
+        let members = self.plan.shard.map.members(object);
+        let (lost, others): (Vec<usize>, Vec<usize>) =
+            members.iter().map(|node| node.0 as usize).partition(|&index| self.is_lost(index));
+        if lost.is_empty() || !others.iter().all(|&index| self.daemons[index].runs()) {
+            self.call_operator(daemon, object);
+            return Ok(());
+        }
+        self.summary.faults.count(FaultKind::LossAccepted);
+        self.checkers.entries.may_lose = true;
+        self.note(Some(object), format_args!("an operator accepts at n{daemon} that something is lost"));
+        self.call(daemon, |shard, now| {
+            shard.accept_loss(now, object);
+        })
+    }
+}
