@@ -25,6 +25,9 @@ mod disk;
 mod error;
 pub mod floor;
 mod host;
+pub mod index;
+pub mod journal;
+pub mod media;
 mod record;
 mod tables;
 

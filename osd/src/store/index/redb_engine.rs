@@ -1,0 +1,131 @@
+//! The index in one file, by redb.
+
+use std::fmt;
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use redb::{
+    Database, DatabaseError, Durability, ReadableDatabase, StorageBackend, StorageError, TableDefinition,
+    TableError,
+};
+
+use super::{CACHE_BYTES, Change, Index, IndexError, Visit};
+use crate::store::media::Blob;
+
+const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("index");
+
+/// An index in a file.
+pub struct RedbIndex(Database);
+
+/// The file as redb wants it.
+struct Backend(Arc<dyn Blob>);
+
+impl RedbIndex {
+    /// Opens the index in a file; makes one in an empty file.
+    pub fn open(blob: Arc<dyn Blob>) -> Result<Self, IndexError> {
+        let mut builder = Database::builder();
+        builder.set_cache_size(CACHE_BYTES);
+        Ok(Self(builder.create_with_backend(Backend(blob)).map_err(database_error)?))
+    }
+}
+
+impl Index for RedbIndex {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
+        let reading = self.0.begin_read().map_err(failed)?;
+        match reading.open_table(TABLE) {
+            Ok(table) => Ok(table.get(key).map_err(storage_error)?.map(|value| value.value().to_vec())),
+            Err(TableError::TableDoesNotExist(_)) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], each: &mut Visit<'_>) -> Result<(), IndexError> {
+        let reading = self.0.begin_read().map_err(failed)?;
+        let table = match reading.open_table(TABLE) {
+            Ok(table) => table,
+            Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+            Err(error) => return Err(failed(error)),
+        };
+        for item in table.range::<&[u8]>(from..to).map_err(storage_error)? {
+            let (key, value) = item.map_err(storage_error)?;
+            if each(key.value(), value.value()) == ControlFlow::Break(()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&self, changes: &[Change]) -> Result<(), IndexError> {
+        let mut writing = self.0.begin_write().map_err(failed)?;
+        writing.set_durability(Durability::Immediate).map_err(failed)?;
+        // A start after a crash then has nothing to walk through.
+        writing.set_quick_repair(true);
+        {
+            let mut table = writing.open_table(TABLE).map_err(failed)?;
+            for change in changes {
+                match change {
+                    Change::Put(key, value) => table.insert(key.as_slice(), value.as_slice()).map(drop),
+                    Change::Remove(key) => table.remove(key.as_slice()).map(drop),
+                }
+                .map_err(storage_error)?;
+            }
+        }
+        writing.commit().map_err(|error| match error {
+            redb::CommitError::Storage(error) => storage_error(error),
+            error => failed(error),
+        })
+    }
+}
+
+fn database_error(error: DatabaseError) -> IndexError {
+    match error {
+        DatabaseError::Storage(error) => storage_error(error),
+        error => failed(error),
+    }
+}
+
+fn storage_error(error: StorageError) -> IndexError {
+    match error {
+        StorageError::Corrupted(what) => IndexError::Damaged(what),
+        StorageError::Io(error) if is_full(&error) => IndexError::Full,
+        error => failed(error),
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` hands over")]
+fn failed(error: impl fmt::Display) -> IndexError {
+    IndexError::Failed(error.to_string())
+}
+
+impl StorageBackend for Backend {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_at(offset, data)
+    }
+}
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Backend")
+    }
+}

@@ -1,0 +1,109 @@
+//! The seam under what grows: files of a store that are read and written at any offset, real or simulated.
+//!
+//! Assumed of a disk: what was written before a `sync` that succeeded stays as it was written, or is found damaged by its
+//! checksum. What was written since then may be there or not after a power failure, sector by sector and in any order, and a
+//! sector in between may hold anything. The end of a process loses nothing that was written. A `sync` that failed says nothing
+//! about what it was for, whatever a later one says: the store is closed then.
+
+#[cfg(test)]
+pub(in crate::store) mod fake;
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A directory of such files. The store is its only user.
+pub trait Media: Send + Sync {
+    /// The names of all files.
+    fn names(&self) -> io::Result<Vec<String>>;
+
+    /// Opens a file; makes an empty one if there is none.
+    fn open(&self, name: &str) -> io::Result<Arc<dyn Blob>>;
+
+    /// Takes a file away. Whoever has it open still has it.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Makes all names durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// One file.
+pub trait Blob: Send + Sync {
+    /// How long it is.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Fills `into` from `offset` on. An error if the file ends before.
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
+
+    /// Puts `bytes` at `offset`; the file grows if it ends there.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Cuts the file, or lets it grow by zeros.
+    fn set_len(&self, bytes: u64) -> io::Result<()>;
+
+    /// Makes all that was written durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A directory of the machine.
+pub struct RealMedia {
+    path: PathBuf,
+}
+
+impl RealMedia {
+    /// The directory at `path`, which is made if there is none.
+    pub fn open(path: PathBuf) -> io::Result<Self> {
+        match std::fs::create_dir(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        if let Some(parent) = path.parent() {
+            File::open(parent)?.sync_all()?;
+        }
+        Ok(Self { path })
+    }
+}
+
+impl Media for RealMedia {
+    fn names(&self) -> io::Result<Vec<String>> {
+        let entries = std::fs::read_dir(&self.path)?;
+        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn Blob>> {
+        let path = self.path.join(name);
+        Ok(Arc::new(OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path.join(name))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+}
+
+impl Blob for File {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.read_exact_at(into, offset)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        File::set_len(self, bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
