@@ -23,6 +23,7 @@
 mod directory;
 mod disk;
 mod error;
+pub mod extents;
 pub mod floor;
 mod host;
 pub mod index;

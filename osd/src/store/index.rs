@@ -49,7 +49,9 @@ pub enum IndexError {
     #[error("the disk is full: the index keeps what it had; make space and restart the daemon")]
     Full,
     /// What is there cannot be read as an index.
-    #[error("the index is damaged ({0}); check the disk, then give this node a new id and an empty data directory")]
+    #[error(
+        "the index is damaged ({0}); check the disk, then give this node a new id and an empty data directory"
+    )]
     Damaged(String),
     /// The disk failed.
     #[error("the index cannot be read or written ({0}); check the disk, then restart the daemon")]

@@ -9,8 +9,8 @@
 //! - What is found again is a prefix of what was written, and has everything that was ever durable. If that cannot be, the journal
 //!   is damaged and does not open: it is not cut to what makes sense.
 //! - A torn end is told from damage by what later batches say: each names the record up to which all was durable when it was written.
-//! - A batch that was abandoned at a start is not taken for one that follows a later batch: batches are chained by their checksums,
-//!   and name the start that wrote them.
+//! - A batch that was abandoned at a start is not taken for one that follows a later batch: batches are chained by their checksums
+//!   and name the start that wrote them, and each start begins with one of its own.
 //! - A batch never shares a block with what may be durable, because a block that is being written may be torn.
 //! - A lack of space changes nothing. After any other failure nothing is written any more: nobody knows what the disk holds.
 //!
@@ -24,14 +24,14 @@ mod recovery;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 
 use base::StoreId;
 
 use self::batch::{ALIGN, HEADER_BYTES, Header, LENGTH_BYTES};
-pub use self::recovery::{Found, JournalOpenError};
+pub use self::recovery::{JournalReadError, Search};
 use super::media::{Blob, Media};
 
 /// A block that is being written may be torn as a whole.
@@ -108,7 +108,9 @@ pub enum AppendError {
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The disk failed, and what is on it is unknown.
-    #[error("the journal could not be written, so the store is closed; check the disk, then restart the daemon")]
+    #[error(
+        "the journal could not be written, so the store is closed; check the disk, then restart the daemon"
+    )]
     Io(#[from] io::Error),
     /// It failed before.
     #[error("the journal is closed because the disk failed earlier; check the disk, then restart the daemon")]
@@ -160,7 +162,8 @@ impl Journal {
         }
         let reserve = if urgency == Urgency::Ordinary { self.limits.reserve_bytes } else { 0 };
         let length = self.batch.len() as u64 + LENGTH_BYTES as u64 + bytes;
-        let has_room = length + reserve <= self.room() || (!self.spare.is_empty() && length + reserve <= segment_bytes);
+        let has_room =
+            length + reserve <= self.room() || (!self.spare.is_empty() && length + reserve <= segment_bytes);
         if !has_room {
             return Err(AppendError::Full);
         }
@@ -249,11 +252,14 @@ impl Journal {
 
     /// The file to be made for one more segment, unless one is ready or there may be no more.
     pub fn wanted(&self) -> Option<u32> {
-        let taken = |slot: &u32| {
-            self.used.iter().any(|segment| segment.slot == *slot) || self.spare.iter().any(|(spare, _)| spare == slot)
-        };
         let may_have_more = self.spare.is_empty() && self.used.len() < self.limits.segments_max;
-        may_have_more.then(|| (0..).find(|slot| !taken(slot)).expect("few are taken"))
+        may_have_more.then(|| self.free_slot())
+    }
+
+    fn free_slot(&self) -> u32 {
+        let used = self.used.iter().map(|segment| segment.slot);
+        let taken: BTreeSet<u32> = used.chain(self.spare.iter().map(|(slot, _)| *slot)).collect();
+        (0..).find(|slot| !taken.contains(slot)).expect("few are taken")
     }
 
     /// Makes a segment, durably. May run beside everything else. If there is no space the file is taken away again.

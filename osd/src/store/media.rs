@@ -1,8 +1,9 @@
 //! The seam under what grows: files of a store that are read and written at any offset, real or simulated.
 //!
 //! Assumed of a disk: what was written before a `sync` that succeeded stays as it was written, or is found damaged by its
-//! checksum. What was written since then may be there or not after a power failure, sector by sector and in any order, and a
-//! sector in between may hold anything. The end of a process loses nothing that was written. A `sync` that failed says nothing
+//! checksum. What was written since then may be there or not after a power failure, sector by sector and in any order. The journal
+//! and the content of files are safe even if a sector that was being written holds anything then; the index by redb assumes that it holds
+//! the old or the new. The end of a process loses nothing that was written. A `sync` that failed says nothing
 //! about what it was for, whatever a later one says: the store is closed then.
 
 #[cfg(test)]

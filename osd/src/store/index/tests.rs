@@ -83,7 +83,8 @@ fn a_power_cut_loses_no_commit_and_splits_none() {
             let content = content(&redb(&media));
             let values: Vec<&Vec<u8>> = content.values().collect();
             assert!(values.windows(2).all(|pair| pair[0] == pair[1]), "seed {seed}: a change was split");
-            let found = values.first().map_or(0, |value| u64::from_be_bytes(value.as_slice().try_into().unwrap()));
+            let found =
+                values.first().map_or(0, |value| u64::from_be_bytes(value.as_slice().try_into().unwrap()));
             assert!(found == done || found == done + 1, "seed {seed}: {found}, not {done}");
             done = found;
         }

@@ -5,8 +5,6 @@
 
 use base::StoreId;
 
-
-
 /// What a batch begins with, and what follows it up to the records.
 pub(super) const HEADER_BYTES: usize = 48;
 /// Batches begin at multiples of this.
@@ -36,7 +34,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Its last record. A batch has one at least.
+    /// Its last record; if it has none, the one before.
     pub(super) fn last(&self) -> u64 {
         self.first + u64::from(self.count) - 1
     }
@@ -90,7 +88,7 @@ pub(super) fn open(store: StoreId, bytes: &[u8]) -> Option<Header> {
         checksum: u32_at(36),
     };
     let records = rest.get(..usize::try_from(header.length).ok()?)?;
-    let is_sound = header.count > 0 && header.first > 0 && header.first.checked_add(header.count.into()).is_some();
+    let is_sound = header.first > 0 && header.first.checked_add(header.count.into()).is_some();
     let holds = is_sound && checksum(store, head, records) == header.checksum;
     (holds && records_of(records).count() == usize::try_from(header.count).ok()?).then_some(header)
 }

@@ -1,42 +1,39 @@
 //! What a start finds of a journal.
 //!
 //! All batches whose checksums hold are found, wherever they stand: those that are chained, those of a segment's earlier use,
-//! and those that a start has abandoned. From the one with the first record that is needed a chain is followed. Whatever
-//! batch there is, nothing may be missing that it says was durable.
+//! and those that a start has abandoned. From the one with the first record that is needed a chain is followed. What the batches say
+//! goes to `node`, which decides whether the store opens; then a start continues the chain with a batch of its own,
+//! so that what it abandons is never taken for something later.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
 use base::StoreId;
+use bytes::Bytes;
+use node::JournalFound;
 
 use super::batch::{self, ALIGN, HEADER_BYTES, Header};
-use super::{BLOCK_BYTES, Journal, JournalLimits, PREFIX, Segment};
+use super::{BLOCK_BYTES, Journal, JournalError, JournalLimits, PREFIX, Segment};
 use crate::store::media::{Blob, Media};
 
-/// Why a journal does not open.
+/// The disk cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum JournalOpenError {
-    /// Something that was durable is not there.
-    #[error("record {missing} of the journal is damaged or missing, although it was durable")]
-    Damaged {
-        /// The first record that cannot be read.
-        missing: u64,
-    },
-    /// The disk cannot be read.
-    #[error("{file} of the journal cannot be read")]
-    Io {
-        /// Which file.
-        file: String,
-        /// What the system said.
-        source: io::Error,
-    },
+#[error("{file} of the journal cannot be read")]
+pub struct JournalReadError {
+    /// Which file.
+    file: String,
+    /// What the system said.
+    source: io::Error,
 }
 
-/// The records that a start has found, behind those that it does not need.
-pub struct Found {
-    batches: Vec<(Arc<dyn Blob>, u64, Header)>,
-    needed: u64,
+/// What was found.
+pub struct Search {
+    store: StoreId,
+    slots: BTreeMap<u32, Arc<dyn Blob>>,
+    chain: Vec<Place>,
+    applied: u64,
+    found: JournalFound,
 }
 
 /// A batch that can be read.
@@ -47,31 +44,51 @@ struct Place {
     header: Header,
 }
 
-impl Journal {
-    /// Opens the journal of a store for a new start, which needs the records behind `applied`. All that is found is durable then.
-    pub fn open(
-        media: &dyn Media,
-        (store, start): (StoreId, u32),
-        limits: JournalLimits,
-        applied: u64,
-    ) -> Result<(Self, Found), JournalOpenError> {
+impl Search {
+    /// Looks for the journal of a store, of which the records behind `applied` are needed.
+    pub fn of(media: &dyn Media, store: StoreId, applied: u64) -> Result<Self, JournalReadError> {
         let slots = open_slots(media)?;
         let mut places = Vec::new();
         for (&slot, blob) in &slots {
-            scan(store, slot, &**blob, &mut places).map_err(|source| io_error(slot, source))?;
+            scan(store, slot, &**blob, &mut places).map_err(|source| read_error(slot, source))?;
         }
         let chain = follow(&places, applied);
-        let last = chain.last().map_or(applied, |place| place.header.last().max(applied));
-        if places.iter().any(|place| place.header.durable > last) {
-            return Err(JournalOpenError::Damaged { missing: last + 1 });
+        let found = account(&places, &chain, applied);
+        Ok(Self { store, slots, chain, applied, found })
+    }
+
+    /// What can be read.
+    pub const fn found(&self) -> JournalFound {
+        self.found
+    }
+
+    /// Gives the records that are needed with their numbers, oldest first.
+    pub fn read(&self, mut each: impl FnMut(u64, Bytes)) -> Result<(), JournalReadError> {
+        for place in self.chain.iter().filter(|place| place.header.last() > self.applied) {
+            let bytes = self.batch(place)?;
+            let records = (place.header.first..).zip(batch::records_of(&bytes[HEADER_BYTES..]));
+            let needed = records.filter(|(number, _)| *number > self.applied);
+            needed.for_each(|(number, record)| each(number, bytes.slice_ref(record)));
         }
-        for place in &chain {
-            slots[&place.slot].sync().map_err(|source| io_error(place.slot, source))?;
+        Ok(())
+    }
+
+    /// Continues the journal for a new start, with what a chain has. Whatever stands in it behind `confirmed` is written anew:
+    /// a failed sync may have left it in the cache alone. All is durable then.
+    pub fn open(
+        mut self,
+        media: &dyn Media,
+        (start, confirmed): (u32, u64),
+        limits: JournalLimits,
+    ) -> Result<Journal, JournalError> {
+        for place in self.chain.iter().filter(|place| place.header.last() > confirmed) {
+            let bytes = self.batch(place).map_err(|error| error.source)?;
+            self.slots[&place.slot].write_at(place.at, &bytes)?;
         }
-        let needed = chain.iter().filter(|place| place.header.last() > applied);
-        let batches = needed.map(|place| (Arc::clone(&slots[&place.slot]), place.at, place.header)).collect();
-        let mut journal = Self {
-            store,
+        let end = self.chain.last().map(|place| place.header);
+        let last = end.map_or(self.applied, |header| header.last().max(self.applied));
+        let mut journal = Journal {
+            store: self.store,
             start,
             limits,
             used: VecDeque::new(),
@@ -81,16 +98,28 @@ impl Journal {
             count: 0,
             last,
             written: last,
-            durable: last,
-            previous: chain.last().map_or(0, |place| place.header.checksum),
+            durable: confirmed.min(last),
+            previous: end.map_or(0, |header| header.checksum),
             is_closed: false,
         };
-        journal.take_over(slots, &chain, applied);
-        Ok((journal, Found { batches, needed: applied + 1 }))
+        journal.take_over(std::mem::take(&mut self.slots), &self.chain);
+        journal.begin(media)?;
+        journal.free(self.applied.min(journal.durable));
+        Ok(journal)
     }
 
+    fn batch(&self, place: &Place) -> Result<Bytes, JournalReadError> {
+        let length = usize::try_from(place.header.bytes()).expect("it was read before");
+        let mut bytes = vec![0; length];
+        let read = self.slots[&place.slot].read_at(place.at, &mut bytes);
+        read.map_err(|source| read_error(place.slot, source))?;
+        Ok(bytes.into())
+    }
+}
+
+impl Journal {
     /// Sorts the segments by what is in them.
-    fn take_over(&mut self, mut slots: BTreeMap<u32, Arc<dyn Blob>>, chain: &[Place], applied: u64) {
+    fn take_over(&mut self, mut slots: BTreeMap<u32, Arc<dyn Blob>>, chain: &[Place]) {
         for place in chain {
             if let Some(blob) = slots.remove(&place.slot) {
                 self.used.push_back(Segment { slot: place.slot, blob, last: 0 });
@@ -100,34 +129,38 @@ impl Journal {
             segment.last = place.header.last();
             self.at = (place.at + place.header.bytes()).next_multiple_of(BLOCK_BYTES);
         }
-        self.spare = slots.into_iter().collect();
-        self.free(applied.min(self.durable));
+        // A crash may have left one that was being made.
+        let is_whole =
+            |blob: &Arc<dyn Blob>| blob.len().is_ok_and(|bytes| bytes == self.limits.segment_bytes);
+        self.spare = slots.into_iter().filter(|(_, blob)| is_whole(blob)).collect();
     }
-}
 
-impl Found {
-    /// Gives the records with their numbers, oldest first.
-    pub fn read(&self, mut each: impl FnMut(u64, &[u8])) -> Result<(), JournalOpenError> {
-        for (blob, at, header) in &self.batches {
-            let mut bytes = vec![0; usize::try_from(header.bytes()).expect("it was read before")];
-            blob.read_at(*at, &mut bytes)
-                .map_err(|source| JournalOpenError::Io { file: PREFIX.to_owned(), source })?;
-            let records = (header.first..).zip(batch::records_of(&bytes[HEADER_BYTES..]));
-            records.filter(|(number, _)| *number >= self.needed).for_each(|(number, record)| each(number, record));
+    /// Writes a batch without a record, and syncs all there is.
+    fn begin(&mut self, media: &dyn Media) -> Result<(), JournalError> {
+        if self.room() < HEADER_BYTES as u64 && self.spare.is_empty() {
+            let slot = self.free_slot();
+            let blob = Self::make(media, slot, self.limits)?;
+            self.handle_made(slot, blob);
         }
+        self.write_batch()?;
+        self.used.iter().try_for_each(|segment| segment.blob.sync())?;
+        self.durable = self.written;
+        self.at = self.at.next_multiple_of(BLOCK_BYTES);
         Ok(())
     }
 }
 
-fn open_slots(media: &dyn Media) -> Result<BTreeMap<u32, Arc<dyn Blob>>, JournalOpenError> {
-    let failed = |source| JournalOpenError::Io { file: PREFIX.to_owned(), source };
+fn open_slots(media: &dyn Media) -> Result<BTreeMap<u32, Arc<dyn Blob>>, JournalReadError> {
+    let failed = |source| JournalReadError { file: PREFIX.to_owned(), source };
     let names = media.names().map_err(failed)?;
     let slots = names.iter().filter_map(|name| name.strip_prefix(PREFIX)?.parse().ok());
-    slots.map(|slot| Ok((slot, media.open(&super::file_of(slot)).map_err(|source| io_error(slot, source))?))).collect()
+    let open =
+        |slot| Ok((slot, media.open(&super::file_of(slot)).map_err(|source| read_error(slot, source))?));
+    slots.map(open).collect()
 }
 
-fn io_error(slot: u32, source: io::Error) -> JournalOpenError {
-    JournalOpenError::Io { file: super::file_of(slot), source }
+fn read_error(slot: u32, source: io::Error) -> JournalReadError {
+    JournalReadError { file: super::file_of(slot), source }
 }
 
 /// All batches of a segment whose checksums hold.
@@ -151,13 +184,30 @@ fn follow(places: &[Place], applied: u64) -> Vec<Place> {
     let newest = |place: &Place| (place.header.start, place.header.last());
     let first = places.iter().copied().filter(begins).max_by_key(newest);
     let mut chain: Vec<Place> = first.into_iter().collect();
-    let mut followers: BTreeMap<u64, Vec<Place>> = BTreeMap::new();
-    places.iter().for_each(|place| followers.entry(place.header.first).or_default().push(*place));
+    let mut followers: BTreeMap<u32, Vec<Place>> = BTreeMap::new();
+    places.iter().for_each(|place| followers.entry(place.header.previous).or_default().push(*place));
     while let Some(Place { header, .. }) = chain.last() {
-        let next = followers.get(&(header.last() + 1)).into_iter().flatten().copied();
-        let next = next.filter(|next| next.header.previous == header.checksum && next.header.start >= header.start);
+        let next = followers.get(&header.checksum).into_iter().flatten().copied();
+        let next =
+            next.filter(|next| next.header.first == header.last() + 1 && next.header.start >= header.start);
         let Some(next) = next.max_by_key(newest) else { break };
         chain.push(next);
     }
     chain
+}
+
+/// What all batches together say.
+fn account(places: &[Place], chain: &[Place], applied: u64) -> JournalFound {
+    let end = chain.last().map(|place| place.header);
+    let last = end.map_or(applied, |header| header.last().max(applied));
+    // What an earlier start wrote behind the end was abandoned by the last one.
+    let start = end.map_or(0, |header| header.start);
+    let behind = places.iter().filter(|place| place.header.start >= start && place.header.first > last + 1);
+    let behind = behind.map(|place| place.header.last()).max();
+    JournalFound {
+        last: behind.map_or(last, |behind| behind.max(last)),
+        unreadable: behind.map(|_| last + 1),
+        durable: places.iter().map(|place| place.header.durable).fold(0, u64::max),
+        is_refused: false,
+    }
 }

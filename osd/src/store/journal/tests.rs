@@ -1,6 +1,8 @@
 use std::io;
 
 use base::Random;
+use bytes::Bytes;
+use node::JournalFound;
 
 use super::*;
 use crate::store::media::fake::FakeMedia;
@@ -9,13 +11,18 @@ const STORE: StoreId = StoreId([7; 16]);
 const LIMITS: JournalLimits =
     JournalLimits { segment_bytes: 32 << 10, segments_max: 4, reserve_bytes: 1 << 10 };
 
-/// A journal on a disk in memory, as a start opens it, and the records that it finds.
-fn open(media: &FakeMedia, start: u32, applied: u64) -> Result<(Journal, Vec<(u64, Vec<u8>)>), JournalOpenError> {
-    let (mut journal, found) = Journal::open(media, (STORE, start), LIMITS, applied)?;
+/// A journal on a disk in memory, as a start opens it that trusts what it reads, and the records that it finds.
+fn open(media: &FakeMedia, start: u32, applied: u64) -> (Journal, Vec<(u64, Bytes)>) {
+    let search = Search::of(media, STORE, applied).unwrap();
     let mut records = Vec::new();
-    found.read(|number, record| records.push((number, record.to_vec())))?;
+    search.read(|number, record| records.push((number, record))).unwrap();
+    let mut journal = search.open(media, (start, 0), LIMITS).unwrap();
     make_wanted(media, &mut journal);
-    Ok((journal, records))
+    (journal, records)
+}
+
+fn found(media: &FakeMedia, applied: u64) -> JournalFound {
+    Search::of(media, STORE, applied).unwrap().found()
 }
 
 fn make_wanted(media: &FakeMedia, journal: &mut Journal) {
@@ -44,7 +51,7 @@ fn sync(journal: &mut Journal) {
     journal.handle_synced(upto);
 }
 
-fn assert_are(records: &[(u64, Vec<u8>)], first: u64, last: u64) {
+fn assert_are(records: &[(u64, Bytes)], first: u64, last: u64) {
     let numbers: Vec<u64> = records.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, (first..=last).collect::<Vec<_>>());
     records.iter().for_each(|(number, found)| assert_eq!(*found, record(*number)));
@@ -53,29 +60,30 @@ fn assert_are(records: &[(u64, Vec<u8>)], first: u64, last: u64) {
 #[test]
 fn what_was_written_is_found_by_the_next_process() {
     let media = FakeMedia::default();
-    let (mut journal, records) = open(&media, 1, 0).unwrap();
+    let (mut journal, records) = open(&media, 1, 0);
     assert_are(&records, 1, 0);
     append(&mut journal, 3);
     append(&mut journal, 2);
     journal.append(&[b"handed over, not written"], Urgency::Ordinary).unwrap();
-    let (journal, records) = open(&media, 2, 0).unwrap();
+    let (journal, records) = open(&media, 2, 0);
     assert_are(&records, 1, 5);
     assert_eq!((journal.last(), journal.durable()), (5, 5), "a start makes durable what it finds");
-    let (_, records) = open(&media, 3, 4).unwrap();
+    let (_, records) = open(&media, 3, 4);
     assert_are(&records, 5, 5);
 }
 
 #[test]
 fn segments_follow_each_other_and_are_used_again() {
     let media = FakeMedia::default();
-    let (mut journal, _) = open(&media, 1, 0).unwrap();
-    for round in 1..40 {
+    let (mut journal, _) = open(&media, 1, 0);
+    for round in 1..40_u32 {
         append(&mut journal, 20);
         sync(&mut journal);
         make_wanted(&media, &mut journal);
         journal.free(journal.durable() - 10);
-        let (_, records) = open(&media, 2, journal.durable() - 10).unwrap();
-        assert_are(&records, round * 20 - 9, round * 20);
+        let records;
+        (journal, records) = open(&media, 1 + round, journal.durable() - 10);
+        assert_are(&records, u64::from(round) * 20 - 9, u64::from(round) * 20);
     }
     assert!(journal.used.len() + journal.spare.len() <= LIMITS.segments_max);
 }
@@ -83,7 +91,7 @@ fn segments_follow_each_other_and_are_used_again() {
 #[test]
 fn a_full_journal_takes_urgent_records_and_nothing_is_lost() {
     let media = FakeMedia::default();
-    let (mut journal, _) = open(&media, 1, 0).unwrap();
+    let (mut journal, _) = open(&media, 1, 0);
     let error = loop {
         make_wanted(&media, &mut journal);
         let next = record(journal.last() + 1);
@@ -99,7 +107,7 @@ fn a_full_journal_takes_urgent_records_and_nothing_is_lost() {
     sync(&mut journal);
     journal.free(last);
     append(&mut journal, 3);
-    let (_, records) = open(&media, 2, last + 1).unwrap();
+    let (_, records) = open(&media, 2, last + 1);
     assert_are(&records, last + 2, last + 4);
     let too_long = vec![0; 32 << 10];
     assert_eq!(journal.append(&[&too_long], Urgency::Urgent), Err(AppendError::TooLong { bytes: 32 << 10 }));
@@ -108,13 +116,13 @@ fn a_full_journal_takes_urgent_records_and_nothing_is_lost() {
 /// A power cut anywhere, with any part of what was not durable, leaves a prefix with all that was; and again after that.
 #[test]
 fn a_power_cut_leaves_all_that_was_durable_and_a_prefix_of_the_rest() {
-    let (mut torn, mut kept) = (0, 0);
+    let (mut torn, mut kept, mut gaps) = (0, 0, 0);
     for seed in 0..400 {
         let mut random = Random::new(seed);
-        let mut media = FakeMedia::default();
+        let mut media = FakeMedia::garbling();
         let mut applied = 0;
         for start in 1..6 {
-            let (mut journal, records) = open(&media, start, applied).unwrap();
+            let (mut journal, records) = open(&media, start, applied);
             assert_are(&records, applied + 1, journal.last());
             for _ in 0..random.below(30) {
                 make_wanted(&media, &mut journal);
@@ -131,21 +139,22 @@ fn a_power_cut_leaves_all_that_was_durable_and_a_prefix_of_the_rest() {
             }
             let (durable, last) = (journal.durable(), journal.written());
             media = media.after_power_cut(&mut random);
-            let (found, records) = open(&media, start, applied).unwrap();
-            assert!((durable..=last).contains(&found.last()), "{durable} {} {last}", found.last());
-            assert_are(&records, applied + 1, found.last());
-            torn += u64::from(found.last() < last);
-            kept += u64::from(found.last() > durable);
+            let found = found(&media, applied);
+            let end = found.unreadable.map_or(found.last, |record| record - 1);
+            assert!((durable..=last).contains(&end) && found.durable <= end, "{durable} {found:?} {last}");
+            torn += u64::from(end < last);
+            kept += u64::from(end > durable);
+            gaps += u64::from(found.last > end);
         }
     }
-    assert!(torn > 100 && kept > 100, "{torn} {kept}");
+    assert!(torn > 100 && kept > 100 && gaps > 100, "{torn} {kept} {gaps}");
 }
 
 /// Every byte of what was durable is needed: damage is told, and not taken for a torn end.
 #[test]
 fn damage_is_told_from_a_torn_end() {
     let media = FakeMedia::default();
-    let (mut journal, _) = open(&media, 1, 0).unwrap();
+    let (mut journal, _) = open(&media, 1, 0);
     for _ in 0..3 {
         append(&mut journal, 2);
         sync(&mut journal);
@@ -153,34 +162,63 @@ fn damage_is_told_from_a_torn_end() {
     append(&mut journal, 1);
     let mut bytes = Vec::new();
     media.edit("journal-0", |held| bytes.clone_from(held));
-    let open_damaged = |at: usize| {
+    let damaged = |at: usize| {
         media.edit("journal-0", |held| {
             held.clone_from(&bytes);
             held[at] ^= 0x10;
         });
-        open(&media, 2, 0).map(|(journal, _)| journal.last())
+        found(&media, 0)
     };
-    // The first three batches begin at blocks 0, 1 and 2, the last one, which nobody knows to be durable, at block 3.
-    for (at, missing) in [(0, 1), (20, 1), (60, 1), (4_096, 3), (4_196, 3), (8_192, 5)] {
-        let error = open_damaged(at).map(drop).unwrap_err();
-        assert!(matches!(error, JournalOpenError::Damaged { missing: m } if m == missing), "{at}: {error}");
+    // Behind the start's batch the first three begin at blocks 1, 2 and 3, the last one, which nobody knows to be durable, at block 4.
+    for (at, missing) in [(4_096, 1), (4_116, 1), (4_156, 1), (8_192, 3), (8_292, 3), (12_288, 5)] {
+        let found = damaged(at);
+        assert_eq!((found.unreadable, found.durable, found.last), (Some(missing), 6, 7), "{at}");
     }
-    assert_eq!(open_damaged(3 * 4_096 + 30).unwrap(), 6);
+    let found = damaged(4 * 4_096 + 30);
+    assert_eq!(
+        (found.unreadable, found.durable, found.last),
+        (None, 4, 6),
+        "it is as if it had never been written"
+    );
+}
+
+/// What a power failure tore in the middle is cut off, and does not come back when more is written, nor look like damage.
+#[test]
+fn what_a_start_abandons_stays_abandoned() {
+    let media = FakeMedia::default();
+    let (mut journal, _) = open(&media, 1, 0);
+    append(&mut journal, 2);
+    sync(&mut journal);
+    append(&mut journal, 2);
+    journal.sync();
+    append(&mut journal, 2);
+    // Records 3 and 4 stand at block 2, 5 and 6 at block 3.
+    media.edit("journal-0", |held| held[2 * 4_096 + 10] ^= 1);
+    assert_eq!(
+        found(&media, 0),
+        JournalFound { last: 6, unreadable: Some(3), durable: 2, is_refused: false }
+    );
+    let (mut journal, records) = open(&media, 2, 0);
+    assert_are(&records, 1, 2);
+    let sound = |last| JournalFound { last, unreadable: None, durable: 2, is_refused: false };
+    assert_eq!(found(&media, 0), sound(2));
+    append(&mut journal, 1);
+    assert_eq!(found(&media, 0), sound(3));
+    assert_are(&open(&media, 3, 0).1, 1, 3);
 }
 
 #[test]
 fn a_batch_of_another_store_is_none() {
     let media = FakeMedia::default();
-    let (mut journal, _) = open(&media, 1, 0).unwrap();
+    let (mut journal, _) = open(&media, 1, 0);
     append(&mut journal, 3);
-    let (journal, _) = Journal::open(&media, (StoreId([8; 16]), 1), LIMITS, 0).unwrap();
-    assert_eq!(journal.last(), 0);
+    assert_eq!(Search::of(&media, StoreId([8; 16]), 0).unwrap().found().last, 0);
 }
 
 #[test]
 fn after_a_failure_nothing_is_written() {
     let media = FakeMedia::default();
-    let (mut journal, _) = open(&media, 1, 0).unwrap();
+    let (mut journal, _) = open(&media, 1, 0);
     append(&mut journal, 3);
     journal.append(&[b"record"], Urgency::Ordinary).unwrap();
     media.fail_after(0, io::ErrorKind::Other);

@@ -23,6 +23,8 @@ struct State {
     /// Writing calls so far, and the one before which the next fails.
     calls: usize,
     fault: Option<(usize, io::ErrorKind)>,
+    /// Whether a sector that was being written when the power failed may hold anything.
+    garbles: bool,
 }
 
 #[derive(Clone, Default)]
@@ -39,6 +41,12 @@ struct FakeBlob {
 }
 
 impl FakeMedia {
+    /// Of a sector that was being written when the power failed there may be neither the old nor the new.
+    pub(in crate::store) fn garbling() -> Self {
+        let state = State { garbles: true, ..State::default() };
+        Self(Arc::new(Mutex::new(state)))
+    }
+
     /// Lets the call fail before which there were `calls` since now.
     pub(in crate::store) fn fail_after(&self, calls: usize, kind: io::ErrorKind) {
         let mut state = self.0.lock().unwrap();
@@ -58,19 +66,20 @@ impl FakeMedia {
         (image.durable, image.writes) = (image.cached.clone(), Vec::new());
     }
 
-    /// What a start finds after the power has failed: of each sector that was not durable the old, the new, or anything.
+    /// What a start finds after the power has failed: of each sector that was not durable the old or the new, or anything.
     pub(in crate::store) fn after_power_cut(&self, random: &mut Random) -> Self {
         let mut state = self.0.lock().unwrap().clone();
         let names = std::mem::take(&mut state.names);
         state.files.retain(|name, _| names.contains(name));
-        state.files.values_mut().for_each(|image| image.lose_power(random));
+        let garbles = state.garbles;
+        state.files.values_mut().for_each(|image| image.lose_power(random, garbles));
         (state.names, state.calls, state.fault) = (names, 0, None);
         Self(Arc::new(Mutex::new(state)))
     }
 }
 
 impl Image {
-    fn lose_power(&mut self, random: &mut Random) {
+    fn lose_power(&mut self, random: &mut Random, garbles: bool) {
         let mut kept = std::mem::take(&mut self.durable);
         for (at, bytes) in std::mem::take(&mut self.writes) {
             // A write that is lost may have been longer than the file.
@@ -80,7 +89,7 @@ impl Image {
                 let (piece, rest) = bytes.split_at(bytes.len().min(SECTOR_BYTES - place % SECTOR_BYTES));
                 match random.below(8) {
                     0..4 => put(&mut kept, place, piece),
-                    4 => put(&mut kept, place, &vec![0xa5; piece.len()]),
+                    4 if garbles => put(&mut kept, place, &vec![0xa5; piece.len()]),
                     _ => {}
                 }
                 (place, bytes) = (place + piece.len(), rest);
