@@ -20,15 +20,18 @@
 //! floor      the floor of the disk, for `fleasefs bench floor`
 //! ```
 
+pub mod contents;
 mod directory;
 mod disk;
 mod error;
 pub mod extents;
+pub mod files;
 pub mod floor;
 mod host;
 pub mod index;
 pub mod journal;
 pub mod media;
+pub mod memo;
 mod record;
 mod tables;
 
@@ -42,7 +45,7 @@ pub use self::error::{OpenError, PeerRefusal};
 pub use self::host::Host;
 pub use self::record::{Damage, FORMAT};
 pub use self::tables::Owner;
-use self::tables::{Ceiling, PEERS_MAX, Peers, STARTS_MAX, Starts, Table, TimeMark};
+use self::tables::{Ceiling, Losses, PEERS_MAX, Peers, STARTS_MAX, Starts, Table, TimeMark};
 
 /// How often the time mark is to be raised.
 pub const MARK_PERIOD: Span = Span::from_secs(2);
@@ -65,6 +68,7 @@ pub struct Store {
     time: TimeMark,
     ceiling: Ceiling,
     peers: Peers,
+    losses: Losses,
 }
 
 /// Which start of the store this is.
@@ -121,6 +125,7 @@ impl Store {
         let time = read_of(&mut *disk, id)?;
         let ceiling = read_of(&mut *disk, id)?;
         let peers = read_of(&mut *disk, id)?;
+        let losses = read_of(&mut *disk, id)?;
         if starts.chain.nonces().len() >= STARTS_MAX {
             return Err(OpenError::Exhausted);
         }
@@ -134,7 +139,7 @@ impl Store {
         };
         let chain = starts.chain.begin(nonce, is_proven_dead);
         let next = Starts { boot: host.boot(), stopped_cleanly: false, chain };
-        let mut store = Self { disk, is_closed: false, id, owner, host, start, starts, time, ceiling, peers };
+        let mut store = Self { disk, is_closed: false, id, owner, host, start, starts, time, ceiling, peers, losses };
         store.write(&next)?;
         store.starts = next;
         Ok(store)
@@ -224,6 +229,34 @@ impl Store {
         Ok(())
     }
 
+    /// In epochs up to this one the node may have lost what it had not synced, as an earlier start has found.
+    pub fn forgot_at(&self) -> Option<u64> {
+        self.losses.forgot_at
+    }
+
+    /// Notes up to which epoch the node may have lost what it had not synced. Durable before it returns.
+    pub fn note_forgotten(&mut self, forgot_at: Option<u64>) -> Result<(), WriteError> {
+        self.write_losses(Losses { forgot_at, ..self.losses })
+    }
+
+    /// Whether a write or a sync has failed, which is final.
+    pub fn has_failed(&self) -> bool {
+        self.losses.has_failed
+    }
+
+    /// Notes that a write or a sync has failed, if the disk takes that.
+    pub fn note_failed(&mut self) -> Result<(), WriteError> {
+        self.write_losses(Losses { has_failed: true, ..self.losses })
+    }
+
+    fn write_losses(&mut self, next: Losses) -> Result<(), WriteError> {
+        if next != self.losses {
+            self.write(&next)?;
+            self.losses = next;
+        }
+        Ok(())
+    }
+
     /// What node time must not start below, when the clock since boot reads `since_boot`.
     ///
     /// Under the same kernel the clock since boot has counted on, and so the answer is exact: it is what the node
@@ -304,6 +337,7 @@ pub fn format(disk: &mut dyn Disk, owner: Owner, id: StoreId) -> Result<(), Writ
     write(disk, id, &TimeMark::default())?;
     write(disk, id, &Ceiling::default())?;
     write(disk, id, &Peers::default())?;
+    write(disk, id, &Losses::default())?;
     write(disk, id, &owner)
 }
 

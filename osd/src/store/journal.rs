@@ -152,6 +152,11 @@ impl Journal {
         self.used.len() as u64 * self.limits.segment_bytes
     }
 
+    /// How much space there may be.
+    pub const fn bytes_max(&self) -> u64 {
+        self.limits.segments_max as u64 * self.limits.segment_bytes
+    }
+
     /// Takes a record, in pieces, into the next batch, and returns its number.
     pub fn append(&mut self, record: &[&[u8]], urgency: Urgency) -> Result<u64, AppendError> {
         let bytes: u64 = record.iter().map(|piece| piece.len() as u64).sum();

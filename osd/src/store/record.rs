@@ -22,11 +22,13 @@ pub(super) enum Kind {
     Time = 3,
     Ceiling = 4,
     Peers = 5,
+    Losses = 6,
 }
 
 impl Kind {
     /// All of them, in the order in which a format writes them: the identity last, because it makes a store.
-    pub(super) const ALL: [Self; 5] = [Self::Starts, Self::Time, Self::Ceiling, Self::Peers, Self::Identity];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Starts, Self::Time, Self::Ceiling, Self::Peers, Self::Losses, Self::Identity];
 
     /// The file's name.
     pub(super) const fn file(self) -> &'static str {
@@ -36,6 +38,7 @@ impl Kind {
             Self::Time => "time",
             Self::Ceiling => "ceiling",
             Self::Peers => "peers",
+            Self::Losses => "losses",
         }
     }
 }

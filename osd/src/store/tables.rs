@@ -75,6 +75,33 @@ pub(super) struct Ceiling(pub(super) u64);
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Peers(pub(super) BTreeMap<NodeId, Met>);
 
+/// What the store may have lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Losses {
+    /// In epochs up to this one it may have lost what it had not synced.
+    pub(super) forgot_at: Option<u64>,
+    /// A write or a sync has failed: nobody knows what is on the disk.
+    pub(super) has_failed: bool,
+}
+
+impl Table for Losses {
+    const KIND: Kind = Kind::Losses;
+    const BODY_BYTES_MAX: usize = 10;
+
+    fn encode(&self) -> Vec<u8> {
+        let number = self.forgot_at.unwrap_or_default().to_le_bytes();
+        [&[self.has_failed.into(), self.forgot_at.is_some().into()], number.as_slice()].concat()
+    }
+
+    fn decode(mut body: Fields<'_>) -> Result<Self, Damage> {
+        let (has_failed, has_forgotten, number) = (body.u8()?, body.u8()?, body.u64()?);
+        body.end()?;
+        let losses = Self { forgot_at: (has_forgotten == 1).then_some(number), has_failed: has_failed == 1 };
+        let is_sound = has_failed <= 1 && has_forgotten <= 1 && (has_forgotten == 1 || number == 0);
+        if is_sound { Ok(losses) } else { Err(Damage::Values) }
+    }
+}
+
 impl Table for Owner {
     const KIND: Kind = Kind::Identity;
     const BODY_BYTES_MAX: usize = 20;
@@ -221,6 +248,8 @@ mod tests {
         let [written, mark] = [7, 8].map(WallTime::from_micros);
         reads_back(&TimeMark { written, mark, boot: [9; 16], since_boot: MonoTime::from_micros(10) });
         reads_back(&Ceiling(11));
+        reads_back(&Losses { forgot_at: Some(12), has_failed: true });
+        reads_back(&Losses::default());
         let start = StartId { incarnation: Incarnation(13), nonce: 14 };
         let peer = Met { store: StoreId([12; 16]), start };
         reads_back(&Peers([(NodeId(1), peer), (NodeId(3), peer)].into()));

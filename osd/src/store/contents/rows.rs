@@ -1,0 +1,124 @@
+//! Layout: the rows of the index. `docs/disk.md` shows them.
+
+use base::ObjectId;
+use bytes::Bytes;
+use node::file::{Attributes, File, Position};
+use replication::Head;
+use wire::{KeptChunk, decode_stored, encode_stored};
+
+const MARK: u8 = b'a';
+const CHUNK: u8 = b'c';
+const HEAD: u8 = b'h';
+const SUM_BYTES: usize = 4;
+
+/// Names a row. The rows of one kind stand together, those of one file in the order of its chunks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Key {
+    /// Up to which record of the journal all is here.
+    Mark,
+    /// All of a file but its chunks.
+    Head(ObjectId),
+    /// A chunk.
+    Chunk(ObjectId, u64),
+}
+
+impl Key {
+    /// No row comes before this, and none behind the other.
+    pub(super) const FIRST: &[u8] = &[0];
+    pub(super) const END: &[u8] = &[0xff];
+
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        let of = |kind: u8, object: ObjectId| {
+            let mut key = vec![kind];
+            key.extend(object.high.to_be_bytes());
+            key.extend(object.low.to_be_bytes());
+            key
+        };
+        match self {
+            Self::Mark => vec![MARK],
+            Self::Head(object) => of(HEAD, object),
+            Self::Chunk(object, number) => [of(CHUNK, object), number.to_be_bytes().to_vec()].concat(),
+        }
+    }
+
+    pub(super) fn parse(key: &[u8]) -> Option<Self> {
+        let (&kind, rest) = key.split_first()?;
+        let numbers: Vec<u64> = rest.chunks(8).map(|word| word.try_into().ok().map(u64::from_be_bytes)).collect::<Option<_>>()?;
+        match (kind, numbers.as_slice()) {
+            (MARK, []) => Some(Self::Mark),
+            (HEAD, &[high, low]) => Some(Self::Head(ObjectId::new(high, low))),
+            (CHUNK, &[high, low, number]) => Some(Self::Chunk(ObjectId::new(high, low), number)),
+            _ => None,
+        }
+    }
+
+    /// Where the chunks of a file begin, and what comes behind them.
+    pub(super) fn of_file(object: ObjectId) -> (Vec<u8>, Vec<u8>) {
+        let last = [Self::Chunk(object, u64::MAX).to_bytes(), vec![0]].concat();
+        (Self::Chunk(object, 0).to_bytes(), last)
+    }
+}
+
+/// All of a file but its chunks.
+pub(super) struct HeadRow {
+    /// The last record of the journal that is in it.
+    pub(super) applied: u64,
+    pub(super) head: Head<File>,
+    pub(super) attributes: (Position, Attributes),
+}
+
+impl HeadRow {
+    pub(super) fn encode(&self, object: ObjectId) -> Vec<u8> {
+        let attributes = encode_stored(&self.attributes).concat();
+        let length = u32::try_from(attributes.len()).expect("attributes are short");
+        let mut row = self.applied.to_le_bytes().to_vec();
+        row.extend(length.to_le_bytes());
+        row.extend(attributes);
+        encode_stored(&self.head).iter().for_each(|piece| row.extend_from_slice(piece));
+        seal(Key::Head(object), row)
+    }
+
+    pub(super) fn decode(object: ObjectId, row: &[u8]) -> Option<Self> {
+        let row = open(Key::Head(object), row)?;
+        let (applied, row) = row.split_first_chunk()?;
+        let (length, row) = row.split_first_chunk()?;
+        let (attributes, head) = row.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
+        Some(Self {
+            applied: u64::from_le_bytes(*applied),
+            attributes: decode_stored(Bytes::copy_from_slice(attributes)).ok()?,
+            head: decode_stored(Bytes::copy_from_slice(head)).ok()?,
+        })
+    }
+}
+
+pub(super) fn encode_chunk(key: Key, chunk: &KeptChunk) -> Vec<u8> {
+    seal(key, encode_stored(chunk).concat())
+}
+
+pub(super) fn decode_chunk(key: Key, row: &[u8]) -> Option<KeptChunk> {
+    decode_stored(Bytes::copy_from_slice(open(key, row)?)).ok()
+}
+
+pub(super) fn mark(applied: u64) -> Vec<u8> {
+    seal(Key::Mark, applied.to_le_bytes().to_vec())
+}
+
+pub(super) fn read_mark(row: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(open(Key::Mark, row)?.try_into().ok()?))
+}
+
+/// The row with its checksum.
+fn seal(key: Key, mut row: Vec<u8>) -> Vec<u8> {
+    let sum = checksum(key, &row);
+    row.extend(sum.to_le_bytes());
+    row
+}
+
+fn open(key: Key, row: &[u8]) -> Option<&[u8]> {
+    let (row, sum) = row.split_at_checked(row.len().checked_sub(SUM_BYTES)?)?;
+    (checksum(key, row).to_le_bytes() == sum).then_some(row)
+}
+
+fn checksum(key: Key, row: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&key.to_bytes()), row)
+}

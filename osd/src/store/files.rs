@@ -1,0 +1,259 @@
+//! All that a daemon keeps of files: a journal of what happened, what checkpoints made of it, and a memo.
+//!
+//! What a start makes of what it finds is decided in `node`; here it is done, step by step. Records of the journal have the numbers that
+//! the shard counts its writes by, behind those of the starts before.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use base::ObjectId;
+use node::file::File;
+use node::{KeptFile, Memo, OpenStep, ShardConfig, StoreFound, StoreRefusal};
+use replication::Record;
+use wire::{FileRecord, decode_stored, encode_stored};
+
+use super::contents::{Contents, ContentsError, FoundFiles, PutError, Taken};
+use super::index::Index;
+use super::journal::{AppendError, Journal, JournalError, JournalLimits, JournalReadError, Search, Sync, Urgency};
+use super::media::{Blob, Media};
+use super::memo::MemoSlot;
+use super::{Store, WriteError};
+
+/// What a store of files is opened from.
+pub struct FilesParts<'a> {
+    /// The directory of journal and content.
+    pub media: &'a dyn Media,
+    /// The index.
+    pub index: Box<dyn Index>,
+    /// The memo.
+    pub memo: Box<dyn MemoSlot>,
+    /// The bounds of the journal.
+    pub limits: JournalLimits,
+}
+
+/// An open store of files, and what was found in it.
+pub struct OpenedFiles {
+    /// What is written to.
+    pub log: FileLog,
+    /// What checkpoints go to.
+    pub contents: Arc<Contents>,
+    /// What is kept of each file.
+    pub kept: BTreeMap<ObjectId, KeptFile>,
+    /// In epochs up to this one the node may have lost what it had not synced.
+    pub forgot_at: Option<u64>,
+    /// Files of which something cannot be read.
+    pub damaged: Vec<ObjectId>,
+}
+
+/// Why a store of files does not open.
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    /// It must not.
+    #[error(transparent)]
+    Refused(#[from] StoreRefusal),
+    /// What checkpoints made does not open.
+    #[error(transparent)]
+    Contents(#[from] ContentsError),
+    /// The journal cannot be read.
+    #[error(transparent)]
+    Read(#[from] JournalReadError),
+    /// The journal cannot be written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A record is whole, and makes no sense.
+    #[error("record {record} of the journal makes no sense ({why}); was it written by a newer program?")]
+    Record {
+        /// Which one.
+        record: u64,
+        /// What is wrong.
+        why: wire::DecodeError,
+    },
+    /// Something about the store cannot be noted.
+    #[error(transparent)]
+    Note(#[from] WriteError),
+    /// The memo cannot be had.
+    #[error("the memo of the store cannot be read or written")]
+    Memo(#[source] io::Error),
+    /// That a file is damaged cannot be noted.
+    #[error(transparent)]
+    Put(#[from] PutError),
+}
+
+/// The journal of files, and the memo about it.
+pub struct FileLog {
+    journal: Journal,
+    memo: Box<dyn MemoSlot>,
+    noted: Memo,
+    /// The record before the first of this process.
+    before: u64,
+}
+
+/// Opens what a daemon keeps of files, as the start that `store` is open for.
+pub fn open(store: &mut Store, config: &ShardConfig, parts: FilesParts<'_>) -> Result<OpenedFiles, FilesError> {
+    let FilesParts { media, index, mut memo, limits } = parts;
+    let (contents, found) = Contents::open(media, index)?;
+    let search = Search::of(media, store.id(), found.applied)?;
+    let state = StoreFound {
+        memo: memo.read().map_err(FilesError::Memo)?,
+        is_failed: store.has_failed(),
+        journal: search.found(),
+        ceiling: store.epoch_ceiling(),
+        forgot_at: store.forgot_at(),
+    };
+    let opening = state.open(config.rules())?;
+    let (kept, damaged) = read_files(found, &search, (config, store.epoch_ceiling()))?;
+    let mut search = Some(search);
+    let (mut journal, mut noted) = (None, Memo::default());
+    for step in opening.steps {
+        match step {
+            OpenStep::Forget(forgot_at) => store.note_forgotten(forgot_at)?,
+            // The next one continues the journal there.
+            OpenStep::EndWith(_) => {}
+            OpenStep::RewriteBehind(confirmed) => {
+                let start = (store.start_id().incarnation.0, confirmed);
+                journal = search.take().map(|search| search.open(media, start, limits)).transpose()?;
+            }
+            OpenStep::Memo(memo_then) => {
+                noted = memo_then;
+                memo.write(&noted).map_err(FilesError::Memo)?;
+            }
+        }
+    }
+    let journal = journal.expect("it is one of the steps");
+    let mut log = FileLog { before: journal.last(), journal, memo, noted };
+    log.note()?;
+    let last = log.journal.last();
+    let broken = damaged.iter().filter_map(|object| {
+        let head = kept.get(object)?.checkpoint.clone();
+        let changes = node::FileChanges { head, is_new: true, chunks: Vec::new(), last_write: 0 };
+        Some(Taken { object: *object, applied: last, changes })
+    });
+    let broken: Vec<Taken> = broken.collect();
+    if !broken.is_empty() {
+        contents.put(broken, contents.applied())?;
+    }
+    Ok(OpenedFiles { log, contents: Arc::new(contents), kept, forgot_at: opening.forgot_at, damaged })
+}
+
+type Kept = (BTreeMap<ObjectId, KeptFile>, Vec<ObjectId>);
+
+/// What is kept of each file: what a checkpoint has, and the records behind that.
+fn read_files(
+    found: FoundFiles,
+    search: &Search,
+    (config, ceiling): (&ShardConfig, u64),
+) -> Result<Kept, FilesError> {
+    let (mut kept, mut damaged) = (BTreeMap::new(), Vec::new());
+    let mut applied = BTreeMap::new();
+    for (object, file) in found.files {
+        let file = if let Some((checkpoint, upto)) = file {
+            applied.insert(object, upto);
+            KeptFile { checkpoint: Some(checkpoint), records: Vec::new() }
+        } else {
+            damaged.push(object);
+            applied.insert(object, u64::MAX);
+            KeptFile::damaged(config, object, ceiling)
+        };
+        kept.insert(object, file);
+    }
+    let mut wrong = None;
+    search.read(|number, bytes| match decode_stored(bytes) {
+        Ok(FileRecord { object, record }) if applied.get(&object).is_none_or(|upto| number > *upto) => {
+            let none = || KeptFile { checkpoint: None, records: Vec::new() };
+            kept.entry(object).or_insert_with(none).records.push(record);
+        }
+        Ok(_) => {}
+        Err(why) => wrong = wrong.take().or(Some(FilesError::Record { record: number, why })),
+    })?;
+    wrong.map_or(Ok((kept, damaged)), Err)
+}
+
+impl FileLog {
+    /// Takes the record that the shard counts by this number. It is in the next [`write`](Self::write).
+    pub fn append(&mut self, number: u64, object: ObjectId, record: Record<File>) -> Result<(), AppendError> {
+        // What lets others go on may use the last of the space.
+        let urgency = match record {
+            Record::Appended { .. } | Record::Placed(_) => Urgency::Ordinary,
+            _ => Urgency::Urgent,
+        };
+        let pieces = encode_stored(&FileRecord { object, record });
+        let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &**piece).collect();
+        let place = self.journal.append(&pieces, urgency)?;
+        assert_eq!(place, self.before + number, "records are handed over in order");
+        Ok(())
+    }
+
+    /// How many bytes wait to be written.
+    pub fn waiting_bytes(&self) -> usize {
+        self.journal.waiting_bytes()
+    }
+
+    /// Writes what was handed over. All records of this process up to the one returned outlive it then.
+    pub fn write(&mut self) -> Result<u64, JournalError> {
+        let before = self.journal.written();
+        if self.journal.write()? > before {
+            self.note()?;
+        }
+        Ok(self.journal.written() - self.before)
+    }
+
+    /// What to do so that all that is written is durable.
+    pub fn sync(&mut self) -> Sync {
+        self.journal.sync()
+    }
+
+    /// A sync has succeeded. All records of this process up to the one returned are durable.
+    pub fn handle_synced(&mut self, upto: u64) -> Result<u64, JournalError> {
+        self.journal.handle_synced(upto);
+        self.note()?;
+        Ok(self.durable())
+    }
+
+    /// All records of this process up to this one are durable.
+    pub const fn durable(&self) -> u64 {
+        self.journal.durable().saturating_sub(self.before)
+    }
+
+    /// The place in the journal of a record of this process.
+    pub const fn place(&self, number: u64) -> u64 {
+        self.before + number
+    }
+
+    /// Something has failed: the store is marked, and takes no more.
+    pub fn fail(&mut self) {
+        self.journal.close();
+        self.noted.is_failed = true;
+        // If even that fails, the start that follows finds records without a sync, and writes them anew.
+        let _ = self.memo.write(&self.noted);
+    }
+
+    /// Checkpoints have all records up to this place.
+    pub fn free(&mut self, place: u64) {
+        self.journal.free(place);
+    }
+
+    /// How much space is in use, and how much there may be.
+    pub fn used_bytes(&self) -> (u64, u64) {
+        (self.journal.used_bytes(), self.journal.bytes_max())
+    }
+
+    /// The segment to be made, if there is to be one more.
+    pub fn wanted(&self) -> Option<u32> {
+        self.journal.wanted()
+    }
+
+    /// It was made.
+    pub fn handle_made(&mut self, slot: u32, blob: Arc<dyn Blob>) {
+        self.journal.handle_made(slot, blob);
+    }
+
+    fn note(&mut self) -> Result<(), JournalError> {
+        let memo = Memo { written: self.journal.written(), durable: self.journal.durable(), ..self.noted };
+        if memo != self.noted {
+            self.memo.write(&memo)?;
+            self.noted = memo;
+        }
+        Ok(())
+    }
+}
