@@ -18,6 +18,7 @@
 //! all of its parts, and takes away what the other does not have.
 
 mod chunks;
+mod data;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ pub use replication::{Mark, Position};
 
 use chunks::Chunks;
 pub use chunks::{CHUNK_BYTES, Chunk};
+pub use data::{Damaged, Data};
 pub use request::{FileBody, FileReply, FileReplyBody, FileRequest};
 
 /// No file is longer. Offsets of POSIX have 63 bits; every chunk below this is a whole one.
@@ -70,12 +72,12 @@ pub enum Change {
         /// Where.
         offset: u64,
         /// What.
-        data: Bytes,
+        data: Data,
     },
     /// Puts data at the end of the file, wherever that is when this takes effect.
     Append {
         /// What.
-        data: Bytes,
+        data: Data,
     },
     /// Sets the size. What is added reads as zeros.
     Truncate {

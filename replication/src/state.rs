@@ -33,7 +33,8 @@ pub struct Rest<R> {
     /// The first members, if they are where anybody looks who knows nothing else of the object: they are told of every
     /// view, and keep the last one for ever.
     pub home: Option<Members>,
-    pub(crate) sessions: Sessions<R>,
+    /// Which requests have taken effect.
+    pub sessions: Sessions<R>,
 }
 
 /// Everything that a replica has to keep, at one time. With the records that were written since, it is the replica.

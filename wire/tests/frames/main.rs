@@ -2,6 +2,7 @@
 
 #[path = "../../../fuzz/src/memory.rs"]
 mod allocator;
+mod files;
 mod golden;
 mod memory;
 mod properties;
