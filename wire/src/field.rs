@@ -21,16 +21,17 @@ pub struct Sink {
 }
 
 /// What is being read.
-pub(crate) struct Source<'a> {
+pub struct Source<'a> {
     metadata: &'a [u8],
     tail: Bytes,
 }
 
 /// Something with a layout.
-pub(crate) trait Field: Sized {
+pub trait Field: Sized {
+    /// Writes it.
     fn put(&self, out: &mut Sink);
 
-    /// Accepts nothing that [`put`](Self::put) does not write.
+    /// Reads it. Accepts nothing that [`put`](Self::put) does not write.
     fn get(from: &mut Source<'_>) -> Result<Self, DecodeError>;
 }
 

@@ -14,6 +14,7 @@
 //! message      everything else that travels as a frame
 //! entries      what files, their entries and their states are made of
 //! files        what replicas and clients say about files
+//! stored       what a daemon keeps of files on its disk
 //! lease_frame  lease messages, which have a layout of their own
 //! ```
 
@@ -29,6 +30,7 @@ mod kind;
 mod lease_frame;
 mod message;
 mod reader;
+mod stored;
 
 pub use bytes::DecodeError;
 pub use codec::{ALLOCATED_PER_BYTE_MAX, Message, encode, encode_in_pieces};
@@ -40,3 +42,4 @@ pub use kind::{ALPN, Kind, Lane, PROTOCOL_VERSION, REFUSAL_TEXT_BYTES_MAX};
 pub use lease_frame::{FRAME_MIN, decode_lease_frame, encode_lease_frames};
 pub use message::{Notice, NoticeAck, StatusRequest};
 pub use reader::FrameReader;
+pub use stored::{FileRecord, Stored, decode_stored, encode_stored};

@@ -46,22 +46,12 @@ const fn mark() -> Mark {
 
 pub(crate) fn changes() -> Vec<Change> {
     vec![
-        Change::Write { offset: 200, data: b"some".into_data() },
-        Change::Append { data: b"data".into_data() },
+        Change::Write { offset: 200, data: Bytes::from_static(b"some").into() },
+        Change::Append { data: Bytes::from_static(b"data").into() },
         Change::Truncate { size: 5 },
         Change::Punch { offset: 1, length: 2 },
         Change::Touch { modified: Some(time(7)) },
     ]
-}
-
-trait IntoData {
-    fn into_data(&'static self) -> node::file::Data;
-}
-
-impl<const N: usize> IntoData for [u8; N] {
-    fn into_data(&'static self) -> node::file::Data {
-        Bytes::from_static(self).into()
-    }
 }
 
 pub(crate) fn entries() -> Vec<Entry<Op>> {

@@ -360,7 +360,7 @@ fn no_message_takes_more_bytes_than_it_costs() {
         Message::Promised { epoch, account },
         Message::WrongView { epoch, current: view.clone() },
         Message::Adopt { epoch, view },
-        append(vec![op(Change::Write { offset: u64::MAX, data: data.clone().into() })]),
+        append(vec![op(Change::Write { offset: u64::MAX, data: data.into() })]),
         append(vec![op(Change::Punch { offset: u64::MAX, length: u64::MAX })]),
         append(vec![entry(Body::View(largest_members()))]),
         append(vec![entry(Body::Expire { client: CLIENT, since: WallTime::MAX, forget: WallTime::MAX })]),
@@ -392,8 +392,7 @@ fn what_nodes_say_fits_into_a_frame() {
         Page { parts: Vec::new(), same: Vec::new(), rest: Some(Box::new(largest_rest(&config))), ..page() };
     let sent = sent(Message::Pulled { epoch: epoch(5), at: END, page });
     assert!(sent.is_ok(), "all that may be remembered of requests");
-    let have = vec![(Key::Chunk(1), END); 1];
-    let have = (0..config.versions_max as u64).map(|number| (Key::Chunk(number), have[0].1)).collect();
+    let have = (0..config.versions_max as u64).map(|number| (Key::Chunk(number), END)).collect();
     let pull = Message::Pull { epoch: epoch(5), at: END, after: None, upto: None, have };
     assert!(self::sent(pull).is_ok());
 }

@@ -9,3 +9,4 @@ mod properties;
 mod reader;
 mod refused;
 mod samples;
+mod stored;
