@@ -7,7 +7,7 @@ use std::hint::black_box;
 use base::{Epoch, NodeId, ObjectId, Process, Random, Role};
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use node::file::{Change, Data, FileBody, FileRequest};
+use node::file::{Change, FileBody, FileRequest, Payload};
 use node::{
     ClientFrame, ClientId, DaemonFrame, Grant, PeerMessage, Record, Reply, ReplyBody, Request, RequestBody,
     RequestId, Token,
@@ -81,14 +81,14 @@ fn data(criterion: &mut Criterion) {
     let role: Role = "client/a".parse().expect("a role");
     for length in [4 << 10, 1 << 20] {
         let bytes = Bytes::from(vec![0x5a; length]);
-        let request = |data: Data| {
+        let request = |data: Payload| {
             let change = Change::Write { offset: 1 << 30, data };
             let body = FileBody::Change { number: 1_000, settled: 990, change };
             vec![FileRequest { id: RequestId(1_000_000), object: ObjectId::new(70_000, 12_345), body }]
         };
         let mut group = criterion.benchmark_group(format!("a write of {length} bytes"));
         group.throughput(Throughput::Bytes(length as u64));
-        group.bench_function("checksum", |bencher| bencher.iter(|| Data::new(black_box(&bytes).clone())));
+        group.bench_function("checksum", |bencher| bencher.iter(|| Payload::new(black_box(&bytes).clone())));
         let asked = request(bytes.clone().into());
         group.bench_function("encode", |bencher| bencher.iter(|| encode_in_pieces(black_box(&asked))));
         let frame = Bytes::from(encode_in_pieces(&asked).concat());

@@ -3,7 +3,10 @@
 use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, View, ViewId, WallTime};
 use bytes::Bytes;
 use node::RequestId;
-use node::file::{Attributes, Change, Chunk, Data, Done, FileError, Key, Mark, Op, Part, Position, Stat};
+use node::file::{
+    Attributes, CHUNK_BYTES, Change, Chunk, Data, Done, FileError, Key, Mark, Op, Part, Payload, Piece,
+    Position, Stat,
+};
 use replication::{Body, Entry, Request, Rest, Session, Sessions, follow_each_other};
 
 use crate::DecodeError;
@@ -36,7 +39,7 @@ choice!(FileError, "why a file was not changed":
     0 PastLimit { end };
     1 Overflow { offset, length };
     2 TooLong { length, bytes_max };
-    3 BadChunk { length };
+    3 BadChunk;
 );
 choice!(Change, "a change of a file":
     0 Write { offset, data };
@@ -85,7 +88,7 @@ impl Field for Members {
 }
 
 /// With the checksum that whoever had the data first has made.
-impl Field for Data {
+impl Field for Payload {
     fn put(&self, out: &mut Sink) {
         put_data([&**self], self.checksum(), out);
     }
@@ -96,7 +99,18 @@ impl Field for Data {
     }
 }
 
-/// Data that was never on its way before.
+/// Data that was never on its way before. What of it lay on a disk was fetched, or it would not leave.
+impl Field for Data {
+    fn put(&self, out: &mut Sink) {
+        let held = self.held().expect("content is fetched before it leaves");
+        put_fresh(held.iter(), out);
+    }
+
+    fn get(from: &mut Source<'_>) -> Result<Self, DecodeError> {
+        get_fresh(from).map(Self::from)
+    }
+}
+
 impl Field for Bytes {
     fn put(&self, out: &mut Sink) {
         put_fresh(std::iter::once(self), out);
@@ -136,19 +150,74 @@ impl Field for Attributes {
     }
 }
 
+/// Pieces that are close become one, with the zeros between them: so a chunk never takes much more than the blocks that it
+/// has, in however many pieces it is kept.
 impl Field for Chunk {
     fn put(&self, out: &mut Sink) {
-        put_fresh(pieces(self), out);
+        u64::from(self.blocks()).put(out);
+        let pieces: Vec<(usize, &Bytes)> =
+            self.pieces().map(|(start, piece)| (start as usize, held(piece))).collect();
+        let runs: Vec<_> =
+            pieces.chunk_by(|(start, bytes), (next, _)| next - start - bytes.len() < GAP_MIN).collect();
+        (runs.len() as u64).put(out);
+        for run in runs {
+            let mut at = run[0].0;
+            (at as u64).put(out);
+            let mut filled = Vec::with_capacity(2 * run.len());
+            for (start, bytes) in run {
+                filled.push(Bytes::from_static(&ZEROS[..start - at]));
+                filled.push(Bytes::clone(bytes));
+                at = start + bytes.len();
+            }
+            put_fresh(filled.iter(), out);
+        }
     }
 
     fn get(from: &mut Source<'_>) -> Result<Self, DecodeError> {
-        Self::new(get_fresh(from)?).map_err(|_| DecodeError::Impossible("a chunk of such a length"))
+        let impossible = DecodeError::Impossible("a chunk with such pieces");
+        let blocks = u16::try_from(u64::get(from)?).map_err(|_| impossible)?;
+        let runs = Vec::<Run>::get(from)?;
+        let ends = runs.iter().map(|Run(start, bytes)| *start as usize + bytes.len());
+        let is_apart = |(end, Run(next, _)): (usize, &Run)| *next as usize >= end + GAP_MIN;
+        if !ends.zip(&runs[runs.len().min(1)..]).all(is_apart) {
+            return Err(impossible);
+        }
+        let pieces = runs.into_iter().map(|Run(start, bytes)| (start, Piece::Held(bytes))).collect();
+        Self::new(blocks, pieces).map_err(|_| impossible)
     }
 }
 
-/// The content of a chunk, to be sent one piece after the other.
-fn pieces(chunk: &Chunk) -> impl Iterator<Item = &Bytes> + Clone {
-    std::iter::once(chunk.content())
+/// Pieces of a chunk that stand closer together than this are sent as one.
+const GAP_MIN: usize = 32;
+static ZEROS: [u8; GAP_MIN] = [0; GAP_MIN];
+
+/// Some content of a chunk, and where it begins.
+struct Run(u32, Bytes);
+const _: () = assert!(CHUNK_BYTES == 64 << 10);
+
+impl Field for Run {
+    fn put(&self, out: &mut Sink) {
+        self.0.put(out);
+        put_fresh(std::iter::once(&self.1), out);
+    }
+
+    fn get(from: &mut Source<'_>) -> Result<Self, DecodeError> {
+        Ok(Self(u32::get(from)?, get_fresh(from)?))
+    }
+}
+
+impl Element for Run {
+    // One byte each, and as little as may be between them.
+    const COUNT_MAX: usize = (64 << 10) / (GAP_MIN + 1) + 1;
+    const BYTES_MIN: usize = 6;
+}
+
+/// The bytes of a piece. What lay on a disk was fetched, or it would not leave.
+fn held(piece: &Piece) -> &Bytes {
+    match piece {
+        Piece::Held(bytes) => bytes,
+        Piece::Stored(_) => panic!("content is fetched before it leaves"),
+    }
 }
 
 /// The key says what the part is, so no other can stand there.

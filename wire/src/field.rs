@@ -8,7 +8,7 @@
 //! A type says once what its fields are, and in which order; [`record`], [`choice`] and [`number`] make of it both ways.
 
 use bytes::Bytes;
-use node::file::Data;
+use node::file::Payload;
 
 use crate::DecodeError;
 
@@ -85,7 +85,7 @@ pub(crate) fn put_fresh<'a>(pieces: impl Iterator<Item = &'a Bytes> + Clone, out
 /// The other way.
 pub(crate) fn get_fresh(from: &mut Source<'_>) -> Result<Bytes, DecodeError> {
     let (bytes, told) = get_data(from)?;
-    let data = Data::checked(bytes, told)?;
+    let data = Payload::checked(bytes, told)?;
     Ok(Bytes::clone(&data))
 }
 

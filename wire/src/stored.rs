@@ -6,12 +6,12 @@
 
 use base::{ObjectId, Seq};
 use bytes::{Buf, Bytes};
-use node::file::{Attributes, Chunk, File, Op, Position};
+use node::file::{Attributes, Chunk, File, Op, Piece, Place, Position, Stored as OnDisk};
 use replication::{Entry, Head, Holding, Record};
 
 use crate::DecodeError;
 use crate::entries::{check_entries, check_parts};
-use crate::field::{Field, Sink, Source, choice, read_whole, record};
+use crate::field::{Element, Field, Sink, Source, choice, read_whole, record};
 
 /// The length of the length of the metadata.
 const LENGTH_BYTES: usize = size_of::<u32>();
@@ -23,6 +23,15 @@ pub struct FileRecord {
     pub object: ObjectId,
     /// What happened to its replica.
     pub record: Record<File>,
+}
+
+/// A chunk of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeptChunk {
+    /// The entry that changed it last.
+    pub at: Position,
+    /// What is in it, and on which places of the disk.
+    pub chunk: Chunk,
 }
 
 /// Something that is kept: a record, a checkpoint but for its machine, and the machine's parts with their versions. Only this
@@ -82,7 +91,52 @@ impl Kept for Head<File> {
 
 impl Kept for (Position, Attributes) {}
 
-impl Kept for (Position, Chunk) {}
+impl Kept for KeptChunk {}
+
+/// Pieces stand as they are kept, each with its place on the disk, or with its content.
+impl Field for KeptChunk {
+    fn put(&self, out: &mut Sink) {
+        self.at.put(out);
+        u64::from(self.chunk.blocks()).put(out);
+        self.chunk.pieces().map(|(start, piece)| (start, piece.clone())).collect::<Vec<_>>().put(out);
+    }
+
+    fn get(from: &mut Source<'_>) -> Result<Self, DecodeError> {
+        let impossible = DecodeError::Impossible("a chunk with such pieces");
+        let at = Position::get(from)?;
+        let blocks = u16::try_from(u64::get(from)?).map_err(|_| impossible)?;
+        let pieces = Vec::<(u32, Piece)>::get(from)?;
+        let chunk = Chunk::new(blocks, pieces).map_err(|_| impossible)?;
+        Ok(Self { at, chunk })
+    }
+}
+
+choice!(Piece, "where content is":
+    0 Held(bytes);
+    1 Stored(stored);
+);
+record!(OnDisk { place, from, len });
+
+impl Field for Place {
+    fn put(&self, out: &mut Sink) {
+        self.words().to_vec().put(out);
+    }
+
+    fn get(from: &mut Source<'_>) -> Result<Self, DecodeError> {
+        Vec::<u64>::get(from).map(|words| Self::new(&words))
+    }
+}
+
+/// A word of a place.
+impl Element for u64 {
+    const COUNT_MAX: usize = 16;
+    const BYTES_MIN: usize = 1;
+}
+
+impl Element for (u32, Piece) {
+    const COUNT_MAX: usize = 1 << 16;
+    const BYTES_MIN: usize = 5;
+}
 
 record!(FileRecord { object, record });
 choice!(Record<File>, "what happened to a replica":

@@ -6,7 +6,7 @@ use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, View, ViewId, WallTi
 use bytes::Bytes;
 use node::file::{
     Answer, Attributes, Change, Chunk, Done, File, FileBody, FileError, FileReply, FileReplyBody,
-    FileRequest, Key, Mark, Op, Part, Position, Query, Stat,
+    FileRequest, Key, Mark, Op, Part, Piece, Position, Query, Stat,
 };
 use node::{FileMessage, RequestId, Unavailable};
 use replication::{Account, Body, Entry, Memory, Message, Page, Request, Rest, Session, Sessions};
@@ -75,7 +75,7 @@ pub(crate) fn rest() -> Rest<Outcome> {
         FileError::PastLimit { end: 1 },
         FileError::Overflow { offset: 2, length: 3 },
         FileError::TooLong { length: 4, bytes_max: 5 },
-        FileError::BadChunk { length: 6 },
+        FileError::BadChunk,
     ];
     let mut outcomes: Vec<(u64, Outcome)> = (10..).zip(errors.map(Err)).collect();
     outcomes.push((20, Ok(Done::Written { offset: 4, stat: stat() })));
@@ -96,7 +96,9 @@ pub(crate) fn rest() -> Rest<Outcome> {
 
 pub(crate) fn page() -> Page<File> {
     let attributes = Attributes::new(9, time(300), time(301)).unwrap();
-    let chunk = Chunk::new(Bytes::from_static(b"a chunk")).unwrap();
+    let held = |bytes| Piece::Held(Bytes::from_static(bytes));
+    let pieces = vec![(4, held(b"a chunk")), (16, held(b"and more")), (0x3000, held(b"far away"))];
+    let chunk = Chunk::new(0b1001, pieces).unwrap();
     Page {
         after: None,
         upto: None,
@@ -175,7 +177,7 @@ pub(crate) fn file_replies() -> Vec<FileReply> {
         FileReplyBody::Exists,
         changed(Ok(Done::Written { offset: 4, stat: stat() })),
         changed(Err(error)),
-        FileReplyBody::Answer(Ok(Answer::Data(Bytes::from_static(b"what stands there")))),
+        FileReplyBody::Answer(Ok(Answer::Data(Bytes::from_static(b"what stands there").into()))),
         FileReplyBody::Answer(Ok(Answer::Stat(stat()))),
         FileReplyBody::Answer(Err(error)),
         FileReplyBody::Durable,

@@ -6,7 +6,7 @@ use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, View, ViewId, WallTi
 use bytes::Bytes;
 use node::file::{
     Answer, CHUNK_BYTES, Change, Chunk, Done, FILE_BYTES_MAX, FileBody, FileReply, FileReplyBody,
-    FileRequest, Key, Mark, Op, Part, Position, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX,
+    FileRequest, Key, Mark, Op, Part, Piece, Position, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX,
 };
 use node::{FileMessage, RequestId};
 use proptest::prelude::*;
@@ -203,34 +203,58 @@ fn pages_hold_what_states_can_have() {
     assert_eq!(sent(pull), order);
 }
 
+/// A chunk with a byte at each of these places.
+fn dotted(places: impl IntoIterator<Item = u32>) -> Chunk {
+    let pieces = places.into_iter().map(|at| (at, Piece::Held(Bytes::from_static(b"x"))));
+    Chunk::new(u16::MAX, pieces.collect()).unwrap()
+}
+
+fn page_with(chunk: Chunk) -> Message<node::file::File> {
+    let parts = vec![(Key::Chunk(0), Some((at(5, 9), Part::Chunk(chunk))))];
+    Message::Pulled { epoch: epoch(5), at: at(5, 9), page: Page { parts, ..page() } }
+}
+
 #[test]
-fn parts_are_as_long_as_they_can_be() {
-    let one = |bytes: u64| {
-        let content = vec![1; usize::try_from(bytes).unwrap()];
-        let part = Chunk::new(content.into()).map(Part::Chunk).unwrap();
-        let page = Page { parts: vec![(Key::Chunk(0), Some((at(5, 9), part)))], ..page() };
-        let message = Message::Pulled { epoch: epoch(5), at: at(5, 9), page };
+fn pieces_that_are_close_are_sent_as_one() {
+    let sent_as = |chunk: &Chunk| -> Vec<(u32, usize)> {
+        let sent = sent(page_with(chunk.clone())).unwrap().remove(0).message;
+        let Message::Pulled { page, .. } = sent else { panic!("a page was sent") };
+        let [(_, Some((_, Part::Chunk(again))))] = page.parts.as_slice() else { panic!("with one chunk") };
+        assert_eq!(again, chunk);
+        again.pieces().map(|(start, piece)| (start, piece.len())).collect()
+    };
+    assert_eq!(sent_as(&dotted([0, 1, 33, 65_535])), [(0, 34), (65_535, 1)], "31 zeros between them");
+    assert_eq!(sent_as(&dotted([0, 33, 67])), [(0, 1), (33, 1), (67, 1)], "32 or more");
+    assert_eq!(sent_as(&Chunk::new(1, Vec::new()).unwrap()), [], "zeros that were written");
+    let whole = Piece::Held(vec![1; 1 << 16].into());
+    assert_eq!(sent_as(&Chunk::new(u16::MAX, vec![(0, whole)]).unwrap()), [(0, 1 << 16)]);
+}
+
+#[test]
+fn chunks_are_as_they_are_sent() {
+    let sum = crc32c::crc32c(b"x").to_le_bytes();
+    let run = |start: u8| [&[start, 1][..], &sum].concat();
+    let chunk = |start, next| [&[0xff, 0xff, 3, 2][..], &run(start), &run(next)].concat();
+    let sound = {
+        let message = page_with(dotted([1, 40]));
         frame(&vec![FileMessage { object: OBJECT, view: ViewId::default(), message }])
     };
-    let whole = one(CHUNK_BYTES);
-    let checksum = |bytes: u64| crc32c::crc32c(&vec![1; usize::try_from(bytes).unwrap()]).to_le_bytes();
-    let named = |frame: Vec<u8>, length: u64| {
-        let old = [&[0x80, 0x80, 4][..], &checksum(CHUNK_BYTES)].concat();
-        let low = [0x80, 0x81][usize::from(length % 2 == 1)];
-        let new = [&[low, 0x80, 4][..], &checksum(length)].concat();
-        with(frame, &old, &new)
+    let refused = |new: &[u8]| {
+        let frame = with(sound.clone(), &chunk(1, 40), new);
+        admitted(frame, "node/1").decode::<Vec<FileMessage>>()
     };
-    assert!(admitted(whole.clone(), "node/1").decode::<Vec<FileMessage>>().is_ok());
-    let mut long = named(whole, CHUNK_BYTES + 1);
-    long.push(1);
-    let tail = u32::try_from(CHUNK_BYTES + 1).unwrap();
-    long[8..12].copy_from_slice(&tail.to_le_bytes());
-    let error = admitted(long, "node/1").decode::<Vec<FileMessage>>().unwrap_err();
-    assert_eq!(error, DecodeError::Impossible("a chunk of such a length"));
-    let empty = with(one(1), &[&[1][..], &checksum(1)].concat(), &[&[0][..], &checksum(0)].concat());
-    // Its one byte belongs to nobody then, but the chunk is looked at first.
-    let error = admitted(empty, "node/1").decode::<Vec<FileMessage>>().unwrap_err();
-    assert_eq!(error, DecodeError::Impossible("a chunk of such a length"));
+    assert!(refused(&chunk(1, 41)).is_ok());
+    let impossible = impossible("a chunk with such pieces");
+    assert_eq!(refused(&chunk(1, 33)), impossible, "close together");
+    assert_eq!(refused(&chunk(40, 1)), impossible, "out of order");
+    let outside = [&[2, 2][..], &run(1), &run(40)].concat();
+    assert_eq!(refused(&outside), impossible, "where nothing was written to");
+    let behind = [&[0xff, 0xff, 3, 2][..], &run(1), &[0x80, 0x80, 4, 1], &sum].concat();
+    assert_eq!(refused(&behind), impossible, "behind the end of the chunk");
+    let blocks = [&[0x80, 0x80, 4, 2][..], &run(1), &run(40)].concat();
+    assert_eq!(refused(&blocks), impossible, "a seventeenth block");
+    let many = [&[0xff, 0xff, 3, 0xff, 0x7f][..], &run(1), &run(40)].concat();
+    assert_eq!(refused(&many), Err(DecodeError::TooMany(0x3fff)));
 }
 
 #[test]
@@ -346,11 +370,16 @@ fn no_message_takes_more_bytes_than_it_costs() {
     };
     let data = Bytes::from(vec![1; 1 << 20]);
     let append = |entries| Message::Append { epoch, after: END, entries, committed: Seq(u64::MAX) };
-    let part = || Part::Chunk(Chunk::new(Bytes::from(vec![1; 1 << 16])).unwrap());
-    let page = |rest| Page {
+    let whole = || Chunk::new(u16::MAX, vec![(0, Piece::Held(vec![1; 1 << 16].into()))]).unwrap();
+    let fragments = || dotted((0..1 << 16).step_by(33));
+    let islands = || {
+        let pieces = (0..8).map(|number| (number << 13, Piece::Held(vec![1; 1 << 12].into())));
+        Chunk::new(0x5555, pieces.collect()).unwrap()
+    };
+    let page_of = |chunk, rest| Page {
         after: Some(Key::Chunk(u64::MAX)),
         upto: Some(Key::Chunk(u64::MAX)),
-        parts: vec![(Key::Chunk(FILE_BYTES_MAX / CHUNK_BYTES - 1), Some((END, part())))],
+        parts: vec![(Key::Chunk(FILE_BYTES_MAX / CHUNK_BYTES - 1), Some((END, Part::Chunk(chunk))))],
         same: vec![(Key::Chunk(u64::MAX), END); 10],
         rest,
     };
@@ -372,8 +401,10 @@ fn no_message_takes_more_bytes_than_it_costs() {
             upto: Some(Key::Chunk(u64::MAX)),
             have: vec![(Key::Chunk(u64::MAX), END); 100],
         },
-        pulled(page(None)),
-        pulled(page(Some(Box::new(largest_rest(&Config::default()))))),
+        pulled(page_of(whole(), None)),
+        pulled(page_of(fragments(), None)),
+        pulled(page_of(islands(), None)),
+        pulled(page_of(whole(), Some(Box::new(largest_rest(&Config::default()))))),
     ];
     for message in messages {
         let (costs, what) = (message.bytes(), format!("{message:.40?}"));
@@ -416,7 +447,7 @@ fn full_batches_fit_into_a_frame() {
     }
     let bodies = [
         FileReplyBody::Changed { outcome: largest_outcome(), mark },
-        FileReplyBody::Answer(Ok(Answer::Data(data))),
+        FileReplyBody::Answer(Ok(Answer::Data(data.into()))),
     ];
     for body in bodies {
         let mut queue = VecDeque::from(vec![FileReply { id, body }; FILE_BATCH_MAX + 1]);
@@ -444,8 +475,9 @@ fn batches_end_where_a_frame_does() {
         lengths
     };
     assert_eq!(lengths(&[WRITE_BYTES_MAX, 0, 1, WRITE_BYTES_MAX - 1, 1]), [2, 2, 1]);
-    let read =
-        FileReplyBody::Answer(Ok(Answer::Data(vec![1; usize::try_from(READ_BYTES_MAX).unwrap()].into())));
+    let read = FileReplyBody::Answer(Ok(Answer::Data(
+        Bytes::from(vec![1; usize::try_from(READ_BYTES_MAX).unwrap()]).into(),
+    )));
     let mut queue = VecDeque::from(vec![FileReply { id: RequestId(1), body: read }; 2]);
     assert_eq!((next_batch(&mut queue).len(), next_batch(&mut queue).len()), (1, 1));
     assert_eq!(next_batch(&mut queue), []);

@@ -4,10 +4,10 @@ use std::fmt::Debug;
 
 use base::{Epoch, Members, NodeId, ObjectId, Seq, View, ViewId, WallTime};
 use bytes::Bytes;
-use node::file::{Attributes, CHUNK_BYTES, Chunk, File, Key, Position};
+use node::file::{Attributes, CHUNK_BYTES, Chunk, File, Key, Piece, Place, Position, Stored as OnDisk};
 use proptest::prelude::*;
 use replication::{Checkpoint, Head, Holding, Machine, Record};
-use wire::{DecodeError, FileRecord, Stored, decode_stored, encode_stored};
+use wire::{DecodeError, FileRecord, KeptChunk, Stored, decode_stored, encode_stored};
 
 use crate::samples::{at, entries, epoch, page, rest};
 
@@ -64,8 +64,10 @@ fn attributes() -> (Position, Attributes) {
     (at(5, 8), Attributes::new(9, time(300), time(301)).unwrap())
 }
 
-fn chunk() -> (Position, Chunk) {
-    (at(5, 9), Chunk::new(Bytes::from_static(b"a chunk")).unwrap())
+fn chunk() -> KeptChunk {
+    let stored = OnDisk { place: Place::new(&[300, 7]), from: 2, len: 5 };
+    let pieces = vec![(4, Piece::Held(Bytes::from_static(b"a chunk"))), (0x3000, Piece::Stored(stored))];
+    KeptChunk { at: at(5, 9), chunk: Chunk::new(0b1001, pieces).unwrap() }
 }
 
 /// Groups of digits belong together; `docs/wire.md` says what they are.
@@ -86,13 +88,13 @@ fn what_is_kept_looks_as_documented() {
         assert_eq!(digits(&value), expected.split_whitespace().collect::<String>());
     };
     let rest = "050109 0201 040106 03 01 02 ac02 030105 000000 02 01 04 01 03 01 02 ac02 \
-        01 ff01 01 0a 06 0a 01 00 01 0b 01 01 02 03 0c 01 02 04 05 0d 01 03 06 \
+        01 ff01 01 0a 06 0a 01 00 01 0b 01 01 02 03 0c 01 02 04 05 0d 01 03 \
         14 00 00 04 09 ac02 ad02 07 15 00 01 09 ac02 ad02 07 01 ac02 02 03";
     expect(bytes(&appended), expected);
     let short = [
         (0, "06000000 03 8001 00 0501".to_owned()),
         (2, "06000000 03 8001 02 02 03".to_owned()),
-        (4, format!("50000000 03 8001 04 {rest}")),
+        (4, format!("4f000000 03 8001 04 {rest}")),
         (5, "0a000000 03 8001 05 040106 02 01 02".to_owned()),
         (6, "0b000000 03 8001 06 01 040106 02 01 02".to_owned()),
         (7, "05000000 03 8001 06 00".to_owned()),
@@ -100,11 +102,15 @@ fn what_is_kept_looks_as_documented() {
     for (index, expected) in short {
         expect(bytes(&records()[index]), &expected);
     }
-    let placed = "1d000000 03 8001 03 03 00 01 050108 09 ac02 ad02 01 00 01 050109 07 9e2c3c1e 01 02 00 6120 6368756e6b";
+    let placed = "27000000 03 8001 03 03 00 01 050108 09 ac02 ad02 01 00 01 050109 09 02 04 14 b810fc12 8060 08 8b15db95 01 02 00 \
+        6120 6368756e6b 0000000000 616e64206d6f7265 6661722061776179";
     expect(bytes(&records()[3]), placed);
-    expect(bytes(&mixed()), &format!("59000000 0601 0501 {rest} 02 0501 000000 00 00 00"));
+    expect(bytes(&mixed()), &format!("58000000 0601 0501 {rest} 02 0501 000000 00 00 00"));
     expect(bytes(&attributes()), "08000000 050108 09 ac02 ad02");
-    expect(bytes(&chunk()), "08000000 050109 07 9e2c3c1e 6120 6368756e6b");
+    expect(
+        bytes(&chunk()),
+        "15000000 050109 09 02 04 00 07 9e2c3c1e 8060 01 02 ac02 07 02 05 6120 6368756e6b",
+    );
 }
 
 /// It comes back as it was, every truncation of it is refused, and so is a byte more.
@@ -192,11 +198,16 @@ fn damaged_records_are_refused() {
 #[test]
 fn data_is_not_copied() {
     let content = Bytes::from(vec![7; usize::try_from(CHUNK_BYTES).unwrap()]);
-    let pieces = encode_stored(&(at(5, 9), Chunk::new(content.clone()).unwrap()));
+    let chunk = Chunk::new(u16::MAX, vec![(0, Piece::Held(content.clone()))]).unwrap();
+    let pieces = encode_stored(&KeptChunk { at: at(5, 9), chunk });
     assert_eq!((pieces.len(), pieces[1].as_ptr()), (2, content.as_ptr()));
     let bytes = Bytes::from(pieces.concat());
-    let (_, chunk): (Position, Chunk) = decode_stored(bytes.clone()).unwrap();
-    assert_eq!(chunk.content().as_ptr(), bytes[pieces[0].len()..].as_ptr());
+    let KeptChunk { chunk, .. } = decode_stored(bytes.clone()).unwrap();
+    let held = chunk.pieces().next().and_then(|(_, piece)| match piece {
+        Piece::Held(bytes) => Some(bytes.as_ptr()),
+        Piece::Stored(_) => None,
+    });
+    assert_eq!(held, Some(bytes[pieces[0].len()..].as_ptr()));
 }
 
 #[test]
