@@ -509,6 +509,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             Output::Write { number, object, record } => {
                 self.write_record(daemon, (number, object), record)?;
             }
+            Output::Fetch { .. } => unreachable!("all content is kept in memory"),
             Output::Sync { upto } => self.sync_journal(daemon, upto),
             Output::StoreFailed => self.end_with_store(daemon),
             Output::Event(event) => self.hear_daemon(daemon, &event),
