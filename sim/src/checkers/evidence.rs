@@ -143,6 +143,8 @@ impl Mishaps {
         let mut shown = self.since(first, whose);
         shown.append(&mut violation.shown);
         shown.sort_by_key(|fact| fact.at);
+        let mut told = BTreeSet::new();
+        shown.retain(|fact| told.insert((fact.at, fact.what.clone())));
         violation.shown = shown;
     }
 
@@ -181,6 +183,7 @@ mod tests {
         mishaps.note(at(8), Machines::ALL, "everything is healed");
         let mut violation = Violation::new(at(9), "any", "it is broken".into()).shown_by([
             Fact::new(at(9), NodeId(0), "b".into()),
+            Fact::new(at(9), Machines::default(), "b".into()),
             Fact::new(at(2), Machines::one(2), "a".into()),
         ]);
         mishaps.complete(&mut violation);

@@ -40,7 +40,7 @@ pub fn check(
     let mut first = None;
     for &node in view.members.as_slice().iter().filter(|&&node| !is_lost(node)) {
         let here = look.check_one(node)?;
-        let other: &Replica<File> = *first.get_or_insert(here);
+        let other = first.get_or_insert(here);
         if other.rest() != here.rest() {
             let what = format!("{node:?} has {:?}, another {:?}", here.rest(), other.rest());
             return Err(look.wrong(what, entries.story_of(object, here.committed())));

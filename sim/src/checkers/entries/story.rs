@@ -28,6 +28,13 @@ impl Files {
             let &since = self.called.get(&(client, number))?;
             Some(Fact::new(since, client, format!("{client:?} asks for its change {number}")))
         };
+        // A request that stands there more than once takes effect once.
+        let again = self.known.values().filter(|known| match known.entry.body {
+            Body::Op { request: other, .. } => {
+                known.entry.at != at && Some((other.client, other.number)) == request
+            }
+            _ => false,
+        });
         let seen =
             self.histories.values().filter_map(|history| history.get(&at.seq)).find(|seen| seen.at == at);
         let covering =
@@ -35,6 +42,7 @@ impl Files {
         let mut story = Vec::new();
         story.extend(request.and_then(call));
         story.extend(self.appearance(at));
+        story.extend(again.filter_map(|known| self.appearance(known.entry.at)));
         story.extend(seen.map(Seen::tell));
         story.extend(self.written.get(&at).map(|&since| {
             Fact::new(since, Machines::default(), format!("a client is told that {at:?} is written"))
