@@ -139,7 +139,8 @@ impl Store {
         };
         let chain = starts.chain.begin(nonce, is_proven_dead);
         let next = Starts { boot: host.boot(), stopped_cleanly: false, chain };
-        let mut store = Self { disk, is_closed: false, id, owner, host, start, starts, time, ceiling, peers, losses };
+        let mut store =
+            Self { disk, is_closed: false, id, owner, host, start, starts, time, ceiling, peers, losses };
         store.write(&next)?;
         store.starts = next;
         Ok(store)

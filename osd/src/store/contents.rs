@@ -99,7 +99,9 @@ pub enum ContentsError {
     #[error("the index is damaged: {0}; add the node under a new id with an empty store")]
     Place(#[from] BadPlace),
     /// The mark of what is in the index cannot be read.
-    #[error("the index is damaged: nobody knows how much of the journal it has; add the node under a new id with an empty store")]
+    #[error(
+        "the index is damaged: nobody knows how much of the journal it has; add the node under a new id with an empty store"
+    )]
     Mark,
     /// The file of contents does not open.
     #[error("the file with all content cannot be opened; check the disk")]
@@ -128,7 +130,8 @@ impl Contents {
 
     /// Keeps checkpoints, all or none of them. With them all records up to `applied` are here.
     pub fn put(&self, taken: Vec<Taken>, applied: u64) -> Result<Vec<Put>, PutError> {
-        let mut work = Work { contents: self, changes: Vec::new(), replaced: Vec::new(), written: Vec::new() };
+        let mut work =
+            Work { contents: self, changes: Vec::new(), replaced: Vec::new(), written: Vec::new() };
         let put: Result<Vec<Put>, PutError> = taken.into_iter().map(|taken| work.put_file(taken)).collect();
         work.changes.push(Change::Put(Key::Mark.to_bytes(), rows::mark(applied)));
         let Work { changes, replaced, written, .. } = work;
@@ -159,7 +162,10 @@ impl Contents {
 
     /// Reads content, and checks it.
     pub fn read(&self, stored: &[Stored]) -> Result<Vec<Bytes>, Unreadable> {
-        stored.iter().map(|stored| self.read_one(stored).map_err(|_| Unreadable { place: stored.place.clone() })).collect()
+        stored
+            .iter()
+            .map(|stored| self.read_one(stored).map_err(|_| Unreadable { place: stored.place.clone() }))
+            .collect()
     }
 
     /// The same, and says what is wrong.
@@ -303,7 +309,8 @@ impl Loading {
                 self.heads.insert(object, HeadRow::decode(object, row));
             }
             Some(key @ Key::Chunk(object, number)) => {
-                let kept = rows::decode_chunk(key, row).map(|kept| (number, kept.at, self.shared(&kept.chunk)));
+                let kept =
+                    rows::decode_chunk(key, row).map(|kept| (number, kept.at, self.shared(&kept.chunk)));
                 let chunks = self.chunks.entry(object).or_insert_with(|| Some(Vec::new()));
                 match (chunks, kept) {
                     (Some(chunks), Some(kept)) => chunks.push(kept),
@@ -322,7 +329,8 @@ impl Loading {
             let piece = match piece {
                 Piece::Held(_) => piece.clone(),
                 Piece::Stored(Stored { place, from, len }) => {
-                    let place = self.places.entry(place.words().to_vec()).or_insert_with(|| place.clone()).clone();
+                    let place =
+                        self.places.entry(place.words().to_vec()).or_insert_with(|| place.clone()).clone();
                     Piece::Stored(Stored { place, from: *from, len: *len })
                 }
             };

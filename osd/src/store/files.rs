@@ -15,7 +15,9 @@ use wire::{FileRecord, decode_stored, encode_stored};
 
 use super::contents::{Contents, ContentsError, FoundFiles, PutError, Taken};
 use super::index::Index;
-use super::journal::{AppendError, Journal, JournalError, JournalLimits, JournalReadError, Search, Sync, Urgency};
+use super::journal::{
+    AppendError, Journal, JournalError, JournalLimits, JournalReadError, Search, Sync, Urgency,
+};
 use super::media::{Blob, Media};
 use super::memo::MemoSlot;
 use super::{Store, WriteError};
@@ -90,7 +92,11 @@ pub struct FileLog {
 }
 
 /// Opens what a daemon keeps of files, as the start that `store` is open for.
-pub fn open(store: &mut Store, config: &ShardConfig, parts: FilesParts<'_>) -> Result<OpenedFiles, FilesError> {
+pub fn open(
+    store: &mut Store,
+    config: &ShardConfig,
+    parts: FilesParts<'_>,
+) -> Result<OpenedFiles, FilesError> {
     let FilesParts { media, index, mut memo, limits } = parts;
     let (contents, found) = Contents::open(media, index)?;
     let search = Search::of(media, store.id(), found.applied)?;

@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_memo_on_a_disk_is_refused() {
-        let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let dir = TempDir::new_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         assert!(matches!(MemoFile::open(dir.path(), STORE), Err(MemoError::OnDisk(_))));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
     }

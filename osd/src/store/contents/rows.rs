@@ -43,7 +43,8 @@ impl Key {
 
     pub(super) fn parse(key: &[u8]) -> Option<Self> {
         let (&kind, rest) = key.split_first()?;
-        let numbers: Vec<u64> = rest.chunks(8).map(|word| word.try_into().ok().map(u64::from_be_bytes)).collect::<Option<_>>()?;
+        let numbers: Vec<u64> =
+            rest.chunks(8).map(|word| word.try_into().ok().map(u64::from_be_bytes)).collect::<Option<_>>()?;
         match (kind, numbers.as_slice()) {
             (MARK, []) => Some(Self::Mark),
             (HEAD, &[high, low]) => Some(Self::Head(ObjectId::new(high, low))),

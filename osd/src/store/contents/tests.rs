@@ -67,7 +67,8 @@ fn what_is_put_is_found() {
     let chunks = vec![(0, Some((at(3), large.clone()))), (5, Some((at(4), small.clone())))];
     let put = contents.put(vec![taken(1, 9, changes(true, 500_000, chunks))], 12).unwrap();
     let [Put { chunks, .. }] = put.as_slice() else { panic!("one file") };
-    let kept: Vec<_> = chunks.iter().map(|(number, at, chunk)| (*number, at.seq.0, chunk.is_held())).collect();
+    let kept: Vec<_> =
+        chunks.iter().map(|(number, at, chunk)| (*number, at.seq.0, chunk.is_held())).collect();
     assert_eq!(kept, [(0, 3, false), (5, 4, true)], "what is short stays in the index");
     assert_eq!(content(&contents, &chunks[0].2), large);
     let (contents, found) = open(&media);
@@ -94,7 +95,8 @@ fn space_is_free_once_nothing_refers_to_it() {
     assert_eq!(contents.used_bytes(), 2 * 61_440, "somebody may still read the first");
     assert_eq!(content(&contents, &first[0].2), held(1, 60_000));
     drop(first);
-    let pieces: Vec<(u32, Piece)> = second[0].2.pieces().map(|(start, piece)| (start, piece.clone())).collect();
+    let pieces: Vec<(u32, Piece)> =
+        second[0].2.pieces().map(|(start, piece)| (start, piece.clone())).collect();
     drop(second);
     let [(start, Piece::Stored(stored))] = pieces.as_slice() else { panic!("one piece") };
     let short = Piece::Stored(Stored { len: 5_000, ..stored.clone() });
@@ -112,7 +114,9 @@ fn a_row_that_cannot_be_read_costs_its_file() {
     let media = FakeMedia::default();
     let (contents, _) = open(&media);
     let chunk = |seed| vec![(0, Some((at(3), held(seed, 2_000))))];
-    contents.put((1..4).map(|number| taken(number, 1, changes(true, 5_000, chunk(number)))).collect(), 1).unwrap();
+    contents
+        .put((1..4).map(|number| taken(number, 1, changes(true, 5_000, chunk(number)))).collect(), 1)
+        .unwrap();
     let spoil = |key: Key| {
         let mut row = contents.index.get(&key.to_bytes()).unwrap().unwrap();
         row[9] ^= 1;
@@ -141,7 +145,7 @@ fn a_power_cut_leaves_whole_checkpoints() {
             let (contents, found) = open(&media);
             assert_eq!(all(&contents, &found), model, "seed {seed} round {round}");
             let mut next = model.clone();
-            let mut step = |model: &mut BTreeMap<(u64, u64), Chunk>, random: &mut Random| {
+            let step = |model: &mut BTreeMap<(u64, u64), Chunk>, random: &mut Random| {
                 let file = random.below(3);
                 let is_new = !model.keys().any(|(number, _)| *number == file) || random.chance(1, 8);
                 if is_new {
@@ -149,7 +153,8 @@ fn a_power_cut_leaves_whole_checkpoints() {
                 }
                 let mut chunks = Vec::new();
                 for number in 0..random.between(1, 4) {
-                    let chunk = held(random.next_u64() % 251, usize::try_from(random.between(1, 9_000)).unwrap());
+                    let chunk =
+                        held(random.next_u64() % 251, usize::try_from(random.between(1, 9_000)).unwrap());
                     let chunk = random.chance(3, 4).then_some(chunk);
                     match &chunk {
                         Some(chunk) => _ = model.insert((file, number), chunk.clone()),
@@ -163,7 +168,7 @@ fn a_power_cut_leaves_whole_checkpoints() {
                 step(&mut next, &mut random).unwrap();
                 model = next.clone();
             }
-            media.fail_after(usize::try_from(random.below(25)).unwrap(), std::io::ErrorKind::Other);
+            media.fail_after(usize::try_from(random.below(25)).unwrap(), io::ErrorKind::Other);
             let is_whole = step(&mut next, &mut random).is_ok();
             media = media.after_power_cut(&mut random);
             let (contents, found) = open(&media);
