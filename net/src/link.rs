@@ -126,6 +126,11 @@ impl Link {
         self.inner.messages.send([frames])
     }
 
+    /// The same for one frame in pieces, whose memory is shared until it has arrived.
+    pub fn send_in_pieces(&self, frame: Vec<Bytes>) -> Result<(), SendError> {
+        self.inner.messages.send(frame)
+    }
+
     /// Opens a stream for a transfer. Waits while the peer has as many open as it allows.
     pub async fn open_bulk(&self) -> Result<Bulk, BulkError> {
         Bulk::open(&self.inner.connection).await

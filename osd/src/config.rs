@@ -15,6 +15,8 @@ use net::credentials::{CredentialError, CredentialFiles, DenyFile};
 use node::{ClusterMap, MapError, from_toml, is_address};
 use serde::{Deserialize, Serialize};
 
+use crate::store::index::Engine;
+
 /// Far above any configuration, a map of a thousand daemons included.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// What `metrics` says when there are to be none.
@@ -45,6 +47,24 @@ pub struct Config {
     pub log: Log,
     /// How much one daemon takes on.
     pub limits: Limits,
+    /// How files are kept.
+    pub store: StoreConfig,
+}
+
+/// How a daemon keeps files.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StoreConfig {
+    /// What keeps the index of a data directory that is made. Others keep theirs.
+    pub index: Engine,
+    /// A directory in memory that outlives the daemon, but not the power.
+    pub memo: PathBuf,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self { index: Engine::default(), memo: "/dev/shm".into() }
+    }
 }
 
 /// What is logged, and how.
@@ -189,6 +209,8 @@ struct Written {
     log: Log,
     #[serde(default)]
     limits: Limits,
+    #[serde(default)]
+    store: StoreConfig,
 }
 
 #[derive(Deserialize)]
@@ -239,7 +261,7 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let what = |what| ConfigError::Syntax { path: path.to_owned(), what };
         let written: Written = from_toml(text).map_err(what)?;
-        let Written { node, listen, metrics, files, log, limits } = written;
+        let Written { node, listen, metrics, files, log, limits, store } = written;
 
         let folder = path.parent().unwrap_or(Path::new(""));
         let map_path = folder.join(&files.map);
@@ -271,6 +293,7 @@ impl Config {
             denied: folder.join(&files.denied),
             log,
             limits,
+            store: StoreConfig { memo: folder.join(&store.memo), ..store },
         };
         config.check()?;
         Ok(config)

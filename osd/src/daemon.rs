@@ -7,8 +7,10 @@
 //!
 //! The driver decides nothing: it says what happened and when, and does what the shard wants done.
 
+mod disk;
 mod doorman;
 mod driver;
+mod files;
 mod gauges;
 mod keeper;
 mod links;
@@ -17,6 +19,7 @@ mod report;
 
 use std::future::Future;
 use std::io;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,9 +40,15 @@ use crate::clock::{self, Behind, Clock, OffsetError, Reading};
 use crate::config::{Config, ConfigError};
 use crate::http::{self, ListenError};
 use crate::metrics::About;
+use crate::store::files::{self as files_store, FilesError, FilesParts, OpenedFiles};
+use crate::store::index::{Engine, IndexError};
+use crate::store::journal::JournalLimits;
+use crate::store::media::{Media, RealMedia};
+use crate::store::memo::{MemoError, MemoFile};
 use crate::store::{OpenError, Owner, Start, Store};
 use doorman::Doorman;
 use driver::{Driver, told_to};
+use files::FileDisk;
 use gauges::Gauges;
 use keeper::StoreKeeper;
 
@@ -47,6 +56,11 @@ use keeper::StoreKeeper;
 /// between.
 const BUSY_ATTEMPTS: u32 = 30;
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
+
+/// Where files are kept within the data directory.
+const FILES_DIR: &str = "files";
+const JOURNAL: JournalLimits =
+    JournalLimits { segment_bytes: 16 << 20, segments_max: 8, reserve_bytes: 1 << 20 };
 
 /// What a daemon is started with.
 pub struct Options {
@@ -100,6 +114,29 @@ pub enum DaemonError {
     /// The data directory is an old copy.
     #[error(transparent)]
     Restored(#[from] RestoredCopy),
+    /// The store of files does not open.
+    #[error(transparent)]
+    Files(#[from] FilesError),
+    /// Where files would be kept is not there.
+    #[error("{path} cannot be opened: {source}")]
+    FilesDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is no place for the memo.
+    #[error(transparent)]
+    Memo(#[from] MemoError),
+    /// The index does not open.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// The store failed while running.
+    #[error(transparent)]
+    FilesFailed(#[from] files::FilesFailed),
+    /// The threads of the store cannot be started.
+    #[error("a thread cannot be started: {0}")]
+    Thread(io::Error),
     /// Nobody was there to hear of the start.
     #[error("the supervisor cannot be told of this start: {0}")]
     Supervisor(io::Error),
@@ -124,6 +161,9 @@ impl DaemonError {
             | Self::Listen(_)
             | Self::Behind(_)
             | Self::Supervisor(_)
+            | Self::FilesDirectory { .. }
+            | Self::FilesFailed(_)
+            | Self::Thread(_)
             | Self::Random(_)
             | Self::MarkReached(_) => false,
             Self::Config(_)
@@ -131,6 +171,9 @@ impl DaemonError {
             | Self::Network(_)
             | Self::Shard(_)
             | Self::Offset(_)
+            | Self::Files(_)
+            | Self::Memo(_)
+            | Self::Index(_)
             | Self::Restored(_) => true,
         }
     }
@@ -173,7 +216,7 @@ async fn prepare(
     let map = Arc::new(config.map.clone());
     let owner = Owner { cluster: map.cluster(), node: config.node };
     let open = async || Store::open(&config.data, owner);
-    let store = patiently(open, |error| matches!(error, OpenError::Locked { .. })).await?;
+    let mut store = patiently(open, |error| matches!(error, OpenError::Locked { .. })).await?;
     let (start, id) = (store.start(), store.start_id());
     let me = Process { node: config.node, incarnation: id.incarnation };
     announce(Notice { dead: me, line: store.line() }).map_err(DaemonError::Supervisor)?;
@@ -186,7 +229,20 @@ async fn prepare(
         patiently(async || gauges::start(address, about).await, ListenError::is_in_use).await?;
 
     let floor = store.time_floor(clock::since_boot());
-    let remembered = Remembered::without_files(remembered(start), store.epoch_ceiling());
+    let shard_config = ShardConfig {
+        locks_max: config.limits.locks_max as usize,
+        sessions_max: config.limits.clients_max as usize,
+        ..ShardConfig::new(map.clone())
+    };
+    let mut opened = open_files(config, &mut store, &shard_config)?;
+    let kept = std::mem::take(&mut opened.kept);
+    let disk = FileDisk::start(&kept, opened).map_err(DaemonError::Thread)?;
+    let remembered = Remembered {
+        start: remembered(start),
+        ceiling: store.epoch_ceiling(),
+        forgot_at: store.forgot_at(),
+        files: kept,
+    };
     let keeper = StoreKeeper::new(store);
     let reading = Reading::take()?;
     let limits = config.limits;
@@ -197,11 +253,6 @@ async fn prepare(
     let above = map.osds().filter(|osd| osd.id > me.node);
     let callers = above.map(|osd| network.keep_calling(osd.id, &osd.address)).collect();
 
-    let shard_config = ShardConfig {
-        locks_max: limits.locks_max as usize,
-        sessions_max: limits.clients_max as usize,
-        ..ShardConfig::new(map.clone())
-    };
     let mut early = Vec::new();
     let first = FirstClock::new(&shard_config)?;
     let clock = fix_clock(reading, first, &mut inbox, &mut early, floor).await?;
@@ -229,13 +280,29 @@ async fn prepare(
     match map.settings().algorithm {
         LeaseAlgorithm::Flease => {
             let shard = Shard::<FleaseRules>::new(shard_config, me, remembered, clock.now(), seed)?;
-            Ok(Box::pin(Driver::new(shard, parts, mark).run(early)))
+            Ok(Box::pin(Driver::new(shard, disk, parts, mark).run(early)))
         }
         LeaseAlgorithm::Paxoslease => {
             let shard = Shard::<PaxosRules>::new(shard_config, me, remembered, clock.now(), seed)?;
-            Ok(Box::pin(Driver::new(shard, parts, mark).run(early)))
+            Ok(Box::pin(Driver::new(shard, disk, parts, mark).run(early)))
         }
     }
+}
+
+/// Opens what the data directory has of files.
+fn open_files(config: &Config, store: &mut Store, shard: &ShardConfig) -> Result<OpenedFiles, DaemonError> {
+    let dir = config.data.join(FILES_DIR);
+    let failed = |source| DaemonError::FilesDirectory { path: dir.clone(), source };
+    let media: Arc<dyn Media> = Arc::new(RealMedia::open(dir.clone()).map_err(failed)?);
+    let engine = Engine::found(&*media).map_err(failed)?.unwrap_or(config.store.index);
+    let index = engine.open(&*media, &dir)?;
+    let memo = Box::new(MemoFile::open(&config.store.memo, store.id())?);
+    let parts = FilesParts { media, index, memo, limits: JOURNAL };
+    let opened = files_store::open(store, shard, parts)?;
+    for object in &opened.damaged {
+        tracing::error!(?object, "what is kept of a file cannot be read; its other members give it back");
+    }
+    Ok(opened)
 }
 
 /// What a driver works with.

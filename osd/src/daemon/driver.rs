@@ -1,17 +1,19 @@
 //! The loop around the shard: takes in everything that waits, then does everything the shard wants done.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use base::{NodeId, ObjectId, Process, Role, WallTime};
 use bytes::Bytes;
 use lease::{Algorithm, Batch, Loss};
 use net::{CloseReason, Event, Link, LinkId};
-use node::{ClientId, Output, RestoredCopy, Shard, ShardEvent};
+use node::file::{FileReply, FileRequest};
+use node::{ClientId, FileMessage, Output, RestoredCopy, SessionId, Shard, ShardEvent};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
-use wire::{Admitted, Introduction, Kind, Message, Notice, NoticeAck, StatusRequest};
+use wire::{Admitted, DecodeError, Introduction, Kind, Message, Notice, NoticeAck, StatusRequest};
 
+use super::files::{FileDisk, FilesFailed};
 use super::links::{Links, session_of};
 use super::refusals::Refusals;
 use super::{DaemonError, Parts, report};
@@ -45,6 +47,15 @@ pub(super) struct Driver<A> {
     /// Who was told this daemon's status in this turn.
     told_status: BTreeSet<LinkId>,
     refusals: Refusals,
+    disk: FileDisk,
+    outgoing: Outgoing,
+}
+
+/// What is to be sent about files at the end of a turn.
+#[derive(Default)]
+struct Outgoing {
+    nodes: BTreeMap<NodeId, VecDeque<FileMessage>>,
+    clients: BTreeMap<SessionId, VecDeque<FileReply>>,
 }
 
 /// Something the store has done.
@@ -54,7 +65,7 @@ enum Done {
 }
 
 impl<A: Algorithm> Driver<A> {
-    pub(super) fn new(shard: Shard<A>, parts: Parts, mark: WallTime) -> Self {
+    pub(super) fn new(shard: Shard<A>, disk: FileDisk, parts: Parts, mark: WallTime) -> Self {
         let (doing, done) = mpsc::channel(JOBS_MAX);
         let started_at = parts.clock.now();
         Self {
@@ -69,6 +80,8 @@ impl<A: Algorithm> Driver<A> {
             lost: Vec::new(),
             told_status: BTreeSet::new(),
             refusals: Refusals::default(),
+            disk,
+            outgoing: Outgoing::default(),
         }
     }
 
@@ -82,11 +95,18 @@ impl<A: Algorithm> Driver<A> {
         measurements.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let deadline = sleep(Duration::MAX);
         tokio::pin!(deadline);
+        // Opening the store has synced all that was there.
+        let now = self.now();
+        self.shard.handle_durable(now, 0);
         self.turn(&mut events);
         loop {
             let next = self.until_timeout();
             tokio::select! {
                 Some(done) = self.done.recv() => self.finish(done)?,
+                done = self.disk.next() => {
+                    let now = self.now();
+                    self.disk.finish(&mut self.shard, now, done).or_else(|error| self.fail_store(error))?;
+                }
                 _ = self.parts.inbox.receive(&mut events) => {}
                 () = sleep(next) => {}
                 _ = marks.tick() => self.mark_time()?,
@@ -131,6 +151,7 @@ impl<A: Algorithm> Driver<A> {
         while let Some(output) = self.shard.poll_output(now) {
             self.act(output);
         }
+        self.send_about_files();
         self.told_status.clear();
         // Leases are lost by the thousand, if at all, and one line tells it.
         if let Some((cell, why)) = self.lost.first() {
@@ -230,6 +251,12 @@ impl<A: Algorithm> Driver<A> {
                 }
                 None => Ok(()),
             },
+            Kind::FilePeer => self.handle_file_messages(now, link, frame),
+            Kind::FileRequest => frame.decode().map(|requests: Vec<FileRequest>| {
+                for request in requests {
+                    self.shard.handle_file_request(now, session_of(link), request);
+                }
+            }),
             Kind::Notice => frame.decode().map(|notice: Notice| self.handle_notice(link, notice)),
             Kind::StatusRequest => frame.decode().map(|StatusRequest| self.answer_status(link)),
             _ => return self.cut_off(link, &"sent a frame that belongs to an introduction"),
@@ -237,6 +264,43 @@ impl<A: Algorithm> Driver<A> {
         if let Err(error) = handled {
             self.cut_off(link, &error);
         }
+    }
+
+    fn handle_file_messages(
+        &mut self,
+        now: WallTime,
+        link: &Link,
+        frame: &Admitted,
+    ) -> Result<(), DecodeError> {
+        let Some(from) = self.links.process(link) else { return Ok(()) };
+        for message in frame.decode::<Vec<FileMessage>>()? {
+            self.shard.handle_file_message(now, from, message);
+        }
+        Ok(())
+    }
+
+    /// As many messages as fit go into one frame.
+    fn send_about_files(&mut self) {
+        let Outgoing { nodes, clients } = std::mem::take(&mut self.outgoing);
+        for (node, mut messages) in nodes {
+            let Some((_, link)) = self.links.node(node) else { continue };
+            while !messages.is_empty() {
+                Self::send_frame(link, &wire::next_batch(&mut messages));
+            }
+        }
+        for (session, mut replies) in clients {
+            let Some(link) = self.links.client(session) else { continue };
+            while !replies.is_empty() {
+                Self::send_frame(link, &wire::next_batch(&mut replies));
+            }
+        }
+    }
+
+    /// The store takes no more: it is marked, and the process ends.
+    fn fail_store(&mut self, error: FilesFailed) -> Result<(), DaemonError> {
+        self.shard.handle_store_failed();
+        self.parts.keeper.note_failed();
+        Err(error.into())
     }
 
     /// Once in a turn, which answers all that were asked in it: a status looks at every lock.
@@ -300,13 +364,16 @@ impl<A: Algorithm> Driver<A> {
                 }
             }
             Output::RaiseCeiling { to } => self.raise_ceiling(to, Duration::ZERO),
-            // Nobody can ask for a file over the network yet.
-            Output::File { .. }
-            | Output::FileReply { .. }
-            | Output::Fetch { .. }
-            | Output::Write { .. }
-            | Output::Sync { .. }
-            | Output::StoreFailed => {}
+            Output::File { to, message } => {
+                self.outgoing.nodes.entry(to).or_default().push_back(message);
+            }
+            Output::FileReply { session, reply } => {
+                self.outgoing.clients.entry(session).or_default().push_back(reply);
+            }
+            Output::Fetch { fetch, stored } => self.disk.fetch(fetch, stored),
+            Output::Write { number, object, record } => self.disk.write(number, object, record),
+            Output::Sync { .. } => self.disk.sync(),
+            Output::StoreFailed => {}
             Output::Event(ShardEvent::LeaseLost { cell, why }) => self.lost.push((cell, why)),
             Output::Event(event) => report::shard_event(&event, self.now()),
         }
@@ -323,9 +390,11 @@ impl<A: Algorithm> Driver<A> {
 
     /// A peer that takes nothing off its stream for so long is cut off: it is told everything when it is back.
     fn send<M: Message>(&self, link: &Link, message: &M) {
-        let mut bytes = Vec::new();
-        wire::encode(message, &mut bytes);
-        if let Err(error) = link.send(bytes.into()) {
+        Self::send_frame(link, message);
+    }
+
+    fn send_frame<M: Message>(link: &Link, message: &M) {
+        if let Err(error) = link.send_in_pieces(wire::encode_in_pieces(message)) {
             tracing::warn!(peer = %link.peer().role, "closing the connection: {error}");
             link.close("too much waits to be sent");
         }

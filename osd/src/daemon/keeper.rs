@@ -78,6 +78,13 @@ impl StoreKeeper {
         .await
     }
 
+    /// Notes that the store has failed, as well as that goes: the disk may take nothing any more.
+    pub(crate) fn note_failed(&self) {
+        if let Err(error) = self.with(Store::note_failed) {
+            tracing::error!("that the store has failed cannot be noted on its disk: {error}");
+        }
+    }
+
     /// Notes that this start ends cleanly.
     pub(crate) async fn stop(&self, clock: Clock) -> Result<(), DaemonError> {
         self.run(move |store| {

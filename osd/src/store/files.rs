@@ -8,24 +8,24 @@ use std::io;
 use std::sync::Arc;
 
 use base::ObjectId;
-use node::file::File;
-use node::{KeptFile, Memo, OpenStep, ShardConfig, StoreFound, StoreRefusal};
+use node::{FileChanges, KeptFile, Memo, OpenStep, ShardConfig, StoreFound, StoreRefusal};
 use replication::Record;
 use wire::{FileRecord, decode_stored, encode_stored};
 
 use super::contents::{Contents, ContentsError, FoundFiles, PutError, Taken};
 use super::index::Index;
 use super::journal::{
-    AppendError, Journal, JournalError, JournalLimits, JournalReadError, Search, Sync, Urgency,
+    AppendError, Journal, JournalError, JournalLimits, JournalReadError, MadeSegment, Search, Segments, Sync,
+    Urgency,
 };
-use super::media::{Blob, Media};
+use super::media::Media;
 use super::memo::MemoSlot;
 use super::{Store, WriteError};
 
 /// What a store of files is opened from.
-pub struct FilesParts<'a> {
+pub struct FilesParts {
     /// The directory of journal and content.
-    pub media: &'a dyn Media,
+    pub media: Arc<dyn Media>,
     /// The index.
     pub index: Box<dyn Index>,
     /// The memo.
@@ -38,6 +38,8 @@ pub struct FilesParts<'a> {
 pub struct OpenedFiles {
     /// What is written to.
     pub log: FileLog,
+    /// What makes space for it.
+    pub segments: Segments,
     /// What checkpoints go to.
     pub contents: Arc<Contents>,
     /// What is kept of each file.
@@ -92,14 +94,10 @@ pub struct FileLog {
 }
 
 /// Opens what a daemon keeps of files, as the start that `store` is open for.
-pub fn open(
-    store: &mut Store,
-    config: &ShardConfig,
-    parts: FilesParts<'_>,
-) -> Result<OpenedFiles, FilesError> {
+pub fn open(store: &mut Store, config: &ShardConfig, parts: FilesParts) -> Result<OpenedFiles, FilesError> {
     let FilesParts { media, index, mut memo, limits } = parts;
-    let (contents, found) = Contents::open(media, index)?;
-    let search = Search::of(media, store.id(), found.applied)?;
+    let (contents, found) = Contents::open(&*media, index)?;
+    let search = Search::of(&*media, store.id(), found.applied)?;
     let state = StoreFound {
         memo: memo.read().map_err(FilesError::Memo)?,
         is_failed: store.has_failed(),
@@ -118,7 +116,7 @@ pub fn open(
             OpenStep::EndWith(_) => {}
             OpenStep::RewriteBehind(confirmed) => {
                 let start = (store.start_id().incarnation.0, confirmed);
-                journal = search.take().map(|search| search.open(media, start, limits)).transpose()?;
+                journal = search.take().map(|search| search.open(&*media, start, limits)).transpose()?;
             }
             OpenStep::Memo(memo_then) => {
                 noted = memo_then;
@@ -132,14 +130,22 @@ pub fn open(
     let last = log.journal.last();
     let broken = damaged.iter().filter_map(|object| {
         let head = kept.get(object)?.checkpoint.clone();
-        let changes = node::FileChanges { head, is_new: true, chunks: Vec::new(), last_write: 0 };
+        let changes = FileChanges { head, is_new: true, chunks: Vec::new(), last_write: 0 };
         Some(Taken { object: *object, applied: last, changes })
     });
     let broken: Vec<Taken> = broken.collect();
     if !broken.is_empty() {
         contents.put(broken, contents.applied())?;
     }
-    Ok(OpenedFiles { log, contents: Arc::new(contents), kept, forgot_at: opening.forgot_at, damaged })
+    let segments = Segments::new(media, limits);
+    Ok(OpenedFiles {
+        log,
+        segments,
+        contents: Arc::new(contents),
+        kept,
+        forgot_at: opening.forgot_at,
+        damaged,
+    })
 }
 
 type Kept = (BTreeMap<ObjectId, KeptFile>, Vec<ObjectId>);
@@ -177,13 +183,13 @@ fn read_files(
 
 impl FileLog {
     /// Takes the record that the shard counts by this number. It is in the next [`write`](Self::write).
-    pub fn append(&mut self, number: u64, object: ObjectId, record: Record<File>) -> Result<(), AppendError> {
+    pub fn append(&mut self, number: u64, record: &FileRecord) -> Result<(), AppendError> {
         // What lets others go on may use the last of the space.
-        let urgency = match record {
+        let urgency = match record.record {
             Record::Appended { .. } | Record::Placed(_) => Urgency::Ordinary,
             _ => Urgency::Urgent,
         };
-        let pieces = encode_stored(&FileRecord { object, record });
+        let pieces = encode_stored(record);
         let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &**piece).collect();
         let place = self.journal.append(&pieces, urgency)?;
         assert_eq!(place, self.before + number, "records are handed over in order");
@@ -195,13 +201,18 @@ impl FileLog {
         self.journal.waiting_bytes()
     }
 
+    /// All records of this process up to this one outlive it.
+    pub const fn written(&self) -> u64 {
+        self.journal.written() - self.before
+    }
+
     /// Writes what was handed over. All records of this process up to the one returned outlive it then.
     pub fn write(&mut self) -> Result<u64, JournalError> {
         let before = self.journal.written();
         if self.journal.write()? > before {
             self.note()?;
         }
-        Ok(self.journal.written() - self.before)
+        Ok(self.written())
     }
 
     /// What to do so that all that is written is durable.
@@ -250,8 +261,8 @@ impl FileLog {
     }
 
     /// It was made.
-    pub fn handle_made(&mut self, slot: u32, blob: Arc<dyn Blob>) {
-        self.journal.handle_made(slot, blob);
+    pub fn handle_made(&mut self, made: MadeSegment) {
+        self.journal.handle_made(made);
     }
 
     fn note(&mut self) -> Result<(), JournalError> {

@@ -10,13 +10,57 @@ mod sled_engine;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::ops::ControlFlow;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
 
 pub use self::redb_engine::RedbIndex;
 pub use self::sled_engine::SledIndex;
 
+use super::media::Media;
+
 /// How much memory an engine may keep of what is on disk.
 const CACHE_BYTES: usize = 32 << 20;
+
+/// What keeps an index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// The crate `redb`: one file.
+    #[default]
+    Redb,
+    /// The crate `sled`: a directory of its own.
+    Sled,
+}
+
+impl Engine {
+    /// The name of what it keeps in the directory of a store's files.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Redb => "index.redb",
+            Self::Sled => "index.sled",
+        }
+    }
+
+    /// The engine that keeps the index in a directory, if there is one.
+    pub fn found(media: &dyn Media) -> io::Result<Option<Self>> {
+        let names = media.names()?;
+        Ok([Self::Redb, Self::Sled].into_iter().find(|engine| names.iter().any(|name| name == engine.name())))
+    }
+
+    /// Opens the index in the directory `dir`, which is `media`; makes one if there is none.
+    pub fn open(self, media: &dyn Media, dir: &Path) -> Result<Box<dyn Index>, IndexError> {
+        let failed = |error: io::Error| IndexError::Failed(error.to_string());
+        let index: Box<dyn Index> = match self {
+            Self::Redb => Box::new(RedbIndex::open(media.open(self.name()).map_err(failed)?)?),
+            Self::Sled => Box::new(SledIndex::open(&dir.join(self.name()))?),
+        };
+        media.sync().map_err(failed)?;
+        Ok(index)
+    }
+}
 
 /// An index. What was committed is what everybody reads from then on.
 pub trait Index: Send + Sync {

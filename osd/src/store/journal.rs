@@ -112,9 +112,47 @@ pub enum JournalError {
         "the journal could not be written, so the store is closed; check the disk, then restart the daemon"
     )]
     Io(#[from] io::Error),
+    /// A record that no segment holds.
+    #[error(transparent)]
+    Append(#[from] AppendError),
     /// It failed before.
     #[error("the journal is closed because the disk failed earlier; check the disk, then restart the daemon")]
     Closed,
+}
+
+impl JournalError {
+    /// Whether there was no space, and so nothing has changed.
+    pub fn is_full(&self) -> bool {
+        let is_full = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        };
+        matches!(self, Self::Io(error) if is_full(error))
+    }
+}
+
+/// Makes segments, beside everything else.
+#[derive(Clone)]
+pub struct Segments {
+    media: Arc<dyn Media>,
+    limits: JournalLimits,
+}
+
+/// A segment that was made.
+pub struct MadeSegment {
+    slot: u32,
+    blob: Arc<dyn Blob>,
+}
+
+impl Segments {
+    /// For a journal with these bounds in a directory.
+    pub fn new(media: Arc<dyn Media>, limits: JournalLimits) -> Self {
+        Self { media, limits }
+    }
+
+    /// Makes a segment, durably. If there is no space the file is taken away again.
+    pub fn make(&self, slot: u32) -> Result<MadeSegment, JournalError> {
+        Ok(MadeSegment { slot, blob: Journal::make(&*self.media, slot, self.limits)? })
+    }
 }
 
 /// A sync to be done, beside everything else.
@@ -267,8 +305,7 @@ impl Journal {
         (0..).find(|slot| !taken.contains(slot)).expect("few are taken")
     }
 
-    /// Makes a segment, durably. May run beside everything else. If there is no space the file is taken away again.
-    pub fn make(media: &dyn Media, slot: u32, limits: JournalLimits) -> io::Result<Arc<dyn Blob>> {
+    fn make(media: &dyn Media, slot: u32, limits: JournalLimits) -> io::Result<Arc<dyn Blob>> {
         let made = make_segment(media, slot, limits.segment_bytes);
         if made.is_err() {
             // What is left of it would only take space. The first error says why.
@@ -278,7 +315,7 @@ impl Journal {
     }
 
     /// A segment was made.
-    pub fn handle_made(&mut self, slot: u32, blob: Arc<dyn Blob>) {
+    pub fn handle_made(&mut self, MadeSegment { slot, blob }: MadeSegment) {
         self.spare.push((slot, blob));
     }
 }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use node::JournalFound;
 
 use super::batch::{self, ALIGN, HEADER_BYTES, Header};
-use super::{BLOCK_BYTES, Journal, JournalError, JournalLimits, PREFIX, Segment};
+use super::{BLOCK_BYTES, Journal, JournalError, JournalLimits, MadeSegment, PREFIX, Segment};
 use crate::store::media::{Blob, Media};
 
 /// The disk cannot be read.
@@ -140,7 +140,7 @@ impl Journal {
         if self.room() < HEADER_BYTES as u64 && self.spare.is_empty() {
             let slot = self.free_slot();
             let blob = Self::make(media, slot, self.limits)?;
-            self.handle_made(slot, blob);
+            self.handle_made(MadeSegment { slot, blob });
         }
         self.write_batch()?;
         self.used.iter().try_for_each(|segment| segment.blob.sync())?;

@@ -27,7 +27,8 @@ fn found(media: &FakeMedia, applied: u64) -> JournalFound {
 
 fn make_wanted(media: &FakeMedia, journal: &mut Journal) {
     while let Some(slot) = journal.wanted() {
-        journal.handle_made(slot, Journal::make(media, slot, LIMITS).unwrap());
+        let segments = Segments::new(Arc::new(media.clone()), LIMITS);
+        journal.handle_made(segments.make(slot).unwrap());
     }
 }
 
