@@ -76,7 +76,7 @@ fn a_power_cut_loses_no_commit_and_splits_none() {
                 index.commit(&changes).unwrap();
             }
             // The next one does not end.
-            media.fail_after(usize::try_from(random.below(12)).unwrap(), std::io::ErrorKind::Other);
+            media.fail_after(usize::try_from(random.below(12)).unwrap(), io::ErrorKind::Other);
             let changes: Vec<Change> = (0..50).map(|key| put(key, done + 1)).collect();
             let _ = index.commit(&changes);
             media = media.after_power_cut(&mut random);
