@@ -28,8 +28,8 @@ use base::{Process, Span, WallTime};
 use lease::{FleaseRules, PaxosRules};
 use net::{BindError, Endpoint, Event, Identity, Inbox, Network, Path};
 use node::{
-    BEHIND_MAX, FIRST_TIMES_MAX, FirstClock, FirstTime, LeaseAlgorithm, Remembered, RestoredCopy, Shard,
-    ShardConfig,
+    BEHIND_MAX, ClusterMap, FIRST_TIMES_MAX, FirstClock, FirstTime, LeaseAlgorithm, Remembered, RestoredCopy,
+    Shard, ShardConfig,
 };
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -40,7 +40,7 @@ use crate::clock::{self, Behind, Clock, OffsetError, Reading};
 use crate::config::{Config, ConfigError};
 use crate::http::{self, ListenError};
 use crate::metrics::About;
-use crate::store::files::{self as files_store, FilesError, FilesParts, OpenedFiles};
+use crate::store::files::{self as files_store, FilesError, FilesParts};
 use crate::store::index::{Engine, IndexError};
 use crate::store::journal::JournalLimits;
 use crate::store::media::{Media, RealMedia};
@@ -217,7 +217,7 @@ async fn prepare(
     let owner = Owner { cluster: map.cluster(), node: config.node };
     let open = async || Store::open(&config.data, owner);
     let mut store = patiently(open, |error| matches!(error, OpenError::Locked { .. })).await?;
-    let (start, id) = (store.start(), store.start_id());
+    let id = store.start_id();
     let me = Process { node: config.node, incarnation: id.incarnation };
     announce(Notice { dead: me, line: store.line() }).map_err(DaemonError::Supervisor)?;
     tracing::info!(node = %me.node, incarnation = me.incarnation.0, store = %store.id(), "started");
@@ -229,20 +229,8 @@ async fn prepare(
         patiently(async || gauges::start(address, about).await, ListenError::is_in_use).await?;
 
     let floor = store.time_floor(clock::since_boot());
-    let shard_config = ShardConfig {
-        locks_max: config.limits.locks_max as usize,
-        sessions_max: config.limits.clients_max as usize,
-        ..ShardConfig::new(map.clone())
-    };
-    let mut opened = open_files(config, &mut store, &shard_config)?;
-    let kept = std::mem::take(&mut opened.kept);
-    let disk = FileDisk::start(&kept, opened).map_err(DaemonError::Thread)?;
-    let remembered = Remembered {
-        start: remembered(start),
-        ceiling: store.epoch_ceiling(),
-        forgot_at: store.forgot_at(),
-        files: kept,
-    };
+    let shard_config = shard_config(config, &map);
+    let (remembered, disk) = open_files(config, &mut store, &shard_config)?;
     let keeper = StoreKeeper::new(store);
     let reading = Reading::take()?;
     let limits = config.limits;
@@ -289,8 +277,20 @@ async fn prepare(
     }
 }
 
+fn shard_config(config: &Config, map: &Arc<ClusterMap>) -> ShardConfig {
+    ShardConfig {
+        locks_max: config.limits.locks_max as usize,
+        sessions_max: config.limits.clients_max as usize,
+        ..ShardConfig::new(map.clone())
+    }
+}
+
 /// Opens what the data directory has of files.
-fn open_files(config: &Config, store: &mut Store, shard: &ShardConfig) -> Result<OpenedFiles, DaemonError> {
+fn open_files(
+    config: &Config,
+    store: &mut Store,
+    shard: &ShardConfig,
+) -> Result<(Remembered, FileDisk), DaemonError> {
     let dir = config.data.join(FILES_DIR);
     let failed = |source| DaemonError::FilesDirectory { path: dir.clone(), source };
     let media: Arc<dyn Media> = Arc::new(RealMedia::open(dir.clone()).map_err(failed)?);
@@ -298,11 +298,15 @@ fn open_files(config: &Config, store: &mut Store, shard: &ShardConfig) -> Result
     let index = engine.open(&*media, &dir)?;
     let memo = Box::new(MemoFile::open(&config.store.memo, store.id())?);
     let parts = FilesParts { media, index, memo, limits: JOURNAL };
-    let opened = files_store::open(store, shard, parts)?;
+    let mut opened = files_store::open(store, shard, parts)?;
     for object in &opened.damaged {
         tracing::error!(?object, "what is kept of a file cannot be read; its other members give it back");
     }
-    Ok(opened)
+    let files = std::mem::take(&mut opened.kept);
+    let forgot_at = opened.forgot_at;
+    let disk = FileDisk::start(&files, opened).map_err(DaemonError::Thread)?;
+    let (start, ceiling) = (remembered(store.start()), store.epoch_ceiling());
+    Ok((Remembered { start, ceiling, forgot_at, files }, disk))
 }
 
 /// What a driver works with.

@@ -122,6 +122,8 @@ impl<A: Algorithm> Driver<A> {
                 }
             }
             self.check_mark()?;
+            let now = self.now();
+            self.disk.check_due(&mut self.shard, now);
             self.turn(&mut events);
             if self.shard.is_drained() {
                 return self.end().await;
@@ -371,7 +373,10 @@ impl<A: Algorithm> Driver<A> {
                 self.outgoing.clients.entry(session).or_default().push_back(reply);
             }
             Output::Fetch { fetch, stored } => self.disk.fetch(fetch, stored),
-            Output::Write { number, object, record } => self.disk.write(number, object, record),
+            Output::Write { number, object, record } => {
+                let now = self.now();
+                self.disk.write(now, (number, object), record);
+            }
             Output::Sync { .. } => self.disk.sync(),
             Output::StoreFailed => {}
             Output::Event(ShardEvent::LeaseLost { cell, why }) => self.lost.push((cell, why)),
@@ -493,7 +498,8 @@ impl<A: Algorithm> Driver<A> {
     }
 
     fn until_timeout(&self) -> Duration {
-        let left = self.shard.poll_timeout().since(self.now());
+        let due = self.disk.due().into_iter().fold(self.shard.poll_timeout(), WallTime::min);
+        let left = due.since(self.now());
         Duration::from_micros(left.as_micros())
     }
 

@@ -7,16 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, mpsc as threads};
-use std::time::Duration;
 
-use base::ObjectId;
+use base::{ObjectId, Span, WallTime};
 use bytes::Bytes;
 use lease::Algorithm;
 use node::file::{File, Stored};
 use node::{FetchId, KeptFile, Shard, Unreadable};
 use replication::{Body, Machine, Record};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
 use wire::FileRecord;
 
 use super::disk::{self, DiskDone, Job};
@@ -27,9 +25,9 @@ use crate::store::journal::JournalError;
 /// A checkpoint is made when so much was written since the one before.
 const CHECKPOINT_BYTES: u64 = 32 << 20;
 /// And when something was written so long ago.
-const CHECKPOINT_AFTER: Duration = Duration::from_secs(10);
+const CHECKPOINT_AFTER: Span = Span::from_secs(10);
 /// How long after finding the disk full the next one is tried.
-const FULL_RETRY: Duration = Duration::from_secs(1);
+const FULL_RETRY: Span = Span::from_secs(1);
 
 /// The store of files, as the driver uses it.
 pub(super) struct FileDisk {
@@ -46,7 +44,7 @@ pub(super) struct FileDisk {
     last_number: u64,
     checkpoint: Checkpointing,
     /// When the next one is made at the latest.
-    due: Option<Instant>,
+    due: Option<WallTime>,
 }
 
 /// How far a checkpoint is.
@@ -69,7 +67,6 @@ struct Restored {
 pub(super) enum FilesDone {
     Disk(DiskDone),
     Contents(ContentsDone),
-    Due,
 }
 
 /// What was done beside the journal.
@@ -98,7 +95,8 @@ impl FileDisk {
         let jobs = disk::start(opened.log, opened.segments, done_disk)?;
         let changed = kept.iter().filter(|(_, kept)| !kept.records.is_empty());
         let changed: BTreeSet<ObjectId> = changed.map(|(object, _)| *object).collect();
-        let due = (!changed.is_empty()).then(|| Instant::now() + CHECKPOINT_AFTER);
+        // What is read again at each start is not read so often.
+        let due = (!changed.is_empty()).then_some(WallTime::ZERO);
         Ok(Self {
             jobs,
             contents: opened.contents,
@@ -116,26 +114,18 @@ impl FileDisk {
 
     /// The next thing that the disk has done.
     pub(super) async fn next(&mut self) -> FilesDone {
-        let due = self.due;
-        let wait = async move {
-            match due {
-                Some(due) => sleep_until(due).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             Some(done) = self.told.recv() => FilesDone::Disk(done),
             Some(done) = self.done.recv() => FilesDone::Contents(done),
-            () = wait => FilesDone::Due,
         }
     }
 
     /// A record for the journal.
-    pub(super) fn write(&mut self, number: u64, object: ObjectId, record: Record<File>) {
+    pub(super) fn write(&mut self, now: WallTime, (number, object): (u64, ObjectId), record: Record<File>) {
         self.changed_bytes += data_bytes(&record);
         self.changed.insert(object);
         self.last_number = number;
-        self.due.get_or_insert_with(|| Instant::now() + CHECKPOINT_AFTER);
+        self.due.get_or_insert(now + CHECKPOINT_AFTER);
         self.job(Job::Append(number, FileRecord { object, record }));
     }
 
@@ -156,7 +146,7 @@ impl FileDisk {
     pub(super) fn finish<A: Algorithm>(
         &mut self,
         shard: &mut Shard<A>,
-        now: base::WallTime,
+        now: WallTime,
         done: FilesDone,
     ) -> Result<(), FilesFailed> {
         match done {
@@ -174,13 +164,21 @@ impl FileDisk {
             FilesDone::Contents(ContentsDone::Fetched(fetch, fetched)) => {
                 shard.handle_fetched(fetch, fetched)
             }
-            FilesDone::Contents(ContentsDone::Put(put)) => self.end(shard, put)?,
-            FilesDone::Due => self.begin(shard),
-        }
-        if self.changed_bytes >= CHECKPOINT_BYTES {
-            self.begin(shard);
+            FilesDone::Contents(ContentsDone::Put(put)) => self.end(shard, now, put)?,
         }
         Ok(())
+    }
+
+    /// When a checkpoint is to be made at the latest.
+    pub(super) fn due(&self) -> Option<WallTime> {
+        self.due.filter(|_| matches!(self.checkpoint, Checkpointing::None))
+    }
+
+    /// Makes a checkpoint if it is time, or if much was written.
+    pub(super) fn check_due<A: Algorithm>(&mut self, shard: &mut Shard<A>, now: WallTime) {
+        if self.changed_bytes >= CHECKPOINT_BYTES || self.due.is_some_and(|due| due <= now) {
+            self.begin(shard);
+        }
     }
 
     /// Takes a checkpoint of all that has changed.
@@ -218,6 +216,7 @@ impl FileDisk {
     fn end<A: Algorithm>(
         &mut self,
         shard: &mut Shard<A>,
+        now: WallTime,
         put: Result<Vec<Put>, PutError>,
     ) -> Result<(), FilesFailed> {
         let putting = std::mem::replace(&mut self.checkpoint, Checkpointing::None);
@@ -233,15 +232,12 @@ impl FileDisk {
                     shard.handle_no_checkpoint(object, is_new, chunks);
                     self.changed.insert(object);
                 }
-                self.due = Some(Instant::now() + FULL_RETRY);
+                self.due = Some(now + FULL_RETRY);
             }
             Err(error @ (PutError::Io(_) | PutError::Index(_))) => {
                 self.job(Job::Fail);
                 return Err(error.into());
             }
-        }
-        if !self.changed.is_empty() && self.due.is_none() {
-            self.due = Some(Instant::now() + CHECKPOINT_AFTER);
         }
         Ok(())
     }

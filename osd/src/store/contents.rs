@@ -287,12 +287,15 @@ impl From<IndexError> for PutError {
     }
 }
 
+/// A chunk by its number, and the entry that changed it last.
+type KeptAt = (u64, Position, Chunk);
+
 /// Rows that are being read at a start.
 #[derive(Default)]
 struct Loading {
     applied: u64,
     heads: BTreeMap<ObjectId, Option<HeadRow>>,
-    chunks: BTreeMap<ObjectId, Option<Vec<(u64, Position, Chunk)>>>,
+    chunks: BTreeMap<ObjectId, Option<Vec<KeptAt>>>,
     /// Those that are the same are one.
     places: BTreeMap<Vec<u64>, Place>,
 }

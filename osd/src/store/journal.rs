@@ -37,7 +37,7 @@ use super::media::{Blob, Media};
 /// A block that is being written may be torn as a whole.
 const BLOCK_BYTES: u64 = 4_096;
 /// How much is written at once to fill a new segment.
-const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// The bounds of a journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -33,7 +33,7 @@ pub trait Media: Send + Sync {
 /// One file.
 pub trait Blob: Send + Sync {
     /// How long it is.
-    fn len(&self) -> io::Result<u64>;
+    fn length(&self) -> io::Result<u64>;
 
     /// Fills `into` from `offset` on. An error if the file ends before.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
@@ -88,7 +88,7 @@ impl Media for RealMedia {
 }
 
 impl Blob for File {
-    fn len(&self) -> io::Result<u64> {
+    fn length(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }
 

@@ -97,14 +97,13 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` hands over")]
 fn failed(error: impl fmt::Display) -> IndexError {
     IndexError::Failed(error.to_string())
 }
 
 impl StorageBackend for Backend {
     fn len(&self) -> io::Result<u64> {
-        self.0.len()
+        self.0.length()
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {

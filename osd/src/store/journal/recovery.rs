@@ -131,7 +131,7 @@ impl Journal {
         }
         // A crash may have left one that was being made.
         let is_whole =
-            |blob: &Arc<dyn Blob>| blob.len().is_ok_and(|bytes| bytes == self.limits.segment_bytes);
+            |blob: &Arc<dyn Blob>| blob.length().is_ok_and(|bytes| bytes == self.limits.segment_bytes);
         self.spare = slots.into_iter().filter(|(_, blob)| is_whole(blob)).collect();
     }
 
@@ -165,7 +165,7 @@ fn read_error(slot: u32, source: io::Error) -> JournalReadError {
 
 /// All batches of a segment whose checksums hold.
 fn scan(store: StoreId, slot: u32, blob: &dyn Blob, places: &mut Vec<Place>) -> io::Result<()> {
-    let mut bytes = vec![0; usize::try_from(blob.len()?).map_err(io::Error::other)?];
+    let mut bytes = vec![0; usize::try_from(blob.length()?).map_err(io::Error::other)?];
     blob.read_at(0, &mut bytes)?;
     let mut at = 0;
     while at + HEADER_BYTES <= bytes.len() {

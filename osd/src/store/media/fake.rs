@@ -154,7 +154,7 @@ impl FakeBlob {
 }
 
 impl Blob for FakeBlob {
-    fn len(&self) -> io::Result<u64> {
+    fn length(&self) -> io::Result<u64> {
         self.with(false, |image| image.cached.len() as u64)
     }
 
