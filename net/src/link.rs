@@ -131,6 +131,11 @@ impl Link {
         self.inner.messages.send(frame)
     }
 
+    /// How many bytes wait in that lane, or are being written.
+    pub fn waiting_bytes(&self) -> usize {
+        self.inner.messages.waiting_bytes()
+    }
+
     /// Opens a stream for a transfer. Waits while the peer has as many open as it allows.
     pub async fn open_bulk(&self) -> Result<Bulk, BulkError> {
         Bulk::open(&self.inner.connection).await

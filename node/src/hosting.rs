@@ -13,7 +13,7 @@ use replication::{
 };
 
 use crate::file::{File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Op};
-use crate::files::{FileMessage, Hosted, Stage};
+use crate::files::{FileMessage, Hosted, SMALL_BYTES_MAX, Stage};
 use crate::lock::Asker;
 use crate::message::is_lock;
 use crate::steps::Step;
@@ -232,6 +232,10 @@ impl<A: Algorithm> Shard<A> {
             // What its replica said was for one that is not kept any more.
             return;
         }
+        let is_large = message.message.bytes() > SMALL_BYTES_MAX;
+        if is_large && from != self.me().node && self.files.writes.is_crowded() {
+            return;
+        }
         if !self.make_room(now, from, &message) {
             return;
         }
@@ -259,7 +263,7 @@ impl<A: Algorithm> Shard<A> {
             let Some(output) = hosted.replica.poll_output() else { break };
             match output {
                 ReplicaOutput::Journal { record, .. } => {
-                    let number = self.files.writes.next(now);
+                    let number = self.files.writes.next(now, &record);
                     hosted.last_write = number;
                     self.hand_out(Output::Write { number, object, record });
                 }

@@ -82,3 +82,4 @@ pub use status::{
     SupervisorStatus,
 };
 pub use store::{JournalFound, Memo, OpenStep, Opening, StoreFound, StoreRefusal};
+pub use writes::record_data_bytes;
