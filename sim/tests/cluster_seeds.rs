@@ -28,7 +28,6 @@ fn assert_everything_happened(runs: &[ClusterSummary], never: &[FaultKind]) {
     assert!(runs.iter().any(|run| run.taken_over > 0) && runs.iter().any(|run| run.detached > 0));
     assert!(runs.iter().any(|run| run.file_overloaded > 0), "there was always room");
     assert!(runs.iter().any(|run| run.file_clients_over > 0), "no client was declared over");
-    assert!(runs.iter().any(|run| run.file_told_over > 0), "no client heard that it was over");
     assert!(runs.iter().all(|run| run.sessions_over > 0 && run.recovered_in.is_some()));
 }
 
