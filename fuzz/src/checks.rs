@@ -8,7 +8,7 @@ use std::path::Path;
 use base::{ClusterId, NodeId, Role, StoreId};
 use bytes::Bytes;
 use net::{Denied, Peer};
-use node::file::{File, FileReply, FileRequest};
+use node::file::{Attributes, File, FileReply, FileRequest, Position};
 use node::{ClientFrame, ClusterMap, DaemonFrame, FileMessage, Order, OrderReply, PeerMessage, Status};
 use osd::store::{Disk, Host, Owner, Store};
 use replication::Head;
@@ -31,7 +31,7 @@ const ALLOCATED_FOR_TEXT_MAX: usize = 64 * 1_024;
 pub(crate) type Check = fn(&[u8]);
 
 /// Every decoder, by the name of its fuzz target and its corpus.
-pub(crate) const CHECKS: [(&str, Check); 26] = [
+pub(crate) const CHECKS: [(&str, Check); 27] = [
     ("certificate", certificate),
     ("client", |bytes| metadata::<ClientFrame>(bytes, "client/a")),
     ("client_config", client_config),
@@ -54,6 +54,7 @@ pub(crate) const CHECKS: [(&str, Check); 26] = [
     ("refusal", refusal),
     ("status", |bytes| metadata::<Status>(bytes, "node/1")),
     ("store", store),
+    ("stored_attributes", stored::<(Position, Attributes)>),
     ("stored_chunk", stored::<KeptChunk>),
     ("stored_head", stored::<Head<File>>),
     ("stored_record", stored::<FileRecord>),

@@ -139,6 +139,7 @@ fn file_seeds(add: &mut impl FnMut(&str, String, Vec<u8>)) {
     for (name, head) in [("whole", samples::head()), ("mixed", samples::mixed())] {
         add("stored_head", name.to_owned(), encode_stored(&head).concat());
     }
+    add("stored_attributes", "sample".to_owned(), encode_stored(&samples::attributes()).concat());
     add("stored_chunk", "sample".to_owned(), encode_stored(&samples::chunk()).concat());
 }
 
