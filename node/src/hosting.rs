@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use base::{ClientId, Epoch, NodeId, ObjectId, Process, WallTime};
+use base::{ClientId, Epoch, NodeId, ObjectId, Process, Span, WallTime};
 use lease::{Algorithm, Watermark};
 use replication::{
     AskError, Checkpoint, Event, LeadError, Memory, Message, Output as ReplicaOutput, ProposeError, Replica,
@@ -214,10 +214,14 @@ impl<A: Algorithm> Shard<A> {
 
     /// Makes room for a client that a file does not know.
     fn end_silent_client(&mut self, now: WallTime, object: ObjectId) {
-        let silent_since = now - self.config.client_silent;
+        let silent =
+            if self.config.breaks(Bug::HeardClientOver) { Span::ZERO } else { self.config.client_silent };
+        let is_kept = !self.config.breaks(Bug::PresentClientOver);
+        let silent_since = now - silent;
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let here = self.sessions.clients();
-        let Some(client) = hosted.silent_client(silent_since, |client| here.contains(&client)) else {
+        let Some(client) = hosted.silent_client(silent_since, |client| is_kept && here.contains(&client))
+        else {
             return;
         };
         // If there is no room to remember that it is over, it is not.
