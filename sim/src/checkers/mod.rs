@@ -17,6 +17,7 @@ pub mod exclusion;
 pub mod histories;
 pub mod liveness;
 pub mod locks;
+mod past;
 pub mod promises;
 pub mod promptness;
 pub mod rejection;

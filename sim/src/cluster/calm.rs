@@ -55,6 +55,7 @@ impl<A: Algorithm> World<'_, A> {
         for daemon in 0..self.daemons.len() {
             self.daemons[daemon].disk_stalls_until = self.now;
             self.daemons[daemon].disk_full_until = self.now;
+            self.put_right(daemon);
             self.turn_back(daemon);
             if self.daemons[daemon].shard.as_ref().is_some_and(node::Shard::is_draining) {
                 self.crash(daemon);
@@ -63,12 +64,16 @@ impl<A: Algorithm> World<'_, A> {
         (0..self.daemons.len()).for_each(|daemon| self.put_back(daemon));
         self.heal_disks();
         for machine in 0..self.machines() {
+            self.put_right(machine);
             self.running_mut(machine).freezes_next = false;
             let life = self.running(machine).life;
             self.resume(machine, life)?;
             self.start(machine)?;
         }
         while self.daemons.iter().any(|machine| machine.clock.is_astray()) {
+            self.run_until(self.now + STEP * 20)?;
+        }
+        while self.clocks_matter() {
             self.run_until(self.now + STEP * 20)?;
         }
         Ok(())
@@ -84,7 +89,7 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     /// How long a daemon that has just started may not vote.
-    fn quarantine(&self) -> Span {
+    pub(super) fn quarantine(&self) -> Span {
         let lease = &self.plan.shard.lease;
         (lease.t_max.stretched(lease.rate_error_ppm) + lease.epsilon * 3).stretched(lease.rate_error_ppm)
     }
@@ -159,6 +164,7 @@ impl<A: Algorithm> World<'_, A> {
                 return Err(Violation { at: self.now, cell: None, checker: "leftovers", what });
             }
         }
+        self.wrong_clocks.may_share_locks = false;
         Ok(())
     }
 

@@ -115,7 +115,7 @@ impl<A: Algorithm> World<'_, A> {
         if let Some((_, token)) = self.clients[client].belief(self.now, user) {
             self.note(Some(self.cells[lock]), format_args!("{who:?} holds the lock by {token:?}"));
             self.checkers.locks.granted(self.now, self.cells[lock], (who, token))?;
-            self.checkers.locks.observe(self.now, self.cells[lock], &self.holders(lock))?;
+            self.watch_holders(lock)?;
         }
         self.betray(client, ticket);
         let longest = if self.is_calm { HOLD_IN_CALM } else { self.plan.hold_max };

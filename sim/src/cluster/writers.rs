@@ -208,7 +208,8 @@ impl<A: Algorithm> World<'_, A> {
                 self.checkers.histories.returned(id, outcome);
             }
             (Work::Operation(_, Some(id)), FileEvent::Answered { answer: Ok(answer), .. }) => {
-                self.checkers.histories.returned(id, shape.answered(answer));
+                let latest = self.checkers.entries.latest(object);
+                self.checkers.histories.answered(id, shape.answered(answer), latest);
             }
             (Work::Sync(covered), FileEvent::Synced { .. }) => self.synced(client, file, &covered)?,
             (Work::Sync(_), FileEvent::Lost { .. }) => {}
