@@ -206,6 +206,12 @@ impl Entries {
         history.and_then(|(_, history)| history.last_key_value()).map_or(Position::START, |(_, &at)| at)
     }
 
+    /// The latest loss generation of a file.
+    pub fn generation(&self, object: ObjectId) -> Epoch {
+        let history = self.files.get(&object).and_then(|file| file.histories.last_key_value());
+        history.map_or(Epoch::default(), |(&generation, _)| generation)
+    }
+
     /// Whether a log that ends with `tail` has an entry.
     pub fn is_before(&self, object: ObjectId, at: Position, tail: Position) -> bool {
         self.files.get(&object).is_some_and(|file| file.way_to(tail).any(|known| known.entry.at == at))

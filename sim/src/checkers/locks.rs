@@ -1,6 +1,8 @@
 //! Locks: at every instant of true time at most one client believes to hold a lock, each asked as its library would
 //! answer by its own clock at that instant. Frozen clients are asked, too: they may go on with what they were about.
 //! And every grant has a higher token than all before it.
+//!
+//! While clocks are wrong there may be two. Then a grant has a higher token than all before it was asked for.
 
 use std::collections::BTreeMap;
 
@@ -14,6 +16,8 @@ use crate::TrueTime;
 #[derive(Debug, Default)]
 pub struct Locks {
     highest: BTreeMap<ObjectId, (Token, ClientId)>,
+    /// Every token, and to whom it was granted.
+    all: BTreeMap<(ObjectId, Token), ClientId>,
 }
 
 impl Locks {
@@ -31,6 +35,31 @@ impl Locks {
         Err(Violation { at, cell: Some(cell), checker: "locks", what })
     }
 
+    /// The highest token so far: whoever asks from now on has a higher one.
+    pub fn highest(&self, cell: ObjectId) -> Option<Token> {
+        self.highest.get(&cell).map(|&(token, _)| token)
+    }
+
+    /// A client has been granted a lock that it asked for when `before` was the highest token.
+    pub fn granted_late(
+        &mut self,
+        at: TrueTime,
+        cell: ObjectId,
+        (client, token): (ClientId, Token),
+        before: Option<Token>,
+    ) -> Result<(), Violation> {
+        let wrong = |what: String| Err(Violation { at, cell: Some(cell), checker: "tokens", what });
+        if let Some(before) = before.filter(|before| token <= *before) {
+            return wrong(format!("{client:?} was granted {token:?}, and asked when there was {before:?}"));
+        }
+        if let Some(other) = self.all.insert((cell, token), client) {
+            return wrong(format!("{client:?} was granted {token:?}, as {other:?} was"));
+        }
+        let highest = self.highest.entry(cell).or_insert((token, client));
+        *highest = (*highest).max((token, client));
+        Ok(())
+    }
+
     /// A client has been granted a lock and believes in it.
     pub fn granted(
         &mut self,
@@ -44,8 +73,7 @@ impl Locks {
             let what = format!("{client:?} was granted {token:?} after {before:?} had {highest:?}");
             return Err(Violation { at, cell: Some(cell), checker: "tokens", what });
         }
-        self.highest.insert(cell, (token, client));
-        Ok(())
+        self.granted_late(at, cell, (client, token), None)
     }
 }
 
@@ -78,5 +106,17 @@ mod tests {
         for token in [Token(8), Token(7)] {
             assert_eq!(locks.granted(NOW, CELL, (client(3), token)).unwrap_err().checker, "tokens");
         }
+    }
+
+    #[test]
+    fn what_was_asked_for_before_may_come_late() {
+        let mut locks = Locks::default();
+        let asked = locks.highest(CELL);
+        assert_eq!(locks.granted_late(NOW, CELL, (client(1), Token(7)), asked), Ok(()));
+        assert_eq!(locks.granted_late(NOW, CELL, (client(2), Token(5)), asked), Ok(()));
+        assert!(locks.granted_late(NOW, CELL, (client(2), Token(5)), asked).is_err(), "twice");
+        let asked = locks.highest(CELL);
+        assert!(locks.granted_late(NOW, CELL, (client(3), Token(6)), asked).is_err(), "there was a higher one");
+        assert_eq!(locks.granted_late(NOW, CELL, (client(3), Token(8)), asked), Ok(()));
     }
 }

@@ -154,6 +154,7 @@ impl<A: Algorithm> World<'_, A> {
         match event {
             FileEvent::Lost { ticket, changes } => {
                 self.summary.file_changes_lost += changes.len() as u64;
+                self.watch_losses(client, event, changes)?;
                 for owed in self.clients[client].files.owed.values_mut() {
                     owed.retain(|change, _| !changes.contains(change));
                 }
@@ -170,6 +171,24 @@ impl<A: Algorithm> World<'_, A> {
             | FileEvent::GivenUp { ticket, .. }
             | FileEvent::Full { ticket } => self.finish(client, *ticket, event),
         }
+    }
+
+    /// What a client is told to be lost may be: the file has begun anew since.
+    fn watch_losses(
+        &self,
+        client: usize,
+        event: &FileEvent,
+        changes: &[FileTicket],
+    ) -> Result<(), Violation> {
+        for (&file, owed) in &self.clients[client].files.owed {
+            let object = self.files[file];
+            let present = self.checkers.entries.generation(object);
+            let mut marks = changes.iter().filter_map(|change| owed.get(change)).peekable();
+            if marks.peek().is_some() && marks.all(|mark| mark.generation >= present) {
+                return Err(self.wrong(object, event));
+            }
+        }
+        Ok(())
     }
 
     /// Whoever waited for this has a result.

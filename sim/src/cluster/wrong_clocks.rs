@@ -108,8 +108,22 @@ impl<A: Algorithm> World<'_, A> {
         if !is_client && !std::mem::replace(&mut self.wrong_clocks.is_loose, true) {
             self.checkers.histories.loosen();
         }
+        if !is_client && self.dice.clocks.chance(1, 2) {
+            self.keep_in_the_dark(machine, lasts);
+        }
         self.queue.push(now + lasts, Task::PutRight(machine));
         self.wake_soon(machine);
+    }
+
+    /// Other daemons cannot tell it what time it is. Its clients still reach it.
+    fn keep_in_the_dark(&mut self, daemon: usize, lasts: Span) {
+        let others = (0..self.daemons.len()).filter(|&other| other != daemon);
+        let links: Vec<(usize, usize)> =
+            others.flat_map(|other| [(daemon, other), (other, daemon)]).collect();
+        links.iter().for_each(|&(from, to)| self.network.cut(from, to));
+        (0..self.machines()).for_each(|machine| self.watch_all(machine));
+        self.note(None, format_args!("no daemon reaches n{daemon}"));
+        self.queue.push(self.now + lasts, Task::Mend(links));
     }
 
     /// A wrong clock is put right while its process runs, or its process is started anew.
