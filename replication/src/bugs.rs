@@ -37,8 +37,6 @@ pub enum Bug {
     DamageForgotten,
     /// §4.4: a sync does not ask whether something was lost since.
     SyncIgnoresGeneration,
-    /// §4.4: what was written under a later primary is taken for lost.
-    LaterMarkIsLost,
     /// R5: what a mere majority has is read before it is committed again.
     EqualTailsOfAMajority,
     /// §4.3: a state comes without the requests that have taken effect in it.

@@ -273,7 +273,7 @@ impl<M: Machine> Replica<M> {
         let Role::Primary(primary) = &self.role else { return Err(AskError::NotPrimary.into()) };
         // Another has led since, and knows: this one's time has passed, whatever its clock shows.
         let is_later = |mark: Mark| mark.at.epoch > primary.tenure.epoch;
-        if (is_later(oldest) || is_later(upto)) && !self.config.breaks(Bug::LaterMarkIsLost) {
+        if is_later(oldest) || is_later(upto) {
             return Err(AskError::NotPrimary.into());
         }
         let is_same = oldest.generation == primary.generation && upto.generation == primary.generation;

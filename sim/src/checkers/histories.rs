@@ -126,7 +126,9 @@ impl History {
                 Some(changes) => judgement.stale += u64::from(changes < owed),
                 None => {
                     let what = MODEL.describe(&question.op, Some(outcome));
-                    return Err(format!("the file was never so, up to {known:?}, though clocks were wrong: {what}"));
+                    return Err(format!(
+                        "the file was never so, up to {known:?}, though clocks were wrong: {what}"
+                    ));
                 }
             }
         }
@@ -248,7 +250,8 @@ impl Histories {
     pub fn judge(&self, now: TrueTime, entries: &Entries) -> Result<Judgement, Violation> {
         let mut judgement = Judgement::default();
         for (&object, histories) in &self.files {
-            let wrong = |what: String| Violation { at: now, cell: Some(object), checker: "linearizability", what };
+            let wrong =
+                |what: String| Violation { at: now, cell: Some(object), checker: "linearizability", what };
             let mut past = Past::default();
             for history in histories {
                 let committed = entries.took_effect(object, history.generation);
@@ -381,7 +384,8 @@ mod tests {
         }
         let read = FileOp::Read { offset: 0, length: 99 };
         does(&mut histories, read.clone(), data(&effective.flat_map(appended).collect::<Vec<u8>>()));
-        let judgement = |linearizable, searched| Ok(Judgement { linearizable, searched, ..Judgement::default() });
+        let judgement =
+            |linearizable, searched| Ok(Judgement { linearizable, searched, ..Judgement::default() });
         assert_eq!(histories.judge(TrueTime::ZERO, &entries), judgement(0, 1));
         let last = log.last().unwrap().at;
         entries.append(TrueTime::ZERO, (LATER.node, FILE), (Seq(0), &log)).unwrap();

@@ -116,7 +116,10 @@ mod tests {
         assert_eq!(locks.granted_late(NOW, CELL, (client(2), Token(5)), asked), Ok(()));
         assert!(locks.granted_late(NOW, CELL, (client(2), Token(5)), asked).is_err(), "twice");
         let asked = locks.highest(CELL);
-        assert!(locks.granted_late(NOW, CELL, (client(3), Token(6)), asked).is_err(), "there was a higher one");
+        assert!(
+            locks.granted_late(NOW, CELL, (client(3), Token(6)), asked).is_err(),
+            "there was a higher one"
+        );
         assert_eq!(locks.granted_late(NOW, CELL, (client(3), Token(8)), asked), Ok(()));
     }
 }

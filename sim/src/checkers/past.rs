@@ -31,11 +31,7 @@ impl Past {
 
     /// After how many changes of the present generation an answer was right, if it ever was: the latest of them that was known to
     /// be committed.
-    pub(super) fn find(
-        &self,
-        (question, answer): (&FileOp, &FileOutcome),
-        known: Position,
-    ) -> Option<usize> {
+    pub(super) fn find(&self, (question, answer): (&FileOp, &FileOutcome), known: Position) -> Option<usize> {
         let is_right = |state: &Vec<u8>| MODEL.step(state, question, Some(answer)).is_some();
         let present = self.present.iter().rposition(|(at, state)| at.seq <= known.seq && is_right(state));
         present.or_else(|| self.before.iter().any(is_right).then_some(0))
@@ -64,7 +60,10 @@ mod tests {
         past.begin(b"");
         past.follow(at(2), &FileOp::Write { offset: 0, data: b"ab".to_vec() });
         past.follow(at(5), &FileOp::Write { offset: 0, data: b"cd".to_vec() });
-        assert_eq!([finds(&past, b"", 9), finds(&past, b"ab", 9), finds(&past, b"cd", 9)], [0, 1, 2].map(Some));
+        assert_eq!(
+            [finds(&past, b"", 9), finds(&past, b"ab", 9), finds(&past, b"cd", 9)],
+            [0, 1, 2].map(Some)
+        );
         assert_eq!(finds(&past, b"cb", 9), None, "half of each");
         assert_eq!(finds(&past, b"cd", 4), None, "nobody knew that then");
         assert_eq!(finds(&past, b"xy", 9), None, "nobody wrote that");

@@ -10,17 +10,17 @@
 
 use std::collections::BTreeMap;
 
-use base::{Random, Span, WallTime};
-use lease::Algorithm;
-use lease::Config;
+use base::{ObjectId, Random, Span, WallTime};
+use lease::{Algorithm, Config};
 
 use super::world::{Task, World};
 use crate::clock::draw_rate;
 use crate::plan::span_between;
 use crate::{FaultKind, TrueTime, Violation};
 
+const PPM: i32 = 1_000_000;
 /// Clocks that stand still, creep, or run away, in millionths.
-const RATES_PPM: &[i32] = &[-1_000_000, -1_000_000, -900_000, -400_000, 300_000, 1_000_000, 1_500_000];
+const RATES_PPM: &[i32] = &[-PPM, -PPM, -900_000, -400_000, 300_000, 1_000_000, 1_500_000];
 
 /// Which clocks are wrong, and what may come of it.
 #[derive(Debug, Default)]
@@ -59,6 +59,15 @@ impl Wrong {
         Self::Leaps(if random.chance(1, 2) { by } else { -by })
     }
 
+    /// A clock that lags: by it a lease lasts longer than by others.
+    fn draw_lagging(lease: &Config, random: &mut Random) -> Self {
+        match Self::draw(lease, random) {
+            Self::Leaps(by) => Self::Leaps(-by.saturating_abs()),
+            Self::RunsAt(ppm) if ppm > 0 => Self::RunsAt(-PPM),
+            lagging @ Self::RunsAt(_) => lagging,
+        }
+    }
+
     /// The clock of a client never goes back.
     const fn of_client(self) -> Self {
         match self {
@@ -69,34 +78,43 @@ impl Wrong {
 }
 
 impl<A: Algorithm> World<'_, A> {
-    /// The clock of a daemon goes wrong, or those of two, or that of a client.
+    /// The clock of a daemon goes wrong, or those of two, or that of a client. Or that of a primary lags, and nobody tells it.
     pub(super) fn put_clocks_wrong(&mut self, daemon: usize, client: usize) {
         let lease = &self.plan.shard.lease;
-        let random = &mut self.dice.clocks;
-        let whose = match random.below(8) {
-            0 => vec![client],
-            1 | 2 => vec![daemon, (daemon + 1) % self.daemons.len()],
-            _ => vec![daemon],
-        };
-        let mut how = Wrong::draw(lease, random);
-        for machine in whose {
-            self.put_clock_wrong(machine, how);
-            if self.dice.clocks.chance(1, 2) {
-                how = Wrong::draw(&self.plan.shard.lease, &mut self.dice.clocks);
+        let (t_max, random) = (lease.t_max, &mut self.dice.clocks);
+        let how = Wrong::draw(lease, random);
+        let lasts = span_between(t_max / 20, t_max * 4, random);
+        match random.below(8) {
+            0 => self.put_clock_wrong(client, how.of_client(), lasts),
+            1 | 2 => {
+                self.put_clock_wrong(daemon, how, lasts);
+                let random = &mut self.dice.clocks;
+                let how = if random.chance(1, 2) { how } else { Wrong::draw(lease, random) };
+                let lasts = span_between(t_max / 20, t_max * 4, random);
+                self.put_clock_wrong((daemon + 1) % self.daemons.len(), how, lasts);
             }
+            3..6 => {
+                let how = Wrong::draw_lagging(lease, random);
+                let lasts = span_between(t_max * 2, t_max * 4, random);
+                let leads = |daemon: &usize| self.files.iter().any(|&file| self.leads(*daemon, file));
+                let primary = (0..self.daemons.len()).find(leads).unwrap_or(daemon);
+                self.put_clock_wrong(primary, how, lasts);
+                self.keep_in_the_dark(primary, lasts);
+            }
+            _ => self.put_clock_wrong(daemon, how, lasts),
         }
     }
 
-    fn put_clock_wrong(&mut self, machine: usize, how: Wrong) {
+    fn leads(&self, daemon: usize, file: ObjectId) -> bool {
+        self.daemons[daemon].owner(self.now, file).is_some()
+    }
+
+    fn put_clock_wrong(&mut self, machine: usize, how: Wrong, lasts: Span) {
         if self.wrong_clocks.is_wrong(machine) {
             return;
         }
         self.summary.faults.count(FaultKind::ClockWrong);
-        let t_max = self.plan.shard.lease.t_max;
-        let lasts = span_between(t_max / 20, t_max * 4, &mut self.dice.clocks);
         self.note(None, format_args!("the clock of {machine} is wrong for {lasts}: {how:?}"));
-        let is_client = self.client_on(machine).is_some();
-        let how = if is_client { how.of_client() } else { how };
         let (now, clock) = (self.now, self.clock_of(machine));
         let showed = clock.reading(now);
         match how {
@@ -105,21 +123,21 @@ impl<A: Algorithm> World<'_, A> {
         }
         self.wrong_clocks.since.insert(machine, (now, showed));
         self.wrong_clocks.may_share_locks = true;
-        if !is_client && !std::mem::replace(&mut self.wrong_clocks.is_loose, true) {
+        let is_daemon = self.client_on(machine).is_none();
+        if is_daemon && !std::mem::replace(&mut self.wrong_clocks.is_loose, true) {
             self.checkers.histories.loosen();
-        }
-        if !is_client && self.dice.clocks.chance(1, 2) {
-            self.keep_in_the_dark(machine, lasts);
         }
         self.queue.push(now + lasts, Task::PutRight(machine));
         self.wake_soon(machine);
     }
 
-    /// Other daemons cannot tell it what time it is. Its clients still reach it.
+    /// No daemon can tell it what time it is. Some clients still reach it, others look for another.
     fn keep_in_the_dark(&mut self, daemon: usize, lasts: Span) {
-        let others = (0..self.daemons.len()).filter(|&other| other != daemon);
+        let (count, all) = (self.daemons.len(), self.machines());
+        let is_cut = |other: &usize| *other != daemon && (*other < count || self.dice.clocks.chance(1, 2));
+        let others: Vec<usize> = (0..all).filter(is_cut).collect();
         let links: Vec<(usize, usize)> =
-            others.flat_map(|other| [(daemon, other), (other, daemon)]).collect();
+            others.into_iter().flat_map(|other| [(daemon, other), (other, daemon)]).collect();
         links.iter().for_each(|&(from, to)| self.network.cut(from, to));
         (0..self.machines()).for_each(|machine| self.watch_all(machine));
         self.note(None, format_args!("no daemon reaches n{daemon}"));
@@ -167,8 +185,7 @@ impl<A: Algorithm> World<'_, A> {
     /// Whether leases may overlap because of wrong clocks, or a daemon waits for a time that it has used.
     pub(super) fn clocks_matter(&self) -> bool {
         let waits = |daemon: usize| !self.is_up(daemon) && !self.is_lost(daemon);
-        self.wrong_clocks.is_loose
-            || self.wrong_clocks.may_share_locks && (0..self.daemons.len()).any(waits)
+        self.wrong_clocks.is_loose || self.wrong_clocks.may_share_locks && (0..self.daemons.len()).any(waits)
     }
 
     /// Wrong clocks are forgotten when nothing of what they did matters any more.
@@ -187,6 +204,8 @@ impl<A: Algorithm> World<'_, A> {
     pub(super) fn find_the_time(&mut self, daemon: usize) -> bool {
         if self.wrong_clocks.is_wrong(daemon) {
             if self.dice.clocks.chance(1, 2) {
+                let lasts = self.while_it_lasts();
+                self.queue.push(self.now + lasts, Task::PutRight(daemon));
                 return true;
             }
             self.put_right(daemon);
