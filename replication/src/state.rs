@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use base::{Epoch, Members, NodeId, View, ViewId};
 
+use crate::replica::follow_each_other;
 use crate::sessions::Sessions;
 use crate::{Entry, Machine, Memory, Position};
 
@@ -33,7 +34,8 @@ pub struct Rest<R> {
     /// The first members, if they are where anybody looks who knows nothing else of the object: they are told of every
     /// view, and keep the last one for ever.
     pub home: Option<Members>,
-    pub(crate) sessions: Sessions<R>,
+    /// Which requests have taken effect.
+    pub sessions: Sessions<R>,
 }
 
 /// Everything that a replica has to keep, at one time. With the records that were written since, it is the replica.
@@ -49,9 +51,30 @@ pub struct Checkpoint<M: Machine> {
     pub(crate) damaged_at: Option<u64>,
 }
 
+/// All of a [`Checkpoint`] but its machine, whose parts are kept one by one.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Head<M: Machine> {
+    /// Nobody earlier is followed.
+    pub promised: Epoch,
+    /// The latest epoch of which an entry was ever here.
+    pub accepted: Epoch,
+    /// The state, but for the machine.
+    pub rest: Rest<M::Outcome>,
+    /// What is here.
+    pub holding: Holding,
+    /// What the first entry stands behind.
+    pub base: Position,
+    /// The log.
+    pub entries: Vec<Entry<M::Op>>,
+    /// A view that is known to be committed, whatever the log says.
+    pub adopted: Option<View>,
+    /// Up to epochs of this number what was kept was damaged.
+    pub damaged_at: Option<u64>,
+}
+
 /// What a replica has of the object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Holding {
+pub enum Holding {
     /// Nothing: it has never heard of the object.
     Nothing,
     /// A state, and a log behind it.
@@ -95,6 +118,20 @@ impl<M: Machine> Checkpoint<M> {
         Self::of(View { id: ViewId::default(), members }, machine, Holding::Nothing)
     }
 
+    /// Takes it apart, to be kept.
+    pub fn into_parts(self) -> (Head<M>, M) {
+        let Self { promised, accepted, state, holding, base, entries, adopted, damaged_at } = self;
+        let State { rest, machine } = state;
+        (Head { promised, accepted, rest, holding, base, entries, adopted, damaged_at }, machine)
+    }
+
+    /// Puts it together again. A replica begins with it only if the head is [sound](Head::is_sound).
+    pub fn from_parts(head: Head<M>, machine: M) -> Self {
+        let Head { promised, accepted, rest, holding, base, entries, adopted, damaged_at } = head;
+        let state = State { rest, machine };
+        Self { promised, accepted, state, holding, base, entries, adopted, damaged_at }
+    }
+
     fn of(view: View, machine: M, holding: Holding) -> Self {
         Self {
             promised: Epoch::default(),
@@ -106,6 +143,19 @@ impl<M: Machine> Checkpoint<M> {
             adopted: None,
             damaged_at: None,
         }
+    }
+}
+
+impl<M: Machine> Head<M> {
+    /// Whether a replica can have written it: its entries follow each other, and the last one that has taken effect is one of
+    /// them, or what they stand behind.
+    pub fn is_sound(&self) -> bool {
+        let Self { rest, holding, base, entries, .. } = self;
+        if *holding != Holding::Whole {
+            return *base == Position::START && entries.is_empty();
+        }
+        let applied = std::iter::once(*base).chain(entries.iter().map(|entry| entry.at));
+        follow_each_other(*base, entries) && applied.into_iter().any(|at| at == rest.at)
     }
 }
 

@@ -4,6 +4,7 @@ mod bugs;
 mod client;
 mod clocks;
 mod cluster;
+mod content;
 mod endings;
 mod failures;
 mod files;

@@ -17,6 +17,7 @@ use node::file::Position;
 
 use super::Violation;
 use super::entries::Entries;
+use super::evidence::{Fact, Machines};
 use super::past::Past;
 use crate::TrueTime;
 use crate::check::file::{FileModel, FileOp, FileOutcome};
@@ -31,7 +32,8 @@ const SIZE_MAX: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub struct Histories {
     files: BTreeMap<ObjectId, Vec<History>>,
-    now: u64,
+    /// When which moment was.
+    moments: Vec<TrueTime>,
     is_loose: bool,
 }
 
@@ -82,7 +84,7 @@ impl Judgement {
 
 impl History {
     /// Whether a single copy could have told the same, but for what was answered from the past.
-    fn judge(&self, committed: &[(Position, Name)]) -> Result<Judgement, String> {
+    fn judge(&self, committed: &[(Position, Name)]) -> Result<Judgement, Wrong> {
         let begun = Begun(&self.start);
         let (operations, places) = self.strict();
         let place = |name: &Name| places.binary_search(self.names.get(name)?).ok();
@@ -92,10 +94,12 @@ impl History {
         };
         let found = match check(&begun, &operations, STEPS_MAX) {
             Verdict::Linearizable => return Ok(Judgement { searched: 1, ..Judgement::default() }),
-            Verdict::Undecided => self.describe(places[misfit]),
-            Verdict::Violation(found) => found.to_string(),
+            Verdict::Undecided => (self.describe(), vec![misfit]),
+            Verdict::Violation(found) => (found.headline(), found.operations),
         };
-        Err(format!("a file that began with {} bytes: {found}", self.start.len()))
+        let (found, shown) = found;
+        let shown = shown.into_iter().map(|place| places[place]).collect();
+        Err((format!("a file that began with {} bytes: {found}", self.start.len()), shown))
     }
 
     /// All that must have an order, and where each stands in the history.
@@ -106,7 +110,7 @@ impl History {
     }
 
     /// Whether what was answered while clocks were wrong was so once. What this generation was is added to the past.
-    fn judge_loose(&self, committed: &[(Position, Name)], past: &mut Past) -> Result<Judgement, String> {
+    fn judge_loose(&self, committed: &[(Position, Name)], past: &mut Past) -> Result<Judgement, Wrong> {
         let mut judgement = Judgement::default();
         past.begin(&self.start);
         let place = |name: &Name| self.names.get(name).copied();
@@ -125,10 +129,8 @@ impl History {
             match past.find((&question.op, outcome), known) {
                 Some(changes) => judgement.stale += u64::from(changes < owed),
                 None => {
-                    let what = MODEL.describe(&question.op, Some(outcome));
-                    return Err(format!(
-                        "the file was never so, up to {known:?}, though clocks were wrong: {what}"
-                    ));
+                    let what = format!("the file was never so, up to {known:?}, though clocks were wrong");
+                    return Err((what, vec![place]));
                 }
             }
         }
@@ -136,21 +138,20 @@ impl History {
     }
 
     /// What the order of the replicas does not explain, nor any that was found in time.
-    fn describe(&self, misfit: usize) -> String {
-        let Operation { client, called, op, returned } = &self.operations[misfit];
-        let until = returned.as_ref().map_or("?".to_owned(), |(at, _)| at.0.to_string());
-        let what = MODEL.describe(op, returned.as_ref().map(|(_, outcome)| outcome));
+    fn describe(&self) -> String {
         format!(
-            "no order was found in {STEPS_MAX} steps that explains all {} operations; the one in which replicas committed \
-             does not explain\n> client {client} {} .. {until} {what}",
-            self.operations.len(),
-            called.0
+            "no order was found in {STEPS_MAX} steps that explains all {} operations, nor does the one in which replicas \
+             committed",
+            self.operations.len()
         )
     }
 }
 
 /// By what name a change goes at the daemons.
 type Name = (ClientId, u64);
+
+/// What is wrong, and with which operations.
+type Wrong = (String, Vec<usize>);
 
 /// A file that holds something at the beginning.
 #[derive(Debug)]
@@ -160,8 +161,8 @@ pub(super) const MODEL: FileModel = FileModel { size_max: SIZE_MAX };
 
 impl Histories {
     /// Somebody wants this done.
-    pub fn called(&mut self, object: ObjectId, client: u64, op: FileOp) -> OperationId {
-        let called = self.tick();
+    pub fn called(&mut self, now: TrueTime, object: ObjectId, client: u64, op: FileOp) -> OperationId {
+        let called = self.tick(now);
         let histories = self.files.entry(object).or_insert_with(|| vec![History::default()]);
         let history = histories.len() - 1;
         let place = histories[history].operations.len();
@@ -198,8 +199,8 @@ impl Histories {
     }
 
     /// It is done, and this came of it.
-    pub fn returned(&mut self, id: OperationId, outcome: FileOutcome) {
-        let at = self.tick();
+    pub fn returned(&mut self, now: TrueTime, id: OperationId, outcome: FileOutcome) {
+        let at = self.tick(now);
         let Some(histories) = self.files.get_mut(&id.object) else { return };
         if id.history + 1 == histories.len() {
             histories[id.history].operations[id.place].returned = Some((at, outcome));
@@ -207,8 +208,8 @@ impl Histories {
     }
 
     /// It was a question, and this is the answer. Up to `latest` somebody knows the file to be committed.
-    pub fn answered(&mut self, id: OperationId, outcome: FileOutcome, latest: Position) {
-        self.returned(id, outcome);
+    pub fn answered(&mut self, now: TrueTime, id: OperationId, outcome: FileOutcome, latest: Position) {
+        self.returned(now, id, outcome);
         let history = self.files.get_mut(&id.object).and_then(|histories| histories.get_mut(id.history));
         if let Some(known) = history.and_then(|history| history.loose.get_mut(&id.place)) {
             *known = latest;
@@ -216,16 +217,16 @@ impl Histories {
     }
 
     /// It was never sent, or changes nothing whatever comes of it.
-    pub fn void(&mut self, id: OperationId) {
-        self.returned(id, FileOutcome::Data(Vec::new()));
+    pub fn void(&mut self, now: TrueTime, id: OperationId) {
+        self.returned(now, id, FileOutcome::Data(Vec::new()));
         let Some(histories) = self.files.get_mut(&id.object) else { return };
         let operation = &mut histories[id.history].operations[id.place];
         operation.op = FileOp::Read { offset: 0, length: 0 };
     }
 
     /// Something that was told before may be lost: from here on the file is what was recovered.
-    pub fn begin_anew(&mut self, object: ObjectId, generation: Epoch, start: Vec<u8>) {
-        let called = self.tick();
+    pub fn begin_anew(&mut self, now: TrueTime, object: ObjectId, generation: Epoch, start: Vec<u8>) {
+        let called = self.tick(now);
         let histories = self.files.entry(object).or_insert_with(|| vec![History::default()]);
         let Some(before) = histories.last() else { return };
         let is_open = |operation: &&Operation<FileOp, FileOutcome>| {
@@ -250,11 +251,13 @@ impl Histories {
     pub fn judge(&self, now: TrueTime, entries: &Entries) -> Result<Judgement, Violation> {
         let mut judgement = Judgement::default();
         for (&object, histories) in &self.files {
-            let wrong =
-                |what: String| Violation { at: now, cell: Some(object), checker: "linearizability", what };
             let mut past = Past::default();
             for history in histories {
                 let committed = entries.took_effect(object, history.generation);
+                let wrong = |(what, places): Wrong| {
+                    let facts = places.into_iter().flat_map(|place| self.tell(history, place));
+                    Violation::new(now, "linearizability", what).about(object).shown_by(facts)
+                };
                 let found = history.judge(&committed).map_err(wrong)?;
                 let loose = history.judge_loose(&committed, &mut past).map_err(wrong)?;
                 judgement = judgement.and(found).and(loose);
@@ -264,9 +267,30 @@ impl Histories {
     }
 
     /// Every event has a moment of its own.
-    const fn tick(&mut self) -> Moment {
-        self.now += 1;
-        Moment(self.now)
+    fn tick(&mut self, now: TrueTime) -> Moment {
+        self.moments.push(now);
+        Moment(self.moments.len() as u64)
+    }
+
+    fn time_of(&self, moment: Moment) -> TrueTime {
+        let place = usize::try_from(moment.0).ok().and_then(|moment| moment.checked_sub(1));
+        place.and_then(|place| self.moments.get(place)).copied().unwrap_or_default()
+    }
+
+    /// That an operation was called, and what came of it.
+    fn tell(&self, history: &History, place: usize) -> [Fact; 2] {
+        let Operation { client, called, op, returned } = &history.operations[place];
+        let tell = |moment, what| Fact::new(self.time_of(moment), Machines::default(), what);
+        let begins = format!("client {client} calls #{place}: {}", MODEL.describe(op, None));
+        let (end, what) = match returned {
+            Some((at, outcome)) => {
+                (*at, format!("client {client} is told of #{place}: {}", MODEL.describe(op, Some(outcome))))
+            }
+            None => {
+                (Moment(self.moments.len() as u64), format!("client {client} was never told of #{place}"))
+            }
+        };
+        [tell(*called, begins), tell(end, what)]
     }
 }
 
@@ -325,8 +349,8 @@ mod tests {
     }
 
     fn does(histories: &mut Histories, op: FileOp, outcome: FileOutcome) {
-        let id = histories.called(FILE, 1, op);
-        histories.returned(id, outcome);
+        let id = histories.called(TrueTime::ZERO, FILE, 1, op);
+        histories.returned(TrueTime::ZERO, id, outcome);
     }
 
     #[test]
@@ -340,7 +364,9 @@ mod tests {
         );
         does(&mut histories, write(2), FileOutcome::Done);
         does(&mut histories, READ, data(&[1]));
-        assert!(histories.judge(TrueTime::ZERO, &Entries::default()).is_err());
+        let broken = histories.judge(TrueTime::ZERO, &Entries::default()).unwrap_err();
+        let shown: Vec<&str> = broken.shown.iter().map(|fact| &*fact.what).collect();
+        assert!(shown.len() == 6 && shown[5].contains("read"), "two writes and a read: {shown:#?}");
         assert_eq!(histories.results(), 4);
     }
 
@@ -352,9 +378,9 @@ mod tests {
             let mut histories = Histories::default();
             does(&mut histories, write(3), FileOutcome::Done);
             does(&mut histories, write(1), FileOutcome::Done);
-            let under_way = histories.called(FILE, 2, write(late));
-            histories.begin_anew(FILE, LATER, vec![start]);
-            histories.returned(under_way, FileOutcome::Done);
+            let under_way = histories.called(TrueTime::ZERO, FILE, 2, write(late));
+            histories.begin_anew(TrueTime::ZERO, FILE, LATER, vec![start]);
+            histories.returned(TrueTime::ZERO, under_way, FileOutcome::Done);
             does(&mut histories, READ, data(&[found]));
             assert_eq!(
                 histories.judge(TrueTime::ZERO, &Entries::default()).is_ok(),
@@ -372,7 +398,7 @@ mod tests {
             vec![Entry { at: at(1), lease: 0, body: Body::Barrier { generation: Epoch::default() } }];
         let appended = |number: u8| vec![number; 2];
         for number in 0..24 {
-            let id = histories.called(FILE, 1, FileOp::Append { data: appended(number) });
+            let id = histories.called(TrueTime::ZERO, FILE, 1, FileOp::Append { data: appended(number) });
             histories.goes_by(id, (client, number.into()));
         }
         let effective = (0..24).rev().filter(|number| number % 3 > 0);
@@ -398,8 +424,8 @@ mod tests {
     #[test]
     fn what_was_never_sent_explains_nothing() {
         let mut histories = Histories::default();
-        let id = histories.called(FILE, 1, write(7));
-        histories.void(id);
+        let id = histories.called(TrueTime::ZERO, FILE, 1, write(7));
+        histories.void(TrueTime::ZERO, id);
         does(&mut histories, READ, data(&[7]));
         assert!(histories.judge(TrueTime::ZERO, &Entries::default()).is_err());
     }

@@ -115,6 +115,7 @@ impl<A: Algorithm> World<'_, A> {
         }
         self.summary.faults.count(FaultKind::ClockWrong);
         self.note(None, format_args!("the clock of {machine} is wrong for {lasts}: {how:?}"));
+        self.mishap(machine, "its clock goes wrong");
         let (now, clock) = (self.now, self.clock_of(machine));
         let showed = clock.reading(now);
         match how {
@@ -138,10 +139,8 @@ impl<A: Algorithm> World<'_, A> {
         let others: Vec<usize> = (0..all).filter(is_cut).collect();
         let links: Vec<(usize, usize)> =
             others.into_iter().flat_map(|other| [(daemon, other), (other, daemon)]).collect();
-        links.iter().for_each(|&(from, to)| self.network.cut(from, to));
-        (0..self.machines()).for_each(|machine| self.watch_all(machine));
         self.note(None, format_args!("no daemon reaches n{daemon}"));
-        self.queue.push(self.now + lasts, Task::Mend(links));
+        self.cut_for(lasts, links);
     }
 
     /// A wrong clock is put right while its process runs, or its process is started anew.
