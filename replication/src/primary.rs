@@ -271,6 +271,11 @@ impl<M: Machine> Replica<M> {
     ) -> Result<(), SyncError> {
         self.check_asking()?;
         let Role::Primary(primary) = &self.role else { return Err(AskError::NotPrimary.into()) };
+        // Another has led since, and knows: this one's time has passed, whatever its clock shows.
+        let is_later = |mark: Mark| mark.at.epoch > primary.tenure.epoch;
+        if is_later(oldest) || is_later(upto) {
+            return Err(AskError::NotPrimary.into());
+        }
         let is_same = oldest.generation == primary.generation && upto.generation == primary.generation;
         if !is_same && !self.config.breaks(Bug::SyncIgnoresGeneration) || !self.may_contain(upto.at) {
             return Err(SyncError::Lost(oldest.at));

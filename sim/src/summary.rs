@@ -58,6 +58,8 @@ fault_kinds! {
     Break = "broken connections",
     /// A clock went astray, beyond what its peers tolerate.
     ClockStray = "clocks astray",
+    /// A clock did what nobody expects of a clock.
+    ClockWrong = "wrong clocks",
     /// A daemon gave up what it had, stopped and was started again.
     Drain = "drains",
     /// A disk took its time.

@@ -10,10 +10,11 @@ use sim::{FaultKind, Summary};
 
 const FIXED_SEEDS: Range<u64> = 0..25;
 /// What happens to whole clusters only.
-const NOT_TO_LEASES: [FaultKind; 21] = [
+const NOT_TO_LEASES: [FaultKind; 22] = [
     FaultKind::CrashAll,
     FaultKind::Break,
     FaultKind::ClockStray,
+    FaultKind::ClockWrong,
     FaultKind::Drain,
     FaultKind::DiskStall,
     FaultKind::DiskFull,

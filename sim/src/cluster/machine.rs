@@ -99,6 +99,8 @@ pub(super) struct User {
     pub(super) doing: Doing,
     /// Counts what it did, so that a late reminder means nothing.
     pub(super) step: u64,
+    /// The highest token of the lock when it was asked for.
+    pub(super) before: Option<node::Token>,
 }
 
 /// What a user is about.
@@ -267,7 +269,7 @@ impl ClientMachine {
         self.files.end();
         self.running = Running { life: self.running.life, ..Running::default() };
         for user in &mut self.users {
-            *user = User { doing: Doing::Thinking, step: user.step + 1 };
+            *user = User { doing: Doing::Thinking, step: user.step + 1, before: None };
         }
     }
 

@@ -23,6 +23,7 @@ mod summary;
 mod users;
 mod world;
 mod writers;
+mod wrong_clocks;
 
 pub use plan::{ClusterPlan, FilePlan};
 pub use summary::{ACKNOWLEDGED_MIN, ClusterSummary, FAULTS_MIN, GRANTED_MIN, SIMULATED_MIN};

@@ -109,6 +109,9 @@ const POWER: &[Injected] =
 /// Members of files change this often, in half of all seeds.
 const CHANGES: (u64, u64) = (5, 60);
 
+/// Clocks are wrong this often, in one seed of eight.
+const WRONG_CLOCKS: (u64, u64, u64) = (8, 30, 200);
+
 /// In hectic seeds faults are this many times as frequent.
 const HECTIC: u64 = 2;
 /// In a million messages so many are lost, doubled, or late.
@@ -145,7 +148,7 @@ impl ClusterPlan {
         // A damaged file's members are taken from the map.
         let on_disks = if changes.is_some() { Vec::new() } else { draw_some(DISKS, &mut disks) };
         let faults = drawn.chain(draw_some(POWER, &mut power)).chain(changes).chain(on_disks);
-        let faults = FaultPlan::in_tenths(faults, scale);
+        let faults = FaultPlan::in_tenths(faults.chain(draw_wrong_clocks(seed)), scale);
         let clients = draw_u32(&mut sizes, 2, 6);
         let mut shard = draw_shard(&lease, (daemons, replicas), settings);
         draw_hosting(&mut shard, &mut of_files);
@@ -286,6 +289,14 @@ fn draw_cluster_clocks(random: &mut Random, lease: &Config, clocks: Clocks) -> C
     let width = lease.epsilon / random.between(8, 40);
     let plan = draw_clocks(random, lease, clocks, false);
     ClockPlan { window: plan.window.map(|_| Span::from_micros(width.as_micros() / 2 * 2)), ..plan }
+}
+
+/// What must not happen to clocks happens in a few seeds, and there the checkers ask for less.
+fn draw_wrong_clocks(seed: u64) -> Option<(FaultKind, u64)> {
+    let (seeds, low, high) = WRONG_CLOCKS;
+    let mut random = Random::new(seed ^ 0xc10c);
+    let tenths = random.between(low, high);
+    random.chance(1, seeds).then_some((FaultKind::ClockWrong, tenths))
 }
 
 /// Each in a third of all seeds.

@@ -9,7 +9,7 @@ use super::plan::ClusterPlan;
 use crate::checkers::histories::Judgement;
 use crate::checkers::promptness::Expected;
 use crate::summary::Faults;
-use crate::{Outcome, Violation};
+use crate::{FaultKind, Outcome, Violation};
 
 /// Below this much simulated time a run proves nothing.
 pub const SIMULATED_MIN: Span = Span::from_secs(60);
@@ -51,6 +51,8 @@ pub struct ClusterSummary {
     pub taken_over: u64,
     /// Locks detached because their lease might end too early.
     pub detached: u64,
+    /// How often a lock was seen to have two holders while clocks were wrong.
+    pub locks_shared: u64,
     /// How many files.
     pub files: u32,
     /// What users wanted done to files, without syncs.
@@ -185,6 +187,14 @@ impl fmt::Display for ClusterSummary {
             self.sessions, self.sessions_over, self.messages
         )?;
         writeln!(f, "  faults: {}", self.faults)?;
+        if self.faults.of(FaultKind::ClockWrong) > 0 {
+            let Judgement { loose, stale, .. } = self.judgement;
+            writeln!(
+                f,
+                "  while clocks were wrong: {loose} answers about files, {stale} of them stale; locks seen to be shared {} times",
+                self.locks_shared
+            )?;
+        }
         if let Some(span) = self.recovered_in {
             write!(
                 f,

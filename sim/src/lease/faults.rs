@@ -43,6 +43,7 @@ impl<A: Algorithm> World<'_, A> {
             | FaultKind::CrashAll
             | FaultKind::Break
             | FaultKind::ClockStray
+            | FaultKind::ClockWrong
             | FaultKind::Drain
             | FaultKind::DiskStall
             | FaultKind::DiskFull
