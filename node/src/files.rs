@@ -269,7 +269,7 @@ impl Files {
             if replica.is_void() {
                 continue;
             }
-            if replica.memory() != Memory::Clean {
+            if replica.memory() != Memory::Clean || replica.lacks() {
                 files.forgotten.insert((WallTime::ZERO, object));
             }
             if replica.is_blank() {
@@ -363,7 +363,7 @@ impl Files {
         None
     }
 
-    /// This node has forgotten what it had of a file, if it had anything.
+    /// This node has forgotten what it had of a file, if it had anything, or cannot read some of it any more.
     pub(crate) fn note_forgotten(&mut self, now: WallTime, object: ObjectId) {
         self.forgotten.insert((now + MENDED_WITHIN, object));
     }
@@ -397,8 +397,8 @@ impl Files {
     pub(crate) fn pop_forgotten(&mut self, now: WallTime) -> Option<ObjectId> {
         while let Some(&(at, object)) = self.forgotten.first().filter(|&&(at, _)| at <= now) {
             self.forgotten.remove(&(at, object));
-            let memory = self.hosted.get(&object).map(|hosted| hosted.replica.memory());
-            if memory.is_some_and(|memory| memory != Memory::Clean) {
+            let replica = self.hosted.get(&object).map(|hosted| &hosted.replica);
+            if replica.is_some_and(|replica| replica.memory() != Memory::Clean || replica.lacks()) {
                 self.forgotten.insert((now + MENDED_WITHIN, object));
                 return Some(object);
             }

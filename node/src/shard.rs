@@ -266,7 +266,8 @@ impl<A: Algorithm> Shard<A> {
         if batch.sender != from {
             return self.tell(ShardEvent::Misbehaved { peer: from, what: "sent leases in another's name" });
         }
-        let views = Views { map: &self.config.map, files: &self.files };
+        let votes_unsure = self.config.breaks(Bug::UnsureVotes);
+        let views = Views { map: &self.config.map, files: &self.files, votes_unsure };
         self.lease.handle_batch(now, batch, &views);
         self.take_events(now);
     }

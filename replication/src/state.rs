@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use base::{Epoch, Members, NodeId, View, ViewId};
 
+use crate::damage::Lacking;
 use crate::sessions::Sessions;
 use crate::{Entry, Machine, Memory, Position};
 
@@ -47,6 +48,7 @@ pub struct Checkpoint<M: Machine> {
     pub(crate) entries: Vec<Entry<M::Op>>,
     pub(crate) adopted: Option<View>,
     pub(crate) damaged_at: Option<u64>,
+    pub(crate) lacking: Lacking<M>,
 }
 
 /// What a replica has of the object.
@@ -105,6 +107,7 @@ impl<M: Machine> Checkpoint<M> {
             entries: Vec::new(),
             adopted: None,
             damaged_at: None,
+            lacking: Lacking::default(),
         }
     }
 }
@@ -133,11 +136,11 @@ impl<R> Rest<R> {
 /// Two replicas that keep the same go on in the same way.
 impl<M> Hash for Checkpoint<M>
 where
-    M: Machine<Op: Hash, Outcome: Hash> + Hash,
+    M: Machine<Op: Hash, Outcome: Hash, Key: Hash> + Hash,
 {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.promised, self.accepted, self.holding, self.base).hash(state);
-        (&self.state, &self.entries, &self.adopted, self.damaged_at).hash(state);
+        (&self.state, &self.entries, &self.adopted, self.damaged_at, &self.lacking).hash(state);
     }
 }
 
