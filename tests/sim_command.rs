@@ -72,3 +72,29 @@ fn json_of_clusters_is_one_object_for_each_run() {
     let counted = runs.iter().filter(|run| run["clean"] == true && run["granted"].as_u64() >= Some(30));
     assert_eq!((runs.len(), counted.count()), (4, 4), "{text}");
 }
+
+/// What a failing run prints: the violation, what shows it, and the command that shows it again.
+fn printed(text: &str) -> (String, Vec<String>, Vec<String>) {
+    let violation = text.lines().find(|line| line.starts_with("    at ")).unwrap_or_default().to_owned();
+    let shown = text.lines().skip_while(|line| *line != "  what shows it:").skip(1);
+    let shown = shown.take_while(|line| line.starts_with("    ")).map(str::to_owned).collect();
+    let replay = text.lines().find_map(|line| line.strip_prefix("  replay: ")).unwrap_or_default();
+    (violation, shown, replay.split_whitespace().map(str::to_owned).collect())
+}
+
+#[test]
+fn the_command_that_a_failure_prints_fails_with_the_same() {
+    let all = ["--seed", "40", "--seeds", "5", "--seconds", "30", "--break", "earlier-segment-skipped"];
+    let first = cluster(&all);
+    let text = String::from_utf8(first.stdout).unwrap();
+    assert_eq!(first.status.code(), Some(1), "{text}");
+    let (violation, shown, replay) = printed(&text);
+    assert!(violation.contains("(stores)"), "{text}");
+    assert!(shown.iter().any(|fact| fact.contains("over to its disk")), "{text}");
+    assert!(shown.iter().any(|fact| fact.contains("is durable, and it is not")), "{text}");
+    assert_eq!(replay.first().map(String::as_str), Some("fleasefs"), "{text}");
+    let again = Command::new(env!("CARGO_BIN_EXE_fleasefs")).args(&replay[1..]).output().unwrap();
+    let text = String::from_utf8(again.stdout).unwrap();
+    assert_eq!(again.status.code(), Some(1), "{text}");
+    assert_eq!(printed(&text), (violation, shown, replay));
+}

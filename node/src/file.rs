@@ -2,8 +2,9 @@
 //!
 //! The content is cut into chunks of a fixed size. A chunk that nothing was written to is absent and reads as zeros, so
 //! a hole costs nothing however wide it is. Each chunk carries the position of the entry that changed it last, and so do
-//! the attributes; a replica that lags fetches the chunks whose versions differ. Chunks are shared until they are changed:
-//! a clone of the state copies no content, and a write behind it copies the chunks that it touches.
+//! the attributes; a replica that lags fetches the chunks whose versions differ. Content is shared until it is changed:
+//! a clone of the state copies none, and a write behind it copies what stands beside it in a chunk. Where the content is, in memory
+//! or on a disk, is no part of the state, and what a chunk has is known without it: which of its blocks were written to.
 //!
 //! Rules:
 //!
@@ -17,18 +18,24 @@
 //! No byte layout, no errno, no permission. No versions for chunks that are absent: whoever takes over a state compares
 //! all of its parts, and takes away what the other does not have.
 
+mod chunk;
 mod chunks;
+mod data;
 mod request;
 #[cfg(test)]
 mod tests;
+
+use std::collections::BTreeSet;
 
 use base::WallTime;
 use bytes::Bytes;
 use replication::Machine;
 pub use replication::{Mark, Position};
 
+pub use chunk::{BLOCK_BYTES, Chunk};
+pub use chunks::CHUNK_BYTES;
 use chunks::Chunks;
-pub use chunks::{CHUNK_BYTES, Chunk};
+pub use data::{Data, Piece, Place, Stored};
 pub use request::{FileBody, FileReply, FileReplyBody, FileRequest};
 
 /// No file is longer. Offsets of POSIX have 63 bits; every chunk below this is a whole one.
@@ -139,11 +146,8 @@ pub enum FileError {
         bytes_max: u64,
     },
     /// A chunk that cannot be.
-    #[error("a chunk of {length} bytes cannot be; chunks have from 1 to {CHUNK_BYTES}")]
-    BadChunk {
-        /// How long it is.
-        length: u64,
-    },
+    #[error("the pieces of a chunk are not in order, or not where it was written to")]
+    BadChunk,
 }
 
 /// A question about a file.
@@ -164,7 +168,7 @@ pub enum Query {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// The data; it is short where the file ends.
-    Data(Bytes),
+    Data(Data),
     /// Size and times.
     Stat(Stat),
 }
@@ -213,6 +217,44 @@ impl File {
     pub fn stat(&self) -> Stat {
         let Attributes { size, modified, changed } = self.attributes;
         Stat { size, modified, changed, allocated: self.chunks.allocated() }
+    }
+
+    /// A file whose content a driver has kept.
+    pub fn kept(
+        (version, attributes): (Position, Attributes),
+        chunks: impl IntoIterator<Item = (u64, Position, Chunk)>,
+    ) -> Self {
+        let mut file = Self { attributes, version, chunks: Chunks::default() };
+        chunks.into_iter().for_each(|(number, at, chunk)| file.chunks.place(number, at, chunk));
+        file.chunks.take_changed();
+        file
+    }
+
+    /// Size and times, and the entry that changed them last.
+    pub const fn attributes(&self) -> (Position, Attributes) {
+        (self.version, self.attributes)
+    }
+
+    /// A chunk and the entry that changed it last.
+    pub fn chunk(&self, number: u64) -> Option<&(Position, Chunk)> {
+        self.chunks.get(number)
+    }
+
+    /// All but the chunks.
+    pub(crate) fn without_chunks(&self) -> Self {
+        Self { attributes: self.attributes, version: self.version, chunks: Chunks::default() }
+    }
+
+    pub(crate) fn take_changed(&mut self) -> (bool, BTreeSet<u64>) {
+        self.chunks.take_changed()
+    }
+
+    pub(crate) fn note_changed(&mut self, is_new: bool, chunks: BTreeSet<u64>) {
+        self.chunks.note_changed(is_new, chunks);
+    }
+
+    pub(crate) fn keep_elsewhere(&mut self, number: u64, at: Position, chunk: Chunk) {
+        self.chunks.keep_elsewhere(number, at, chunk);
     }
 
     fn write(&mut self, at: Position, time: WallTime, offset: u64, data: &Bytes) -> Result<Done, FileError> {
@@ -265,7 +307,7 @@ impl Machine for File {
     fn part_bytes(part: &Part) -> u64 {
         let data = match part {
             Part::Attributes(_) => 0,
-            Part::Chunk(chunk) => chunk.content().len() as u64,
+            Part::Chunk(chunk) => chunk.piece_bytes(),
         };
         OVERHEAD_BYTES + data
     }
@@ -351,7 +393,7 @@ impl Machine for File {
     fn part(&self, key: &Key) -> Option<Part> {
         match *key {
             Key::Attributes => Some(Part::Attributes(self.attributes)),
-            Key::Chunk(number) => self.chunks.get(number).cloned().map(Part::Chunk),
+            Key::Chunk(number) => self.chunks.get(number).map(|(_, chunk)| Part::Chunk(chunk.clone())),
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use base::{ClientId, Incarnation, NodeId, ObjectId, Process, Span, View, ViewId, WallTime};
 use replication::{Checkpoint, JournalError, Memory, Message, Position, Record, Replica, Standing, Ticket};
 
+use crate::fetches::Fetches;
 use crate::file::{File, FileBody, FileReply, FileReplyBody};
 use crate::lock::Asker;
 use crate::logs::Logs;
@@ -63,6 +64,7 @@ pub(crate) struct Files {
     list_at: Option<WallTime>,
     /// Replies, in order, and until when they are true.
     replies: VecDeque<(SessionId, FileReply, Option<WallTime>)>,
+    pub(crate) fetches: Fetches,
     /// Messages of epochs that the ceiling on disk does not cover yet.
     pub(crate) deferred: Vec<(u64, Process, FileMessage)>,
     tickets: u64,
@@ -259,6 +261,7 @@ impl Files {
             listing: BTreeMap::new(),
             list_at: None,
             replies: VecDeque::new(),
+            fetches: Fetches::default(),
             deferred: Vec::new(),
             tickets: 0,
         };
@@ -435,7 +438,11 @@ impl Files {
     }
 
     pub(crate) fn reply(&mut self, asker: Asker, body: FileReplyBody, until: Option<WallTime>) {
-        self.replies.push_back((asker.session, FileReply { id: asker.id, body }, until));
+        self.push_reply(asker.session, FileReply { id: asker.id, body }, until);
+    }
+
+    pub(crate) fn push_reply(&mut self, session: SessionId, reply: FileReply, until: Option<WallTime>) {
+        self.replies.push_back((session, reply, until));
     }
 
     /// The next reply. What is not true any more is not said (R4).
@@ -449,7 +456,7 @@ impl Files {
 
     /// Whether a client's file requests still wait for room in its connection.
     pub(crate) fn has_replies(&self) -> bool {
-        !self.replies.is_empty()
+        !self.replies.is_empty() || self.fetches.has_replies()
     }
 
     /// Keeps a message until the ceiling covers its epoch; a peer sends it again if too many wait.

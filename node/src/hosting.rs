@@ -12,7 +12,7 @@ use replication::{
     Request, SyncError, Tenure, Ticket, Waiting, When,
 };
 
-use crate::file::{File, FileBody, FileError, FileReplyBody, FileRequest, Op};
+use crate::file::{File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Op};
 use crate::files::{FileMessage, Hosted, Stage};
 use crate::lock::Asker;
 use crate::message::is_lock;
@@ -309,8 +309,8 @@ impl<A: Algorithm> Shard<A> {
         until: Option<WallTime>,
     ) {
         let asker = self.files.hosted.get_mut(&object).and_then(|hosted| hosted.asking.remove(&ticket));
-        if let Some(asker) = asker {
-            self.files.reply(asker, body, until);
+        if let Some(Asker { session, id, .. }) = asker {
+            self.answer_file(object, (session, FileReply { id, body }), until);
         }
     }
 
@@ -634,9 +634,7 @@ impl<A: Algorithm> Shard<A> {
             let Some(hosted) = self.files.hosted.get(&object) else { continue };
             let view = hosted.replica.view().id;
             let message = Message::There { epoch: Epoch::default() };
-            if self.peers.contains_key(&to) {
-                self.hand_out(Output::File { to, message: FileMessage { object, view, message } });
-            }
+            self.send_file(to, FileMessage { object, view, message });
         }
     }
 
@@ -682,9 +680,7 @@ impl<A: Algorithm> Shard<A> {
         if to == self.me().node {
             return self.take_file_message(now, to, message);
         }
-        if self.peers.contains_key(&to) {
-            self.hand_out(Output::File { to, message });
-        }
+        self.send_file(to, message);
     }
 }
 

@@ -29,7 +29,9 @@
 
 mod bounded;
 mod bugs;
+mod checkpoints;
 mod config;
+mod fetches;
 pub mod file;
 mod files;
 mod first_clock;
@@ -56,7 +58,9 @@ mod writes;
 
 pub use base::ClientId;
 pub use bugs::{Bug, Rules};
+pub use checkpoints::FileChanges;
 pub use config::{CLOCK_FRESH, ShardConfig};
+pub use fetches::{FetchId, Unreadable};
 pub use files::{FileJournalError, FileMessage, KeptFile};
 pub use first_clock::{BEHIND_MAX, FIRST_TIMES_MAX, FirstClock, FirstTime, corrected};
 pub use from_toml::from_toml;

@@ -5,8 +5,8 @@ use lease::{Batch, ClockState, Ended, Loss};
 
 use replication::Record;
 
-use crate::file::{File, FileReply};
-use crate::{DaemonFrame, FileMessage, Grant, PeerMessage, SessionId};
+use crate::file::{File, FileReply, Place, Stored};
+use crate::{DaemonFrame, FetchId, FileMessage, Grant, PeerMessage, SessionId};
 
 /// Something to do, in this order.
 #[derive(Clone, PartialEq, Debug)]
@@ -55,6 +55,13 @@ pub enum Output {
         session: SessionId,
         /// What.
         reply: FileReply,
+    },
+    /// Read and check this content, then call [`handle_fetched`](crate::Shard::handle_fetched).
+    Fetch {
+        /// Names it.
+        fetch: FetchId,
+        /// What, in this order.
+        stored: Vec<Stored>,
     },
     /// Append this record to the journal, then call [`handle_written`](crate::Shard::handle_written).
     Write {
@@ -169,6 +176,13 @@ pub enum ShardEvent {
         object: ObjectId,
         /// The client.
         client: ClientId,
+    },
+    /// Content of a file is not what it was when it was put on the disk, or cannot be read.
+    FileUnreadable {
+        /// The file.
+        object: ObjectId,
+        /// Where it should be.
+        place: Place,
     },
     /// The disk has done nothing for long although it should, so this node leads no file; or it goes on.
     DiskStalled(bool),

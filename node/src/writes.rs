@@ -66,6 +66,11 @@ impl Writes {
         self.last
     }
 
+    /// The last record that left.
+    pub(crate) const fn last(&self) -> u64 {
+        self.last
+    }
+
     /// Whether everything up to a record is written, or durable.
     fn covers(&self, until: Until) -> bool {
         if until.is_durable { self.durable >= Some(until.number) } else { self.written >= until.number }

@@ -201,11 +201,16 @@ impl<M: Machine> Replica<M> {
 
     /// Everything that has to be kept, now. The records before it are not needed any more once it is.
     pub fn checkpoint(&self) -> Checkpoint<M> {
+        self.checkpoint_with(self.state.machine.clone())
+    }
+
+    /// The same with `machine` for the state's, of which something is kept apart.
+    pub fn checkpoint_with(&self, machine: M) -> Checkpoint<M> {
         let base = self.log.base();
         Checkpoint {
             promised: self.promised,
             accepted: self.accepted,
-            state: self.state.clone(),
+            state: State { rest: self.state.rest.clone(), machine },
             holding: self.holding,
             base,
             entries: self.log.behind(base.seq).cloned().collect(),
@@ -222,6 +227,11 @@ impl<M: Machine> Replica<M> {
     /// The committed state. It makes no sense while it is being taken over.
     pub const fn machine(&self) -> &M {
         &self.state.machine
+    }
+
+    /// The same, to change nothing in it that two replicas would compare.
+    pub const fn machine_mut(&mut self) -> &mut M {
+        &mut self.state.machine
     }
 
     /// The committed state but for the machine.

@@ -1,6 +1,6 @@
 //! `fleasefs sim cluster`.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use sim::Simulation;
 use sim::checkers::promptness::Expected;
@@ -16,7 +16,19 @@ pub(super) struct ClusterArgs {
     /// How many seconds of faults are simulated, instead of a minute or a little more
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     seconds: Option<u64>,
+    /// Break a rule on purpose, to see what a failure looks like
+    #[arg(long = "break", value_enum, value_name = "RULE")]
+    broken: Option<Broken>,
 }
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Broken {
+    /// A sync of a disk is about what was written lately, and not about all before it
+    EarlierSegmentSkipped,
+}
+
+/// What is older than so many records such a sync goes by.
+const RECENT: u64 = 8;
 
 impl Options for ClusterArgs {
     type Simulation = Clusters;
@@ -26,6 +38,9 @@ impl Options for ClusterArgs {
         if let Some(seconds) = self.seconds {
             plan.duration = base::Span::from_secs(seconds);
         }
+        if self.broken == Some(Broken::EarlierSegmentSkipped) {
+            plan.skips_older = Some(RECENT);
+        }
         plan
     }
 
@@ -33,6 +48,9 @@ impl Options for ClusterArgs {
         let mut arguments = String::new();
         if let Some(seconds) = self.seconds {
             arguments += &format!(" --seconds {seconds}");
+        }
+        if let Some(value) = self.broken.and_then(|broken| broken.to_possible_value()) {
+            arguments += &format!(" --break {}", value.get_name());
         }
         arguments
     }

@@ -179,7 +179,11 @@ impl<'a, O: Options> Series<'a, O> {
             writeln!(out, "  replay: {replay}")?;
         }
         if let Some(violation) = summary.violations().first() {
-            writeln!(out, "  what led to it:")?;
+            writeln!(out, "  what shows it:")?;
+            for fact in &violation.shown {
+                writeln!(out, "    {fact}")?;
+            }
+            writeln!(out, "  what happened last:")?;
             for line in O::Simulation::explain(subject, plan, violation, LINES_SHOWN).lines() {
                 writeln!(out, "    {line}")?;
             }
@@ -230,6 +234,8 @@ fn with_common(summary: &impl Told, took: Duration, replay: &str) -> Value {
     value["took_ms"] = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).into();
     value["clean"] = summary.is_clean().into();
     value["violations"] = summary.violations().iter().map(ToString::to_string).collect();
+    let shown = summary.violations().iter().flat_map(|violation| &violation.shown);
+    value["shown"] = shown.map(ToString::to_string).collect();
     if !summary.is_clean() {
         value["replay"] = replay.into();
     }
@@ -243,17 +249,19 @@ pub(super) fn faults_to_json(faults: &Faults) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use sim::checkers::evidence::{Fact, Machines};
     use sim::{Summary, TrueTime, Violation};
 
     use super::*;
 
     #[test]
     fn json_of_a_failure_says_how_to_see_it_again() {
-        let what = "two owners".to_owned();
-        let violation = Violation { at: TrueTime::ZERO, cell: None, checker: "exclusion", what };
+        let owns = Fact::new(TrueTime::from_micros(7), Machines::default(), "n1 owns it".into());
+        let violation = Violation::new(TrueTime::ZERO, "exclusion", "two owners".into()).shown_by([owns]);
         let failed = Summary { violations: vec![violation], ..Summary::default() };
         let value = with_common(&failed, Duration::ZERO, "fleasefs sim lease --seed 5");
         assert_eq!(value["replay"], "fleasefs sim lease --seed 5");
+        assert_eq!(value["shown"], json!(["0.000007 n1 owns it"]));
         assert_eq!((&value["clean"], value["violations"].as_array().map(Vec::len)), (&json!(false), Some(1)));
     }
 }

@@ -61,8 +61,53 @@ impl History {
 
 fn read(file: &File, offset: u64, length: u64) -> Vec<u8> {
     match file.answer(&Query::Read { offset, length }).unwrap() {
-        Answer::Data(data) => data.to_vec(),
+        Answer::Data(data) => data.to_bytes().unwrap().to_vec(),
         Answer::Stat(_) => panic!("a read gives data"),
+    }
+}
+
+fn held(bytes: &'static [u8]) -> Piece {
+    Piece::Held(Bytes::from_static(bytes))
+}
+
+/// A disk: content by its place.
+#[derive(Default)]
+struct Disk(Vec<Bytes>);
+
+impl Disk {
+    /// Puts all of a file there that was changed.
+    fn put(&mut self, file: &mut File) {
+        let (_, changed) = file.take_changed();
+        for number in changed {
+            let Some((at, chunk)) = file.chunk(number).cloned() else { continue };
+            let mut pieces = Vec::new();
+            for (start, piece) in chunk.pieces() {
+                let piece = match piece {
+                    Piece::Held(bytes) => {
+                        let (from, len) = (0, u32::try_from(bytes.len()).unwrap());
+                        self.0.push(bytes.clone());
+                        Piece::Stored(Stored { place: Place::new(&[self.0.len() as u64 - 1]), from, len })
+                    }
+                    Piece::Stored(_) => piece.clone(),
+                };
+                pieces.push((start, piece));
+            }
+            file.keep_elsewhere(number, at, Chunk::new(chunk.blocks(), pieces).unwrap());
+        }
+    }
+
+    fn read(&self, file: &File, offset: u64, length: u64) -> Vec<u8> {
+        let Ok(Answer::Data(mut data)) = file.answer(&Query::Read { offset, length }) else {
+            panic!("a read gives data")
+        };
+        let wanted: Vec<Stored> = data.stored().cloned().collect();
+        let find = |Stored { place, from, len }: Stored| {
+            let from = usize::try_from(from).unwrap();
+            self.0[usize::try_from(place.words()[0]).unwrap()]
+                .slice(from..from + usize::try_from(len).unwrap())
+        };
+        data.fetched(&mut wanted.into_iter().map(find));
+        data.to_bytes().unwrap().to_vec()
     }
 }
 
@@ -130,7 +175,7 @@ fn what_was_cut_off_does_not_come_back() {
     history.truncate(3 * CHUNK);
     assert_eq!(history.read(CHUNK, 7), [1, 1, 1, 1, 1, 0, 0]);
     assert_eq!(history.read(2 * CHUNK, CHUNK), bytes(0, CHUNK));
-    assert_eq!(history.allocated(), CHUNK + 5);
+    assert_eq!(history.allocated(), CHUNK + BLOCK_BYTES);
     history.truncate(CHUNK);
     assert_eq!(history.allocated(), CHUNK);
     history.truncate(0);
@@ -152,25 +197,26 @@ fn a_hole_keeps_the_size_and_frees_what_was_there() {
 }
 
 #[test]
-fn a_chunk_left_with_zeros_alone_is_gone() {
+fn blocks_that_were_punched_one_by_one_are_gone() {
     let mut history = History::default();
-    history.write(10, b"a");
-    history.write(20, b"b");
-    history.punch(10, 1);
-    assert_eq!(history.allocated(), 21);
-    history.punch(20, 1);
+    history.write(10, &bytes(1, 2 * BLOCK_BYTES));
+    assert_eq!(history.allocated(), 3 * BLOCK_BYTES);
+    history.punch(0, 20);
+    assert_eq!(history.allocated(), 3 * BLOCK_BYTES, "the rest of the block is there");
+    history.punch(0, BLOCK_BYTES);
+    assert_eq!(history.allocated(), 2 * BLOCK_BYTES);
+    history.punch(BLOCK_BYTES, BLOCK_BYTES);
+    assert_eq!(history.read(2 * BLOCK_BYTES, 20), bytes(1, 10));
+    history.truncate(2 * BLOCK_BYTES);
     assert_eq!(history.allocated(), 0);
-    history.write(0, b"a\0");
-    assert_eq!(history.allocated(), 2);
-    history.punch(0, 1);
-    assert_eq!(history.allocated(), 0);
+    assert_eq!(history.file.part(&Key::Chunk(0)), None);
 }
 
 #[test]
 fn a_file_at_the_limit_costs_its_last_chunk() {
     let mut history = History::default();
     history.write(FILE_BYTES_MAX - 1, b"z");
-    assert_eq!((history.file.stat().size, history.allocated()), (FILE_BYTES_MAX, CHUNK));
+    assert_eq!((history.file.stat().size, history.allocated()), (FILE_BYTES_MAX, BLOCK_BYTES));
     assert_eq!(history.read(FILE_BYTES_MAX - 2, 9), b"\0z");
     history.punch(0, FILE_BYTES_MAX);
     history.truncate(FILE_BYTES_MAX);
@@ -253,7 +299,10 @@ fn a_clone_shares_its_content_until_it_is_written_to() {
     let snapshot = history.file.clone();
     history.write(5, b"x");
     let place = |file: &File, number| match file.part(&Key::Chunk(number)) {
-        Some(Part::Chunk(chunk)) => chunk.content().as_ptr(),
+        Some(Part::Chunk(chunk)) => match chunk.pieces().next() {
+            Some((_, Piece::Held(bytes))) => bytes.as_ptr(),
+            other => panic!("{other:?} is not in memory"),
+        },
         other => panic!("{other:?} is no chunk"),
     };
     assert_ne!(place(&history.file, 0), place(&snapshot, 0));
@@ -283,7 +332,7 @@ fn a_transfer_sends_what_differs() {
 
 #[test]
 fn parts_that_cannot_be_are_told_apart() {
-    let chunk = Part::Chunk(Chunk::new(Bytes::from_static(b"a")).unwrap());
+    let chunk = Part::Chunk(Chunk::new(1, vec![(0, held(b"a"))]).unwrap());
     let attributes = Part::Attributes(Attributes::new(1, time(1), time(1)).unwrap());
     let impossible = Key::Chunk(FILE_BYTES_MAX / CHUNK);
     let mut file = File::default();
@@ -293,9 +342,19 @@ fn parts_that_cannot_be_are_told_apart() {
         assert_eq!(file, File::default());
     }
     assert!(chunk.is_of(Key::Chunk(0)) && attributes.is_of(Key::Attributes));
-    for length in [0, CHUNK + 1] {
-        assert_eq!(Chunk::new(Bytes::from(bytes(0, length))), Err(FileError::BadChunk { length }));
+    let block = u32::try_from(BLOCK_BYTES).unwrap();
+    for (blocks, pieces) in [
+        (0, vec![]),
+        (1, vec![(0, held(b""))]),
+        (1, vec![(0, held(b"ab")), (1, held(b"c"))]),
+        (1, vec![(3, held(b"c")), (0, held(b"a"))]),
+        (0b101, vec![(block, held(b"a"))]),
+        (0b001, vec![(block - 1, held(b"ab"))]),
+        (u16::MAX, vec![(16 * block - 1, held(b"ab"))]),
+    ] {
+        assert_eq!(Chunk::new(blocks, pieces.clone()), Err(FileError::BadChunk), "{blocks:b} {pieces:?}");
     }
+    assert!(Chunk::new(0b11, vec![(block - 1, held(b"ab"))]).is_ok());
     assert!(Attributes::new(FILE_BYTES_MAX + 1, time(0), time(0)).is_err());
 }
 
@@ -416,11 +475,11 @@ fn check_against(file: &File, model: &Model) -> Result<(), TestCaseError> {
     for (key, _) in all_versions(file) {
         if let Some(Part::Chunk(chunk)) = file.part(&key) {
             prop_assert!(Key::Chunk(0) <= key && key < Key::Chunk(size.div_ceil(CHUNK)));
-            sum += chunk.content().len() as u64;
+            sum += u64::from(chunk.blocks().count_ones()) * BLOCK_BYTES;
         }
     }
     prop_assert_eq!(allocated, sum);
-    prop_assert!(allocated <= size);
+    prop_assert!(allocated < size + BLOCK_BYTES);
     let whole = read(file, 0, READ_BYTES_MAX);
     prop_assert!(whole == model.bytes, "the content differs");
     Ok(())
@@ -436,6 +495,7 @@ proptest! {
         (offset, length) in (offset(), length()),
     ) {
         let (mut file, mut model) = (File::default(), Model::default());
+        let (mut apart, mut disk) = (File::default(), Disk::default());
         let mut snapshot = (file.clone(), model.clone());
         // Whether nothing since then has been in the way of the question.
         let mut is_free = true;
@@ -450,6 +510,12 @@ proptest! {
             let end = model.bytes.len() as u64;
             model.apply(op.time, &op.change);
             let done = file.apply(at(step as u64 + 1), &op).unwrap();
+            prop_assert_eq!(apart.apply(at(step as u64 + 1), &op), Ok(done));
+            if now % 3 == 0 {
+                disk.put(&mut apart);
+                let is_held = |(key, _): &(Key, Position)| matches!(apart.part(key), Some(Part::Chunk(chunk)) if chunk.is_held());
+                prop_assert!(!all_versions(&apart).iter().any(is_held));
+            }
             let expected = match op.change {
                 Change::Write { offset, .. } => Done::Written { offset, stat: file.stat() },
                 Change::Append { .. } => Done::Written { offset: end, stat: file.stat() },
@@ -461,7 +527,9 @@ proptest! {
             }
             prop_assert!(!is_free || file.answer(&query) == snapshot.0.answer(&query), "{:?} {:?}", op, query);
             prop_assert!(read(&file, offset, length) == model.read(offset, length), "a read differs");
+            prop_assert!(disk.read(&apart, offset, length) == model.read(offset, length), "a read from disk differs");
         }
+        prop_assert!(disk.read(&apart, 0, READ_BYTES_MAX) == model.bytes, "the content on disk differs");
         check_against(&file, &model)?;
         check_against(&snapshot.0, &snapshot.1)?;
         for (key, version) in all_versions(&snapshot.0) {

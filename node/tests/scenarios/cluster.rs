@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use base::{ClusterId, Dead, NodeId, ObjectId, Process, Span, WallTime};
+use bytes::Bytes;
 use lease::{Algorithm, Batch, Exchange, FleaseRules, Start};
-use node::file::{File, FileBody, FileReplyBody, FileRequest};
+use node::file::{Chunk, File, FileBody, FileReplyBody, FileRequest, Piece, Place, Stored};
 use node::{
-    Bug, Changed, ClientFrame, ClientId, ClusterMap, FileMessage, Grant, KeptFile, LeaseAlgorithm,
+    Bug, Changed, ClientFrame, ClientId, ClusterMap, FetchId, FileMessage, Grant, KeptFile, LeaseAlgorithm,
     MemberChange, MembersError, Osd, Output, PeerMessage, Remembered, ReplyBody, Request, RequestBody,
-    RequestId, SessionId, Settings, Shard, ShardConfig, ShardEvent, Token, lock_cell,
+    RequestId, SessionId, Settings, Shard, ShardConfig, ShardEvent, Token, Unreadable, lock_cell,
 };
 use replication::Record;
 
@@ -41,6 +42,12 @@ pub(crate) enum Flying {
         to: u32,
         message: FileMessage,
     },
+    /// A disk looks for content.
+    Fetch {
+        node: Process,
+        fetch: FetchId,
+        stored: Vec<Stored>,
+    },
     /// A disk is done with everything up to a record: it is written, or even synced.
     Disk {
         node: Process,
@@ -61,6 +68,9 @@ pub(crate) struct Daemon<A> {
     unwritten: VecDeque<(ObjectId, Record<File>)>,
     began_at: usize,
     forgot_at: Option<u64>,
+    /// Content that was put apart, by its place, and the places that cannot be read.
+    content: BTreeMap<u64, Bytes>,
+    pub(crate) rotten: BTreeSet<u64>,
     /// Files of which nothing can be read at the next start.
     damaged: Vec<ObjectId>,
     /// Whether the process was told to mark its store as failed.
@@ -145,6 +155,8 @@ impl<A: Algorithm> Cluster<A> {
                 unwritten: VecDeque::new(),
                 began_at: 0,
                 forgot_at: None,
+                content: BTreeMap::new(),
+                rotten: BTreeSet::new(),
                 damaged: Vec::new(),
                 store_failed: false,
                 offset_ms: 0,
@@ -399,8 +411,25 @@ impl<A: Algorithm> Cluster<A> {
                     if is_durable { shard.handle_durable(now, upto) } else { shard.handle_written(now, upto) }
                 });
             }
+            Flying::Fetch { node, fetch, stored } if self.process(node.node.0) == node => {
+                let fetched = self.daemons[&node.node.0].fetch(&stored);
+                self.call(node.node.0, |shard, _| shard.handle_fetched(fetch, fetched));
+            }
             _ => {}
         }
+    }
+
+    /// Puts what has changed of a file on disk, and keeps its content there alone. Returns how many chunks that were.
+    pub(crate) fn put_apart(&mut self, node: u32, object: ObjectId) -> usize {
+        let daemon = self.daemons.get_mut(&node).unwrap();
+        let changes = daemon.shard.as_mut().unwrap().take_checkpoint(object);
+        let chunks: Vec<_> =
+            changes.chunks.into_iter().filter_map(|(number, chunk)| Some((number, chunk?))).collect();
+        let kept: Vec<_> =
+            chunks.into_iter().map(|(number, (at, chunk))| (number, at, daemon.put_chunk(&chunk))).collect();
+        let count = kept.len();
+        self.call(node, |shard, _| shard.handle_checkpoint(object, kept));
+        count
     }
 
     /// The running daemons.
@@ -480,6 +509,9 @@ impl<A: Algorithm> Cluster<A> {
                     self.daemons.get_mut(&node).unwrap().unwritten.push_back((object, record));
                     let written = Flying::Disk { node: from, upto: number, is_durable: false };
                     self.flying.push_back(written);
+                }
+                Output::Fetch { fetch, stored } => {
+                    self.flying.push_back(Flying::Fetch { node: from, fetch, stored });
                 }
                 Output::Sync { upto } => {
                     self.flying.push_back(Flying::Disk { node: from, upto, is_durable: true });
@@ -647,13 +679,44 @@ impl<A: Algorithm> Cluster<A> {
     }
 }
 
+impl<A> Daemon<A> {
+    fn fetch(&self, stored: &[Stored]) -> Result<Vec<Bytes>, Unreadable> {
+        let read = |Stored { place, from, len }: &Stored| {
+            let id = place.words()[0];
+            let from = usize::try_from(*from).unwrap();
+            let bytes = self.content[&id].slice(from..from + usize::try_from(*len).unwrap());
+            if self.rotten.contains(&id) { Err(Unreadable { place: place.clone() }) } else { Ok(bytes) }
+        };
+        stored.iter().map(read).collect()
+    }
+
+    fn put_chunk(&mut self, chunk: &Chunk) -> Chunk {
+        let mut pieces = Vec::new();
+        for (start, piece) in chunk.pieces() {
+            let piece = match piece {
+                Piece::Held(bytes) => {
+                    let id = self.content.len() as u64;
+                    self.content.insert(id, bytes.clone());
+                    let len = u32::try_from(bytes.len()).unwrap();
+                    Piece::Stored(Stored { place: Place::new(&[id]), from: 0, len })
+                }
+                Piece::Stored(_) => piece.clone(),
+            };
+            pieces.push((start, piece));
+        }
+        Chunk::new(chunk.blocks(), pieces).unwrap()
+    }
+}
+
 impl Flying {
     fn is_of(&self, node: u32) -> bool {
         match self {
             Self::Lease { from, to, .. } | Self::Peer { from, to, .. } | Self::File { from, to, .. } => {
                 from.node.0 == node || *to == node
             }
-            Self::Ceiling { node: of, .. } | Self::Disk { node: of, .. } => of.node.0 == node,
+            Self::Ceiling { node: of, .. } | Self::Disk { node: of, .. } | Self::Fetch { node: of, .. } => {
+                of.node.0 == node
+            }
         }
     }
 

@@ -61,7 +61,7 @@ pub(crate) fn read(cluster: &mut Daemons, node: u32) -> Option<FileReplyBody> {
 }
 
 pub(crate) fn data(text: &str) -> Option<FileReplyBody> {
-    Some(FileReplyBody::Answer(Ok(Answer::Data(Bytes::copy_from_slice(text.as_bytes())))))
+    Some(FileReplyBody::Answer(Ok(Answer::Data(Bytes::copy_from_slice(text.as_bytes()).into()))))
 }
 
 #[test]

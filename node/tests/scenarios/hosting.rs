@@ -52,7 +52,7 @@ fn read(cluster: &mut Daemons, node: u32) -> Option<FileReplyBody> {
 }
 
 fn data(text: &str) -> Option<FileReplyBody> {
-    Some(FileReplyBody::Answer(Ok(Answer::Data(Bytes::copy_from_slice(text.as_bytes())))))
+    Some(FileReplyBody::Answer(Ok(Answer::Data(Bytes::copy_from_slice(text.as_bytes()).into()))))
 }
 
 fn memory(cluster: &Daemons, node: u32) -> Option<Memory> {

@@ -3,6 +3,7 @@
 mod bugs;
 mod client;
 mod cluster;
+mod content;
 mod endings;
 mod failures;
 mod files;

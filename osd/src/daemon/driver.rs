@@ -303,6 +303,7 @@ impl<A: Algorithm> Driver<A> {
             // Nobody can ask for a file over the network yet.
             Output::File { .. }
             | Output::FileReply { .. }
+            | Output::Fetch { .. }
             | Output::Write { .. }
             | Output::Sync { .. }
             | Output::StoreFailed => {}

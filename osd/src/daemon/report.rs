@@ -125,26 +125,6 @@ pub(super) fn shard_event(event: &ShardEvent, now: WallTime) {
             let wait_ms = wait_until.map(|until| millis(until.since(now)));
             tracing::info!(?cell, ?ended, holder, token, wait_ms, "took a lock over");
         }
-        ShardEvent::FileBlocked { object, missing, forgot } => {
-            tracing::error!(
-                ?object,
-                ?missing,
-                ?forgot,
-                "a file cannot be served: members lost what they had not synced, and those that may remember are missing"
-            );
-        }
-        ShardEvent::FileLost { object, generation } => {
-            tracing::error!(?object, ?generation, "what was written to a file and not synced may be lost");
-        }
-        ShardEvent::FileUnsound { object, from } => {
-            tracing::error!(?object, %from, "a member would have dropped something committed; nothing has changed");
-        }
-        ShardEvent::FileMembers { object, view } => {
-            tracing::info!(?object, ?view, "the members of a file have changed");
-        }
-        ShardEvent::FileClientOver { object, client } => {
-            tracing::info!(?object, ?client, "a client that was silent for long made room for another one");
-        }
         ShardEvent::DiskStalled(true) => {
             tracing::error!("the disk does nothing although it should: leading no file until it goes on");
         }
@@ -163,6 +143,40 @@ pub(super) fn shard_event(event: &ShardEvent, now: WallTime) {
             tracing::error!(%peer, "runs with other lease settings; give all daemons the same cluster map");
         }
         ShardEvent::Misbehaved { peer, what } => tracing::error!(?peer, "{what}"),
+        _ => file_event(event),
+    }
+}
+
+fn file_event(event: &ShardEvent) {
+    match event {
+        ShardEvent::FileBlocked { object, missing, forgot } => {
+            tracing::error!(
+                ?object,
+                ?missing,
+                ?forgot,
+                "a file cannot be served: members lost what they had not synced, and those that may remember are missing"
+            );
+        }
+        ShardEvent::FileLost { object, generation } => {
+            tracing::error!(?object, ?generation, "what was written to a file and not synced may be lost");
+        }
+        ShardEvent::FileUnsound { object, from } => {
+            tracing::error!(?object, %from, "a member would have dropped something committed; nothing has changed");
+        }
+        ShardEvent::FileUnreadable { object, place } => {
+            tracing::error!(
+                ?object,
+                ?place,
+                "content of a file is damaged on this disk; it is not given out"
+            );
+        }
+        ShardEvent::FileMembers { object, view } => {
+            tracing::info!(?object, ?view, "the members of a file have changed");
+        }
+        ShardEvent::FileClientOver { object, client } => {
+            tracing::info!(?object, ?client, "a client that was silent for long made room for another one");
+        }
+        _ => {}
     }
 }
 

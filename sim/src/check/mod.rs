@@ -183,10 +183,16 @@ impl Violation {
     }
 }
 
+impl Violation {
+    /// How much of the history it is.
+    pub fn headline(&self) -> String {
+        format!("no order explains these {} of {} operations", self.operations.len(), self.total)
+    }
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.operations.len();
-        writeln!(f, "no order explains these {shown} of {} operations:", self.total)?;
+        writeln!(f, "{}:", self.headline())?;
         self.lines.iter().try_for_each(|line| writeln!(f, "{line}"))
     }
 }

@@ -8,6 +8,7 @@ use base::{NodeId, ObjectId, Process};
 use lease::Hint;
 
 use super::Violation;
+use super::evidence::Fact;
 use crate::TrueTime;
 
 /// Watches every read as it leaves.
@@ -28,7 +29,11 @@ impl Courtesy {
         match known {
             Some(hint) if hint.owner.node != reader.node && !may_take(hint.owner) => {
                 let what = format!("{reader:?} reads although its own register shows {hint:?}");
-                Err(Violation { at, cell: Some(cell), checker: "courtesy", what })
+                let fact = |what| Fact::new(at, reader.node, what);
+                let knows =
+                    format!("the register of {:?} shows that {:?} has the lease", reader.node, hint.owner);
+                let facts = [fact(knows), fact(format!("{reader:?} sends a read"))];
+                Err(Violation::new(at, "courtesy", what).about(cell).shown_by(facts))
             }
             _ => Ok(()),
         }

@@ -6,6 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 use base::{NodeId, ObjectId};
 use replication::Position;
 
+use super::Violation;
+use super::evidence::{Fact, Machines};
+use crate::TrueTime;
+
 /// What each node's disk has of each file.
 #[derive(Debug, Default)]
 pub struct Durability {
@@ -13,7 +17,7 @@ pub struct Durability {
     /// the last entry behind it.
     written: BTreeMap<NodeId, VecDeque<(u64, ObjectId, Position)>>,
     /// Up to which entry a node has a file on disk.
-    durable: BTreeMap<(ObjectId, NodeId), Position>,
+    durable: BTreeMap<(ObjectId, NodeId), (Position, TrueTime)>,
 }
 
 impl Durability {
@@ -28,18 +32,48 @@ impl Durability {
     }
 
     /// Everything up to a record is synced.
-    pub fn sync(&mut self, node: NodeId, upto: u64) {
+    pub fn sync(&mut self, now: TrueTime, node: NodeId, upto: u64) {
         let Some(written) = self.written.get_mut(&node) else { return };
         let synced = written.partition_point(|&(number, ..)| number <= upto);
         for (_, object, tail) in written.drain(..synced) {
-            self.durable.insert((object, node), tail);
+            self.durable.insert((object, node), (tail, now));
         }
     }
 
-    /// Who has a file on disk, and up to which entry.
-    pub fn of(&self, object: ObjectId) -> impl Iterator<Item = (NodeId, Position)> {
+    /// Who has a file on disk, up to which entry, and since when.
+    fn of(&self, object: ObjectId) -> impl Iterator<Item = (NodeId, (Position, TrueTime))> {
         let all = self.durable.range((object, NodeId(0))..=(object, NodeId(u32::MAX)));
         all.map(|(&(_, node), &upto)| (node, upto))
+    }
+
+    /// A client is being told that a file is durable up to an entry. `is_before` says whether that stands in a log that ends
+    /// so, and `before` what came before.
+    pub fn confirmed(
+        &self,
+        now: TrueTime,
+        (object, newest): (ObjectId, Position),
+        members: &[NodeId],
+        (is_before, before): (impl Fn(Position) -> bool, impl FnOnce() -> Vec<Fact>),
+    ) -> Result<(), Violation> {
+        let disks: Vec<_> = self.of(object).filter(|(node, _)| members.contains(node)).collect();
+        let have = disks.iter().filter(|&&(_, (upto, _))| is_before(upto));
+        let have: Vec<NodeId> = have.map(|&(node, _)| node).collect();
+        if have.len() > members.len() / 2 {
+            return Ok(());
+        }
+        let what = format!("{newest:?} is told to be durable; of {members:?} {have:?} have it on disk");
+        let on_disk = disks.into_iter().map(|(node, (upto, since))| {
+            Fact::new(
+                since,
+                node,
+                format!("the disk of {node:?} has everything up to {upto:?}, and no more until now"),
+            )
+        });
+        let whose: Machines = members.iter().map(|node| node.0 as usize).collect();
+        let told =
+            Fact::new(now, whose, format!("a client is told that everything up to {newest:?} is durable"));
+        let facts = before().into_iter().chain(on_disk).chain([told]);
+        Err(Violation::new(now, "durability", what).about(object).shown_by(facts))
     }
 }
 
@@ -49,24 +83,47 @@ mod tests {
 
     use super::*;
 
+    const NOW: TrueTime = TrueTime::from_micros(7);
+
+    const fn at(seq: u64) -> Position {
+        Position { epoch: Epoch { number: 1, node: NodeId(1) }, seq: Seq(seq) }
+    }
+
+    #[test]
+    fn what_a_minority_has_on_disk_is_not_durable() {
+        let (file, members) = (ObjectId::new(1, 1), [1, 2, 3].map(NodeId));
+        let mut disks = Durability::default();
+        for (node, upto) in [(1, 4), (2, 3)] {
+            disks.begin(NodeId(node), [(file, at(upto))]);
+            disks.sync(NOW, NodeId(node), 0);
+        }
+        let confirmed = |seq| {
+            let facts = (|upto: Position| upto.seq >= Seq(seq), Vec::new);
+            disks.confirmed(NOW, (file, at(seq)), &members, facts)
+        };
+        assert_eq!(confirmed(3), Ok(()));
+        let broken = confirmed(4).unwrap_err();
+        assert!(broken.checker == "durability" && broken.what.contains("[n1] have it"), "{broken}");
+        assert_eq!(broken.shown.len(), 3, "two disks, and what was told");
+    }
+
     #[test]
     fn what_is_synced_is_durable_and_nothing_else() {
         let (one, other) = (ObjectId::new(1, 1), ObjectId::new(1, 2));
-        let at = |seq| Position { epoch: Epoch { number: 1, node: NodeId(1) }, seq: Seq(seq) };
         let mut disks = Durability::default();
         disks.begin(NodeId(1), [(one, at(3))]);
         disks.write(NodeId(1), (1, one), at(4));
         disks.write(NodeId(1), (2, other), at(1));
         disks.write(NodeId(1), (3, one), at(5));
         assert_eq!(disks.of(one).count(), 0);
-        disks.sync(NodeId(1), 0);
-        assert_eq!(disks.of(one).collect::<Vec<_>>(), [(NodeId(1), at(3))]);
-        disks.sync(NodeId(1), 2);
-        assert_eq!(disks.of(one).collect::<Vec<_>>(), [(NodeId(1), at(4))]);
-        assert_eq!(disks.of(other).collect::<Vec<_>>(), [(NodeId(1), at(1))]);
+        disks.sync(NOW, NodeId(1), 0);
+        assert_eq!(disks.of(one).collect::<Vec<_>>(), [(NodeId(1), (at(3), NOW))]);
+        disks.sync(NOW, NodeId(1), 2);
+        assert_eq!(disks.of(one).collect::<Vec<_>>(), [(NodeId(1), (at(4), NOW))]);
+        assert_eq!(disks.of(other).collect::<Vec<_>>(), [(NodeId(1), (at(1), NOW))]);
         // The next process counts from the beginning, and what was on disk still is.
         disks.begin(NodeId(1), []);
-        disks.sync(NodeId(1), 9);
-        assert_eq!(disks.of(one).collect::<Vec<_>>(), [(NodeId(1), at(4))]);
+        disks.sync(NOW, NodeId(1), 9);
+        assert_eq!(disks.of(one).collect::<Vec<_>>(), [(NodeId(1), (at(4), NOW))]);
     }
 }

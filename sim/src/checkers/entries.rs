@@ -16,7 +16,10 @@ use node::file::{File, Mark, Op};
 use replication::{Body, Entry, Machine, Position, Replica, Request, Standing};
 
 use super::Violation;
+use super::evidence::{Fact, Machines};
 use crate::TrueTime;
+
+mod story;
 
 /// What is known of all files.
 #[derive(Debug, Default)]
@@ -35,9 +38,13 @@ struct Files {
     /// The logs of the replicas.
     logs: BTreeMap<NodeId, BTreeMap<Seq, Position>>,
     /// What is committed, by generation.
-    histories: BTreeMap<Epoch, BTreeMap<Seq, Position>>,
-    /// What was told to be durable.
-    durable: BTreeSet<Position>,
+    histories: BTreeMap<Epoch, BTreeMap<Seq, Seen>>,
+    /// What was told to be durable, and when.
+    durable: BTreeMap<Position, TrueTime>,
+    /// What was told to be written, and when.
+    written: BTreeMap<Position, TrueTime>,
+    /// When a client asked for a change.
+    called: BTreeMap<(ClientId, u64), TrueTime>,
 }
 
 #[derive(Debug)]
@@ -45,6 +52,20 @@ struct Known {
     before: Position,
     generation: Epoch,
     entry: Entry<Op>,
+    /// Who had it first, and when, and who ever had it.
+    first: (NodeId, TrueTime),
+    holders: Machines,
+}
+
+/// An entry that somebody knows to be committed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// Which.
+    pub at: Position,
+    /// Who knew it first.
+    pub by: NodeId,
+    /// Since when.
+    pub since: TrueTime,
 }
 
 /// A new loss generation of a file, and what it began with.
@@ -73,7 +94,8 @@ impl Entries {
         }
         let stranger = log.values().find(|&&at| at != Position::START && !file.known.contains_key(&at));
         if let Some(at) = stranger {
-            return Err(violation(now, object, format!("{node:?} has {at:?}, which nobody has appended")));
+            let what = format!("{node:?} has {at:?}, which nobody has appended");
+            return Err(violation(now, object, what.clone()).shown_by([Fact::new(now, node, what)]));
         }
         file.logs.insert(node, log);
         Ok(())
@@ -106,7 +128,8 @@ impl Entries {
         let before = if after == Seq(0) { Some(Position::START) } else { log.get(&after).copied() };
         let Some(mut before) = before else {
             let what = format!("{node:?} appends behind {after:?}, which it does not have");
-            return Err(violation(now, object, what));
+            let facts = file.log_of(node).into_iter().chain([Fact::new(now, node, what.clone())]);
+            return Err(violation(now, object, what).shown_by(facts));
         };
         for entry in entries {
             log.insert(entry.at.seq, entry.at);
@@ -119,14 +142,19 @@ impl Entries {
                 before,
                 generation,
                 entry: entry.clone(),
+                first: (node, now),
+                holders: Machines::default(),
             });
             if known.before != before || known.entry != *entry {
                 let what = format!(
                     "{node:?} has behind {before:?} {entry:?}, and somebody had behind {:?} {:?}",
                     known.before, known.entry
                 );
-                return Err(violation(now, object, what));
+                let now_here = format!("{node:?} has behind {before:?}: {entry:?}");
+                let facts = file.appearance(entry.at).into_iter().chain([Fact::new(now, node, now_here)]);
+                return Err(violation(now, object, what).shown_by(facts));
             }
+            known.holders = known.holders.and(node.into());
             before = entry.at;
         }
         Ok(())
@@ -149,7 +177,8 @@ impl Entries {
         let Some(known) = file.known.get(&at) else {
             let is_start = at == Position::START;
             let what = format!("{node:?} takes {at:?} for committed, which nobody has appended");
-            return if is_start { Ok(None) } else { Err(violation(now, object, what)) };
+            let fact = Fact::new(now, node, what.clone());
+            return if is_start { Ok(None) } else { Err(violation(now, object, what).shown_by([fact])) };
         };
         let generation = known.generation;
         let latest = file.histories.last_key_value().map(|(&generation, _)| generation);
@@ -159,20 +188,29 @@ impl Entries {
         let begins = latest.is_some_and(|latest| generation > latest);
         if begins && !self.may_lose {
             let what = format!("generation {generation:?} begins, and neither power nor a disk has failed");
-            return Err(violation(now, object, what));
+            let facts =
+                file.beginning_of(at).into_iter().chain(latest.and_then(|latest| file.last_of(latest)));
+            let begins =
+                Fact::new(now, node, format!("{node:?} takes {at:?} for committed, of {generation:?}"));
+            return Err(violation(now, object, what).shown_by(facts.chain([begins])));
         }
-        file.extend(generation, at).map_err(|other| {
-            let what = format!("{node:?} takes {at:?} for committed, and somebody {other:?} in its place");
-            violation(now, object, what)
+        file.extend(generation, Seen { at, by: node, since: now }).map_err(|other| {
+            let what =
+                format!("{node:?} takes {at:?} for committed, and somebody {:?} in its place", other.at);
+            let takes = Fact::new(now, node, format!("{node:?} takes {at:?} for committed"));
+            let place = file.way_to(at).find(|known| known.entry.at.seq == other.at.seq);
+            let here = place.and_then(|known| file.appearance(known.entry.at));
+            let facts = file.story_of(other.at).into_iter().chain(here).chain([other.tell(), takes]);
+            violation(now, object, what).shown_by(facts)
         })?;
         if latest.is_some_and(|latest| generation < latest) {
             return Ok(None);
         }
         if begins || latest.is_none() {
-            let gone = file.durable.iter().find(|at| !file.is_in(generation, **at));
-            if let Some(gone) = gone {
+            let gone = file.durable.keys().find(|at| !file.is_in(generation, **at));
+            if let Some(&gone) = gone {
                 let what = format!("{gone:?} is gone, which was durable; {at:?} is committed");
-                return Err(violation(now, object, what));
+                return Err(violation(now, object, what).shown_by(file.loss_of(now, gone)));
             }
         }
         let is_new = begins || latest.is_none() && generation > Epoch::default();
@@ -196,14 +234,24 @@ impl Entries {
         let is_own = !leads || at.epoch == replica.promised();
         let enough = if is_own { members.majority() } else { members.as_slice().len() };
         let have = members.as_slice().len() - file.lacking(members, at);
-        let what = || format!("{node:?} takes {at:?} for committed, which {have} of {members:?} have");
-        if have >= enough { Ok(()) } else { Err(violation(now, object, what())) }
+        if have >= enough {
+            return Ok(());
+        }
+        let what = format!("{node:?} takes {at:?} for committed, which {have} of {members:?} have");
+        let logs = members.as_slice().iter().filter_map(|&member| file.log_at(now, member, at));
+        let takes = Fact::new(
+            now,
+            node,
+            format!("{node:?} takes {at:?} for committed; promised: {:?}", replica.promised()),
+        );
+        let facts = file.appearance(at).into_iter().chain(logs).chain([takes]);
+        Err(violation(now, object, what).shown_by(facts))
     }
 
     /// The last entry that anybody knows to be committed.
-    pub fn latest(&self, object: ObjectId) -> Position {
-        let history = self.files.get(&object).and_then(|file| file.histories.last_key_value());
-        history.and_then(|(_, history)| history.last_key_value()).map_or(Position::START, |(_, &at)| at)
+    pub fn latest(&self, object: ObjectId) -> Option<Seen> {
+        let (_, history) = self.files.get(&object)?.histories.last_key_value()?;
+        history.last_key_value().map(|(_, &seen)| seen)
     }
 
     /// Whether a log that ends with `tail` has an entry.
@@ -215,17 +263,31 @@ impl Entries {
     pub fn took_effect(&self, object: ObjectId, generation: Epoch) -> Vec<(ClientId, u64)> {
         let Some(file) = self.files.get(&object) else { return Vec::new() };
         let Some(history) = file.histories.get(&generation) else { return Vec::new() };
-        let begun = history.values().find(|at| file.known[at].generation == generation);
-        let (Some(begun), Some((_, &last))) = (begun, history.last_key_value()) else { return Vec::new() };
-        let effective = file.effective(last).into_iter().filter(|(at, ..)| at.seq > begun.seq);
+        let begun = history.values().find(|seen| file.known[&seen.at].generation == generation);
+        let (Some(begun), Some((_, last))) = (begun, history.last_key_value()) else { return Vec::new() };
+        let effective = file.effective(last.at).into_iter().filter(|(at, ..)| at.seq > begun.at.seq);
         effective.map(|(_, request, _)| (request.client, request.number)).collect()
     }
 
     /// A client is being told that a change has taken effect.
-    pub fn told_written(&self, now: TrueTime, object: ObjectId, mark: Mark) -> Result<(), Violation> {
-        let is_there = self.files.get(&object).is_some_and(|file| file.is_in(mark.generation, mark.at));
-        let what = || format!("{mark:?} was told to be written, and is not committed");
-        if is_there { Ok(()) } else { Err(violation(now, object, what())) }
+    pub fn told_written(&mut self, now: TrueTime, object: ObjectId, mark: Mark) -> Result<(), Violation> {
+        let file = self.files.entry(object).or_default();
+        file.written.entry(mark.at).or_insert(now);
+        if file.is_in(mark.generation, mark.at) {
+            return Ok(());
+        }
+        let what = format!("{mark:?} was told to be written, and is not committed");
+        Err(violation(now, object, what).shown_by(file.loss_of(now, mark.at)))
+    }
+
+    /// A client asks for a change of a file.
+    pub fn called(&mut self, now: TrueTime, object: ObjectId, name: (ClientId, u64)) {
+        self.files.entry(object).or_default().called.entry(name).or_insert(now);
+    }
+
+    /// What became of an entry so far: by whom it was asked for, who had it, and what clients were told.
+    pub fn story_of(&self, object: ObjectId, at: Position) -> Vec<Fact> {
+        self.files.get(&object).map_or_else(Vec::new, |file| file.story_of(at))
     }
 
     /// A client is being told that everything up to a change is durable, the first of which is also named.
@@ -239,7 +301,7 @@ impl Entries {
             self.must_be_there(now, object, mark.at)?;
         }
         let Some(file) = self.files.get_mut(&object) else { return Ok(()) };
-        file.durable.insert(newest.at);
+        file.durable.entry(newest.at).or_insert(now);
         Ok(())
     }
 
@@ -247,18 +309,29 @@ impl Entries {
     pub fn must_be_durable(&self, now: TrueTime, object: ObjectId, at: Position) -> Result<(), Violation> {
         self.must_be_there(now, object, at)?;
         let file = self.files.get(&object);
-        let is_covered = file.is_some_and(|file| file.durable.iter().any(|known| known.seq >= at.seq));
-        let what = || format!("{at:?} was not made durable, and its client thinks so");
-        if is_covered { Ok(()) } else { Err(violation(now, object, what())) }
+        let is_covered = file.is_some_and(|file| file.durable.keys().any(|known| known.seq >= at.seq));
+        if is_covered {
+            return Ok(());
+        }
+        let what = format!("{at:?} was not made durable, and its client thinks so");
+        let last = file.and_then(|file| file.durable.last_key_value());
+        let last = last.map(|(&at, &since)| story::told_durable(since, at));
+        let thinks = Fact::new(now, Machines::default(), format!("its client takes {at:?} for durable"));
+        let facts = self.story_of(object, at).into_iter().chain(last).chain([thinks]);
+        Err(violation(now, object, what).shown_by(facts))
     }
 
     fn must_be_there(&self, now: TrueTime, object: ObjectId, at: Position) -> Result<(), Violation> {
-        let latest = self.files.get(&object).and_then(|file| {
+        let file = self.files.get(&object);
+        let latest = file.and_then(|file| {
             let (&generation, _) = file.histories.last_key_value()?;
             file.is_in(generation, at).then_some(())
         });
-        let what = || format!("{at:?} was told to be durable, and is gone");
-        latest.ok_or_else(|| violation(now, object, what()))
+        latest.ok_or_else(|| {
+            let what = format!("{at:?} was told to be durable, and is gone");
+            let facts = file.map_or_else(Vec::new, |file| file.loss_of(now, at));
+            violation(now, object, what).shown_by(facts)
+        })
     }
 
     /// The file after an entry, as its history makes it.
@@ -270,18 +343,18 @@ impl Entries {
 impl Files {
     /// Whether an entry lies on the history of a generation.
     fn is_in(&self, generation: Epoch, at: Position) -> bool {
-        self.histories.get(&generation).is_some_and(|history| history.get(&at.seq) == Some(&at))
+        self.histories.get(&generation).is_some_and(|history| is_at(history, at))
     }
 
-    /// Everything up to `at` is committed. What was there instead comes back.
-    fn extend(&mut self, generation: Epoch, at: Position) -> Result<(), Position> {
+    /// Everything up to there is committed. What was there instead comes back.
+    fn extend(&mut self, generation: Epoch, seen: Seen) -> Result<(), Seen> {
         let history = self.histories.entry(generation).or_default();
-        let mut at = at;
+        let mut at = seen.at;
         while at != Position::START {
             match history.get(&at.seq) {
-                Some(&other) if other == at => return Ok(()),
+                Some(other) if other.at == at => return Ok(()),
                 Some(&other) => return Err(other),
-                None => history.insert(at.seq, at),
+                None => history.insert(at.seq, Seen { at, ..seen }),
             };
             at = self.known[&at].before;
         }
@@ -292,24 +365,19 @@ impl Files {
     fn recovered(&self, generation: Epoch) -> File {
         let history = self.histories.get(&generation);
         let barrier = history.and_then(|history| {
-            history.values().find(|at| self.known[at].generation == generation).map(|at| &self.known[at])
+            history.values().map(|seen| &self.known[&seen.at]).find(|known| known.generation == generation)
         });
         barrier.map_or_else(File::default, |barrier| self.replay(barrier.before))
     }
 
     /// Whether anybody knows an entry to be committed.
     fn is_committed(&self, at: Position) -> bool {
-        self.histories.values().any(|history| history.get(&at.seq) == Some(&at))
+        self.histories.values().any(|history| is_at(history, at))
     }
 
     /// How many of the members do not have an entry.
     fn lacking(&self, members: &Members, at: Position) -> usize {
-        let has = |log: &BTreeMap<Seq, Position>| match log.get(&at.seq) {
-            Some(&here) => here == at,
-            // What it took over, or has trimmed.
-            None => log.first_key_value().is_some_and(|(&first, _)| first > at.seq),
-        };
-        members.as_slice().iter().filter(|node| self.logs.get(node).is_some_and(|log| !has(log))).count()
+        members.as_slice().iter().filter(|node| self.logs.get(node).is_some_and(|log| !has(log, at))).count()
     }
 
     /// The entries of a log from its end to its beginning.
@@ -356,8 +424,21 @@ impl Files {
     }
 }
 
+fn is_at(history: &BTreeMap<Seq, Seen>, at: Position) -> bool {
+    history.get(&at.seq).is_some_and(|seen| seen.at == at)
+}
+
+/// Whether a log has an entry.
+fn has(log: &BTreeMap<Seq, Position>, at: Position) -> bool {
+    match log.get(&at.seq) {
+        Some(&here) => here == at,
+        // What it took over, or has trimmed.
+        None => log.first_key_value().is_some_and(|(&first, _)| first > at.seq),
+    }
+}
+
 fn violation(at: TrueTime, object: ObjectId, what: String) -> Violation {
-    Violation { at, cell: Some(object), checker: "entries", what }
+    Violation::new(at, "entries", what).about(object)
 }
 
 #[cfg(test)]
@@ -401,7 +482,10 @@ mod tests {
         let mut watch = Watch::new();
         watch.append(1, 0, &[barrier(1, 1, 0)]).unwrap();
         watch.append(2, 0, &[barrier(1, 1, 0)]).unwrap();
-        assert!(watch.append(3, 0, &[barrier(1, 1, 7)]).is_err());
+        let broken = watch.append(3, 0, &[barrier(1, 1, 7)]).unwrap_err();
+        let shown: Vec<&str> = broken.shown.iter().map(|fact| &*fact.what).collect();
+        assert!(shown[0].contains("n1 has") && shown[0].contains("had by n1, n2"), "{shown:?}");
+        assert!(shown.len() == 2 && shown[1].contains("n3 has"), "{shown:?}");
     }
 
     #[test]
@@ -432,7 +516,11 @@ mod tests {
         assert_eq!(watch.commit(2, at(2, 2)), Ok(Some(epoch(2))), "what was only written may be lost");
         assert!(watch.0.told_durable(TrueTime::ZERO, FILE, (mark(1), mark(2))).is_err(), "it is gone");
         watch.append(3, 0, &[barrier(3, 1, 3)]).unwrap();
-        assert!(watch.commit(3, at(3, 1)).is_err());
+        let broken = watch.commit(3, at(3, 1)).unwrap_err();
+        let shown: Vec<&str> = broken.shown.iter().map(|fact| &*fact.what).collect();
+        for (fact, expected) in shown.iter().zip(["n1 has", "n1 knows", "told that", "n3 has", "n3 knows"]) {
+            assert!(fact.contains(expected), "{expected} in {shown:#?}");
+        }
     }
 
     fn op(number: u64, seq: u64, request: u64) -> Entry<Op> {
@@ -458,7 +546,7 @@ mod tests {
             .unwrap();
         watch.commit(2, at(2, 5)).unwrap();
         assert_eq!(took_effect(&watch, epoch(2)), [9], "7 had taken effect before, and 8 is lost");
-        assert_eq!(watch.0.latest(FILE), at(2, 5));
+        assert_eq!(watch.0.latest(FILE).map(|seen| seen.at), Some(at(2, 5)));
         assert!(watch.0.is_before(FILE, at(1, 2), at(2, 5)) && !watch.0.is_before(FILE, at(1, 3), at(2, 5)));
     }
 

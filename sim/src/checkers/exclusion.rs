@@ -4,11 +4,13 @@
 //! a frozen process has not lost its lease until its clock passes the expiry. The lease of a process that has ended
 //! counts until then too, unless a witness has told of its death: its clients may still rely on it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use base::{ObjectId, Process, WallTime};
 
 use super::Violation;
+use super::evidence::Fact;
 use crate::TrueTime;
 
 /// Somebody who owns a cell now.
@@ -26,21 +28,51 @@ pub struct Owner {
 
 /// Looks at all owners of a cell whenever one may have come.
 #[derive(Debug, Default)]
-pub struct Exclusion;
+pub struct Exclusion {
+    /// Who owned a cell when it was last looked at, and since when it is known to.
+    owned: BTreeMap<ObjectId, (Process, TrueTime)>,
+}
 
 impl Exclusion {
     /// All owners of a cell at this instant.
-    pub fn observe(&self, at: TrueTime, cell: ObjectId, owners: &[Owner]) -> Result<(), Violation> {
-        if owners.len() <= 1 {
-            return Ok(());
+    pub fn observe(&mut self, at: TrueTime, cell: ObjectId, owners: &[Owner]) -> Result<(), Violation> {
+        match owners {
+            [] => Ok(()),
+            [owner] => {
+                let owned = self.owned.entry(cell).or_insert((owner.process, at));
+                if owned.0 != owner.process {
+                    *owned = (owner.process, at);
+                }
+                Ok(())
+            }
+            _ => {
+                let what = format!("{} owners at once: {owners:?}", owners.len());
+                let owns = owners
+                    .iter()
+                    .map(|owner| Fact::new(at, owner.process.node, format!("{owner:?} owns it")));
+                let facts = self.owned(cell).into_iter().chain(owns);
+                Err(Violation::new(at, "exclusion", what).about(cell).shown_by(facts))
+            }
         }
-        let what = format!("{} owners at once: {owners:?}", owners.len());
-        Err(Violation { at, cell: Some(cell), checker: "exclusion", what })
+    }
+
+    /// `owner` owned the cell, and hears that a majority knows of another lease.
+    pub fn superseded(&self, at: TrueTime, cell: ObjectId, owner: Process) -> Violation {
+        let what = format!("{owner:?} owns the cell, but a majority reports another lease");
+        let hears = Fact::new(at, owner.node, format!("{owner:?} hears of another lease from a majority"));
+        let facts = self.owned(cell).into_iter().chain([hears]);
+        Violation::new(at, "exclusion", what).about(cell).shown_by(facts)
+    }
+
+    /// Since when the last owner that was alone is known to own a cell.
+    pub fn owned(&self, cell: ObjectId) -> Option<Fact> {
+        let &(owner, since) = self.owned.get(&cell)?;
+        Some(Fact::new(since, owner.node, format!("{owner:?} owns it, and nobody else does")))
     }
 
     /// `actor` answers an operation at this instant, because `holds` says it may.
     pub fn observe_act(
-        &self,
+        &mut self,
         at: TrueTime,
         cell: ObjectId,
         actor: Process,
@@ -50,7 +82,12 @@ impl Exclusion {
         match owners.iter().find(|owner| owner.process != actor) {
             Some(owner) => {
                 let what = format!("{actor:?} answered an operation while {owner:?} owns the cell");
-                Err(Violation { at, cell: Some(cell), checker: "exclusion", what })
+                let facts = [
+                    Fact::new(at, owner.process.node, format!("{owner:?} owns it")),
+                    Fact::new(at, actor.node, format!("{actor:?} answers an operation")),
+                ];
+                let facts = self.owned(cell).into_iter().chain(facts);
+                Err(Violation::new(at, "exclusion", what).about(cell).shown_by(facts))
             }
             None => Ok(()),
         }
@@ -78,23 +115,24 @@ mod tests {
 
     #[test]
     fn two_owners_at_once_break_it() {
-        let exclusion = Exclusion;
+        let mut exclusion = Exclusion::default();
         assert_eq!(exclusion.observe(NOW, CELL, &[]), Ok(()));
         assert_eq!(exclusion.observe(NOW, CELL, &[owner(1)]), Ok(()));
         let violation = exclusion.observe(NOW, CELL, &[owner(1), owner(2)]).unwrap_err();
         assert_eq!((violation.at, violation.cell), (NOW, Some(CELL)));
         assert!(violation.what.contains("n1#1") && violation.what.contains("n2#1"), "{violation}");
+        assert_eq!(violation.shown.len(), 3, "who owned it alone, and both: {violation:?}");
     }
 
     #[test]
     fn the_lease_of_an_ended_process_counts() {
         let ended = Owner { ended: true, ..owner(1) };
-        assert!(Exclusion.observe(NOW, CELL, &[ended, owner(1)]).is_err());
+        assert!(Exclusion::default().observe(NOW, CELL, &[ended, owner(1)]).is_err());
     }
 
     #[test]
     fn acting_under_anothers_lease_breaks_it() {
-        let exclusion = Exclusion;
+        let mut exclusion = Exclusion::default();
         assert_eq!(exclusion.observe_act(NOW, CELL, Process::new(1, 1), &[owner(1)]), Ok(()));
         assert!(exclusion.observe_act(NOW, CELL, Process::new(1, 1), &[owner(2)]).is_err());
         assert!(exclusion.observe_act(NOW, CELL, Process::new(1, 2), &[owner(1)]).is_err());

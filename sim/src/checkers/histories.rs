@@ -12,6 +12,7 @@ use base::{ClientId, Epoch, ObjectId};
 
 use super::Violation;
 use super::entries::Entries;
+use super::evidence::{Fact, Machines};
 use crate::TrueTime;
 use crate::check::file::{FileModel, FileOp, FileOutcome};
 use crate::check::{Moment, Operation, Specification, Verdict, check, misfit};
@@ -25,7 +26,8 @@ const SIZE_MAX: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub struct Histories {
     files: BTreeMap<ObjectId, Vec<History>>,
-    now: u64,
+    /// When which moment was.
+    moments: Vec<TrueTime>,
 }
 
 /// Names an operation.
@@ -67,15 +69,11 @@ impl Judgement {
 
 impl History {
     /// What the order of the replicas does not explain, nor any that was found in time.
-    fn describe(&self, misfit: usize) -> String {
-        let Operation { client, called, op, returned } = &self.operations[misfit];
-        let until = returned.as_ref().map_or("?".to_owned(), |(at, _)| at.0.to_string());
-        let what = MODEL.describe(op, returned.as_ref().map(|(_, outcome)| outcome));
+    fn describe(&self) -> String {
         format!(
-            "no order was found in {STEPS_MAX} steps that explains all {} operations; the one in which replicas committed \
-             does not explain\n> client {client} {} .. {until} {what}",
-            self.operations.len(),
-            called.0
+            "no order was found in {STEPS_MAX} steps that explains all {} operations, nor does the one in which replicas \
+             committed",
+            self.operations.len()
         )
     }
 }
@@ -88,8 +86,8 @@ const MODEL: FileModel = FileModel { size_max: SIZE_MAX };
 
 impl Histories {
     /// Somebody wants this done.
-    pub fn called(&mut self, object: ObjectId, client: u64, op: FileOp) -> OperationId {
-        let called = self.tick();
+    pub fn called(&mut self, now: TrueTime, object: ObjectId, client: u64, op: FileOp) -> OperationId {
+        let called = self.tick(now);
         let histories = self.files.entry(object).or_insert_with(|| vec![History::default()]);
         let history = histories.len() - 1;
         let operations = &mut histories[history].operations;
@@ -105,8 +103,8 @@ impl Histories {
     }
 
     /// It is done, and this came of it.
-    pub fn returned(&mut self, id: OperationId, outcome: FileOutcome) {
-        let at = self.tick();
+    pub fn returned(&mut self, now: TrueTime, id: OperationId, outcome: FileOutcome) {
+        let at = self.tick(now);
         let Some(histories) = self.files.get_mut(&id.object) else { return };
         if id.history + 1 == histories.len() {
             histories[id.history].operations[id.place].returned = Some((at, outcome));
@@ -114,16 +112,16 @@ impl Histories {
     }
 
     /// It was never sent, or changes nothing whatever comes of it.
-    pub fn void(&mut self, id: OperationId) {
-        self.returned(id, FileOutcome::Data(Vec::new()));
+    pub fn void(&mut self, now: TrueTime, id: OperationId) {
+        self.returned(now, id, FileOutcome::Data(Vec::new()));
         let Some(histories) = self.files.get_mut(&id.object) else { return };
         let operation = &mut histories[id.history].operations[id.place];
         operation.op = FileOp::Read { offset: 0, length: 0 };
     }
 
     /// Something that was told before may be lost: from here on the file is what was recovered.
-    pub fn begin_anew(&mut self, object: ObjectId, generation: Epoch, start: Vec<u8>) {
-        let called = self.tick();
+    pub fn begin_anew(&mut self, now: TrueTime, object: ObjectId, generation: Epoch, start: Vec<u8>) {
+        let called = self.tick(now);
         let histories = self.files.entry(object).or_insert_with(|| vec![History::default()]);
         let Some(before) = histories.last() else { return };
         let is_open = |operation: &&Operation<FileOp, FileOutcome>| {
@@ -157,25 +155,47 @@ impl Histories {
                     judgement.linearizable += 1;
                     continue;
                 };
-                let found = match check(&begun, &history.operations, STEPS_MAX) {
+                let (found, operations) = match check(&begun, &history.operations, STEPS_MAX) {
                     Verdict::Linearizable => {
                         judgement.searched += 1;
                         continue;
                     }
-                    Verdict::Undecided => history.describe(misfit),
-                    Verdict::Violation(found) => found.to_string(),
+                    Verdict::Undecided => (history.describe(), vec![misfit]),
+                    Verdict::Violation(found) => (found.headline(), found.operations),
                 };
                 let what = format!("a file that began with {} bytes: {found}", history.start.len());
-                return Err(Violation { at: now, cell: Some(object), checker: "linearizability", what });
+                let facts = operations.into_iter().flat_map(|place| self.tell(history, place));
+                return Err(Violation::new(now, "linearizability", what).about(object).shown_by(facts));
             }
         }
         Ok(judgement)
     }
 
     /// Every event has a moment of its own.
-    const fn tick(&mut self) -> Moment {
-        self.now += 1;
-        Moment(self.now)
+    fn tick(&mut self, now: TrueTime) -> Moment {
+        self.moments.push(now);
+        Moment(self.moments.len() as u64)
+    }
+
+    fn time_of(&self, moment: Moment) -> TrueTime {
+        let place = usize::try_from(moment.0).ok().and_then(|moment| moment.checked_sub(1));
+        place.and_then(|place| self.moments.get(place)).copied().unwrap_or_default()
+    }
+
+    /// That an operation was called, and what came of it.
+    fn tell(&self, history: &History, place: usize) -> [Fact; 2] {
+        let Operation { client, called, op, returned } = &history.operations[place];
+        let tell = |moment, what| Fact::new(self.time_of(moment), Machines::default(), what);
+        let begins = format!("client {client} calls #{place}: {}", MODEL.describe(op, None));
+        let (end, what) = match returned {
+            Some((at, outcome)) => {
+                (*at, format!("client {client} is told of #{place}: {}", MODEL.describe(op, Some(outcome))))
+            }
+            None => {
+                (Moment(self.moments.len() as u64), format!("client {client} was never told of #{place}"))
+            }
+        };
+        [tell(*called, begins), tell(end, what)]
     }
 }
 
@@ -234,8 +254,8 @@ mod tests {
     }
 
     fn does(histories: &mut Histories, op: FileOp, outcome: FileOutcome) {
-        let id = histories.called(FILE, 1, op);
-        histories.returned(id, outcome);
+        let id = histories.called(TrueTime::ZERO, FILE, 1, op);
+        histories.returned(TrueTime::ZERO, id, outcome);
     }
 
     #[test]
@@ -249,7 +269,9 @@ mod tests {
         );
         does(&mut histories, write(2), FileOutcome::Done);
         does(&mut histories, READ, data(&[1]));
-        assert!(histories.judge(TrueTime::ZERO, &Entries::default()).is_err());
+        let broken = histories.judge(TrueTime::ZERO, &Entries::default()).unwrap_err();
+        let shown: Vec<&str> = broken.shown.iter().map(|fact| &*fact.what).collect();
+        assert!(shown.len() == 6 && shown[5].contains("read"), "two writes and a read: {shown:#?}");
         assert_eq!(histories.results(), 4);
     }
 
@@ -261,9 +283,9 @@ mod tests {
             let mut histories = Histories::default();
             does(&mut histories, write(3), FileOutcome::Done);
             does(&mut histories, write(1), FileOutcome::Done);
-            let under_way = histories.called(FILE, 2, write(late));
-            histories.begin_anew(FILE, LATER, vec![start]);
-            histories.returned(under_way, FileOutcome::Done);
+            let under_way = histories.called(TrueTime::ZERO, FILE, 2, write(late));
+            histories.begin_anew(TrueTime::ZERO, FILE, LATER, vec![start]);
+            histories.returned(TrueTime::ZERO, under_way, FileOutcome::Done);
             does(&mut histories, READ, data(&[found]));
             assert_eq!(
                 histories.judge(TrueTime::ZERO, &Entries::default()).is_ok(),
@@ -281,7 +303,7 @@ mod tests {
             vec![Entry { at: at(1), lease: 0, body: Body::Barrier { generation: Epoch::default() } }];
         let appended = |number: u8| vec![number; 2];
         for number in 0..24 {
-            let id = histories.called(FILE, 1, FileOp::Append { data: appended(number) });
+            let id = histories.called(TrueTime::ZERO, FILE, 1, FileOp::Append { data: appended(number) });
             histories.goes_by(id, (client, number.into()));
         }
         let effective = (0..24).rev().filter(|number| number % 3 > 0);
@@ -306,8 +328,8 @@ mod tests {
     #[test]
     fn what_was_never_sent_explains_nothing() {
         let mut histories = Histories::default();
-        let id = histories.called(FILE, 1, write(7));
-        histories.void(id);
+        let id = histories.called(TrueTime::ZERO, FILE, 1, write(7));
+        histories.void(TrueTime::ZERO, id);
         does(&mut histories, READ, data(&[7]));
         assert!(histories.judge(TrueTime::ZERO, &Entries::default()).is_err());
     }

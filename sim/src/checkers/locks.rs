@@ -8,12 +8,15 @@ use base::ObjectId;
 use node::{ClientId, Token};
 
 use super::Violation;
+use super::evidence::Fact;
 use crate::TrueTime;
 
 /// Watches who holds which lock by which token.
 #[derive(Debug, Default)]
 pub struct Locks {
     highest: BTreeMap<ObjectId, (Token, ClientId)>,
+    /// When a client was last granted a lock.
+    granted: BTreeMap<(ObjectId, ClientId), (Token, TrueTime)>,
 }
 
 impl Locks {
@@ -28,7 +31,10 @@ impl Locks {
             return Ok(());
         }
         let what = format!("{} holders at once: {holders:?}", holders.len());
-        Err(Violation { at, cell: Some(cell), checker: "locks", what })
+        let grants = holders.iter().filter_map(|&(client, _)| self.grant(cell, client));
+        let both =
+            Fact::new(at, super::evidence::Machines::default(), format!("all of them hold it: {holders:?}"));
+        Err(Violation::new(at, "locks", what).about(cell).shown_by(grants.chain([both])))
     }
 
     /// A client has been granted a lock and believes in it.
@@ -42,11 +48,22 @@ impl Locks {
             && token <= *highest
         {
             let what = format!("{client:?} was granted {token:?} after {before:?} had {highest:?}");
-            return Err(Violation { at, cell: Some(cell), checker: "tokens", what });
+            let facts = self.grant(cell, *before).into_iter().chain([tell_grant(at, (client, token))]);
+            return Err(Violation::new(at, "tokens", what).about(cell).shown_by(facts));
         }
         self.highest.insert(cell, (token, client));
+        self.granted.insert((cell, client), (token, at));
         Ok(())
     }
+
+    fn grant(&self, cell: ObjectId, client: ClientId) -> Option<Fact> {
+        let &(token, at) = self.granted.get(&(cell, client))?;
+        Some(tell_grant(at, (client, token)))
+    }
+}
+
+fn tell_grant(at: TrueTime, (client, token): (ClientId, Token)) -> Fact {
+    Fact::new(at, client, format!("{client:?} is granted the lock by {token:?}"))
 }
 
 #[cfg(test)]
@@ -62,11 +79,13 @@ mod tests {
 
     #[test]
     fn two_holders_at_once_break_it() {
-        let locks = Locks::default();
+        let mut locks = Locks::default();
         assert_eq!(locks.observe(NOW, CELL, &[]), Ok(()));
         assert_eq!(locks.observe(NOW, CELL, &[(client(1), Token(1))]), Ok(()));
         let both = [(client(1), Token(1)), (client(2), Token(2))];
-        assert_eq!(locks.observe(NOW, CELL, &both).unwrap_err().checker, "locks");
+        both.iter().for_each(|&grant| locks.granted(TrueTime::ZERO, CELL, grant).unwrap());
+        let broken = locks.observe(NOW, CELL, &both).unwrap_err();
+        assert_eq!((broken.checker, broken.shown.len()), ("locks", 3), "two grants, and both at once");
     }
 
     #[test]
@@ -76,7 +95,8 @@ mod tests {
         assert_eq!(locks.granted(NOW, ObjectId::new(1 << 63, 2), (client(1), Token(3))), Ok(()));
         assert_eq!(locks.granted(NOW, CELL, (client(2), Token(8))), Ok(()));
         for token in [Token(8), Token(7)] {
-            assert_eq!(locks.granted(NOW, CELL, (client(3), token)).unwrap_err().checker, "tokens");
+            let broken = locks.granted(NOW, CELL, (client(3), token)).unwrap_err();
+            assert_eq!((broken.checker, broken.shown.len()), ("tokens", 2));
         }
     }
 }

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use base::ObjectId;
+use evidence::Fact;
 
 use crate::TrueTime;
 
@@ -13,15 +14,20 @@ pub mod answers;
 pub mod courtesy;
 pub mod durability;
 pub mod entries;
+pub mod evidence;
 pub mod exclusion;
 pub mod histories;
+pub mod leftovers;
 pub mod liveness;
 pub mod locks;
 pub mod promises;
 pub mod promptness;
 pub mod rejection;
 pub mod renewal;
+pub mod replicas;
+pub mod replies;
 pub mod sessions;
+pub mod stores;
 
 /// A broken promise.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,6 +40,27 @@ pub struct Violation {
     pub checker: &'static str,
     /// What happened.
     pub what: String,
+    /// The fewest events that show it, oldest first.
+    pub shown: Vec<Fact>,
+}
+
+impl Violation {
+    /// A promise was broken, about no cell in particular.
+    pub const fn new(at: TrueTime, checker: &'static str, what: String) -> Self {
+        Self { at, cell: None, checker, what, shown: Vec::new() }
+    }
+
+    /// It is about this cell.
+    pub fn about(self, cell: impl Into<Option<ObjectId>>) -> Self {
+        Self { cell: cell.into(), ..self }
+    }
+
+    /// These events show it.
+    pub fn shown_by(mut self, facts: impl IntoIterator<Item = Fact>) -> Self {
+        self.shown.extend(facts);
+        self.shown.sort_by_key(|fact| fact.at);
+        self
+    }
 }
 
 impl fmt::Display for Violation {

@@ -16,15 +16,24 @@ use node::file::File;
 use replication::Message;
 
 use super::Violation;
+use super::evidence::Fact;
 use crate::TrueTime;
 
 /// Watches what replicas say to each other.
 #[derive(Debug, Default)]
 pub struct Promises {
     /// The latest epoch that a node has told to follow.
-    told: BTreeMap<(NodeId, ObjectId), Epoch>,
-    /// Which process of its node leads in an epoch.
-    leads: BTreeMap<(ObjectId, Epoch), u64>,
+    told: BTreeMap<(NodeId, ObjectId), Told>,
+    /// Which process of its node leads in an epoch, and since when.
+    leads: BTreeMap<(ObjectId, Epoch), (u64, TrueTime)>,
+}
+
+/// That a node follows nobody before an epoch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    epoch: Epoch,
+    at: TrueTime,
+    how: &'static str,
 }
 
 impl Promises {
@@ -40,15 +49,26 @@ impl Promises {
             Message::Promised { epoch, .. }
             | Message::Appended { epoch, .. }
             | Message::Missing { epoch, .. } => {
-                self.stands(at, (node, object), epoch)?;
-                self.told.insert((node, object), epoch);
+                let how = match message {
+                    Message::Promised { .. } => "promises to follow",
+                    Message::Appended { .. } => "acknowledges to",
+                    _ => "says that it lacks something to",
+                };
+                self.check(at, (node, object), (epoch, how))?;
+                let told = self.told.entry((node, object)).or_default();
+                if told.epoch < epoch {
+                    *told = Told { epoch, at, how };
+                }
             }
             Message::Promise { epoch } | Message::Append { epoch, .. } if epoch.node == node => {
-                let first = *self.leads.entry((object, epoch)).or_insert(life);
+                let (first, since) = *self.leads.entry((object, epoch)).or_insert((life, at));
                 if first != life {
                     let what =
                         format!("process {life} of {node:?} uses {epoch:?}, which process {first} has used");
-                    return Err(violation(at, object, what));
+                    let uses = |at, life| {
+                        Fact::new(at, node, format!("process {life} of {node:?} leads in {epoch:?}"))
+                    };
+                    return Err(violation(at, object, what).shown_by([uses(since, first), uses(at, life)]));
                 }
             }
             _ => {}
@@ -62,23 +82,31 @@ impl Promises {
     }
 
     /// A node follows nobody before `epoch`.
-    pub fn stands(
+    pub fn stands(&self, at: TrueTime, whose: (NodeId, ObjectId), epoch: Epoch) -> Result<(), Violation> {
+        self.check(at, whose, (epoch, "knows of no promise later than that to"))
+    }
+
+    fn check(
         &self,
         at: TrueTime,
         (node, object): (NodeId, ObjectId),
-        epoch: Epoch,
+        (epoch, how): (Epoch, &'static str),
     ) -> Result<(), Violation> {
         let told = self.told.get(&(node, object)).copied().unwrap_or_default();
-        if told <= epoch {
+        if told.epoch <= epoch {
             return Ok(());
         }
-        let what = format!("{node:?} follows {epoch:?}, and has told that it follows nobody before {told:?}");
-        Err(violation(at, object, what))
+        let what = format!(
+            "{node:?} follows {epoch:?}, and has told that it follows nobody before {:?}",
+            told.epoch
+        );
+        let says = |at, how, epoch| Fact::new(at, node, format!("{node:?} {how} {epoch:?}"));
+        Err(violation(at, object, what).shown_by([says(told.at, told.how, told.epoch), says(at, how, epoch)]))
     }
 }
 
 fn violation(at: TrueTime, object: ObjectId, what: String) -> Violation {
-    Violation { at, cell: Some(object), checker: "promises", what }
+    Violation::new(at, "promises", what).about(object)
 }
 
 #[cfg(test)]
@@ -106,6 +134,17 @@ mod tests {
 
     fn says(promises: &mut Promises, (node, life): (u32, u64), message: &Message<File>) -> bool {
         promises.leaves(TrueTime::ZERO, (NodeId(node), life), FILE, message).is_ok()
+    }
+
+    #[test]
+    fn a_broken_promise_is_shown_with_what_broke_it() {
+        let (mut promises, at) = (Promises::default(), TrueTime::from_micros);
+        let mut says = |when, message| promises.leaves(at(when), (NodeId(2), 1), FILE, &message);
+        says(3, promised(5)).unwrap();
+        says(4, appended(5)).unwrap();
+        let shown = says(9, appended(4)).unwrap_err().shown;
+        let told: Vec<_> = shown.iter().map(|fact| (fact.at, &*fact.what)).collect();
+        assert_eq!(told, [(at(3), "n2 promises to follow e5.1"), (at(9), "n2 acknowledges to e4.1")]);
     }
 
     #[test]

@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use base::{ObjectId, Span};
+use base::{NodeId, ObjectId, Span};
 use node::ClientId;
 
 use super::Violation;
+use super::evidence::{Fact, Machines};
 use crate::TrueTime;
 
 /// What is expected.
@@ -42,7 +43,7 @@ pub enum Expected {
 pub struct Promptness {
     open: BTreeMap<u64, Expectation>,
     made: u64,
-    kept: BTreeMap<(ClientId, ObjectId), Expected>,
+    kept: BTreeMap<(ClientId, ObjectId), (Expected, TrueTime)>,
     worst: BTreeMap<Expected, Span>,
 }
 
@@ -113,13 +114,33 @@ impl Promptness {
     pub fn check(&self, at: TrueTime) -> Result<(), Violation> {
         let Some(late) = self.open.values().find(|expectation| at > expectation.by) else { return Ok(()) };
         let Expectation { what, cell, since, by } = late;
+        let expected = Fact::new(*since, Machines::ALL, format!("{what:?} is expected from now on"));
+        let late = Fact::new(*by, Machines::ALL, format!("{what:?} should have happened by now"));
         let what = format!("{what:?} was expected since {since} and by {by}");
-        Err(Violation { at, cell: *cell, checker: "promptness", what })
+        Err(Violation::new(at, "promptness", what).about(*cell).shown_by([expected, late]))
+    }
+
+    /// A lock came from `by`, and was asked for at `asked`, when `of` had to serve it.
+    pub fn served(
+        &self,
+        (asked, at): (TrueTime, TrueTime),
+        cell: ObjectId,
+        (of, by): (NodeId, Option<NodeId>),
+    ) -> Result<(), Violation> {
+        if by == Some(of) {
+            return Ok(());
+        }
+        let what = format!("{of:?} does not serve: the lock came from {by:?}");
+        let facts = [
+            Fact::new(asked, of, format!("a client asks for a lock that {of:?} should serve")),
+            Fact::new(at, of, format!("it has it from {by:?}")),
+        ];
+        Err(Violation::new(at, "promptness", what).about(cell).shown_by(facts))
     }
 
     /// From now on the client must not lose the lock.
-    pub fn must_keep(&mut self, client: ClientId, cell: ObjectId, why: Expected) {
-        self.kept.insert((client, cell), why);
+    pub fn must_keep(&mut self, now: TrueTime, (client, cell): (ClientId, ObjectId), why: Expected) {
+        self.kept.insert((client, cell), (why, now));
     }
 
     /// It may again.
@@ -131,9 +152,17 @@ impl Promptness {
     pub fn lost(&self, at: TrueTime, client: ClientId, cell: ObjectId) -> Result<(), Violation> {
         match self.kept.get(&(client, cell)) {
             None => Ok(()),
-            Some(why) => {
+            Some((why, since)) => {
                 let what = format!("{client:?} lost the lock ({why:?})");
-                Err(Violation { at, cell: Some(cell), checker: "keeping", what })
+                let facts = [
+                    Fact::new(
+                        *since,
+                        Machines::ALL,
+                        format!("{client:?} holds the lock, and keeps it: {why:?}"),
+                    ),
+                    Fact::new(at, client, format!("{client:?} is told that it lost the lock")),
+                ];
+                Err(Violation::new(at, "keeping", what).about(cell).shown_by(facts))
             }
         }
     }
@@ -159,10 +188,20 @@ mod tests {
         let mut promptness = Promptness::default();
         let id = promptness.expect(at(5), Expected::GivenBack, Some(CELL), Span::from_millis(10));
         assert_eq!(promptness.check(at(15)), Ok(()));
-        assert_eq!(promptness.check(at(16)).unwrap_err().checker, "promptness");
+        let broken = promptness.check(at(16)).unwrap_err();
+        let times: Vec<TrueTime> = broken.shown.iter().map(|fact| fact.at).collect();
+        assert_eq!((broken.checker, times), ("promptness", vec![at(5), at(15)]));
         promptness.met(at(14), id);
         assert_eq!(promptness.check(at(99)), Ok(()));
         assert_eq!(promptness.worst()[&Expected::GivenBack], Span::from_millis(9));
+    }
+
+    #[test]
+    fn who_is_served_by_another_breaks_it() {
+        let served = |by| Promptness::default().served((at(1), at(2)), CELL, (NodeId(1), by));
+        assert_eq!(served(Some(NodeId(1))), Ok(()));
+        assert_eq!(served(Some(NodeId(2))).unwrap_err().shown.len(), 2);
+        assert!(served(None).is_err());
     }
 
     #[test]
@@ -170,8 +209,9 @@ mod tests {
         let mut promptness = Promptness::default();
         let client = ClientId { certificate: 1, program: 1 };
         assert_eq!(promptness.lost(at(1), client, CELL), Ok(()));
-        promptness.must_keep(client, CELL, Expected::Reattached);
-        assert_eq!(promptness.lost(at(2), client, CELL).unwrap_err().checker, "keeping");
+        promptness.must_keep(at(1), (client, CELL), Expected::Reattached);
+        let broken = promptness.lost(at(2), client, CELL).unwrap_err();
+        assert_eq!((broken.checker, broken.shown.len()), ("keeping", 2));
         promptness.may_lose(client, CELL);
         assert_eq!(promptness.lost(at(3), client, CELL), Ok(()));
     }

@@ -5,6 +5,7 @@ use base::Process;
 use lease::{Counters, Reject};
 
 use super::Violation;
+use super::evidence::Fact;
 use crate::TrueTime;
 
 /// Reasons that only a message of no correct node gives.
@@ -28,7 +29,9 @@ pub fn check_honest(at: TrueTime, who: Process, suspected: u64, forged: u64) -> 
         return Ok(());
     }
     let what = format!("{who:?} took {suspected} messages for impossible, but {forged} were");
-    Err(Violation { at, cell: None, checker: "rejection", what })
+    let fact =
+        Fact::new(at, who.node, format!("{who:?} has rejected {suspected} messages that nobody may send"));
+    Err(Violation::new(at, "rejection", what).shown_by([fact]))
 }
 
 /// How many messages a node has rejected, for whatever reason.
@@ -36,13 +39,18 @@ pub fn rejected(counters: &Counters) -> u64 {
     Reject::ALL.iter().map(|&why| counters.rejected(why)).sum()
 }
 
-/// A node took in one impossible message; its count of rejections was `before` and is `after`.
-pub fn check(at: TrueTime, name: &str, before: u64, after: u64) -> Result<(), Violation> {
+/// `who` took in one impossible message; its count of rejections was the first number and is the second.
+pub fn check(at: TrueTime, who: Process, name: &str, (before, after): (u64, u64)) -> Result<(), Violation> {
     if after == before + 1 {
         return Ok(());
     }
     let what = format!("an impossible message ({name}) was counted {} times as rejected", after - before);
-    Err(Violation { at, cell: None, checker: "rejection", what })
+    let fact = |what| Fact::new(at, who.node, what);
+    let facts = [
+        fact(format!("{who:?} has rejected {before} messages, and gets one that is impossible: {name}")),
+        fact(format!("it has rejected {after}")),
+    ];
+    Err(Violation::new(at, "rejection", what).shown_by(facts))
 }
 
 #[cfg(test)]
@@ -52,14 +60,16 @@ mod tests {
     #[test]
     fn an_impossible_message_that_is_taken_breaks_it() {
         assert_eq!(rejected(&Counters::default()), 0);
-        assert_eq!(check(TrueTime::ZERO, "a", 3, 4), Ok(()));
-        assert!(check(TrueTime::ZERO, "a", 3, 3).is_err());
+        let check = |after| check(TrueTime::ZERO, Process::new(1, 1), "a", (3, after));
+        assert_eq!(check(4), Ok(()));
+        assert_eq!(check(3).unwrap_err().shown.len(), 2);
     }
 
     #[test]
     fn suspecting_an_honest_message_breaks_it() {
         assert_eq!(suspected(&Counters::default()), 0);
         assert_eq!(check_honest(TrueTime::ZERO, Process::new(1, 1), 2, 2), Ok(()));
-        assert!(check_honest(TrueTime::ZERO, Process::new(1, 1), 3, 2).is_err());
+        let broken = check_honest(TrueTime::ZERO, Process::new(1, 1), 3, 2).unwrap_err();
+        assert!(broken.shown[0].what.contains("3 messages"));
     }
 }

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use base::{ObjectId, Process, Span, WallTime};
 
 use super::Violation;
+use super::evidence::Fact;
 use crate::TrueTime;
 
 /// Follows every tenure from its acquisition on.
 #[derive(Debug)]
 pub struct Renewal {
     longest: Span,
-    until: BTreeMap<(ObjectId, Process), WallTime>,
+    /// Until when a lease lasts, and when that was decided.
+    until: BTreeMap<(ObjectId, Process), (WallTime, TrueTime)>,
 }
 
 /// When, whose clock shows what, and who says so.
@@ -33,17 +35,22 @@ impl Renewal {
 
     /// A process owns the cell until then.
     pub fn acquired(&mut self, moment: Moment, cell: ObjectId, until: WallTime) -> Result<(), Violation> {
-        self.until.insert((cell, moment.owner), until);
+        self.until.insert((cell, moment.owner), (until, moment.at));
         self.check_length(moment, cell, until)
     }
 
     /// A process owns the cell for longer.
     pub fn renewed(&mut self, moment: Moment, cell: ObjectId, until: WallTime) -> Result<(), Violation> {
         let owner = moment.owner;
-        match self.until.insert((cell, owner), until) {
-            None => broken(moment.at, cell, format!("{owner:?} renewed a lease that it never acquired")),
-            Some(before) if until < before => {
-                broken(moment.at, cell, format!("{owner:?} shortened its lease from {before:?} to {until:?}"))
+        let now = lasts(moment.at, owner, until);
+        match self.until.insert((cell, owner), (until, moment.at)) {
+            None => {
+                let what = format!("{owner:?} renewed a lease that it never acquired");
+                broken(moment.at, cell, what, vec![now])
+            }
+            Some((before, since)) if until < before => {
+                let what = format!("{owner:?} shortened its lease from {before:?} to {until:?}");
+                broken(moment.at, cell, what, vec![lasts(since, owner, before), now])
             }
             Some(_) => self.check_length(moment, cell, until),
         }
@@ -51,10 +58,10 @@ impl Renewal {
 
     /// A process is told that it does not get the cell: it must not be the owner, who is told of a loss.
     pub fn denied(&self, at: TrueTime, cell: ObjectId, to: Process) -> Result<(), Violation> {
-        if !self.is_in_tenure(cell, to) {
-            return Ok(());
-        }
-        broken(at, cell, format!("{to:?} owned the cell and was told of a denial, not of a loss"))
+        let Some(&(until, since)) = self.until.get(&(cell, to)) else { return Ok(()) };
+        let denied = Fact::new(at, to.node, format!("{to:?} is told that it does not get the lease"));
+        let what = format!("{to:?} owned the cell and was told of a denial, not of a loss");
+        broken(at, cell, what, vec![lasts(since, to, until), denied])
     }
 
     /// The tenure is over, whatever ended it.
@@ -77,12 +84,17 @@ impl Renewal {
             return Ok(());
         }
         let Moment { at, reading, owner } = moment;
-        broken(at, cell, format!("at {reading:?} {owner:?} took a lease until {until:?}, too long"))
+        let what = format!("at {reading:?} {owner:?} took a lease until {until:?}, too long");
+        broken(at, cell, what, vec![lasts(at, owner, until)])
     }
 }
 
-const fn broken(at: TrueTime, cell: ObjectId, what: String) -> Result<(), Violation> {
-    Err(Violation { at, cell: Some(cell), checker: "renewal", what })
+fn broken(at: TrueTime, cell: ObjectId, what: String, facts: Vec<Fact>) -> Result<(), Violation> {
+    Err(Violation::new(at, "renewal", what).about(cell).shown_by(facts))
+}
+
+fn lasts(at: TrueTime, owner: Process, until: WallTime) -> Fact {
+    Fact::new(at, owner.node, format!("the lease of {owner:?} lasts until {until:?}"))
 }
 
 #[cfg(test)]
@@ -109,7 +121,8 @@ mod tests {
         assert_eq!(renewal.acquired(moment(), CELL, at(120)), Ok(()));
         assert_eq!(renewal.renewed(moment(), CELL, at(120)), Ok(()));
         assert_eq!(renewal.renewed(moment(), CELL, at(140)), Ok(()));
-        assert!(renewal.renewed(moment(), CELL, at(139)).unwrap_err().what.contains("shortened"));
+        let broken = renewal.renewed(moment(), CELL, at(139)).unwrap_err();
+        assert!(broken.what.contains("shortened") && broken.shown.len() == 2, "{broken:?}");
     }
 
     #[test]
@@ -129,7 +142,7 @@ mod tests {
         let mut renewal = checker();
         assert_eq!(renewal.denied(TrueTime::ZERO, CELL, Process::new(1, 1)), Ok(()));
         assert_eq!(renewal.acquired(moment(), CELL, at(120)), Ok(()));
-        assert!(renewal.denied(TrueTime::ZERO, CELL, Process::new(1, 1)).is_err());
+        assert_eq!(renewal.denied(TrueTime::ZERO, CELL, Process::new(1, 1)).unwrap_err().shown.len(), 2);
     }
 
     #[test]

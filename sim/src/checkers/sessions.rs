@@ -7,6 +7,7 @@ use base::{MonoTime, NodeId};
 use node::ClientId;
 
 use super::Violation;
+use super::evidence::Fact;
 use crate::TrueTime;
 
 /// Watches the ends of sessions.
@@ -17,12 +18,13 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// A daemon ends a client's session, which the client may count on until `covered_until`. Its clock shows `reading`.
+    /// A daemon ends a client's session, which the client may count on until `covered_until`, because it was confirmed at
+    /// `confirmed`. Its clock shows `reading`.
     pub fn ended(
         &mut self,
         at: TrueTime,
         (daemon, client): (NodeId, ClientId),
-        (reading, covered_until): (MonoTime, MonoTime),
+        (reading, covered_until, confirmed): (MonoTime, MonoTime, TrueTime),
     ) -> Result<(), Violation> {
         self.ended += 1;
         if covered_until <= reading {
@@ -30,7 +32,10 @@ impl Sessions {
         }
         let left = covered_until.since(reading);
         let what = format!("{daemon:?} ended the session of {client:?}, which counts on it for {left} more");
-        Err(Violation { at, cell: None, checker: "sessions", what })
+        let counts = format!("{daemon:?} confirms {client:?} until {covered_until:?} by its clock");
+        let ends = format!("{daemon:?} ends the session of {client:?}, whose clock shows {reading:?}");
+        let facts = [Fact::new(confirmed, client, counts), Fact::new(at, daemon, ends)];
+        Err(Violation::new(at, "sessions", what).shown_by(facts))
     }
 }
 
@@ -42,9 +47,12 @@ mod tests {
     fn ending_a_session_that_is_counted_on_breaks_it() {
         let mut sessions = Sessions::default();
         let who = (NodeId(1), ClientId { certificate: 1, program: 1 });
-        let times = |reading, until| (MonoTime::from_micros(reading), MonoTime::from_micros(until));
-        assert_eq!(sessions.ended(TrueTime::ZERO, who, times(7, 7)), Ok(()));
-        assert_eq!(sessions.ended(TrueTime::ZERO, who, times(6, 7)).unwrap_err().checker, "sessions");
+        let times =
+            |reading, until| (MonoTime::from_micros(reading), MonoTime::from_micros(until), TrueTime::ZERO);
+        let at = TrueTime::from_micros(9);
+        assert_eq!(sessions.ended(at, who, times(7, 7)), Ok(()));
+        let broken = sessions.ended(at, who, times(6, 7)).unwrap_err();
+        assert_eq!((broken.checker, broken.shown.len()), ("sessions", 2));
         assert_eq!(sessions.ended, 2);
     }
 }

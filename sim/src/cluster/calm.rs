@@ -10,6 +10,8 @@ use node::lock_cell;
 
 use super::machine::Doing;
 use super::world::World;
+use crate::checkers::evidence::Machines;
+use crate::checkers::leftovers::{self, Left};
 use crate::checkers::promptness::Expected;
 use crate::{FaultKind, Violation};
 
@@ -50,6 +52,7 @@ impl<A: Algorithm> World<'_, A> {
     fn heal(&mut self) -> Result<(), Violation> {
         self.note(None, format_args!("everything is healed"));
         self.is_calm = true;
+        self.mishaps.note(self.now, Machines::ALL, "everything is healed");
         self.network.heal();
         self.flush_links();
         for daemon in 0..self.daemons.len() {
@@ -145,19 +148,21 @@ impl<A: Algorithm> World<'_, A> {
     /// Once nobody wants anything any more, daemons forget what there was.
     fn check_nothing_is_left(&mut self) -> Result<(), Violation> {
         let lease = &self.plan.shard.lease;
+        let quiet = self.now;
         let settled = self.session_over() * 6 + self.quarantine() * 2 + lease.t_max * 4;
         self.run_until(self.now + settled + self.plan.network.late_max + self.plan.shard.file_idle * 2)?;
         for machine in &self.daemons {
             let Some(shard) = &machine.shard else { continue };
             // The record of a lock stays while its daemon is away, and until somebody wants the lock if it stays away.
             let records = if self.stores_lost() == 0 { shard.records() } else { 0 };
-            let left = (shard.leases_held(), records, shard.leases().claims());
-            if left != (0, 0, 0) || !shard.is_trusted() {
-                let trusted = shard.is_trusted();
-                let what =
-                    format!("{:?}: (leases, records, claims) {left:?}, trusted: {trusted}", machine.id);
-                return Err(Violation { at: self.now, cell: None, checker: "leftovers", what });
-            }
+            let left = Left {
+                node: machine.id,
+                leases: shard.leases_held(),
+                records,
+                claims: shard.leases().claims(),
+                is_trusted: shard.is_trusted(),
+            };
+            leftovers::check((quiet, self.now), left)?;
         }
         Ok(())
     }
@@ -174,12 +179,10 @@ impl<A: Algorithm> World<'_, A> {
         };
         let lock = self.cells.len();
         self.cells.push(cell);
+        let asked = self.now;
         let actor = self.hold(0, lock, Expected::Service)?;
         let by = self.answering(actor);
-        if by != Some(id) {
-            let what = format!("{id:?} does not serve: the lock came from {by:?}");
-            return Err(Violation { at: self.now, cell: Some(cell), checker: "promptness", what });
-        }
+        self.checkers.promptness.served((asked, self.now), cell, (id, by))?;
         self.let_go(actor)
     }
 
@@ -253,7 +256,7 @@ impl<A: Algorithm> World<'_, A> {
         let who = self.clients[holder.client].id(self.daemons.len() + holder.client);
         let turns = self.plan.network.latency_max * 20 + self.plan.disk_max * 4;
         let id = self.checkers.promptness.expect(self.now, mishap, Some(cell), REATTACH + turns);
-        self.checkers.promptness.must_keep(who, cell, mishap);
+        self.checkers.promptness.must_keep(self.now, (who, cell), mishap);
         // All that the sessions before cover.
         let session = Span::from_millis(self.plan.shard.map.settings().session_ms.into());
         let covered = self.clients[holder.client].reading(self.now) + session;

@@ -12,6 +12,7 @@ use node::{Chain, JournalFound, Memo, Met, OpenStep, RestoredCopy, Rules, StoreF
 use super::disk::Journal;
 use super::streams::{ConnectionId, Side};
 use super::world::{Task, World};
+use crate::checkers::stores;
 use crate::{FaultKind, Violation};
 
 /// The supervisor of a copy tells of its death after this long at most.
@@ -168,6 +169,7 @@ impl<A: Algorithm> World<'_, A> {
         machine.directory.journal.settle();
         machine.set_aside = Some(std::mem::replace(&mut machine.directory, changed));
         self.note(None, format_args!("the directory of n{daemon} suffers: {}", kind.label()));
+        self.mishap(daemon, kind.label());
         let lasts = self.while_it_lasts() + self.plan.shard.lease.t_max;
         self.queue.push(self.now + lasts, Task::PutBack(daemon));
         self.queue.push(self.now + Span::from_millis(1), Task::Start(daemon));
@@ -188,6 +190,7 @@ impl<A: Algorithm> World<'_, A> {
             self.crash(daemon);
         }
         self.note(None, format_args!("n{daemon} has its directory back"));
+        self.mishap(daemon, "has its directory back");
         self.daemons[daemon].directory = genuine;
         self.queue.push(self.now + Span::from_millis(1), Task::Start(daemon));
     }
@@ -209,6 +212,7 @@ impl<A: Algorithm> World<'_, A> {
         let Some(twin) = copy.birth(machine.id, false) else { return };
         self.summary.faults.count(FaultKind::CopyDies);
         self.note(None, format_args!("a copy of {:?} dies", twin.process));
+        self.mishap(daemon, "a copy of it dies");
         self.spread_notice((twin.process, twin.line), COPY_DIES_WITHIN);
     }
 
@@ -263,7 +267,7 @@ impl<A: Algorithm> World<'_, A> {
         self.note(None, format_args!("{:?} stops: {copy}", birth.process));
         if birth.is_genuine {
             let what = format!("{:?} takes itself for a copy, and is none: {copy}", birth.process);
-            return Err(Violation { at: self.now, cell: None, checker: "starts", what });
+            return Err(stores::not_started(self.now, birth.process.node, &what, self.mishaps_of(daemon)));
         }
         let dead = self.crash(daemon);
         self.bury(dead, COPY_DIES_WITHIN);

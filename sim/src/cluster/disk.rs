@@ -53,7 +53,9 @@ struct Kept {
 struct Slot {
     object: ObjectId,
     record: Record<File>,
-    /// Up to where all was durable when it was handed over.
+    /// When it was handed over.
+    at: TrueTime,
+    /// Up to where all was durable by then.
     durable: u64,
     flaw: Option<Flaw>,
 }
@@ -117,11 +119,11 @@ impl Journal {
     }
 
     /// The process hands over its record of this number.
-    pub(super) fn append(&mut self, number: u64, object: ObjectId, record: Record<File>) {
+    pub(super) fn append(&mut self, now: TrueTime, number: u64, object: ObjectId, record: Record<File>) {
         self.last += 1;
         assert_eq!(self.last, self.began_at + number, "records are handed over in order");
         let flaw = self.is_broken.then_some(Flaw::GivenUp { is_cached: false });
-        let slot = Slot { object, record, durable: self.durable, flaw };
+        let slot = Slot { object, record, at: now, durable: self.durable, flaw };
         self.slots.insert(self.last, slot);
     }
 
@@ -136,14 +138,14 @@ impl Journal {
     }
 
     /// They are durable, and so is all that was there before the process. If that is not true of a record, which one.
-    pub(super) fn note_durable(&mut self, number: u64) -> Result<(), u64> {
+    pub(super) fn note_durable(&mut self, number: u64) -> Result<(), (u64, TrueTime)> {
         self.note_written(number);
         let place = self.began_at + number;
         if place <= self.durable {
             return Ok(());
         }
         let mut confirmed = self.slots.range(self.durable + 1..=place);
-        let missing = confirmed.find(|(_, slot)| slot.is_unsynced()).map(|(&place, _)| place);
+        let missing = confirmed.find(|(_, slot)| slot.is_unsynced()).map(|(&place, slot)| (place, slot.at));
         self.durable = place;
         missing.map_or(Ok(()), Err)
     }
@@ -333,7 +335,7 @@ mod tests {
         let mut journal = Journal::default();
         journal.begin();
         for number in 1..=6 {
-            journal.append(number, if number % 2 == 0 { OTHER } else { ONE }, record(number));
+            journal.append(TrueTime::ZERO, number, if number % 2 == 0 { OTHER } else { ONE }, record(number));
         }
         journal.note_written(4);
         journal.note_durable(2).unwrap();
@@ -372,7 +374,7 @@ mod tests {
         let before = journal.handed_over();
         journal.end_with(before);
         journal.begin();
-        journal.append(1, ONE, record(9));
+        journal.append(TrueTime::ZERO, 1, ONE, record(9));
         assert_eq!(journal.handed_over(), before + 1);
         journal.note_durable(0).unwrap();
         journal.lose_power(&mut Random::new(3));
@@ -421,7 +423,7 @@ mod tests {
         let mut random = Random::new(1);
         let mut journal = journal();
         assert!(!journal.damage(&mut random), "nothing says so");
-        journal.append(7, ONE, record(7));
+        journal.append(TrueTime::ZERO, 7, ONE, record(7));
         journal.note_durable(7).unwrap();
         assert!(journal.damage(&mut random));
         let found = journal.found();

@@ -6,6 +6,7 @@ use client::core::files::Files;
 use lease::Algorithm;
 
 use super::world::{Input, Task, World};
+use crate::checkers::evidence::Machines;
 use crate::clock::draw_rate;
 use crate::faults::draw_duration;
 use crate::plan::{rate_edge_ppm, span_between};
@@ -100,6 +101,7 @@ impl<A: Algorithm> World<'_, A> {
     pub(super) fn crash(&mut self, daemon: usize) -> Process {
         let dead = self.daemons[daemon].process();
         self.note(None, format_args!("{dead:?} crashes"));
+        self.mishap(daemon, "its process ends");
         self.leave_ghosts(daemon);
         self.daemons[daemon].end(self.now);
         self.abandon_connections(daemon);
@@ -162,6 +164,7 @@ impl<A: Algorithm> World<'_, A> {
 
     pub(super) fn crash_client(&mut self, machine: usize) {
         self.note(None, format_args!("the client on {machine} crashes"));
+        self.mishap(machine, "its process ends");
         let client = machine - self.daemons.len();
         self.clients[client].end();
         self.abandon_connections(machine);
@@ -185,12 +188,14 @@ impl<A: Algorithm> World<'_, A> {
                 }
                 let process = self.daemons[machine].process();
                 self.note(None, format_args!("{process:?} starts"));
+                self.mishap(machine, "a process starts");
                 self.push_input(self.now, machine, Input::Heartbeat);
                 self.begin_files(machine)?;
                 self.drain_daemon(machine)?;
             }
             Some(client) => {
                 self.note(None, format_args!("a client starts on {machine}"));
+                self.mishap(machine, "a process starts");
                 let map = &self.plan.shard.map;
                 self.clients[client].start(Core::new(map.clone()), Files::new(map.clone()));
                 self.wake_users(client);
@@ -228,6 +233,7 @@ impl<A: Algorithm> World<'_, A> {
     pub(super) fn freeze(&mut self, machine: usize) {
         let lasts = self.while_it_lasts();
         self.note(None, format_args!("the process on {machine} freezes for {lasts}"));
+        self.mishap(machine, "its process freezes");
         let running = self.running_mut(machine);
         running.frozen = true;
         let life = running.life;
@@ -244,6 +250,7 @@ impl<A: Algorithm> World<'_, A> {
         (running.frozen, running.wake) = (false, None);
         let inbox = std::mem::take(&mut running.inbox);
         self.note(None, format_args!("the process on {machine} goes on"));
+        self.mishap(machine, "its process goes on");
         match self.client_on(machine) {
             None => self.drain_daemon(machine)?,
             Some(client) => self.drain_client(client)?,
@@ -280,6 +287,8 @@ impl<A: Algorithm> World<'_, A> {
 
     fn cut(&mut self, links: Vec<(usize, usize)>) {
         links.iter().for_each(|&(from, to)| self.network.cut(from, to));
+        let ends: Machines = links.iter().flat_map(|&(from, to)| [from, to]).collect();
+        self.mishaps.note(self.now, ends, "some of the links between them are cut");
         for machine in 0..self.machines() {
             self.watch_all(machine);
         }
@@ -319,6 +328,7 @@ impl<A: Algorithm> World<'_, A> {
         self.summary.faults.count(FaultKind::ClockStray);
         let ppm = if self.dice.clocks.chance(1, 2) { ppm } else { -ppm };
         self.note(None, format_args!("the clock of n{daemon} goes astray, {ppm} ppm fast, for {lasts}"));
+        self.mishap(daemon, "its clock goes astray");
         self.daemons[daemon].clock.stray(self.now, ppm);
         self.queue.push(self.now + lasts, Task::TurnBack(daemon));
         self.wake_soon(daemon);
@@ -348,6 +358,7 @@ impl<A: Algorithm> World<'_, A> {
         }
         self.summary.faults.count(FaultKind::Drain);
         self.note(None, format_args!("n{daemon} drains"));
+        self.mishap(daemon, "it drains");
         self.call(daemon, |shard, now| shard.drain(now))?;
         let life = self.daemons[daemon].running.life;
         self.queue.push(self.now + DRAIN_STEP, Task::Drained(daemon, life));
@@ -374,12 +385,14 @@ impl<A: Algorithm> World<'_, A> {
 
     fn stall_disk(&mut self, daemon: usize) {
         self.summary.faults.count(FaultKind::DiskStall);
+        self.mishap(daemon, "its disk stalls");
         let lasts = self.while_it_lasts();
         self.daemons[daemon].disk_stalls_until = self.now + lasts;
     }
 
     fn fill_disk(&mut self, daemon: usize) {
         self.summary.faults.count(FaultKind::DiskFull);
+        self.mishap(daemon, "its disk is full");
         let lasts = self.while_it_lasts();
         self.daemons[daemon].disk_full_until = self.now + lasts;
     }

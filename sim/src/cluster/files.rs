@@ -10,13 +10,22 @@ use replication::{Body, Checkpoint, Record};
 use super::streams::{ConnectionId, Payload};
 use super::world::{Input, Task, World};
 use crate::plan::{around, span_between};
-use crate::{FaultKind, Violation};
+use crate::{FaultKind, TrueTime, Violation};
 
 /// A sync takes up to so many times as long as a write.
 const SYNC_TAKES: u64 = 3;
 
 /// What a client has asked about a file, over some connection.
 pub(super) type Asked = (SessionId, RequestId);
+
+/// What it asked, and when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question {
+    pub(super) object: ObjectId,
+    /// What it wanted synced.
+    pub(super) marks: Option<(Mark, Mark)>,
+    pub(super) asked: TrueTime,
+}
 
 /// Something about files that happens to a daemon's process.
 #[derive(Clone, Debug)]
@@ -69,7 +78,7 @@ impl<A: Algorithm> World<'_, A> {
                 directory.note_progress();
                 self.check_durable(daemon, is_true)?;
                 if self.is_genuine(daemon) {
-                    self.checkers.durability.sync(self.daemons[daemon].id, number);
+                    self.checkers.durability.sync(self.now, self.daemons[daemon].id, number);
                 }
                 self.call(daemon, |shard, now| shard.handle_durable(now, number))
             }
@@ -101,7 +110,7 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     /// When a disk begins with what it is told now.
-    fn disk_free(&self, daemon: usize) -> crate::TrueTime {
+    fn disk_free(&self, daemon: usize) -> TrueTime {
         self.daemons[daemon].disk_stalls_until.max(self.now)
     }
 
@@ -128,7 +137,7 @@ impl<A: Algorithm> World<'_, A> {
         let begins = self.disk_free(daemon).max(self.daemons[daemon].disk_full_until);
         let done = begins + self.disk_takes(1);
         let journal = &mut self.daemons[daemon].directory.journal;
-        journal.append(number, object, record);
+        journal.append(self.now, number, object, record);
         journal.written_by = journal.written_by.max(done);
         let at = journal.written_by;
         if let Some(input) = self.outcome_of_write(daemon, number) {
@@ -218,12 +227,13 @@ impl<A: Algorithm> World<'_, A> {
     ) -> Result<(), Violation> {
         self.summary.messages += 1;
         self.watch_commits(daemon)?;
-        if let Some((object, marks)) = self.asked.remove(&(session, reply.id)) {
+        if let Some(question) = self.asked.remove(&(session, reply.id)) {
+            let Question { object, marks, .. } = question;
             if self.is_traced() {
                 self.note(Some(object), format_args!("n{daemon} replies over {session:?}: {reply:?}"));
             }
             self.watch_reply(object, marks, &reply.body)?;
-            self.watch_answer(daemon, object, (marks, &reply.body))?;
+            self.watch_answer(daemon, (&question, &reply.body))?;
         }
         self.send_on(ConnectionId(session.0), daemon, Payload::FileReply(reply));
         Ok(())
@@ -259,7 +269,8 @@ impl<A: Algorithm> World<'_, A> {
         if self.is_traced() {
             self.note(Some(request.object), format_args!("{session:?} asks n{daemon}: {request:?}"));
         }
-        self.asked.insert((session, request.id), (request.object, marks));
+        let question = Question { object: request.object, marks, asked: self.now };
+        self.asked.insert((session, request.id), question);
         self.call(daemon, |shard, now| shard.handle_file_request(now, session, request))
     }
 
@@ -286,7 +297,7 @@ impl<A: Algorithm> World<'_, A> {
             let content = self.shape(file).content(&beginning.recovered);
             let generation = beginning.generation;
             self.note(Some(self.files[file]), format_args!("{generation:?} begins with {content:?}"));
-            self.checkers.histories.begin_anew(self.files[file], generation, content);
+            self.checkers.histories.begin_anew(self.now, self.files[file], generation, content);
         }
         Ok(())
     }
@@ -344,6 +355,7 @@ impl<A: Algorithm> World<'_, A> {
                 continue;
             }
             self.note(None, format_args!("the power of n{daemon} fails"));
+            self.mishap(daemon, "the power fails");
             if self.daemons[daemon].shard.is_some() {
                 self.crash(daemon);
             }

@@ -5,6 +5,7 @@ use node::SessionId;
 
 use super::streams::{ConnectionId, Payload, Side};
 use super::world::{Coverage, Input, Task, World};
+use crate::checkers::evidence::Machines;
 use crate::plan::span_between;
 use crate::{FaultKind, TrueTime, Violation};
 use base::Span;
@@ -257,6 +258,8 @@ impl<A: Algorithm> World<'_, A> {
     /// Links pass again: what was kept back goes on its way.
     pub(super) fn mend(&mut self, links: &[(usize, usize)]) {
         links.iter().for_each(|&(from, to)| self.network.mend(from, to));
+        let ends: Machines = links.iter().flat_map(|&(from, to)| [from, to]).collect();
+        self.mishaps.note(self.now, ends, "the links between them pass again");
         self.flush_links();
     }
 

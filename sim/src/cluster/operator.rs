@@ -33,10 +33,10 @@ pub(super) struct Order {
 impl<A: Algorithm> World<'_, A> {
     /// An operator wants the members of some file changed.
     pub(super) fn order_some_change(&mut self) -> Result<(), Violation> {
-        let files: Vec<usize> = self.made.iter().copied().collect();
-        let Some(&file) = self.dice.faults.pick(&files) else { return Ok(()) };
+        let files: Vec<ObjectId> =
+            self.files.iter().copied().filter(|&file| self.checkers.replies.is_made(file)).collect();
+        let Some(&object) = self.dice.faults.pick(&files) else { return Ok(()) };
         let asked = self.dice.faults.index(self.daemons.len());
-        let object = self.files[file];
         let Some(shard) = self.daemons[asked].shard.as_ref() else { return Ok(()) };
         let members = shard.members_of(object);
         let all = self.daemons.iter().map(|daemon| daemon.id);

@@ -6,9 +6,11 @@ use node::FileMessage;
 use node::file::{File, FileReplyBody, Mark};
 use replication::Record;
 
+use super::files::Question;
 use super::world::World;
-use crate::Violation;
 use crate::checkers::answers::{self, Answering};
+use crate::checkers::evidence::{Fact, Machines};
+use crate::{TrueTime, Violation};
 
 impl<A: Algorithm> World<'_, A> {
     /// Whether a daemon runs on its newest directory. Nobody listens to one that does not.
@@ -63,10 +65,10 @@ impl<A: Algorithm> World<'_, A> {
     pub(super) fn watch_answer(
         &self,
         daemon: usize,
-        object: ObjectId,
-        (marks, body): (Option<(Mark, Mark)>, &FileReplyBody),
+        (question, body): (&Question, &FileReplyBody),
     ) -> Result<(), Violation> {
         let machine = &self.daemons[daemon];
+        let Question { object, marks, asked } = *question;
         let is_fact = matches!(
             body,
             FileReplyBody::Changed { outcome: Ok(_), .. }
@@ -79,28 +81,36 @@ impl<A: Algorithm> World<'_, A> {
         let shard = machine.shard.as_ref();
         let Some(replica) = shard.and_then(|shard| shard.file(object)) else { return Ok(()) };
         let is_leased = machine.owner(self.now, object).is_some();
-        let answering = Answering { node: machine.id, is_leased, committed: replica.committed() };
-        answers::check(self.now, object, answering, self.checkers.entries.latest(object))?;
+        let answering = Answering { node: machine.id, is_leased, committed: replica.committed(), asked };
+        let owned = || self.checkers.exclusion.owned(object);
+        answers::check(self.now, object, answering, (self.checkers.entries.latest(object), owned))?;
         match (body, marks) {
             (FileReplyBody::Durable, Some((_, newest))) => {
-                self.watch_durable(object, newest, replica.view().members.as_slice())
+                self.watch_durable((object, asked), newest, replica.view().members.as_slice())
             }
             _ => Ok(()),
         }
     }
 
     /// Something is confirmed to be durable: a majority of the members has it on disk.
-    fn watch_durable(&self, object: ObjectId, newest: Mark, members: &[NodeId]) -> Result<(), Violation> {
+    fn watch_durable(
+        &self,
+        (object, asked): (ObjectId, TrueTime),
+        newest: Mark,
+        members: &[NodeId],
+    ) -> Result<(), Violation> {
         let entries = &self.checkers.entries;
-        let have =
-            self.checkers.durability.of(object).filter(|&(node, upto)| {
-                members.contains(&node) && entries.is_before(object, newest.at, upto)
-            });
-        let have: Vec<NodeId> = have.map(|(node, _)| node).collect();
-        if have.len() > members.len() / 2 {
-            return Ok(());
-        }
-        let what = format!("{:?} is told to be durable; of {members:?} {have:?} have it on disk", newest.at);
-        Err(Violation { at: self.now, cell: Some(object), checker: "durability", what })
+        let is_before = |upto| entries.is_before(object, newest.at, upto);
+        let before = || {
+            let mut story = entries.story_of(object, newest.at);
+            story.push(Fact::new(
+                asked,
+                Machines::default(),
+                format!("a sync is asked for up to {:?}", newest.at),
+            ));
+            story
+        };
+        let whose = (object, newest.at);
+        self.checkers.durability.confirmed(self.now, whose, members, (is_before, before))
     }
 }

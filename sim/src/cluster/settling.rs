@@ -3,13 +3,12 @@
 
 use base::{NodeId, Span};
 use lease::Algorithm;
-use node::file::File;
-use replication::Replica;
 
 use super::world::World;
 use super::writers::Work;
 use crate::check::file::FileOp;
 use crate::checkers::promptness::Expected;
+use crate::checkers::replicas;
 use crate::{TrueTime, Violation};
 
 /// A client that was sent away asks again after this long at most, and asks who was silent after this long.
@@ -83,53 +82,19 @@ impl<A: Algorithm> World<'_, A> {
     /// All members that are left have the same, and it is what the entries make.
     fn check_alike(&self, file: usize) -> Result<(), Violation> {
         let object = self.files[file];
-        let wrong = |what: String| Violation { at: self.now, cell: Some(object), checker: "replicas", what };
-        let replica_at = |node: NodeId| self.daemons[node.0 as usize].shard.as_ref()?.file(object);
-        let all = || self.daemons.iter().filter_map(|daemon| Some((daemon.id, replica_at(daemon.id)?)));
-        let view = all().map(|(_, replica)| replica.view()).max_by_key(|view| view.id);
-        let Some(view) = view else { return Err(wrong("nobody has it".into())) };
+        let daemons = self.daemons.iter();
+        let all = daemons.filter_map(|daemon| Some((daemon.id, daemon.shard.as_ref()?.file(object)?)));
+        let all: Vec<_> = all.collect();
         let home = self.plan.shard.map.members(object);
-        for (node, replica) in all().filter(|(node, _)| !view.members.contains(*node)) {
-            let is_tombstone = home.contains(&node) && !replica.is_whole();
-            if !is_tombstone || replica.view() != view {
-                let (knows, is_whole) = (replica.view(), replica.is_whole());
-                return Err(wrong(format!("{node:?} is left behind in {knows:?}, whole: {is_whole}")));
-            }
-        }
-        let mut first: Option<&Replica<File>> = None;
-        for &node in view.members.as_slice().iter().filter(|node| !self.is_lost(node.0 as usize)) {
-            let replica = replica_at(node);
-            let Some(replica) = replica.filter(|replica| replica.is_whole()) else {
-                return Err(wrong(format!("{node:?} has nothing that makes sense")));
-            };
-            let (tail, committed) = (replica.tail(), replica.committed());
-            if tail != committed {
-                return Err(wrong(format!("{node:?} has {tail:?}, and only {committed:?} is committed")));
-            }
-            if !replica.is_settled() {
-                return Err(wrong(format!("{node:?} waits for {:?}", replica.rest().former)));
-            }
-            let made = self.checkers.entries.replay(object, committed);
-            if *replica.machine() != made {
-                let what = format!("{node:?} has {:?} instead of {made:?}", replica.machine());
-                return Err(wrong(what));
-            }
-            if let Some(first) = first.filter(|first| first.rest() != replica.rest()) {
-                return Err(wrong(format!("{node:?} has {:?}, another {:?}", replica.rest(), first.rest())));
-            }
-            first = first.or(Some(replica));
-        }
-        Ok(())
+        let is_lost = |node: NodeId| self.is_lost(node.0 as usize);
+        replicas::check(self.now, object, &all, (&home, is_lost), &self.checkers.entries)
     }
 
     /// The end: what users were told about files must have an order.
     pub(super) fn judge_histories(&mut self) {
         match self.checkers.histories.judge(self.now, &self.checkers.entries) {
             Ok(judgement) => self.summary.judgement = judgement,
-            Err(violation) => {
-                self.note(violation.cell, format_args!("VIOLATION {violation}"));
-                self.summary.violations.push(violation);
-            }
+            Err(violation) => self.report(violation),
         }
     }
 }

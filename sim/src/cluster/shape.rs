@@ -123,7 +123,7 @@ impl Shape {
     /// What was answered, in the model.
     pub(super) fn answered(self, answer: &Answer) -> FileOutcome {
         match answer {
-            Answer::Data(data) => FileOutcome::Data(data.to_vec()),
+            Answer::Data(data) => FileOutcome::Data(data.to_bytes().expect("it was fetched").to_vec()),
             Answer::Stat(stat) => FileOutcome::Size(self.model(stat.size)),
         }
     }
@@ -135,7 +135,9 @@ impl Shape {
         let width = if self == Self::Wide { ROW } else { size.max(1) };
         for offset in (0..size).step_by(width) {
             let query = Query::Read { offset: self.real(offset), length: width.min(size - offset) as u64 };
-            if let Ok(Answer::Data(data)) = file.answer(&query) {
+            if let Ok(Answer::Data(data)) = file.answer(&query)
+                && let Some(data) = data.to_bytes()
+            {
                 content[offset..offset + data.len()].copy_from_slice(&data);
             }
         }

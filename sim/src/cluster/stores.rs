@@ -13,6 +13,7 @@ use super::directory::Closed;
 use super::files::DiskInput;
 use super::machine::{Ailment, Begun};
 use super::world::{Input, Task, World};
+use crate::checkers::stores;
 use crate::plan::span_between;
 use crate::{FaultKind, TrueTime, Violation};
 
@@ -65,6 +66,7 @@ impl<A: Algorithm> World<'_, A> {
                     return;
                 }
                 self.summary.faults.count(kind);
+                self.mishap(daemon, "something on the disk is damaged");
             }
         }
         self.note(None, format_args!("the disk of n{daemon} will suffer: {}", kind.label()));
@@ -87,6 +89,7 @@ impl<A: Algorithm> World<'_, A> {
         journal.break_down();
         self.summary.faults.count(FaultKind::WriteError);
         self.note(None, format_args!("the disk of n{daemon} refuses to write {number}"));
+        self.mishap(daemon, "the disk refuses to write");
         Some(DiskInput::Failed)
     }
 
@@ -109,6 +112,7 @@ impl<A: Algorithm> World<'_, A> {
         let life = machine.running.life;
         self.summary.faults.count(FaultKind::SyncError);
         self.note(None, format_args!("a sync of n{daemon} up to {number} fails"));
+        self.mishap(daemon, "a sync fails");
         if self.dice.faults.chance(1, 3) {
             let dies = span_between(Span::ZERO, at.since(self.now), &mut self.dice.faults);
             self.queue.push(self.now + dies, Task::Betray(daemon, life));
@@ -117,14 +121,16 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     /// A sync was confirmed that may not have been about everything.
-    pub(super) fn check_durable(&self, daemon: usize, is_true: Result<(), u64>) -> Result<(), Violation> {
-        let wrong =
-            |record| self.wrong_store(daemon, &format!("takes record {record} for durable, which it is not"));
-        is_true.map_err(wrong)
+    pub(super) fn check_durable(
+        &self,
+        daemon: usize,
+        is_true: Result<(), (u64, TrueTime)>,
+    ) -> Result<(), Violation> {
+        is_true.map_err(|missing| stores::not_durable(self.now, self.daemons[daemon].id, missing))
     }
 
     fn wrong_store(&self, daemon: usize, what: &str) -> Violation {
-        Violation { at: self.now, cell: None, checker: "stores", what: format!("n{daemon} {what}") }
+        stores::wrong(self.now, self.daemons[daemon].id, what, self.mishaps_of(daemon))
     }
 
     /// The store of a daemon has failed: it marks that, if it still can, and ends. Its supervisor starts it again.
@@ -134,6 +140,10 @@ impl<A: Algorithm> World<'_, A> {
         directory.is_marked |= is_marked;
         directory.memo.iter_mut().for_each(|memo| memo.is_failed = true);
         self.note(None, format_args!("the store of n{daemon} has failed; marked on disk: {is_marked}"));
+        self.mishap(
+            daemon,
+            if is_marked { "its store has failed, and is marked" } else { "its store has failed" },
+        );
         let dead = self.crash(daemon);
         self.bury(dead, NOTICED_WITHIN);
         let down = self.while_it_lasts();
@@ -152,6 +162,7 @@ impl<A: Algorithm> World<'_, A> {
             Ok(Begun::Running) => Ok(true),
             Ok(Begun::Interrupted) => {
                 self.note(None, format_args!("n{daemon} ends after {steps} steps of its start"));
+                self.mishap(daemon, "ends in the middle of its start");
                 let down = self.while_it_lasts();
                 self.queue.push(self.now + down, Task::Start(daemon));
                 Ok(false)
@@ -165,7 +176,7 @@ impl<A: Algorithm> World<'_, A> {
             Ok(Begun::Closed(Closed::Wrong(what))) => Err(self.wrong_store(daemon, what)),
             Err(error) => {
                 let what = format!("n{daemon} cannot start: {error}");
-                Err(Violation { at: self.now, cell: None, checker: "starts", what })
+                Err(stores::not_started(self.now, self.daemons[daemon].id, &what, self.mishaps_of(daemon)))
             }
         }
     }
@@ -173,6 +184,7 @@ impl<A: Algorithm> World<'_, A> {
     /// A store does not open: its node does not come back.
     fn lose_store(&mut self, daemon: usize, refusal: StoreRefusal) -> Result<(), Violation> {
         self.note(None, format_args!("n{daemon} does not come back: {refusal}"));
+        self.mishap(daemon, "its store does not open");
         if !self.daemons[daemon].is_sick() && refusal != StoreRefusal::Unreadable {
             return Err(
                 self.wrong_store(daemon, &format!("refuses a store that nothing happened to: {refusal}"))
@@ -217,6 +229,7 @@ impl<A: Algorithm> World<'_, A> {
         self.summary.faults.count(FaultKind::LossAccepted);
         self.checkers.entries.may_lose = true;
         self.note(Some(object), format_args!("an operator accepts at n{daemon} that something is lost"));
+        self.mishap(daemon, "an operator accepts that something is lost");
         self.call(daemon, |shard, now| {
             shard.accept_loss(now, object);
         })

@@ -6,11 +6,11 @@ use base::{Dead, MonoTime, NodeId, ObjectId, Process, Random, Span, StartId, Wal
 use client::core::files::Files;
 use client::core::{self, Core};
 use lease::{Algorithm, Batch, Exchange};
-use node::file::{Mark, Position};
+use node::file::Position;
 use node::{ClientId, Output, Reply, SessionId, Shard, ShardEvent, Token, lock_cell};
 
 use super::directory::Birth;
-use super::files::{Asked, DiskInput};
+use super::files::{Asked, DiskInput, Question};
 use super::machine::{ClientMachine, DaemonMachine};
 use super::operator::Order;
 use super::plan::ClusterPlan;
@@ -18,11 +18,13 @@ use super::streams::{ConnectionId, Connections, Payload, Side};
 use super::summary::{ClusterSummary, SIMULATED_MIN};
 use crate::checkers::durability::Durability;
 use crate::checkers::entries::Entries;
+use crate::checkers::evidence::{Fact, Machines, Mishaps};
 use crate::checkers::exclusion::{Exclusion, Owner};
 use crate::checkers::histories::Histories;
 use crate::checkers::locks::Locks;
 use crate::checkers::promises::Promises;
 use crate::checkers::promptness::Promptness;
+use crate::checkers::replies::Replies;
 use crate::checkers::sessions::Sessions;
 use crate::clock::Clock;
 use crate::network::Network;
@@ -129,7 +131,8 @@ pub(super) struct Checkers {
     pub(super) durability: Durability,
     pub(super) entries: Entries,
     pub(super) histories: Histories,
-    exclusion: Exclusion,
+    pub(super) replies: Replies,
+    pub(super) exclusion: Exclusion,
 }
 
 /// One run.
@@ -142,10 +145,8 @@ pub(super) struct World<'a, A> {
     pub(super) clients: Vec<ClientMachine>,
     pub(super) cells: Vec<ObjectId>,
     pub(super) files: Vec<ObjectId>,
-    /// The files that somebody was told are there.
-    pub(super) made: BTreeSet<usize>,
-    /// What clients have asked daemons about files, and what they wanted synced.
-    pub(super) asked: BTreeMap<Asked, (ObjectId, Option<(Mark, Mark)>)>,
+    /// What clients have asked daemons about files.
+    pub(super) asked: BTreeMap<Asked, Question>,
     /// How far each replica knows its file to be committed.
     pub(super) committed: BTreeMap<(usize, ObjectId), Position>,
     pub(super) network: Network,
@@ -168,6 +169,7 @@ pub(super) struct World<'a, A> {
     pub(super) buried: Vec<(Process, StartId)>,
     pub(super) coverage: BTreeMap<ConnectionId, Coverage>,
     ghosts: Vec<Ghost>,
+    pub(super) mishaps: Mishaps,
     trace: Trace<'a>,
 }
 
@@ -179,11 +181,13 @@ pub(super) struct Coverage {
     /// When it sent which frame.
     sent: BTreeMap<u64, MonoTime>,
     until: MonoTime,
+    /// When that was confirmed.
+    confirmed: TrueTime,
 }
 
 impl Coverage {
     pub(super) fn new(client: usize, life: u64) -> Self {
-        Self { client, life, sent: BTreeMap::new(), until: MonoTime::default() }
+        Self { client, life, sent: BTreeMap::new(), until: MonoTime::default(), confirmed: TrueTime::ZERO }
     }
 }
 
@@ -222,7 +226,6 @@ impl<'a, A: Algorithm> World<'a, A> {
             clients,
             cells: (0..plan.locks).map(|number| lock_cell(&format!("lock {number}"))).collect(),
             files: (0..plan.files.count.into()).map(|number| ObjectId::new(0xf11e, number)).collect(),
-            made: BTreeSet::new(),
             asked: BTreeMap::new(),
             committed: BTreeMap::new(),
             network: Network::new(plan.network.clone(), machines, random.fork()),
@@ -240,14 +243,14 @@ impl<'a, A: Algorithm> World<'a, A> {
             buried: Vec::new(),
             coverage: BTreeMap::new(),
             ghosts: Vec::new(),
+            mishaps: Mishaps::new(plan.daemons()),
             trace,
         }
     }
 
     pub(super) fn run(mut self) -> ClusterSummary {
         if let Err(violation) = self.storm().and_then(|()| self.calm()) {
-            self.note(violation.cell, format_args!("VIOLATION {violation}"));
-            self.summary.violations.push(violation);
+            self.report(violation);
         }
         if self.summary.violations.is_empty() {
             self.judge_histories();
@@ -256,6 +259,23 @@ impl<'a, A: Algorithm> World<'a, A> {
         self.summary.sessions_over = self.checkers.sessions.ended;
         self.summary.worst = self.checkers.promptness.worst().clone();
         self.summary
+    }
+
+    /// A promise is broken. What went wrong meanwhile is put to what shows it.
+    pub(super) fn report(&mut self, mut violation: Violation) {
+        self.mishaps.complete(&mut violation);
+        self.note(violation.cell, format_args!("VIOLATION {violation}"));
+        self.summary.violations.push(violation);
+    }
+
+    /// Something goes wrong with a machine, or is right again.
+    pub(super) fn mishap(&mut self, machine: usize, what: &'static str) {
+        self.mishaps.note(self.now, Machines::one(machine), what);
+    }
+
+    /// Of all that went wrong with a machine, the last of each kind.
+    pub(super) fn mishaps_of(&self, machine: usize) -> Vec<Fact> {
+        self.mishaps.since(TrueTime::ZERO, Machines::one(machine))
     }
 
     fn storm(&mut self) -> Result<(), Violation> {
@@ -489,6 +509,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             Output::Write { number, object, record } => {
                 self.write_record(daemon, (number, object), record)?;
             }
+            Output::Fetch { .. } => unreachable!("all content is kept in memory"),
             Output::Sync { upto } => self.sync_journal(daemon, upto),
             Output::StoreFailed => self.end_with_store(daemon),
             Output::Event(event) => self.hear_daemon(daemon, &event),
@@ -531,7 +552,7 @@ impl<'a, A: Algorithm> World<'a, A> {
         let reading = self.clients[client].reading(self.now);
         let who = ClientId { program: covered.life, ..self.clients[client].id(self.daemons.len() + client) };
         self.note(None, format_args!("{node:?} ends the session of {who:?}"));
-        self.checkers.sessions.ended(self.now, (node, who), (reading, covered.until))?;
+        self.checkers.sessions.ended(self.now, (node, who), (reading, covered.until, covered.confirmed))?;
         self.close_end(id, Side::Acceptor)
     }
 
@@ -547,7 +568,9 @@ impl<'a, A: Algorithm> World<'a, A> {
         let session = Span::from_millis(self.plan.shard.map.settings().session_ms.into());
         let Some(coverage) = self.coverage.get_mut(&id) else { return };
         if let Some(&sent) = coverage.sent.get(&acked) {
-            coverage.until = coverage.until.max(sent + session);
+            if coverage.until < sent + session {
+                (coverage.until, coverage.confirmed) = (sent + session, self.now);
+            }
             coverage.sent = coverage.sent.split_off(&acked);
         }
     }

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::ObjectId;
 use client::core::files::{FileEvent, FileTicket, Files};
 use lease::Algorithm;
 use node::file::Mark;
 
 use super::shape::{Shape, Wanted};
 use super::world::{Input, World};
-use crate::Violation;
 use crate::check::file::{FileOp, FileOutcome};
 use crate::checkers::histories::OperationId;
+use crate::checkers::replies::Asked;
 use crate::plan::around;
+use crate::{TrueTime, Violation};
 
 /// What a client's process has to do with files.
 #[derive(Debug, Default)]
@@ -41,6 +41,8 @@ pub(super) struct Pending {
     pub(super) ticket: FileTicket,
     pub(super) file: usize,
     work: Work,
+    /// Since when.
+    at: TrueTime,
 }
 
 #[derive(Clone, Debug)]
@@ -127,13 +129,14 @@ impl<A: Algorithm> World<'_, A> {
             }
             Work::Operation(op, _) => {
                 let name = who.certificate * 1_000 + who.program;
-                let id = self.checkers.histories.called(object, name, op.clone());
+                let id = self.checkers.histories.called(self.now, object, name, op.clone());
                 let ticket = match shape.to_real(&op) {
                     Wanted::Change(change) => core.change(reading, object, change),
                     Wanted::Ask(query) => core.ask(reading, object, query),
                 };
                 if let Some(number) = core.number(ticket) {
                     self.checkers.histories.goes_by(id, (who, number));
+                    self.checkers.entries.called(self.now, object, (who, number));
                 }
                 (ticket, Work::Operation(op, Some(id)))
             }
@@ -142,7 +145,7 @@ impl<A: Algorithm> World<'_, A> {
             self.note(Some(object), format_args!("writer {writer} of {who:?} wants {ticket:?}: {work:?}"));
         }
         let whom = &mut self.clients[client].files.writers[writer];
-        (whom.pending, whom.step) = (Some(Pending { ticket, file, work }), whom.step + 1);
+        (whom.pending, whom.step) = (Some(Pending { ticket, file, work, at: self.now }), whom.step + 1);
         self.drain_client(client)
     }
 
@@ -177,8 +180,8 @@ impl<A: Algorithm> World<'_, A> {
         let Some(writer) = self.clients[client].files.writer_of(ticket) else { return Ok(()) };
         let whom = &mut self.clients[client].files.writers[writer];
         whom.step += 1;
-        let Some(Pending { file, work, .. }) = whom.pending.take() else { return Ok(()) };
-        self.note_result(client, (ticket, file), work, event)?;
+        let Some(pending) = whom.pending.take() else { return Ok(()) };
+        self.note_result(client, pending, event)?;
         if let Some(id) = self.awaited_files.remove(&(client, writer)) {
             self.checkers.promptness.met(self.now, id);
         }
@@ -189,11 +192,12 @@ impl<A: Algorithm> World<'_, A> {
     fn note_result(
         &mut self,
         client: usize,
-        (ticket, file): (FileTicket, usize),
-        work: Work,
+        Pending { ticket, file, work, at }: Pending,
         event: &FileEvent,
     ) -> Result<(), Violation> {
         let (object, shape) = (self.files[file], self.shape(file));
+        let who = self.clients[client].id(self.daemons.len() + client);
+        let asked = Asked { client: who, at, what: format!("{work:?}") };
         let uses = &mut self.clients[client].files;
         match (work, event) {
             (Work::Create, FileEvent::Created { .. }) => {
@@ -205,10 +209,10 @@ impl<A: Algorithm> World<'_, A> {
                 }
                 let refused = FileOutcome::Refused;
                 let outcome = outcome.as_ref().map_or(refused, |done| shape.changed(&op, done));
-                self.checkers.histories.returned(id, outcome);
+                self.checkers.histories.returned(self.now, id, outcome);
             }
             (Work::Operation(_, Some(id)), FileEvent::Answered { answer: Ok(answer), .. }) => {
-                self.checkers.histories.returned(id, shape.answered(answer));
+                self.checkers.histories.returned(self.now, id, shape.answered(answer));
             }
             (Work::Sync(covered), FileEvent::Synced { .. }) => self.synced(client, file, &covered)?,
             (Work::Sync(_), FileEvent::Lost { .. }) => {}
@@ -217,24 +221,24 @@ impl<A: Algorithm> World<'_, A> {
                 if matches!(work, Work::Sync(_)) {
                     uses.owed.remove(&file);
                 }
-                let was_there = self.made.contains(&file) && !self.checkers.entries.may_lose;
-                return if was_there { Err(self.wrong(object, event)) } else { Ok(()) };
+                let may_lose = self.checkers.entries.may_lose;
+                return self.checkers.replies.gone(self.now, object, (&asked, event), may_lose);
             }
             (
                 Work::Operation(_, Some(id)),
                 FileEvent::GivenUp { was_sent: false, .. } | FileEvent::Full { .. },
             ) => {
-                self.checkers.histories.void(id);
+                self.checkers.histories.void(self.now, id);
                 return Ok(());
             }
             (_, FileEvent::GivenUp { .. } | FileEvent::Full { .. }) => {
                 self.summary.file_given_up += 1;
                 return Ok(());
             }
-            _ => return Err(self.wrong(object, event)),
+            _ => return Err(self.checkers.replies.wrong(self.now, object, (&asked, event))),
         }
         if matches!(event, FileEvent::Created { .. }) {
-            self.made.insert(file);
+            self.checkers.replies.made(self.now, object, asked.client);
         }
         self.summary.file_acknowledged += 1;
         Ok(())
@@ -249,11 +253,6 @@ impl<A: Algorithm> World<'_, A> {
             self.checkers.entries.must_be_durable(self.now, self.files[file], mark.at)?;
         }
         Ok(())
-    }
-
-    fn wrong(&self, object: ObjectId, event: &FileEvent) -> Violation {
-        let what = format!("a client was told {event:?}");
-        Violation { at: self.now, cell: Some(object), checker: "replies", what }
     }
 
     /// How a file is used.

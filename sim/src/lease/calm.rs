@@ -4,6 +4,7 @@ use base::Span;
 use lease::Algorithm;
 
 use super::world::World;
+use crate::checkers::evidence::Machines;
 use crate::checkers::liveness::{recovery_bound, succession_bound};
 use crate::{TrueTime, Violation};
 
@@ -25,6 +26,7 @@ impl<A: Algorithm> World<'_, A> {
     fn heal(&mut self) -> Result<(), Violation> {
         self.note(None, format_args!("everything is healed"));
         self.is_calm = true;
+        self.mishaps.note(self.now, Machines::ALL, "everything is healed");
         self.network.heal();
         for node in 0..self.hosts.len() {
             self.restart(node)?;
@@ -47,7 +49,7 @@ impl<A: Algorithm> World<'_, A> {
         let deadline = healed + recovery_bound(&self.config, self.plan.network.late_max);
         for cell in 0..self.cells.len() {
             if self.owner_of(cell).is_none() {
-                self.checkers.liveness.expect(self.cells[cell].id, None, deadline);
+                self.checkers.liveness.expect(healed, self.cells[cell].id, None, deadline);
             }
             for _ in 0..self.dice.users.between(1, 2) {
                 let members = self.cells[cell].views.last().map_or(&[][..], |view| view.members.as_slice());
@@ -75,7 +77,7 @@ impl<A: Algorithm> World<'_, A> {
         self.run_until(settled)?;
         self.forget_rivals();
         self.run_until(settled + self.config.t_max * 2)?;
-        self.checkers.liveness.calm_down();
+        self.checkers.liveness.calm_down(self.now);
         Ok(())
     }
 
@@ -111,7 +113,8 @@ impl<A: Algorithm> World<'_, A> {
 
     fn hand_to(&mut self, node: usize, cell: usize, deadline: TrueTime) -> Result<(), Violation> {
         let Some(owner) = self.owner_of(cell) else { return Ok(()) };
-        self.checkers.liveness.expect(self.cells[cell].id, Some(self.hosts[node].id), deadline);
+        let (id, who) = (self.cells[cell].id, self.hosts[node].id);
+        self.checkers.liveness.expect(self.now, id, Some(who), deadline);
         self.give_up(owner, cell, Some(node))?;
         self.want(node, cell)
     }

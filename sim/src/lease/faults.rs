@@ -5,6 +5,7 @@ use lease::Algorithm;
 
 use super::workload::watermark;
 use super::world::{Task, World};
+use crate::checkers::evidence::Machines;
 use crate::clock::draw_rate;
 use crate::faults::draw_duration;
 use crate::{FaultKind, Violation};
@@ -84,6 +85,7 @@ impl<A: Algorithm> World<'_, A> {
         self.summary.faults.count(FaultKind::Crash);
         let dead = self.hosts[node].process();
         self.note(None, format_args!("{dead:?} crashes"));
+        self.mishap(node, "its process ends");
         self.leave_ghosts(node);
         self.hosts[node].end(self.now);
         self.checkers.renewal.process_ended(dead);
@@ -134,6 +136,7 @@ impl<A: Algorithm> World<'_, A> {
         self.hosts[node].start(self.now, &self.config);
         let (process, reading) = (self.hosts[node].process(), self.hosts[node].clock.reading(self.now));
         self.note(None, format_args!("{process:?} starts at {reading:?}"));
+        self.mishap(node, "a process starts");
         self.reset_alarm(node);
         Ok(())
     }
@@ -146,6 +149,7 @@ impl<A: Algorithm> World<'_, A> {
         self.hosts[node].paused = true;
         let process = self.hosts[node].process();
         self.note(None, format_args!("{process:?} freezes"));
+        self.mishap(node, "its process freezes");
         let frozen = self.while_it_lasts();
         self.queue.push(self.now + frozen, Task::Resume { process });
     }
@@ -160,6 +164,7 @@ impl<A: Algorithm> World<'_, A> {
         host.paused = false;
         let inbox = std::mem::take(&mut host.inbox);
         self.note(None, format_args!("{process:?} goes on"));
+        self.mishap(node, "its process goes on");
         for batch in inbox {
             self.deliver(node, batch)?;
         }
@@ -184,6 +189,8 @@ impl<A: Algorithm> World<'_, A> {
 
     fn cut(&mut self, links: Vec<(usize, usize)>) {
         links.iter().for_each(|&(from, to)| self.network.cut(from, to));
+        let ends: Machines = links.iter().flat_map(|&(from, to)| [from, to]).collect();
+        self.mishaps.note(self.now, ends, "some of the links between them are cut");
         let lasts = self.while_it_lasts();
         self.queue.push(self.now + lasts, Task::Mend(links));
     }
@@ -202,6 +209,7 @@ impl<A: Algorithm> World<'_, A> {
         host.clock.step(self.now, &mut self.dice.clocks);
         let after = host.clock.reading(self.now);
         self.note(None, format_args!("n{node}'s clock steps from {before:?} to {after:?}"));
+        self.mishap(node, "its clock steps");
         self.reset_alarm(node);
         self.look_at_all()
     }
@@ -221,6 +229,7 @@ impl<A: Algorithm> World<'_, A> {
         self.summary.faults.count(FaultKind::StandDown);
         let process = self.hosts[node].process();
         self.note(None, format_args!("{process:?} stands down"));
+        self.mishap(node, "it stands down");
         let watermark = watermark(self.now);
         self.cells.iter_mut().for_each(|cell| cell.wanted &= !(1 << node));
         let lasts = self.while_it_lasts();

@@ -64,7 +64,7 @@ impl<A: Algorithm> World<'_, A> {
             [counted, self.rejections(to)]
         };
         self.hosts[to].forged += suspected_after - suspected;
-        rejection::check(self.now, &format!("{wrong:?}"), before, after)
+        rejection::check(self.now, self.hosts[to].process(), &format!("{wrong:?}"), (before, after))
     }
 
     /// How many messages a node has taken for impossible, and how many it has rejected for whatever reason.

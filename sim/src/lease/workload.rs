@@ -244,7 +244,7 @@ impl<A: Algorithm> World<'_, A> {
     fn acquired(&mut self, node: usize, cell: usize) -> Result<(), Violation> {
         self.summary.acquired += 1;
         self.look_at(cell)?;
-        self.checkers.liveness.acquired(self.cells[cell].id, NodeId(self.hosts[node].id.0));
+        self.checkers.liveness.acquired(self.now, self.cells[cell].id, self.hosts[node].id);
         if !self.wants(node, cell) {
             self.queue.push(self.now, Task::GiveBack { node, cell });
         }
@@ -256,8 +256,7 @@ impl<A: Algorithm> World<'_, A> {
         self.summary.lost += 1;
         let (id, process) = (self.cells[cell].id, self.hosts[node].process());
         if why == Loss::Superseded {
-            let what = format!("{process:?} owns the cell, but a majority reports another lease");
-            return Err(Violation { at: self.now, cell: Some(id), checker: "exclusion", what });
+            return Err(self.checkers.exclusion.superseded(self.now, id, process));
         }
         self.checkers.liveness.lost(self.now, id, format!("{process:?}, {why:?}"))?;
         if why == Loss::NotMember {

@@ -7,6 +7,7 @@ use lease::{Algorithm, Batch, Body, Config, Event, LeaseNode};
 
 use super::host::{Host, Known};
 use crate::checkers::courtesy::{self, Courtesy};
+use crate::checkers::evidence::{Machines, Mishaps};
 use crate::checkers::exclusion::{Exclusion, Owner};
 use crate::checkers::liveness::Liveness;
 use crate::checkers::renewal::Renewal;
@@ -109,7 +110,7 @@ pub(super) struct Dice {
 /// The promises that are watched.
 #[derive(Debug)]
 pub(super) struct Checkers {
-    exclusion: Exclusion,
+    pub(super) exclusion: Exclusion,
     pub(super) renewal: Renewal,
     pub(super) liveness: Liveness,
     courtesy: Courtesy,
@@ -136,6 +137,7 @@ pub(super) struct World<'a, A> {
     /// The digest of the settings, as seen on the network.
     pub(super) settings: u32,
     look_from: usize,
+    pub(super) mishaps: Mishaps,
 }
 
 impl<'a, A: Algorithm> World<'a, A> {
@@ -160,7 +162,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             network: Network::new(plan.network.clone(), nodes, random.fork()),
             dice: Dice { users: random.fork(), faults: random.fork(), clocks },
             checkers: Checkers {
-                exclusion: Exclusion,
+                exclusion: Exclusion::default(),
                 renewal: Renewal::new(longest),
                 liveness: Liveness::default(),
                 courtesy: Courtesy,
@@ -178,6 +180,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             buried: Vec::new(),
             settings: 0,
             look_from: 0,
+            mishaps: Mishaps::new(nodes),
             plan,
         };
         world.hosts.iter_mut().for_each(|host| host.start(TrueTime::ZERO, &world.config));
@@ -187,6 +190,8 @@ impl<'a, A: Algorithm> World<'a, A> {
     /// The storm, the healing, the calm; up to the first broken promise.
     pub(super) fn run(mut self) -> Summary {
         if let Err(violation) = self.storm().and_then(|()| self.calm()) {
+            let mut violation = violation;
+            self.mishaps.complete(&mut violation);
             self.note(violation.cell, format_args!("VIOLATION {violation}"));
             self.summary.violations.push(violation);
         }
@@ -416,6 +421,11 @@ impl<'a, A: Algorithm> World<'a, A> {
                 ghost.process.node != dead.node || ghost.process.incarnation > dead.incarnation
             });
         }
+    }
+
+    /// Something goes wrong with a node, or is right again.
+    pub(super) fn mishap(&mut self, node: usize, what: &'static str) {
+        self.mishaps.note(self.now, Machines::one(node), what);
     }
 
     pub(super) fn note(&mut self, cell: Option<ObjectId>, what: std::fmt::Arguments<'_>) {

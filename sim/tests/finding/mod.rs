@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use sim::lease::Subject;
-use sim::{Outcome, Simulation, Trace};
+use sim::{Outcome, Simulation, Trace, Violation};
 
 /// What a seed's mix of faults is replaced by.
 pub(crate) trait Weather: Copy + Debug {
@@ -27,10 +27,12 @@ pub(crate) fn assert_all_found<W: Weather>(rows: &[Row<W>]) {
     let mut missed = Vec::new();
     for &(bug, subject, weather, seeds, checkers) in rows {
         let found = find(Some(bug), subject, weather, seeds);
-        println!("{bug:?} in {}, {weather:?}: {found:?}, allowed {seeds} seeds", subject.name());
-        if found.is_none_or(|(_, by)| !checkers.contains(by)) {
-            missed.push((bug, subject, found));
+        let by = found.as_ref().map(|(seed, violation)| (*seed, violation.checker));
+        println!("{bug:?} in {}, {weather:?}: {by:?}, allowed {seeds} seeds", subject.name());
+        if by.is_none_or(|(_, by)| !checkers.contains(by)) {
+            missed.push((bug, subject, by));
         }
+        found.iter().for_each(|(_, violation)| assert_shown(violation));
     }
     assert!(missed.is_empty(), "not found, or by the wrong checker: {missed:?}");
 }
@@ -44,16 +46,49 @@ pub(crate) fn assert_clean_without_bugs<W: Weather>(weathers: &[W]) {
     }
 }
 
-/// The first seed under which a checker notices, and which.
+/// What the events have to say that show a violation: what was promised, and what broke it.
+const SAID: &[(&str, &[&str])] = &[
+    ("answers", &["a client asks", "answers"]),
+    ("courtesy", &["the register of", "sends a read"]),
+    ("durability", &["a sync is asked for", "the disk of", "is told that everything up to"]),
+    ("entries", &[" has "]),
+    ("exclusion", &["own"]),
+    ("keeping", &["holds the lock, and keeps it", "is told that it lost the lock"]),
+    ("linearizability", &["calls", "is told of"]),
+    ("liveness", &["is to get the lease", "should have it by now"]),
+    ("locks", &["is granted the lock", "all of them hold it"]),
+    ("promises", &[" e"]),
+    ("promptness", &["expected from now on", "should have happened by now"]),
+    ("rejection", &["has rejected"]),
+    ("replicas", &[" has ", "committed"]),
+    ("sessions", &["confirms", "ends the session"]),
+    ("stores", &["n"]),
+    ("tokens", &["is granted the lock"]),
+];
+
+/// The fewest events that show a violation: in order, not many, and those that it takes.
+fn assert_shown(violation: &Violation) {
+    let shown = &violation.shown;
+    println!("  {violation}");
+    shown.iter().for_each(|fact| println!("    {fact}"));
+    assert!((1..=60).contains(&shown.len()) && shown.is_sorted_by_key(|fact| fact.at), "{violation:?}");
+    let said = SAID.iter().find(|(checker, _)| *checker == violation.checker);
+    for expected in said.map_or(&[][..], |(_, said)| said) {
+        let is_said = shown.iter().any(|fact| fact.what.contains(expected));
+        assert!(is_said, "nothing says {expected:?} in {shown:#?}, which is to show {violation}");
+    }
+}
+
+/// The first seed under which a checker notices, and what.
 fn find<W: Weather>(
     bug: Option<W::Bug>,
     subject: Subject,
     weather: W,
     seeds: u64,
-) -> Option<(u64, &'static str)> {
+) -> Option<(u64, Violation)> {
     (0..seeds).find_map(|seed| {
         let plan = weather.plan(bug, subject, seed);
         let summary = W::Simulation::run(subject, &plan, Trace::off());
-        summary.violations().first().map(|violation| (seed, violation.checker))
+        summary.violations().first().map(|violation| (seed, violation.clone()))
     })
 }

@@ -26,6 +26,7 @@ fn check<S: Simulation>(subject: Subject, seed: u64) -> S::Summary {
     if !summary.is_clean() {
         println!("{summary}");
         if let Some(violation) = summary.violations().first() {
+            violation.shown.iter().for_each(|fact| println!("shows it: {fact}"));
             S::explain(subject, &plan, violation, LINES_SHOWN).lines().for_each(|line| println!("{line}"));
         }
         panic!("replay: fleasefs sim {} --algorithm {} --seed {seed}", S::NAME, subject.name());

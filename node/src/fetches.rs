@@ -1,0 +1,165 @@
+//! What leaves with content that lies on a disk: it waits until the driver has fetched that.
+
+use std::collections::BTreeMap;
+
+use base::{NodeId, ObjectId, WallTime};
+use bytes::Bytes;
+use lease::Algorithm;
+use replication::Message;
+
+use crate::file::{Answer, FileReply, FileReplyBody, Part, Place, Stored};
+use crate::{FileMessage, Output, SessionId, Shard, ShardEvent, Unavailable};
+
+/// Names content to be fetched.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FetchId(pub u64);
+
+/// Content that is not what it was when it was put on the disk, or cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unreadable {
+    /// Where it should be.
+    pub place: Place,
+}
+
+/// What waits for content, in the order in which it was asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fetches {
+    last: u64,
+    waiting: BTreeMap<FetchId, Waiting>,
+}
+
+#[derive(Clone, Debug)]
+enum Waiting {
+    /// A reply that is true until then.
+    Reply {
+        object: ObjectId,
+        session: SessionId,
+        reply: FileReply,
+        until: Option<WallTime>,
+    },
+    Message {
+        to: NodeId,
+        message: FileMessage,
+    },
+}
+
+impl Fetches {
+    pub(crate) fn has_replies(&self) -> bool {
+        self.waiting.values().any(Waiting::is_reply)
+    }
+
+    fn add(&mut self, waiting: Waiting) -> FetchId {
+        self.last += 1;
+        self.waiting.insert(FetchId(self.last), waiting);
+        FetchId(self.last)
+    }
+}
+
+impl Waiting {
+    const fn is_reply(&self) -> bool {
+        matches!(self, Self::Reply { .. })
+    }
+
+    fn stored(&self) -> Vec<Stored> {
+        match self {
+            Self::Reply { reply, .. } => match &reply.body {
+                FileReplyBody::Answer(Ok(Answer::Data(data))) => data.stored().cloned().collect(),
+                _ => Vec::new(),
+            },
+            Self::Message { message, .. } => match &message.message {
+                Message::Pulled { page, .. } => {
+                    let parts = page.parts.iter().filter_map(|(_, part)| part.as_ref());
+                    let chunks = parts.filter_map(|(_, part)| match part {
+                        Part::Chunk(chunk) => Some(chunk),
+                        Part::Attributes(_) => None,
+                    });
+                    chunks.flat_map(|chunk| chunk.stored().cloned()).collect()
+                }
+                _ => Vec::new(),
+            },
+        }
+    }
+
+    fn fill(&mut self, mut fetched: impl Iterator<Item = Bytes>) {
+        match self {
+            Self::Reply { reply, .. } => {
+                if let FileReplyBody::Answer(Ok(Answer::Data(data))) = &mut reply.body {
+                    data.fetched(&mut fetched);
+                }
+            }
+            Self::Message { message, .. } => {
+                let Message::Pulled { page, .. } = &mut message.message else { return };
+                for (_, part) in &mut page.parts {
+                    if let Some((_, Part::Chunk(chunk))) = part {
+                        chunk.fetched(&mut fetched);
+                    }
+                }
+            }
+        }
+    }
+
+    const fn object(&self) -> ObjectId {
+        match self {
+            Self::Reply { object, .. } => *object,
+            Self::Message { message, .. } => message.object,
+        }
+    }
+}
+
+impl<A: Algorithm> Shard<A> {
+    /// What was to be fetched: the content in the order in which it was asked for, or what cannot be had.
+    pub fn handle_fetched(&mut self, fetch: FetchId, fetched: Result<Vec<Bytes>, Unreadable>) {
+        let Some(mut waiting) = self.files.fetches.waiting.remove(&fetch) else { return };
+        match fetched {
+            Ok(fetched) => {
+                waiting.fill(fetched.into_iter());
+                self.leave_fetched(waiting);
+            }
+            Err(Unreadable { place }) => {
+                let object = waiting.object();
+                self.tell(ShardEvent::FileUnreadable { object, place });
+                if let Waiting::Reply { session, mut reply, .. } = waiting {
+                    reply.body = FileReplyBody::Unavailable(Unavailable::NoMajority);
+                    self.files.push_reply(session, reply, None);
+                }
+            }
+        }
+    }
+
+    fn leave_fetched(&mut self, waiting: Waiting) {
+        match waiting {
+            Waiting::Reply { session, reply, until, .. } => self.files.push_reply(session, reply, until),
+            Waiting::Message { to, message } => {
+                if self.peers.contains_key(&to) {
+                    self.hand_out(Output::File { to, message });
+                }
+            }
+        }
+    }
+
+    fn fetch(&mut self, waiting: Waiting) {
+        let stored = waiting.stored();
+        if stored.is_empty() {
+            return self.leave_fetched(waiting);
+        }
+        let fetch = self.files.fetches.add(waiting);
+        self.hand_out(Output::Fetch { fetch, stored });
+    }
+
+    /// A message to a peer that is connected.
+    pub(crate) fn send_file(&mut self, to: NodeId, message: FileMessage) {
+        if self.peers.contains_key(&to) {
+            self.fetch(Waiting::Message { to, message });
+        }
+    }
+
+    /// The answer to a question about a file.
+    pub(crate) fn answer_file(
+        &mut self,
+        object: ObjectId,
+        (session, reply): (SessionId, FileReply),
+        until: Option<WallTime>,
+    ) {
+        self.fetch(Waiting::Reply { object, session, reply, until });
+    }
+}
