@@ -8,7 +8,7 @@ use base::{ClientId, Incarnation, NodeId, ObjectId, Process, Span, View, ViewId,
 use replication::{Checkpoint, JournalError, Memory, Message, Position, Record, Replica, Standing, Ticket};
 
 use crate::fetches::Fetches;
-use crate::file::{File, FileBody, FileReply, FileReplyBody};
+use crate::file::{File, FileBody, FileReply, FileReplyBody, Key};
 use crate::lock::Asker;
 use crate::logs::Logs;
 use crate::writes::Writes;
@@ -41,6 +41,8 @@ pub(crate) struct Files {
     pub(crate) config: Arc<replication::Config>,
     /// In epochs up to this one the node may have lost what it had not synced.
     pub(crate) forgot_at: Option<u64>,
+    /// Only as a planted bug: members that do not know the members vote.
+    pub(crate) votes_unsure: bool,
     pub(crate) hosted: BTreeMap<ObjectId, Hosted>,
     pub(crate) writes: Writes,
     pub(crate) logs: Logs,
@@ -65,6 +67,8 @@ pub(crate) struct Files {
     /// Replies, in order, and until when they are true.
     replies: VecDeque<(SessionId, FileReply, Option<WallTime>)>,
     pub(crate) fetches: Fetches,
+    /// Parts that could not be read, in these versions.
+    pub(crate) unreadable: Vec<(ObjectId, Key, Position)>,
     /// Messages of epochs that the ceiling on disk does not cover yet.
     pub(crate) deferred: Vec<(u64, Process, FileMessage)>,
     tickets: u64,
@@ -248,6 +252,7 @@ impl Files {
         let mut files = Self {
             config: Arc::clone(&config),
             forgot_at,
+            votes_unsure: false,
             hosted: BTreeMap::new(),
             writes: Writes::default(),
             logs: Logs::default(),
@@ -262,6 +267,7 @@ impl Files {
             list_at: None,
             replies: VecDeque::new(),
             fetches: Fetches::default(),
+            unreadable: Vec::new(),
             deferred: Vec::new(),
             tickets: 0,
         };

@@ -82,15 +82,13 @@ pub enum StrikeError {
 pub(crate) struct Views<'a> {
     pub(crate) map: &'a ClusterMap,
     pub(crate) files: &'a Files,
-    /// Only as a planted bug.
-    pub(crate) votes_unsure: bool,
 }
 
 impl ViewSource for Views<'_> {
     fn view(&self, cell: ObjectId) -> Option<Cow<'_, View>> {
         let hosted = if is_lock(cell) { None } else { self.files.hosted.get(&cell) };
         let is_unsure = hosted.is_some_and(|hosted| hosted.replica.is_unsure());
-        (!is_unsure || self.votes_unsure).then(|| self.of(cell))
+        (!is_unsure || self.files.votes_unsure).then(|| self.of(cell))
     }
 }
 
@@ -155,8 +153,7 @@ impl<A: Algorithm> Shard<A> {
     }
 
     pub(crate) fn views(&self) -> Views<'_> {
-        let votes_unsure = self.config.breaks(Bug::UnsureVotes);
-        Views { map: &self.config.map, files: &self.files, votes_unsure }
+        Views { map: &self.config.map, files: &self.files }
     }
 
     /// Whether this node is a member of the file, as far as it knows.
@@ -180,9 +177,8 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn follow_view(&mut self, now: WallTime, object: ObjectId) {
         let me = self.me().node;
         let was_member = self.is_member(object);
-        let votes_unsure = self.config.breaks(Bug::UnsureVotes);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        if hosted.replica.is_unsure() && !votes_unsure {
+        if hosted.replica.is_unsure() && !self.files.votes_unsure {
             return;
         }
         let known = hosted.view.as_ref().map_or(ViewId::default(), |view| view.id);

@@ -291,7 +291,8 @@ impl<M: Machine> Replica<M> {
         if is_blocked && !std::mem::replace(&mut candidate.told_blocked, true) {
             let answered = &candidate.promised;
             let missing = candidate.members().as_slice().iter().filter(|node| !answered.contains_key(node));
-            let counts = |account: &Account| candidate.is_clean(account.memory) && account.frozen_at.is_none();
+            let counts =
+                |account: &Account| candidate.is_clean(account.memory) && account.frozen_at.is_none();
             let forgot = answered.iter().filter(|(_, account)| !counts(account));
             let event = Event::Blocked {
                 missing: missing.copied().collect(),

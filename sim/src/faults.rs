@@ -21,6 +21,11 @@ impl FaultPlan {
         Self(kinds.into_iter().map(|(kind, tenths)| (kind, t_max * tenths / 10)).collect())
     }
 
+    /// Whether a kind is injected.
+    pub fn has(&self, kind: FaultKind) -> bool {
+        self.0.iter().any(|&(other, _)| other == kind)
+    }
+
     /// How many kinds are injected.
     pub const fn kinds(&self) -> usize {
         self.0.len()

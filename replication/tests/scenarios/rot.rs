@@ -248,7 +248,8 @@ fn two_that_lack_different_parts_help_each_other() {
 #[test]
 fn what_is_damaged_while_a_state_is_taken_over_comes_again() {
     for after in 0..12 {
-        let mut cluster = Cluster::with(3, Config { kept_max: 2, parts_max: 1, versions_max: 2, ..config(None) });
+        let mut cluster =
+            Cluster::with(3, Config { kept_max: 2, parts_max: 1, versions_max: 2, ..config(None) });
         cluster.serve(1);
         cluster.must_put(1, 1, 1);
         cluster.run(ms(50));
@@ -341,7 +342,8 @@ fn a_newcomer_that_lacks_something_gets_it_back() {
 #[test]
 fn damage_from_the_middle_of_a_state_that_was_taken_over_is_found_again() {
     for after in 1..10 {
-        let mut cluster = Cluster::with(3, Config { kept_max: 2, parts_max: 1, versions_max: 2, ..config(None) });
+        let mut cluster =
+            Cluster::with(3, Config { kept_max: 2, parts_max: 1, versions_max: 2, ..config(None) });
         cluster.serve(1);
         cluster.renew(1);
         (1..4).for_each(|cell| _ = cluster.must_put(1, cell, cell));

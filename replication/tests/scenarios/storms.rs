@@ -8,7 +8,8 @@ use std::panic::catch_unwind;
 
 use base::{ClientId, Epoch, Members, NodeId, Random, Seq, ViewId, WallTime};
 use replication::{
-    Body, Bug, Config, Event, Machine, Mark, Memory, Position, ProposeError, Replica, Request, Standing, Ticket,
+    Body, Bug, Config, Event, Machine, Mark, Memory, Position, ProposeError, Replica, Request, Standing,
+    Ticket,
 };
 
 use crate::cluster::{Cells, Cluster, Key, Put, Told, ms};
