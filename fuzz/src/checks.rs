@@ -8,7 +8,8 @@ use std::path::Path;
 use base::{ClusterId, NodeId, Role, StoreId};
 use bytes::Bytes;
 use net::{Denied, Peer};
-use node::{ClientFrame, ClusterMap, DaemonFrame, PeerMessage, Status};
+use node::file::{FileReply, FileRequest};
+use node::{ClientFrame, ClusterMap, DaemonFrame, FileMessage, PeerMessage, Status};
 use osd::store::{Disk, Host, Owner, Store};
 use wire::{
     ALLOCATED_PER_BYTE_MAX, Admitted, DecodeError, Frame, FrameReader, Heartbeat, Hello, Kind, Lane, Message,
@@ -28,7 +29,7 @@ const ALLOCATED_FOR_TEXT_MAX: usize = 64 * 1_024;
 pub(crate) type Check = fn(&[u8]);
 
 /// Every decoder, by the name of its fuzz target and its corpus.
-pub(crate) const CHECKS: [(&str, Check); 18] = [
+pub(crate) const CHECKS: [(&str, Check); 21] = [
     ("certificate", certificate),
     ("client", |bytes| metadata::<ClientFrame>(bytes, "client/a")),
     ("client_config", client_config),
@@ -37,6 +38,9 @@ pub(crate) const CHECKS: [(&str, Check); 18] = [
     ("daemon_config", daemon_config),
     ("datagram", datagram),
     ("deny_list", deny_list),
+    ("file_peer", |bytes| both_parts::<Vec<FileMessage>>(bytes, "node/1")),
+    ("file_reply", |bytes| both_parts::<Vec<FileReply>>(bytes, "node/1")),
+    ("file_request", |bytes| both_parts::<Vec<FileRequest>>(bytes, "client/a")),
     ("heartbeat", |bytes| metadata::<Heartbeat>(bytes, "node/1")),
     ("hello", hello),
     ("lease", lease),
@@ -62,6 +66,13 @@ pub fn check(name: &str, bytes: &[u8]) {
 /// Decoders of a kind's metadata get what stands behind a header that is true.
 fn metadata<M: Message>(bytes: &[u8], role: &str) {
     parts::<M>(bytes, &[], role);
+}
+
+/// The first two bytes say how long the metadata is, which stands before the tail.
+fn both_parts<M: Message>(bytes: &[u8], role: &str) {
+    let Some((&length, rest)) = bytes.split_first_chunk() else { return };
+    let (metadata, tail) = rest.split_at(usize::from(u16::from_le_bytes(length)).min(rest.len()));
+    parts::<M>(metadata, tail, role);
 }
 
 fn parts<M: Message>(metadata: &[u8], tail: &[u8], role: &str) {
@@ -180,6 +191,9 @@ fn decode(frame: &Admitted) -> Result<(), DecodeError> {
         Kind::NoticeAck => frame.decode::<NoticeAck>().map(drop),
         Kind::StatusRequest => frame.decode::<wire::StatusRequest>().map(drop),
         Kind::Status => frame.decode::<Status>().map(drop),
+        Kind::FilePeer => frame.decode::<Vec<FileMessage>>().map(drop),
+        Kind::FileRequest => frame.decode::<Vec<FileRequest>>().map(drop),
+        Kind::FileReply => frame.decode::<Vec<FileReply>>().map(drop),
     }
 }
 

@@ -21,6 +21,7 @@
 mod chunk;
 mod chunks;
 mod data;
+mod payload;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ pub use chunk::{BLOCK_BYTES, Chunk};
 pub use chunks::CHUNK_BYTES;
 use chunks::Chunks;
 pub use data::{Data, Piece, Place, Stored};
+pub use payload::{Damaged, Payload};
 pub use request::{FileBody, FileReply, FileReplyBody, FileRequest};
 
 /// No file is longer. Offsets of POSIX have 63 bits; every chunk below this is a whole one.
@@ -77,12 +79,12 @@ pub enum Change {
         /// Where.
         offset: u64,
         /// What.
-        data: Bytes,
+        data: Payload,
     },
     /// Puts data at the end of the file, wherever that is when this takes effect.
     Append {
         /// What.
-        data: Bytes,
+        data: Payload,
     },
     /// Sets the size. What is added reads as zeros.
     Truncate {
@@ -307,7 +309,8 @@ impl Machine for File {
     fn part_bytes(part: &Part) -> u64 {
         let data = match part {
             Part::Attributes(_) => 0,
-            Part::Chunk(chunk) => chunk.piece_bytes(),
+            // In whatever pieces it is kept: it is sent as if its blocks were full, or as less.
+            Part::Chunk(chunk) => chunk.allocated(),
         };
         OVERHEAD_BYTES + data
     }

@@ -202,7 +202,7 @@ mod tests {
 
     fn data(seq: u64) -> Held {
         let epoch = Epoch::default();
-        let change = Change::Append { data: Bytes::from(vec![1; 1 << 20]) };
+        let change = Change::Append { data: Bytes::from(vec![1; 1 << 20]).into() };
         let client = base::ClientId { certificate: 1, program: 1 };
         let op = Op { time: at(0), change };
         let body = Body::Op { request: Request { client, number: seq, settled: 1 }, op };

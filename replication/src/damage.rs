@@ -23,6 +23,9 @@ use crate::state::Holding;
 use crate::weight::part_bytes;
 use crate::{Bug, Checkpoint, Event, Machine, Message, Parts, Position, Record, Replica, Rest, When};
 
+/// No more parts are named that a state lacks.
+const LACKING_MAX: usize = 1_024;
+
 /// What is missing of a state.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Lacking<M: Machine> {
@@ -49,6 +52,22 @@ impl<M: Machine<Key: Hash>> Hash for Lacking<M> {
 impl<M: Machine> Lacking<M> {
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty() && !self.is_mixed
+    }
+
+    pub(crate) fn into_parts(self) -> (Vec<(M::Key, Position)>, bool) {
+        (self.parts.into_iter().collect(), self.is_mixed)
+    }
+
+    pub(crate) fn from_parts(parts: Vec<(M::Key, Position)>, is_mixed: bool) -> Self {
+        Self { parts: parts.into_iter().collect(), is_mixed, is_doubtful: false }
+    }
+
+    /// What lacks more than can be named takes over all of a state.
+    fn bound(&mut self) {
+        if self.parts.len() > LACKING_MAX {
+            self.parts.clear();
+            self.is_mixed = true;
+        }
     }
 
     /// All that was written since has been told.
@@ -79,6 +98,7 @@ impl<M: Machine> Checkpoint<M> {
                 self.lacking.parts.insert(key, at);
             }
         }
+        self.lacking.bound();
         self
     }
 }
@@ -88,13 +108,15 @@ impl<M: Machine> Replica<M> {
     pub fn damage(&mut self, now: WallTime, parts: impl IntoIterator<Item = (M::Key, Position)>) {
         let machine = &self.state.machine;
         let is_here = |(key, at): &(M::Key, Position)| machine.version(key) == Some(*at);
-        let parts: Vec<(M::Key, Position)> = parts.into_iter().filter(is_here).collect();
+        let parts: BTreeMap<M::Key, Position> = parts.into_iter().filter(is_here).collect();
+        let parts: Vec<(M::Key, Position)> = parts.into_iter().collect();
         if self.holding == Holding::Nothing || parts.is_empty() {
             return;
         }
         let count = parts.len();
-        let keys = parts.iter().map(|(key, _)| key.clone()).collect();
-        self.journal(Record::Damaged { applied: self.state.rest.at.seq, keys });
+        for parts in parts.chunks(LACKING_MAX) {
+            self.journal(Record::Damaged { applied: self.state.rest.at.seq, parts: parts.to_vec() });
+        }
         self.lose_parts(parts);
         if self.lacks() {
             self.step_down(None);
@@ -106,7 +128,7 @@ impl<M: Machine> Replica<M> {
         self.ask_for_lacking(now);
     }
 
-    pub(crate) fn replay_damage(&mut self, applied: Seq, keys: Vec<M::Key>) -> Option<()> {
+    pub(crate) fn replay_damage(&mut self, applied: Seq, parts: Vec<(M::Key, Position)>) -> Option<()> {
         if self.holding == Holding::Whole {
             (applied <= self.log.tail().seq).then_some(())?;
             self.commit(WallTime::ZERO, applied);
@@ -114,7 +136,7 @@ impl<M: Machine> Replica<M> {
         // What was there then may not be there now.
         self.lacking.is_mixed |= self.lacking.is_doubtful && !self.lacking.is_empty();
         let machine = &self.state.machine;
-        let parts = keys.into_iter().filter_map(|key| Some((key.clone(), machine.version(&key)?)));
+        let parts = parts.into_iter().filter_map(|(key, _)| Some((key.clone(), machine.version(&key)?)));
         let parts = parts.collect();
         self.lose_parts(parts);
         Some(())
@@ -127,6 +149,7 @@ impl<M: Machine> Replica<M> {
                 self.lacking.parts.insert(key, at);
             }
         }
+        self.lacking.bound();
     }
 
     /// Whether parts of the state are damaged: it is not to be served, nor to be given to anybody.

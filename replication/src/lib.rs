@@ -55,5 +55,6 @@ pub use machine::Machine;
 pub use message::{Account, Memory, Message, Page, Parts};
 pub use output::{Event, Io, Mark, Output, Record, Ticket, Waiting, When};
 pub use primary::Tenure;
-pub use replica::{Replica, Standing};
-pub use state::{Checkpoint, Rest, State};
+pub use replica::{Replica, Standing, follow_each_other};
+pub use sessions::{Session, Sessions};
+pub use state::{Checkpoint, Head, Holding, Rest, State};

@@ -38,8 +38,8 @@ pub enum Record<M: Machine> {
     Damaged {
         /// Up to where entries had taken effect here.
         applied: Seq,
-        /// Which.
-        keys: Vec<M::Key>,
+        /// Which, each in this version.
+        parts: Vec<(M::Key, Position)>,
     },
     /// They are back, as they were.
     Mended(Parts<M>),

@@ -175,7 +175,7 @@ impl<M: Machine> Replica<M> {
                 (self.promised.node == source).then_some(())?;
                 self.begin_mixing(self.promised);
             }
-            Record::Damaged { applied, keys } => self.replay_damage(applied, keys)?,
+            Record::Damaged { applied, parts } => self.replay_damage(applied, parts)?,
             Record::Mended(parts) => self.mend(WallTime::ZERO, parts),
             Record::Repaired(rest) => {
                 (self.holding == Holding::Whole).then_some(())?;
@@ -454,7 +454,7 @@ where
 }
 
 /// Whether entries stand behind `after` in order, without a gap, and with epochs that do not fall.
-pub(crate) fn follow_each_other<O>(after: Position, entries: &[Entry<O>]) -> bool {
+pub fn follow_each_other<O>(after: Position, entries: &[Entry<O>]) -> bool {
     let before = std::iter::once(after).chain(entries.iter().map(|entry| entry.at));
     before.zip(entries).all(|(before, entry)| {
         before.seq.0.checked_add(1) == Some(entry.at.seq.0) && entry.at.epoch >= before.epoch

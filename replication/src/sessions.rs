@@ -13,7 +13,7 @@ use crate::Request;
 
 /// What is remembered of each client.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Sessions<R> {
+pub struct Sessions<R> {
     clients: BTreeMap<ClientId, Session<R>>,
     /// How many outcomes they have.
     kept: usize,
@@ -22,8 +22,9 @@ pub(crate) struct Sessions<R> {
     expired_order: VecDeque<(WallTime, ClientId)>,
 }
 
+/// What is remembered of a client that is not over.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Session<R> {
+pub struct Session<R> {
     /// Answers below this one have arrived.
     settled: u64,
     outcomes: BTreeMap<u64, R>,
@@ -40,6 +41,51 @@ pub(crate) enum Known<'a, R> {
     Settled,
     /// Its client is over.
     Expired,
+}
+
+impl<R> Session<R> {
+    /// A client that has the answers below `settled`, and these outcomes. None if one of them is settled, or is there twice.
+    pub fn new(settled: u64, outcomes: Vec<(u64, R)>) -> Option<Self> {
+        let count = outcomes.len();
+        let outcomes: BTreeMap<u64, R> = outcomes.into_iter().collect();
+        let is_sound = outcomes.len() == count && outcomes.keys().all(|number| *number >= settled);
+        is_sound.then_some(Self { settled, outcomes })
+    }
+
+    /// Answers below this one have arrived.
+    pub const fn settled(&self) -> u64 {
+        self.settled
+    }
+
+    /// What came of the other requests, by their numbers.
+    pub fn outcomes(&self) -> impl Iterator<Item = (u64, &R)> {
+        self.outcomes.iter().map(|(&number, outcome)| (number, outcome))
+    }
+}
+
+impl<R> Sessions<R> {
+    /// The table with these clients, and those that are over, in the order in which they were declared so. None if a client is
+    /// there twice.
+    pub fn new(clients: Vec<(ClientId, Session<R>)>, over: Vec<(WallTime, ClientId)>) -> Option<Self> {
+        let count = clients.len();
+        let clients: BTreeMap<ClientId, Session<R>> = clients.into_iter().collect();
+        let kept = clients.values().map(|session| session.outcomes.len()).sum();
+        let expired: BTreeSet<ClientId> = over.iter().map(|&(_, client)| client).collect();
+        let is_sound = clients.len() == count
+            && expired.len() == over.len()
+            && clients.keys().all(|client| !expired.contains(client));
+        is_sound.then(|| Self { clients, kept, expired, expired_order: over.into() })
+    }
+
+    /// The clients that are not over, by their ids.
+    pub fn known(&self) -> impl Iterator<Item = (ClientId, &Session<R>)> {
+        self.clients.iter().map(|(&client, session)| (client, session))
+    }
+
+    /// The clients that are over and since when, in the order in which they were declared so.
+    pub fn over(&self) -> impl Iterator<Item = (WallTime, ClientId)> {
+        self.expired_order.iter().copied()
+    }
 }
 
 impl<R: Clone> Sessions<R> {

@@ -6,6 +6,7 @@ use std::hash::{Hash, Hasher};
 use base::{Epoch, Members, NodeId, View, ViewId};
 
 use crate::damage::Lacking;
+use crate::replica::follow_each_other;
 use crate::sessions::Sessions;
 use crate::{Entry, Machine, Memory, Position};
 
@@ -34,7 +35,8 @@ pub struct Rest<R> {
     /// The first members, if they are where anybody looks who knows nothing else of the object: they are told of every
     /// view, and keep the last one for ever.
     pub home: Option<Members>,
-    pub(crate) sessions: Sessions<R>,
+    /// Which requests have taken effect.
+    pub sessions: Sessions<R>,
 }
 
 /// Everything that a replica has to keep, at one time. With the records that were written since, it is the replica.
@@ -51,9 +53,34 @@ pub struct Checkpoint<M: Machine> {
     pub(crate) lacking: Lacking<M>,
 }
 
+/// All of a [`Checkpoint`] but its machine, whose parts are kept one by one.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Head<M: Machine> {
+    /// Nobody earlier is followed.
+    pub promised: Epoch,
+    /// The latest epoch of which an entry was ever here.
+    pub accepted: Epoch,
+    /// The state, but for the machine.
+    pub rest: Rest<M::Outcome>,
+    /// What is here.
+    pub holding: Holding,
+    /// What the first entry stands behind.
+    pub base: Position,
+    /// The log.
+    pub entries: Vec<Entry<M::Op>>,
+    /// A view that is known to be committed, whatever the log says.
+    pub adopted: Option<View>,
+    /// Up to epochs of this number what was kept was damaged.
+    pub damaged_at: Option<u64>,
+    /// Parts of the machine that are lacking, each in this version.
+    pub lacking: Vec<(M::Key, Position)>,
+    /// Whether more than that is lacking: the parts are of several states.
+    pub is_mixed: bool,
+}
+
 /// What a replica has of the object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Holding {
+pub enum Holding {
     /// Nothing: it has never heard of the object.
     Nothing,
     /// A state, and a log behind it.
@@ -97,6 +124,24 @@ impl<M: Machine> Checkpoint<M> {
         Self::of(View { id: ViewId::default(), members }, machine, Holding::Nothing)
     }
 
+    /// Takes it apart, to be kept.
+    pub fn into_parts(self) -> (Head<M>, M) {
+        let Self { promised, accepted, state, holding, base, entries, adopted, damaged_at, lacking } = self;
+        let State { rest, machine } = state;
+        let (lacking, is_mixed) = lacking.into_parts();
+        let head =
+            Head { promised, accepted, rest, holding, base, entries, adopted, damaged_at, lacking, is_mixed };
+        (head, machine)
+    }
+
+    /// Puts it together again. A replica begins with it only if the head is [sound](Head::is_sound).
+    pub fn from_parts(head: Head<M>, machine: M) -> Self {
+        let Head { promised, accepted, rest, holding, base, entries, adopted, damaged_at, .. } = head;
+        let state = State { rest, machine };
+        let lacking = Lacking::from_parts(head.lacking, head.is_mixed);
+        Self { promised, accepted, state, holding, base, entries, adopted, damaged_at, lacking }
+    }
+
     fn of(view: View, machine: M, holding: Holding) -> Self {
         Self {
             promised: Epoch::default(),
@@ -109,6 +154,19 @@ impl<M: Machine> Checkpoint<M> {
             damaged_at: None,
             lacking: Lacking::default(),
         }
+    }
+}
+
+impl<M: Machine> Head<M> {
+    /// Whether a replica can have written it: its entries follow each other, and the last one that has taken effect is one of
+    /// them, or what they stand behind.
+    pub fn is_sound(&self) -> bool {
+        let Self { rest, holding, base, entries, .. } = self;
+        if *holding != Holding::Whole {
+            return *base == Position::START && entries.is_empty();
+        }
+        let applied = std::iter::once(*base).chain(entries.iter().map(|entry| entry.at));
+        follow_each_other(*base, entries) && applied.into_iter().any(|at| at == rest.at)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{Body, Entry, Machine, Message, Page, Parts, Rest};
 /// An entry without its operation.
 pub(crate) const ENTRY_BYTES: u64 = 128;
 /// A message without what it carries.
-pub(crate) const MESSAGE_BYTES: u64 = 128;
+pub(crate) const MESSAGE_BYTES: u64 = 160;
 /// The key of a part and its version.
 pub(crate) const VERSION_BYTES: u64 = 64;
 /// All of a state but its machine and its requests.

@@ -32,10 +32,20 @@ fn corpus(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name)
 }
 
-fn metadata<M: Message>(message: &M) -> Vec<u8> {
+fn frame<M: Message>(message: &M) -> Vec<u8> {
     let mut frame = Vec::new();
     encode(message, &mut frame);
-    frame.split_off(HEADER_BYTES)
+    frame
+}
+
+fn metadata<M: Message>(message: &M) -> Vec<u8> {
+    frame(message).split_off(HEADER_BYTES)
+}
+
+/// The length of a frame's metadata, itself, and the tail.
+fn both_parts(frame: &[u8]) -> Vec<u8> {
+    assert_eq!(frame[6..8], [0, 0], "a sample is short");
+    [&frame[4..6], &frame[HEADER_BYTES..]].concat()
 }
 
 /// The configurations that `fleasefs init` writes.
@@ -74,6 +84,9 @@ fn seeds() -> BTreeMap<&'static str, Vec<(String, Vec<u8>)>> {
         match kind {
             Kind::Lease => add("lease", "sample".to_owned(), frame),
             Kind::Welcome | Kind::StatusRequest => {}
+            Kind::FilePeer | Kind::FileRequest | Kind::FileReply => {
+                add(&name, "sample".to_owned(), both_parts(&frame));
+            }
             _ => add(&name, "sample".to_owned(), frame[HEADER_BYTES..].to_vec()),
         }
     }
@@ -87,6 +100,15 @@ fn seeds() -> BTreeMap<&'static str, Vec<(String, Vec<u8>)>> {
     for (index, reply) in samples::daemon().replies.into_iter().enumerate() {
         let replies: Vec<Reply> = vec![reply];
         add("daemon", format!("reply_{index}"), metadata(&DaemonFrame { acked: 1, replies }));
+    }
+    for (index, message) in samples::file_messages().into_iter().enumerate() {
+        add("file_peer", format!("message_{index}"), both_parts(&frame(&vec![message])));
+    }
+    for (index, request) in samples::file_requests().into_iter().enumerate() {
+        add("file_request", format!("request_{index}"), both_parts(&frame(&vec![request])));
+    }
+    for (index, reply) in samples::file_replies().into_iter().enumerate() {
+        add("file_reply", format!("reply_{index}"), both_parts(&frame(&vec![reply])));
     }
     add("cluster_map", "sample".to_owned(), CLUSTER_MAP.as_bytes().to_vec());
     for (target, text) in configs() {

@@ -15,7 +15,7 @@ struct Package {
 }
 
 /// Libraries that only compute. None reads a clock, a file, a socket or the machine's randomness.
-const COMPUTING: &[&str] = &["blake3", "bytes", "hashbrown", "serde", "thiserror", "toml"];
+const COMPUTING: &[&str] = &["blake3", "bytes", "crc32c", "hashbrown", "serde", "thiserror", "toml"];
 
 /// Crates that reach for the world; not even a test of a pure crate uses them.
 const WORLDLY: &[&str] = &[

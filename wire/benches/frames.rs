@@ -1,4 +1,4 @@
-//! What it costs to write and to read frames with a hundred messages: `cargo bench --package wire`.
+//! What it costs to write and to read frames with a hundred messages, and frames with data: `cargo bench --package wire`.
 //!
 //! Ids, tokens and hashes are as large as in use, because small numbers take fewer bytes and less time.
 
@@ -7,11 +7,12 @@ use std::hint::black_box;
 use base::{Epoch, NodeId, ObjectId, Process, Random, Role};
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use node::file::{Change, FileBody, FileRequest, Payload};
 use node::{
     ClientFrame, ClientId, DaemonFrame, Grant, PeerMessage, Record, Reply, ReplyBody, Request, RequestBody,
     RequestId, Token,
 };
-use wire::{FrameReader, Message, encode};
+use wire::{FrameReader, Message, encode, encode_in_pieces};
 
 const MESSAGES: u64 = 100;
 
@@ -75,5 +76,31 @@ fn frames(criterion: &mut Criterion) {
     both_ways(criterion, "peer frame", "node/1", &messages.collect::<Vec<_>>());
 }
 
-criterion_group!(benches, frames);
+/// A write on its way: the client makes its checksum, writes the frame and hands the data on; a daemon reads it in.
+fn data(criterion: &mut Criterion) {
+    let role: Role = "client/a".parse().expect("a role");
+    for length in [4 << 10, 1 << 20] {
+        let bytes = Bytes::from(vec![0x5a; length]);
+        let request = |data: Payload| {
+            let change = Change::Write { offset: 1 << 30, data };
+            let body = FileBody::Change { number: 1_000, settled: 990, change };
+            vec![FileRequest { id: RequestId(1_000_000), object: ObjectId::new(70_000, 12_345), body }]
+        };
+        let mut group = criterion.benchmark_group(format!("a write of {length} bytes"));
+        group.throughput(Throughput::Bytes(length as u64));
+        group.bench_function("checksum", |bencher| bencher.iter(|| Payload::new(black_box(&bytes).clone())));
+        let asked = request(bytes.clone().into());
+        group.bench_function("encode", |bencher| bencher.iter(|| encode_in_pieces(black_box(&asked))));
+        let frame = Bytes::from(encode_in_pieces(&asked).concat());
+        group.bench_function("decode", |bencher| {
+            bencher.iter(|| {
+                let admitted = FrameReader::new(role.clone()).next(&mut frame.clone()).expect("a frame");
+                admitted.expect("a whole one").decode::<Vec<FileRequest>>().expect("a message")
+            });
+        });
+        group.finish();
+    }
+}
+
+criterion_group!(benches, frames, data);
 criterion_main!(benches);

@@ -1,6 +1,7 @@
 //! Reading and writing fixed-width numbers.
 
 use base::{Epoch, Incarnation, NodeId, Process, Seq, ViewId};
+use node::file::Damaged;
 
 use crate::kind::Kind;
 
@@ -61,6 +62,15 @@ pub enum DecodeError {
     /// The members of a view are empty, repeated, unsorted or too many.
     #[error("the members of a view are not a sorted list of distinct nodes")]
     BadMembers,
+    /// A number is written longer than it has to be: no encoder does that.
+    #[error("a number is padded")]
+    PaddedNumber,
+    /// A value that nobody can mean.
+    #[error("the frame holds {0}, which cannot be")]
+    Impossible(&'static str),
+    /// Data does not fit its checksum.
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
 }
 
 /// A frame being read.

@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::DecodeError;
+use crate::field::Sink;
 use crate::frame::{HEADER_BYTES, Header};
 use crate::kind::{Kind, Sender};
 
@@ -37,16 +38,11 @@ pub trait Body: Sized {
     /// The kind of its frames.
     const KIND: Kind;
 
-    /// Appends the metadata.
-    fn write(&self, metadata: &mut Vec<u8>);
+    /// Appends the metadata, and what follows it as it is.
+    fn write(&self, out: &mut Sink);
 
     /// Reads metadata and tail, and accepts nothing that [`write`](Self::write) could not have written.
     fn read(metadata: &[u8], tail: &Bytes) -> Result<Self, DecodeError>;
-
-    /// What follows the metadata as it is.
-    fn tail(&self) -> &[u8] {
-        &[]
-    }
 
     /// Whether the message says of its sender what the certificate says.
     fn check_sender(&self, _sender: Sender) -> Result<(), DecodeError> {
@@ -60,13 +56,34 @@ pub trait Body: Sized {
 ///
 /// If the message holds more than its limit allows, for example more than [`PEER_BATCH_MAX`](node::PEER_BATCH_MAX) messages.
 pub fn encode<M: Message>(message: &M, out: &mut Vec<u8>) {
+    let tail = encode_head(message, out);
+    tail.iter().for_each(|piece| out.extend_from_slice(piece));
+}
+
+/// The frame of a message in pieces that stand behind each other. The first has the header and the metadata; the others share
+/// the memory of the message's data.
+///
+/// # Panics
+///
+/// As [`encode`] does.
+pub fn encode_in_pieces<M: Message>(message: &M) -> Vec<Bytes> {
+    let mut head = Vec::new();
+    let mut pieces = encode_head(message, &mut head);
+    pieces.insert(0, head.into());
+    pieces
+}
+
+/// Appends the header and the metadata, and gives back the tail.
+fn encode_head<M: Message>(message: &M, out: &mut Vec<u8>) -> Vec<Bytes> {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER_BYTES]);
-    message.write(out);
-    let metadata = out.len() - start - HEADER_BYTES;
-    let header = Header::of(M::KIND, metadata, message.tail().len()).to_bytes();
+    let mut sink = Sink { metadata: std::mem::take(out), tail: Vec::new() };
+    message.write(&mut sink);
+    *out = sink.metadata;
+    let (metadata, tail) = (out.len() - start - HEADER_BYTES, sink.tail.iter().map(Bytes::len).sum());
+    let header = Header::of(M::KIND, metadata, tail).to_bytes();
     out[start..start + HEADER_BYTES].copy_from_slice(&header);
-    out.extend_from_slice(message.tail());
+    sink.tail
 }
 
 /// Appends to a vector. Postcard's own takes bytes one by one.
@@ -91,9 +108,9 @@ impl Flavor for Append<'_> {
 }
 
 /// Appends a value as postcard writes it.
-pub(crate) fn append<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
+pub(crate) fn append<T: Serialize + ?Sized>(value: &T, out: &mut Sink) {
     // Only sequences of unknown length fail, and no message has one.
-    postcard::serialize_with_flavor(value, Append(out)).expect("a message can be written");
+    postcard::serialize_with_flavor(value, Append(&mut out.metadata)).expect("a message can be written");
 }
 
 /// Reads a value that takes up all of `bytes`.

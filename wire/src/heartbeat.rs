@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::DecodeError;
 use crate::codec::{Body, append, read_all};
+use crate::field::Sink;
 use crate::kind::Kind;
 
 /// A question for the peer's time, or the answer. Either says that its sender is alive.
@@ -44,8 +45,8 @@ impl TimeAnswer {
 impl Body for Heartbeat {
     const KIND: Kind = Kind::Heartbeat;
 
-    fn write(&self, metadata: &mut Vec<u8>) {
-        append(self, metadata);
+    fn write(&self, out: &mut Sink) {
+        append(self, out);
     }
 
     fn read(metadata: &[u8], _tail: &Bytes) -> Result<Self, DecodeError> {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::DecodeError;
 use crate::codec::{Body, append, read_all};
+use crate::field::Sink;
 use crate::kind::{Kind, REFUSAL_TEXT_BYTES_MAX, Sender};
 
 /// Who we are, and what we have to agree on. The version of the protocol is in the frame's header.
@@ -190,8 +191,8 @@ impl fmt::Display for Refusal {
 impl Body for Hello {
     const KIND: Kind = Kind::Hello;
 
-    fn write(&self, metadata: &mut Vec<u8>) {
-        append(self, metadata);
+    fn write(&self, out: &mut Sink) {
+        append(self, out);
     }
 
     fn read(metadata: &[u8], _tail: &Bytes) -> Result<Self, DecodeError> {
@@ -212,7 +213,7 @@ impl Body for Hello {
 impl Body for Welcome {
     const KIND: Kind = Kind::Welcome;
 
-    fn write(&self, _metadata: &mut Vec<u8>) {}
+    fn write(&self, _out: &mut Sink) {}
 
     fn read(_metadata: &[u8], _tail: &Bytes) -> Result<Self, DecodeError> {
         // The header's limits leave no room for anything.
@@ -223,12 +224,9 @@ impl Body for Welcome {
 impl Body for Refusal {
     const KIND: Kind = Kind::Refusal;
 
-    fn write(&self, metadata: &mut Vec<u8>) {
-        metadata.push(self.why.number());
-    }
-
-    fn tail(&self) -> &[u8] {
-        self.text.as_bytes()
+    fn write(&self, out: &mut Sink) {
+        out.metadata.push(self.why.number());
+        out.tail.push(Bytes::copy_from_slice(self.text.as_bytes()));
     }
 
     fn read(metadata: &[u8], tail: &Bytes) -> Result<Self, DecodeError> {

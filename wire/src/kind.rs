@@ -4,6 +4,8 @@ use std::fmt;
 
 use base::{NodeId, Role};
 
+use crate::files::{FILE_DATA_BYTES_MAX, FILE_MESSAGE_BYTES_MAX};
+
 /// The version of every layout in this crate. Peers of another version do not understand each other.
 pub const PROTOCOL_VERSION: u8 = 1;
 /// What QUIC calls the protocol when a connection is made.
@@ -14,6 +16,13 @@ const _: () = assert!(ALPN[ALPN.len() - 1] == b'0' + PROTOCOL_VERSION, "the name
 const DATAGRAM_BYTES_MAX: u32 = 65_507;
 /// Holds a full batch of messages, with every number at its largest.
 const BATCH_BYTES_MAX: u32 = 1024 * 1024;
+/// Holds all of the largest message between replicas of a file, whatever it consists of, and how many messages there are.
+const FILE_PEER_BYTES_MAX: u32 = (4 << 20) + 1_024;
+const _: () = assert!(FILE_PEER_BYTES_MAX as u64 > FILE_MESSAGE_BYTES_MAX);
+/// Holds a full batch of requests or replies about files, without their data.
+const FILE_METADATA_BYTES_MAX: u32 = 128 * 1_024;
+const FILE_TAIL_BYTES_MAX: u32 = 1 << 20;
+const _: () = assert!(FILE_TAIL_BYTES_MAX as u64 == FILE_DATA_BYTES_MAX);
 /// The longest text of a refusal.
 pub const REFUSAL_TEXT_BYTES_MAX: u32 = 1_000;
 
@@ -45,6 +54,12 @@ pub enum Kind {
     StatusRequest = 11,
     /// The daemon's state.
     Status = 12,
+    /// Messages between replicas of files.
+    FilePeer = 13,
+    /// What a client asks about files.
+    FileRequest = 14,
+    /// What a daemon tells a client about files.
+    FileReply = 15,
 }
 
 /// How a kind of frame travels.
@@ -73,7 +88,7 @@ pub(crate) struct Limits {
 
 impl Kind {
     /// All kinds, by their number.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::Lease,
         Self::Hello,
         Self::Welcome,
@@ -86,6 +101,9 @@ impl Kind {
         Self::NoticeAck,
         Self::StatusRequest,
         Self::Status,
+        Self::FilePeer,
+        Self::FileRequest,
+        Self::FileReply,
     ];
 
     /// The kind with this number.
@@ -106,7 +124,10 @@ impl Kind {
             | Self::Notice
             | Self::NoticeAck
             | Self::StatusRequest
-            | Self::Status => Lane::Stream,
+            | Self::Status
+            | Self::FilePeer
+            | Self::FileRequest
+            | Self::FileReply => Lane::Stream,
         }
     }
 
@@ -118,10 +139,17 @@ impl Kind {
     pub(crate) const fn may_be_sent_by(self, sender: Sender) -> bool {
         match self {
             Self::Hello | Self::Welcome | Self::Refusal => true,
-            Self::Lease | Self::Heartbeat | Self::Peer | Self::Daemon | Self::NoticeAck | Self::Status => {
-                matches!(sender, Sender::Node(_))
+            Self::Lease
+            | Self::Heartbeat
+            | Self::Peer
+            | Self::Daemon
+            | Self::NoticeAck
+            | Self::Status
+            | Self::FilePeer
+            | Self::FileReply => matches!(sender, Sender::Node(_)),
+            Self::Client | Self::StatusRequest | Self::FileRequest => {
+                matches!(sender, Sender::Client | Sender::Admin)
             }
-            Self::Client | Self::StatusRequest => matches!(sender, Sender::Client | Sender::Admin),
             Self::Notice => matches!(sender, Sender::Supervisor(_)),
         }
     }
@@ -137,6 +165,8 @@ impl Kind {
             Self::Notice => (32, 0),
             Self::NoticeAck => (16, 0),
             Self::Status => (256 * 1024, 0),
+            Self::FilePeer => (FILE_PEER_BYTES_MAX, FILE_PEER_BYTES_MAX),
+            Self::FileRequest | Self::FileReply => (FILE_METADATA_BYTES_MAX, FILE_TAIL_BYTES_MAX),
         };
         Limits { metadata, tail }
     }
@@ -168,6 +198,9 @@ impl fmt::Display for Kind {
             Self::NoticeAck => "notice ack",
             Self::StatusRequest => "status request",
             Self::Status => "status",
+            Self::FilePeer => "file peer",
+            Self::FileRequest => "file request",
+            Self::FileReply => "file reply",
         })
     }
 }
@@ -179,7 +212,7 @@ mod tests {
     #[test]
     fn numbers_name_kinds() {
         for number in 0..=u8::MAX {
-            assert_eq!(Kind::of(number).is_some(), (1..=12).contains(&number), "{number}");
+            assert_eq!(Kind::of(number).is_some(), (1..=15).contains(&number), "{number}");
         }
         assert!(Kind::ALL.iter().zip(1_u8..).all(|(kind, number)| *kind as u8 == number));
     }
@@ -201,6 +234,9 @@ mod tests {
             (Kind::NoticeAck, "n..."),
             (Kind::StatusRequest, "..ca"),
             (Kind::Status, "n..."),
+            (Kind::FilePeer, "n..."),
+            (Kind::FileRequest, "..ca"),
+            (Kind::FileReply, "n..."),
         ];
         assert_eq!(table.map(|(kind, _)| kind), Kind::ALL);
         for (kind, letters) in table {

@@ -7,15 +7,22 @@
 //! kind         which frames there are, how long each may be, who may send it
 //! frame        a frame's way from bytes to a message, one type for each step
 //! reader       frames out of a stream that arrives in pieces
-//! codec        postcard, made strict; a message's way to a frame
+//! codec        a message's way to a frame; postcard, made strict
+//! field        fields written by hand, and data beside them
 //! hello        how the ends of a connection introduce themselves
 //! heartbeat    the exchange of times
 //! message      everything else that travels as a frame
+//! entries      what files, their entries and their states are made of
+//! files        what replicas and clients say about files
+//! stored       what a daemon keeps of files on its disk
 //! lease_frame  lease messages, which have a layout of their own
 //! ```
 
 mod bytes;
 mod codec;
+mod entries;
+mod field;
+mod files;
 mod frame;
 mod heartbeat;
 mod hello;
@@ -23,9 +30,11 @@ mod kind;
 mod lease_frame;
 mod message;
 mod reader;
+mod stored;
 
 pub use bytes::DecodeError;
-pub use codec::{ALLOCATED_PER_BYTE_MAX, Message, encode};
+pub use codec::{ALLOCATED_PER_BYTE_MAX, Message, encode, encode_in_pieces};
+pub use files::{Batched, FILE_BATCH_MAX, FILE_DATA_BYTES_MAX, FILE_MESSAGE_BYTES_MAX, next_batch};
 pub use frame::{Admitted, Frame, FrameError, HEADER_BYTES, Header};
 pub use heartbeat::{Heartbeat, TimeAnswer};
 pub use hello::{Hello, Introduction, NodeIntroduction, Refusal, Welcome, Why};
@@ -33,3 +42,4 @@ pub use kind::{ALPN, Kind, Lane, PROTOCOL_VERSION, REFUSAL_TEXT_BYTES_MAX};
 pub use lease_frame::{FRAME_MIN, decode_lease_frame, encode_lease_frames};
 pub use message::{Notice, NoticeAck, StatusRequest};
 pub use reader::FrameReader;
+pub use stored::{FileRecord, KeptChunk, Stored, decode_stored, encode_stored};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::DecodeError;
 use crate::codec::{Body, append, check_end, read_all, read_list, read_next};
+use crate::field::Sink;
 use crate::kind::{Kind, Sender};
 
 /// A supervisor reports that this process is gone, and all before it back to the start that its line began with.
@@ -32,9 +33,9 @@ pub struct StatusRequest;
 impl Body for Vec<PeerMessage> {
     const KIND: Kind = Kind::Peer;
 
-    fn write(&self, metadata: &mut Vec<u8>) {
+    fn write(&self, out: &mut Sink) {
         assert!(self.len() <= PEER_BATCH_MAX, "messages to peers are sent in batches");
-        append(self, metadata);
+        append(self, out);
     }
 
     fn read(metadata: &[u8], _tail: &Bytes) -> Result<Self, DecodeError> {
@@ -48,9 +49,9 @@ impl Body for Vec<PeerMessage> {
 impl Body for ClientFrame {
     const KIND: Kind = Kind::Client;
 
-    fn write(&self, metadata: &mut Vec<u8>) {
+    fn write(&self, out: &mut Sink) {
         assert!(self.requests.len() <= CLIENT_BATCH_MAX, "requests are sent in batches");
-        append(self, metadata);
+        append(self, out);
     }
 
     fn read(metadata: &[u8], _tail: &Bytes) -> Result<Self, DecodeError> {
@@ -66,9 +67,9 @@ impl Body for ClientFrame {
 impl Body for DaemonFrame {
     const KIND: Kind = Kind::Daemon;
 
-    fn write(&self, metadata: &mut Vec<u8>) {
+    fn write(&self, out: &mut Sink) {
         assert!(self.replies.len() <= CLIENT_BATCH_MAX, "replies are sent in batches");
-        append(self, metadata);
+        append(self, out);
     }
 
     fn read(metadata: &[u8], _tail: &Bytes) -> Result<Self, DecodeError> {
@@ -84,8 +85,8 @@ impl Body for DaemonFrame {
 impl Body for Notice {
     const KIND: Kind = Kind::Notice;
 
-    fn write(&self, metadata: &mut Vec<u8>) {
-        append(self, metadata);
+    fn write(&self, out: &mut Sink) {
+        append(self, out);
     }
 
     fn read(metadata: &[u8], _tail: &Bytes) -> Result<Self, DecodeError> {
@@ -105,8 +106,8 @@ impl Body for Notice {
 impl Body for NoticeAck {
     const KIND: Kind = Kind::NoticeAck;
 
-    fn write(&self, metadata: &mut Vec<u8>) {
-        append(self, metadata);
+    fn write(&self, out: &mut Sink) {
+        append(self, out);
     }
 
     fn read(metadata: &[u8], _tail: &Bytes) -> Result<Self, DecodeError> {
@@ -117,7 +118,7 @@ impl Body for NoticeAck {
 impl Body for StatusRequest {
     const KIND: Kind = Kind::StatusRequest;
 
-    fn write(&self, _metadata: &mut Vec<u8>) {}
+    fn write(&self, _out: &mut Sink) {}
 
     fn read(_metadata: &[u8], _tail: &Bytes) -> Result<Self, DecodeError> {
         // The header's limits leave no room for anything.
@@ -128,8 +129,8 @@ impl Body for StatusRequest {
 impl Body for Status {
     const KIND: Kind = Kind::Status;
 
-    fn write(&self, metadata: &mut Vec<u8>) {
-        append(self, metadata);
+    fn write(&self, out: &mut Sink) {
+        append(self, out);
     }
 
     fn read(metadata: &[u8], _tail: &Bytes) -> Result<Self, DecodeError> {

@@ -31,12 +31,12 @@ impl History {
     }
 
     fn write(&mut self, offset: u64, data: &[u8]) {
-        let data = Bytes::copy_from_slice(data);
+        let data = Bytes::copy_from_slice(data).into();
         self.change(Change::Write { offset, data }).unwrap();
     }
 
     fn append(&mut self, data: &'static [u8]) -> u64 {
-        match self.change(Change::Append { data: Bytes::from_static(data) }).unwrap() {
+        match self.change(Change::Append { data: Bytes::from_static(data).into() }).unwrap() {
             Done::Written { offset, .. } => offset,
             Done::Changed { .. } => panic!("an append writes"),
         }
@@ -229,8 +229,8 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     let mut history = History::default();
     history.write(0, b"abc");
     let before = history.file.clone();
-    let long = Bytes::from(bytes(0, WRITE_BYTES_MAX + 1));
-    let short = Bytes::from_static(b"a");
+    let long = Payload::from(bytes(0, WRITE_BYTES_MAX + 1));
+    let short = Payload::from(&b"a"[..]);
     let too_long = FileError::TooLong { length: WRITE_BYTES_MAX + 1, bytes_max: WRITE_BYTES_MAX };
     let past = FileError::PastLimit { end: FILE_BYTES_MAX + 1 };
     for (change, error) in [
@@ -259,7 +259,7 @@ fn an_append_to_a_file_that_is_full_is_refused() {
     let mut history = History::default();
     history.truncate(FILE_BYTES_MAX - 1);
     let before = history.file.clone();
-    let append = Change::Append { data: Bytes::from_static(b"ab") };
+    let append = Change::Append { data: Bytes::from_static(b"ab").into() };
     assert_eq!(append.check(), Ok(()));
     assert_eq!(history.change(append), Err(FileError::PastLimit { end: FILE_BYTES_MAX + 1 }));
     assert_eq!(history.file, before);
@@ -368,7 +368,7 @@ fn what_cannot_change_an_answer_does_not_hold_it_up() {
     };
     // The first ends behind what is read, the second in it.
     let (long, short) = (file(20), file(19));
-    let write = |offset, length| Change::Write { offset, data: Bytes::from(bytes(1, length)) };
+    let write = |offset, length| Change::Write { offset, data: Bytes::from(bytes(1, length)).into() };
     for (change, reads, reads_end, stats) in [
         (write(0, 10), false, false, true),
         (write(0, 11), true, true, true),
@@ -377,8 +377,8 @@ fn what_cannot_change_an_answer_does_not_hold_it_up() {
         (write(20, 1), false, true, true),
         (write(12, 0), false, false, false),
         (write(12, WRITE_BYTES_MAX + 1), false, false, false),
-        (Change::Append { data: Bytes::from_static(b"a") }, false, true, true),
-        (Change::Append { data: Bytes::new() }, false, false, false),
+        (Change::Append { data: Bytes::from_static(b"a").into() }, false, true, true),
+        (Change::Append { data: Bytes::new().into() }, false, false, false),
         (Change::Truncate { size: 100 }, false, true, true),
         (Change::Truncate { size: 20 }, false, true, true),
         (Change::Truncate { size: 19 }, true, true, true),
@@ -457,7 +457,7 @@ fn length() -> impl Strategy<Value = u64> {
 }
 
 fn change() -> impl Strategy<Value = Change> {
-    let data = || (length(), 0..3_u8).prop_map(|(length, byte)| Bytes::from(bytes(byte, length)));
+    let data = || (length(), 0..3_u8).prop_map(|(length, byte)| Payload::from(bytes(byte, length)));
     prop_oneof![
         4 => (offset(), data()).prop_map(|(offset, data)| Change::Write { offset, data }),
         2 => data().prop_map(|data| Change::Append { data }),

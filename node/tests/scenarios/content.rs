@@ -33,7 +33,7 @@ fn put_apart_with(configure: fn(&mut ShardConfig)) -> (Daemons, [u32; 3]) {
 }
 
 fn write(cluster: &mut Daemons, node: u32, number: u64, offset: u64, data: &'static [u8]) {
-    let change = Change::Write { offset, data: Bytes::from_static(data) };
+    let change = Change::Write { offset, data: Bytes::from_static(data).into() };
     let id = cluster.ask_file(1, node, FILE, FileBody::Change { number, settled: number, change });
     cluster.run(ms(20));
     let told = cluster.file_reply(1, id);

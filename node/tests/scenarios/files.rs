@@ -18,7 +18,7 @@ pub(crate) struct Writer {
 }
 
 pub(crate) fn write(data: &str) -> Change {
-    Change::Write { offset: 0, data: Bytes::copy_from_slice(data.as_bytes()) }
+    Change::Write { offset: 0, data: Bytes::copy_from_slice(data.as_bytes()).into() }
 }
 
 /// Three daemons, and the file with its primary, the first.
@@ -69,7 +69,7 @@ fn what_is_written_is_read() {
     let (mut cluster, members) = created(None);
     let mut writer = Writer { number: 0 };
     writer.must(&mut cluster, members[0], write("hello"));
-    let appended = Change::Append { data: Bytes::from_static(b" world") };
+    let appended = Change::Append { data: Bytes::from_static(b" world").into() };
     let told = writer.change(&mut cluster, members[0], appended);
     let Some(FileReplyBody::Changed { outcome: Ok(Done::Written { offset: 5, stat }), .. }) = told else {
         panic!("{told:?}")
@@ -96,7 +96,7 @@ fn what_cannot_be_changes_nothing() {
     let mut writer = Writer { number: 0 };
     writer.must(&mut cluster, members[0], write("here"));
     let committed = cluster.shard(members[0]).file(FILE).unwrap().committed();
-    let past = Change::Write { offset: FILE_BYTES_MAX, data: Bytes::from_static(b"x") };
+    let past = Change::Write { offset: FILE_BYTES_MAX, data: Bytes::from_static(b"x").into() };
     assert!(matches!(
         writer.change(&mut cluster, members[0], past),
         Some(FileReplyBody::Refused(FileError::PastLimit { .. }))
@@ -135,7 +135,7 @@ fn a_change_that_is_sent_again_takes_effect_once() {
     let append = || FileBody::Change {
         number: 1,
         settled: 1,
-        change: Change::Append { data: Bytes::from_static(b"once") },
+        change: Change::Append { data: Bytes::from_static(b"once").into() },
     };
     let first = cluster.ask_file(1, members[0], FILE, append());
     let again = cluster.ask_file(1, members[0], FILE, append());
@@ -354,7 +354,7 @@ fn a_change_has_not_any_number_of_askers() {
     let append = || FileBody::Change {
         number: 1,
         settled: 1,
-        change: Change::Append { data: Bytes::from_static(b"again") },
+        change: Change::Append { data: Bytes::from_static(b"again").into() },
     };
     let asked: Vec<_> = (0..20).map(|_| cluster.ask_file(1, members[0], FILE, append())).collect();
     let busy = asked.iter().filter(|&&id| {

@@ -35,7 +35,7 @@ fn create(cluster: &mut Daemons, node: u32) {
 }
 
 fn append(cluster: &mut Daemons, client: u64, node: u32, number: u64) -> Option<FileReplyBody> {
-    let change = Change::Append { data: Bytes::from_static(b"x") };
+    let change = Change::Append { data: Bytes::from_static(b"x").into() };
     let id = cluster.ask_file(client, node, FILE, FileBody::Change { number, settled: number, change });
     cluster.run(ms(20));
     cluster.file_reply(client, id)
@@ -199,7 +199,7 @@ fn a_file_is_let_go_when_its_backups_have_it() {
     });
     cluster.kill(third);
     for number in 1..=8 {
-        let change = Change::Write { offset: number << 16, data: Bytes::from_static(b"chunk") };
+        let change = Change::Write { offset: number << 16, data: Bytes::from_static(b"chunk").into() };
         let id = cluster.ask_file(1, first, FILE, FileBody::Change { number, settled: number, change });
         assert!(is_changed(&cluster.file_reply(1, id)));
     }
@@ -259,7 +259,7 @@ fn the_logs_of_many_files_are_bounded() {
         let id = cluster.ask_file(1, first, object, FileBody::Create);
         cluster.run(ms(50));
         assert_eq!(cluster.file_reply(1, id), Some(FileReplyBody::Exists));
-        let change = Change::Append { data: Bytes::from(vec![1; 3_000]) };
+        let change = Change::Append { data: Bytes::from(vec![1; 3_000]).into() };
         let id = cluster.ask_file(1, first, object, FileBody::Change { number: 1, settled: 1, change });
         assert!(is_changed(&cluster.file_reply(1, id)));
     }
@@ -272,7 +272,7 @@ fn the_logs_of_many_files_are_bounded() {
     }
     // Who missed something takes over a state.
     cluster.kill(third);
-    let change = Change::Append { data: Bytes::from_static(b"more") };
+    let change = Change::Append { data: Bytes::from_static(b"more").into() };
     let object = ObjectId::new(2, 1);
     let id = cluster.ask_file(1, first, object, FileBody::Change { number: 2, settled: 2, change });
     assert!(is_changed(&cluster.file_reply(1, id)));

@@ -93,10 +93,10 @@ impl Shape {
         match *op {
             FileOp::Write { offset, ref data } => {
                 let data = Bytes::copy_from_slice(data);
-                Wanted::Change(Change::Write { offset: self.real(offset), data })
+                Wanted::Change(Change::Write { offset: self.real(offset), data: data.into() })
             }
             FileOp::Append { ref data } => {
-                Wanted::Change(Change::Append { data: Bytes::copy_from_slice(data) })
+                Wanted::Change(Change::Append { data: Bytes::copy_from_slice(data).into() })
             }
             FileOp::Truncate { size } => Wanted::Change(Change::Truncate { size: self.real(size) }),
             FileOp::Punch { offset, length } => {

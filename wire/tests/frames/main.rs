@@ -2,9 +2,11 @@
 
 #[path = "../../../fuzz/src/memory.rs"]
 mod allocator;
+mod files;
 mod golden;
 mod memory;
 mod properties;
 mod reader;
 mod refused;
 mod samples;
+mod stored;

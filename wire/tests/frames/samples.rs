@@ -3,16 +3,22 @@
 use base::{ClusterId, Epoch, Incarnation, NodeId, ObjectId, Process, Role, StartId, StoreId, WallTime};
 use bytes::Bytes;
 use lease::{Ballot, Batch, Body, Stamp};
+use node::file::{FileReply, FileRequest};
 use node::{
-    ClientFrame, ClientId, ClockStatus, ClockTrust, DaemonFrame, DaemonStatus, Grant, LeaseStatus,
-    LockStatus, PeerMessage, PeerStatus, Record, Reply, ReplyBody, Request, RequestBody, RequestId, Status,
-    SupervisorStatus, Token,
+    ClientFrame, ClientId, ClockStatus, ClockTrust, DaemonFrame, DaemonStatus, FileMessage, Grant,
+    LeaseStatus, LockStatus, PeerMessage, PeerStatus, Record, Reply, ReplyBody, Request, RequestBody,
+    RequestId, Status, SupervisorStatus, Token,
 };
 use wire::{
     Admitted, DecodeError, Frame, FrameError, FrameReader, Heartbeat, Hello, Introduction, Kind, Lane,
     Message, NodeIntroduction, Notice, NoticeAck, Refusal, StatusRequest, TimeAnswer, Welcome, Why, encode,
     encode_lease_frames,
 };
+
+#[path = "file_samples.rs"]
+mod file_samples;
+
+pub(crate) use file_samples::*;
 
 /// A frame, and somebody who may send it.
 pub(crate) struct Sample {
@@ -36,6 +42,9 @@ pub(crate) fn samples() -> Vec<Sample> {
         sample("node/1", &NoticeAck { dead: Process::new(2, 300) }),
         sample("admin/root", &StatusRequest),
         sample("node/1", &status()),
+        sample("node/1", &file_messages()),
+        sample("client/a", &file_requests()),
+        sample("node/1", &file_replies()),
     ]
 }
 
@@ -194,6 +203,9 @@ pub(crate) enum Decoded {
     NoticeAck(NoticeAck),
     StatusRequest(StatusRequest),
     Status(Status),
+    FilePeer(Vec<FileMessage>),
+    FileRequest(Vec<FileRequest>),
+    FileReply(Vec<FileReply>),
 }
 
 pub(crate) fn decode(admitted: &Admitted) -> Result<Decoded, DecodeError> {
@@ -210,6 +222,9 @@ pub(crate) fn decode(admitted: &Admitted) -> Result<Decoded, DecodeError> {
         Kind::NoticeAck => Decoded::NoticeAck(admitted.decode()?),
         Kind::StatusRequest => Decoded::StatusRequest(admitted.decode()?),
         Kind::Status => Decoded::Status(admitted.decode()?),
+        Kind::FilePeer => Decoded::FilePeer(admitted.decode()?),
+        Kind::FileRequest => Decoded::FileRequest(admitted.decode()?),
+        Kind::FileReply => Decoded::FileReply(admitted.decode()?),
     })
 }
 
@@ -232,6 +247,9 @@ impl Decoded {
             Self::NoticeAck(message) => encode(message, &mut frame),
             Self::StatusRequest(message) => encode(message, &mut frame),
             Self::Status(message) => encode(message, &mut frame),
+            Self::FilePeer(message) => encode(message, &mut frame),
+            Self::FileRequest(message) => encode(message, &mut frame),
+            Self::FileReply(message) => encode(message, &mut frame),
         }
         frame
     }

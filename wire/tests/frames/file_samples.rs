@@ -1,0 +1,200 @@
+//! One of everything that is said about files.
+
+use std::collections::BTreeSet;
+
+use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, View, ViewId, WallTime};
+use bytes::Bytes;
+use node::file::{
+    Answer, Attributes, Change, Chunk, Done, File, FileBody, FileError, FileReply, FileReplyBody,
+    FileRequest, Key, Mark, Op, Part, Piece, Position, Query, Stat,
+};
+use node::{FileMessage, RequestId, Unavailable};
+use replication::{Account, Body, Entry, Memory, Message, Page, Request, Rest, Session, Sessions};
+
+pub(crate) type Outcome = Result<Done, FileError>;
+
+const OBJECT: ObjectId = ObjectId::new(3, 0x80);
+const CLIENT: ClientId = ClientId { certificate: 0xff, program: 1 };
+
+pub(crate) const fn epoch(number: u64) -> Epoch {
+    Epoch { number, node: NodeId(1) }
+}
+
+pub(crate) const fn at(number: u64, seq: u64) -> Position {
+    Position { epoch: epoch(number), seq: Seq(seq) }
+}
+
+const fn time(micros: u64) -> WallTime {
+    WallTime::from_micros(micros)
+}
+
+fn members() -> Members {
+    Members::new([1, 2, 300].map(NodeId)).unwrap()
+}
+
+fn view() -> View {
+    View { id: ViewId { epoch: epoch(4), seq: Seq(6) }, members: members() }
+}
+
+const fn stat() -> Stat {
+    Stat { size: 9, modified: time(300), changed: time(301), allocated: 7 }
+}
+
+const fn mark() -> Mark {
+    Mark { at: at(5, 9), generation: epoch(2) }
+}
+
+pub(crate) fn changes() -> Vec<Change> {
+    vec![
+        Change::Write { offset: 200, data: Bytes::from_static(b"some").into() },
+        Change::Append { data: Bytes::from_static(b"data").into() },
+        Change::Truncate { size: 5 },
+        Change::Punch { offset: 1, length: 2 },
+        Change::Touch { modified: Some(time(7)) },
+    ]
+}
+
+pub(crate) fn entries() -> Vec<Entry<Op>> {
+    let request = |number| Request { client: CLIENT, number, settled: 1 };
+    let mut bodies = vec![Body::Barrier { generation: epoch(2) }];
+    bodies.extend(
+        (2..).zip(changes()).map(|(number, change)| Body::Op {
+            request: request(number),
+            op: Op { time: time(128), change },
+        }),
+    );
+    bodies.push(Body::Expire { client: CLIENT, since: time(2), forget: time(1) });
+    bodies.push(Body::View(members()));
+    bodies.push(Body::Settled(view().id));
+    let entry = |(seq, body)| Entry { at: at(if seq < 6 { 4 } else { 5 }, seq), lease: 0xabcd, body };
+    (4..).zip(bodies).map(entry).collect()
+}
+
+pub(crate) fn rest() -> Rest<Outcome> {
+    let errors = [
+        FileError::PastLimit { end: 1 },
+        FileError::Overflow { offset: 2, length: 3 },
+        FileError::TooLong { length: 4, bytes_max: 5 },
+        FileError::BadChunk,
+    ];
+    let mut outcomes: Vec<(u64, Outcome)> = (10..).zip(errors.map(Err)).collect();
+    outcomes.push((20, Ok(Done::Written { offset: 4, stat: stat() })));
+    outcomes.push((21, Ok(Done::Changed { stat: stat() })));
+    let session = Session::new(10, outcomes).unwrap();
+    let over = ClientId { certificate: 2, program: 3 };
+    Rest {
+        at: at(5, 9),
+        generation: epoch(2),
+        view: view(),
+        before: ViewId { epoch: epoch(3), seq: Seq(5) },
+        settled: ViewId::default(),
+        former: BTreeSet::from([NodeId(1), NodeId(4)]),
+        home: Some(members()),
+        sessions: Sessions::new(vec![(CLIENT, session)], vec![(time(300), over)]).unwrap(),
+    }
+}
+
+pub(crate) fn page() -> Page<File> {
+    let attributes = Attributes::new(9, time(300), time(301)).unwrap();
+    let held = |bytes| Piece::Held(Bytes::from_static(bytes));
+    let pieces = vec![(4, held(b"a chunk")), (16, held(b"and more")), (0x3000, held(b"far away"))];
+    let chunk = Chunk::new(0b1001, pieces).unwrap();
+    Page {
+        after: None,
+        upto: None,
+        parts: vec![
+            (Key::Attributes, Some((at(5, 8), Part::Attributes(attributes)))),
+            (Key::Chunk(0), Some((at(5, 9), Part::Chunk(chunk)))),
+            (Key::Chunk(2), None),
+        ],
+        same: vec![(Key::Chunk(1), at(1, 1))],
+        rest: Some(Box::new(rest())),
+    }
+}
+
+fn account(memory: Memory) -> Account {
+    let frozen_at = (memory == Memory::Forgot).then_some(at(4, 7));
+    Account { tail: at(4, 9), committed: at(4, 8), memory, frozen_at }
+}
+
+fn messages() -> Vec<Message<File>> {
+    let (epoch, promised) = (epoch(5), epoch(6));
+    let promised_with = |memory| Message::Promised { epoch, account: account(memory) };
+    vec![
+        Message::Promise { epoch },
+        promised_with(Memory::Clean),
+        promised_with(Memory::Forgot),
+        promised_with(Memory::Mixed { source: NodeId(2) }),
+        promised_with(Memory::Torn),
+        Message::Refused { epoch, promised },
+        Message::WrongView { epoch, current: view() },
+        Message::Fetch { epoch, after: at(4, 3) },
+        Message::Apart { epoch },
+        Message::Append { epoch, after: at(4, 3), entries: entries(), committed: Seq(5) },
+        Message::Appended { epoch, upto: at(5, 9) },
+        Message::Missing { epoch, committed: Some(at(4, 3)) },
+        Message::Missing { epoch, committed: None },
+        Message::Sync { epoch, upto: at(5, 9) },
+        Message::Synced { epoch, upto: at(5, 9) },
+        Message::Offer { epoch, at: at(5, 9), generation: self::epoch(2) },
+        Message::Pull {
+            epoch,
+            at: at(5, 9),
+            after: Some(Key::Attributes),
+            upto: Some(Key::Chunk(2)),
+            have: vec![(Key::Chunk(0), at(1, 1)), (Key::Chunk(2), at(1, 2))],
+        },
+        Message::Pulled { epoch, at: at(5, 9), page: page() },
+        Message::Adopt { epoch, view: view() },
+        Message::Adopted { epoch, view: view().id },
+        Message::WhichView { epoch },
+        Message::There { epoch },
+        Message::Forget { epoch, view: view().id },
+        Message::Lacks {
+            epoch,
+            at: at(4, 3),
+            parts: vec![(Key::Attributes, at(1, 1)), (Key::Chunk(2), at(1, 2))],
+        },
+        Message::Found { epoch, parts: page().parts },
+    ]
+}
+
+pub(crate) fn file_messages() -> Vec<FileMessage> {
+    let say = |message| FileMessage { object: OBJECT, view: view().id, message };
+    messages().into_iter().map(say).collect()
+}
+
+pub(crate) fn file_requests() -> Vec<FileRequest> {
+    let mut bodies = vec![FileBody::Create];
+    bodies.extend((1..).zip(changes()).map(|(number, change)| FileBody::Change {
+        number,
+        settled: 1,
+        change,
+    }));
+    bodies.push(FileBody::Ask(Query::Read { offset: 200, length: 0x4000 }));
+    bodies.push(FileBody::Ask(Query::Stat));
+    bodies.push(FileBody::Sync { oldest: Mark { at: at(5, 8), ..mark() }, newest: mark() });
+    (1..).zip(bodies).map(|(id, body)| FileRequest { id: RequestId(id), object: OBJECT, body }).collect()
+}
+
+pub(crate) fn file_replies() -> Vec<FileReply> {
+    let error = FileError::PastLimit { end: 1 };
+    let changed = |outcome| FileReplyBody::Changed { outcome, mark: mark() };
+    let bodies = [
+        FileReplyBody::Exists,
+        changed(Ok(Done::Written { offset: 4, stat: stat() })),
+        changed(Err(error)),
+        FileReplyBody::Answer(Ok(Answer::Data(Bytes::from_static(b"what stands there").into()))),
+        FileReplyBody::Answer(Ok(Answer::Stat(stat()))),
+        FileReplyBody::Answer(Err(error)),
+        FileReplyBody::Durable,
+        FileReplyBody::Lost,
+        FileReplyBody::Refused(error),
+        FileReplyBody::NoSuchFile,
+        FileReplyBody::Expired,
+        FileReplyBody::Settled,
+        FileReplyBody::Elsewhere(NodeId(2)),
+        FileReplyBody::Unavailable(Unavailable::Overloaded),
+    ];
+    (1..).zip(bodies).map(|(id, body)| FileReply { id: RequestId(id), body }).collect()
+}

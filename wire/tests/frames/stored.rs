@@ -1,0 +1,255 @@
+//! What a daemon keeps of files: its bytes, and what is refused.
+
+use std::fmt::Debug;
+
+use base::{Epoch, Members, NodeId, ObjectId, Seq, View, ViewId, WallTime};
+use bytes::Bytes;
+use node::file::{Attributes, CHUNK_BYTES, Chunk, File, Key, Piece, Place, Position, Stored as OnDisk};
+use proptest::prelude::*;
+use replication::{Checkpoint, Head, Holding, Machine, Record};
+use wire::{DecodeError, FileRecord, KeptChunk, Stored, decode_stored, encode_stored};
+
+use crate::samples::{at, entries, epoch, page, rest};
+
+fn bytes<T: Stored>(value: &T) -> Vec<u8> {
+    encode_stored(value).concat()
+}
+
+fn digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn view() -> View {
+    View { id: ViewId { epoch: epoch(4), seq: Seq(6) }, members: Members::new([1, 2].map(NodeId)).unwrap() }
+}
+
+fn record(record: Record<File>) -> FileRecord {
+    FileRecord { object: ObjectId::new(3, 0x80), record }
+}
+
+pub(crate) fn records() -> Vec<FileRecord> {
+    let records = [
+        Record::Promised(epoch(5)),
+        Record::Appended { after: Seq(3), entries: entries(), committed: Seq(4) },
+        Record::Began { source: NodeId(2), applied: Seq(3) },
+        Record::Placed(page().parts),
+        Record::Ended(Box::new(rest())),
+        Record::Adopted(view()),
+        Record::Buried(Some(view())),
+        Record::Buried(None),
+        Record::Damaged {
+            applied: Seq(3),
+            parts: vec![(Key::Attributes, at(1, 1)), (Key::Chunk(2), at(1, 2))],
+        },
+        Record::Mended(page().parts),
+        Record::Repaired(Box::new(rest())),
+    ];
+    records.map(record).into()
+}
+
+pub(crate) fn head() -> Head<File> {
+    Head {
+        promised: epoch(6),
+        accepted: epoch(5),
+        rest: rest(),
+        holding: Holding::Whole,
+        base: at(4, 3),
+        entries: entries(),
+        adopted: Some(view()),
+        damaged_at: Some(2),
+        lacking: vec![(Key::Chunk(2), at(1, 2))],
+        is_mixed: true,
+    }
+}
+
+fn mixed() -> Head<File> {
+    let (holding, base) = (Holding::Mixed(epoch(5)), Position::START);
+    Head { holding, base, entries: Vec::new(), adopted: None, damaged_at: None, ..head() }
+}
+
+fn attributes() -> (Position, Attributes) {
+    let time = WallTime::from_micros;
+    (at(5, 8), Attributes::new(9, time(300), time(301)).unwrap())
+}
+
+fn chunk() -> KeptChunk {
+    let stored = OnDisk { place: Place::new(&[300, 7]), from: 2, len: 5 };
+    let pieces = vec![(4, Piece::Held(Bytes::from_static(b"a chunk"))), (0x3000, Piece::Stored(stored))];
+    KeptChunk { at: at(5, 9), chunk: Chunk::new(0b1001, pieces).unwrap() }
+}
+
+/// Groups of digits belong together; `docs/wire.md` says what they are.
+#[test]
+fn what_is_kept_looks_as_documented() {
+    let appended = records().remove(1);
+    let expected = "8e000000 03 8001 01 03 09 \
+        040104cdd702 00 0201 \
+        040105cdd702 01 ff01 01 02 01 8001 00 c801 04 a581b5c1 \
+        050106cdd702 01 ff01 01 03 01 8001 01 04 d17dd8ae \
+        050107cdd702 01 ff01 01 04 01 8001 02 05 \
+        050108cdd702 01 ff01 01 05 01 8001 03 01 02 \
+        050109cdd702 01 ff01 01 06 01 8001 04 01 07 \
+        05010acdd702 02 ff01 01 02 01 \
+        05010bcdd702 03 03 01 02 ac02 \
+        05010ccdd702 04 04 01 06 04 736f6d65 64617461";
+    let expect = |value: Vec<u8>, expected: &str| {
+        assert_eq!(digits(&value), expected.split_whitespace().collect::<String>());
+    };
+    let rest = "050109 0201 040106 03 01 02 ac02 030105 000000 02 01 04 01 03 01 02 ac02 \
+        01 ff01 01 0a 06 0a 01 00 01 0b 01 01 02 03 0c 01 02 04 05 0d 01 03 \
+        14 00 00 04 09 ac02 ad02 07 15 00 01 09 ac02 ad02 07 01 ac02 02 03";
+    expect(bytes(&appended), expected);
+    let short = [
+        (0, "06000000 03 8001 00 0501".to_owned()),
+        (2, "06000000 03 8001 02 02 03".to_owned()),
+        (4, format!("4f000000 03 8001 04 {rest}")),
+        (5, "0a000000 03 8001 05 040106 02 01 02".to_owned()),
+        (6, "0b000000 03 8001 06 01 040106 02 01 02".to_owned()),
+        (7, "05000000 03 8001 06 00".to_owned()),
+    ];
+    for (index, expected) in short {
+        expect(bytes(&records()[index]), &expected);
+    }
+    let placed = "27000000 03 8001 03 03 00 01 050108 09 ac02 ad02 01 00 01 050109 09 02 04 14 b810fc12 8060 08 8b15db95 01 02 00 \
+        6120 6368756e6b 0000000000 616e64206d6f7265 6661722061776179";
+    expect(bytes(&records()[3]), placed);
+    expect(bytes(&mixed()), &format!("5f000000 0601 0501 {rest} 02 0501 000000 00 00 00 01 0102 010102 01"));
+    expect(bytes(&attributes()), "08000000 050108 09 ac02 ad02");
+    expect(
+        bytes(&chunk()),
+        "15000000 050109 09 02 04 00 07 9e2c3c1e 8060 01 02 ac02 07 02 05 6120 6368756e6b",
+    );
+}
+
+/// It comes back as it was, every truncation of it is refused, and so is a byte more.
+fn check<T: Stored + PartialEq + Debug>(value: &T) {
+    let bytes = Bytes::from(bytes(value));
+    assert_eq!(decode_stored::<T>(bytes.clone()).as_ref(), Ok(value));
+    for len in 0..bytes.len() {
+        let error = decode_stored::<T>(bytes.slice(..len)).unwrap_err();
+        assert!(matches!(error, DecodeError::Truncated | DecodeError::TooMany(_)), "{len}: {error}");
+    }
+    let longer = [&bytes[..], &[0]].concat();
+    assert_eq!(decode_stored::<T>(longer.into()), Err(DecodeError::TrailingBytes(1)));
+}
+
+#[test]
+fn what_is_kept_comes_back() {
+    records().iter().for_each(check);
+    [head(), mixed()].iter().for_each(check);
+    check(&Head { holding: Holding::Nothing, ..mixed() });
+    check(&attributes());
+    check(&chunk());
+}
+
+#[test]
+fn a_checkpoint_is_put_together_from_its_parts() {
+    let members = Members::new([1, 2].map(NodeId)).unwrap();
+    let mut file = File::default();
+    page().parts.into_iter().for_each(|(key, part)| file.place(key, part));
+    let checkpoint = Checkpoint::first(members, file).at_home().promising(7);
+    let (head, machine) = checkpoint.clone().into_parts();
+    let head = decode_stored(Bytes::from(bytes(&head))).unwrap();
+    let mut again = File::default();
+    for (key, version) in machine.versions(None, usize::MAX) {
+        again.place(key, machine.part(&key).map(|part| (version, part)));
+    }
+    assert_eq!(again.versions(None, 9), [(Key::Attributes, at(5, 8)), (Key::Chunk(0), at(5, 9))]);
+    assert_eq!(Checkpoint::from_parts(head, again), checkpoint);
+}
+
+#[test]
+fn a_head_goes_together() {
+    let refused = Err(DecodeError::Impossible("a log that does not go with the state before it"));
+    let sound = |head: Head<File>| decode_stored::<Head<File>>(Bytes::from(bytes(&head))).map(drop);
+    assert_eq!(sound(head()), Ok(()));
+    assert_eq!(sound(Head { base: at(4, 2), ..head() }), refused, "a gap behind the base");
+    assert_eq!(sound(Head { base: at(5, 3), ..head() }), refused, "an epoch that falls");
+    assert_eq!(sound(Head { holding: Holding::Nothing, ..head() }), refused, "a log of nothing");
+    let at_other = |seq, number| {
+        let mut head = head();
+        head.rest.at = at(number, seq);
+        head
+    };
+    assert_eq!(sound(at_other(3, 4)), Ok(()), "what the log stands behind");
+    assert_eq!(sound(at_other(12, 5)), Ok(()), "its end");
+    for (seq, number) in [(2, 4), (13, 5), (9, 4)] {
+        assert_eq!(sound(at_other(seq, number)), refused);
+    }
+}
+
+#[test]
+fn records_hold_what_replicas_write() {
+    let refused = |result| match decode_stored::<FileRecord>(Bytes::from(bytes(&record(result)))) {
+        Err(DecodeError::Impossible(what)) => what,
+        other => panic!("{other:?}"),
+    };
+    let gap = Record::Appended { after: Seq(2), entries: entries(), committed: Seq(0) };
+    assert_eq!(refused(gap), "an entry that does not follow the one before it");
+    let mut swapped = entries();
+    swapped.swap(1, 2);
+    let swapped = Record::Appended { after: Seq(3), entries: swapped, committed: Seq(0) };
+    assert_eq!(refused(swapped), "an entry that does not follow the one before it");
+    let mut parts = page().parts;
+    parts.swap(0, 1);
+    assert_eq!(refused(Record::Placed(parts)), "parts that are not in their order");
+}
+
+#[test]
+fn damaged_records_are_refused() {
+    let mut damaged = bytes(&records().remove(1));
+    *damaged.last_mut().unwrap() ^= 1;
+    let error = decode_stored::<FileRecord>(damaged.into()).unwrap_err();
+    assert!(matches!(error, DecodeError::Damaged(_)), "{error}");
+}
+
+#[test]
+fn data_is_not_copied() {
+    let content = Bytes::from(vec![7; usize::try_from(CHUNK_BYTES).unwrap()]);
+    let chunk = Chunk::new(u16::MAX, vec![(0, Piece::Held(content.clone()))]).unwrap();
+    let pieces = encode_stored(&KeptChunk { at: at(5, 9), chunk });
+    assert_eq!((pieces.len(), pieces[1].as_ptr()), (2, content.as_ptr()));
+    let bytes = Bytes::from(pieces.concat());
+    let KeptChunk { chunk, .. } = decode_stored(bytes.clone()).unwrap();
+    let held = chunk.pieces().next().and_then(|(_, piece)| match piece {
+        Piece::Held(bytes) => Some(bytes.as_ptr()),
+        Piece::Stored(_) => None,
+    });
+    assert_eq!(held, Some(bytes[pieces[0].len()..].as_ptr()));
+}
+
+#[test]
+fn lengths_are_checked_before_anything_is_taken() {
+    for length in [1_u32, 100, u32::MAX] {
+        let error = decode_stored::<FileRecord>(Bytes::copy_from_slice(&length.to_le_bytes())).unwrap_err();
+        assert_eq!(error, DecodeError::Truncated);
+    }
+    let epochs = [Epoch::default(), Epoch { number: u64::MAX, node: NodeId(u32::MAX) }];
+    epochs.into_iter().for_each(|epoch| check(&record(Record::Promised(epoch))));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn damage_is_refused_or_is_another_value(
+        index in 0..9_usize,
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let sound = records().get(index).map_or_else(|| bytes(&head()), bytes);
+        let mut damaged = sound;
+        for (at, byte) in changes {
+            let at = at.index(damaged.len());
+            damaged[at] = byte;
+        }
+        let input = Bytes::from(damaged.clone());
+        let again = if index < 8 {
+            decode_stored::<FileRecord>(input).map(|record| bytes(&record))
+        } else {
+            decode_stored::<Head<File>>(input).map(|head| bytes(&head))
+        };
+        if let Ok(again) = again {
+            prop_assert_eq!(again, damaged);
+        }
+    }
+}
