@@ -231,6 +231,11 @@ impl<A: Algorithm> Driver<A> {
                 None => Ok(()),
             },
             Kind::Notice => frame.decode().map(|notice: Notice| self.handle_notice(link, notice)),
+            Kind::Order => frame.decode().map(|order| {
+                let reply = self.shard.handle_order(now, order);
+                tracing::info!(operator = %link.peer().role, ?order, ?reply, "ordered");
+                self.send(link, &reply);
+            }),
             Kind::StatusRequest => frame.decode().map(|StatusRequest| self.answer_status(link)),
             _ => return self.cut_off(link, &"sent a frame that belongs to an introduction"),
         };
