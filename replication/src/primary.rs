@@ -195,7 +195,8 @@ impl<M: Machine> Replica<M> {
         let Role::Primary(primary) = &self.role else { return true };
         let (tail, committed) = (self.log.tail().seq, self.log.committed());
         let is_settled = |(&node, peer): (&NodeId, &Peer)| {
-            node == self.me || peer.is_silent || peer.matched >= tail && peer.told >= committed
+            let is_there = peer.matched >= tail && peer.told >= committed;
+            node == self.me || peer.is_silent || is_there && !self.lent.contains_key(&node)
         };
         committed >= tail && primary.newcomer.is_none() && primary.peers.iter().all(is_settled)
     }
@@ -450,7 +451,7 @@ impl<M: Machine> Replica<M> {
         if peer.sent < base || self.lent.contains_key(&node) {
             if peer.asked.is_none() || !self.lent.contains_key(&node) {
                 peer.asked = Some(now);
-                self.lend(node);
+                self.lend(node, Position::START);
             }
             return;
         }
@@ -540,7 +541,7 @@ impl<M: Machine> Replica<M> {
         };
         let Some(common) = committed.filter(|&committed| log.contains(committed)) else {
             peer.asked = Some(now);
-            return self.lend(from);
+            return self.lend(from, Position::START);
         };
         if peer.from == common.seq && peer.sent > peer.begin() {
             // It has been sent that already; if it was lost, the retry comes.
@@ -687,6 +688,7 @@ impl<M: Machine> Replica<M> {
     fn tell_answer(&mut self, now: WallTime, ticket: Ticket, query: &M::Query) {
         let Role::Primary(primary) = &self.role else { return };
         let until = primary.tenure.until;
+        assert!(!self.lacks() || self.config.breaks(Bug::DamagedIsSource), "§5: damage is never returned");
         let answer = self.machine().answer(query);
         self.tell(now, until, Output::Answer { ticket, answer, until }, Waiting::Ticket(ticket));
     }

@@ -101,12 +101,13 @@ impl<M: Machine> Lent<M> {
 }
 
 impl<M: Machine> Replica<M> {
-    /// Offers the committed state to a member that entries do not help.
-    pub(crate) fn lend(&mut self, to: NodeId) {
+    /// Offers the committed state, after an entry that is not before `at_least`, to a member that entries do not help.
+    pub(crate) fn lend(&mut self, to: NodeId, at_least: Position) {
+        assert!(self.is_sound() || self.config.breaks(Bug::DamagedIsSource), "§5: damage is given to nobody");
         let Role::Primary(primary) = &self.role else { return };
         let (epoch, generation, base) = (primary.tenure.epoch, primary.generation, self.log.base());
         // It may have taken so long that what came after it is gone.
-        let is_of_use = |lent: &&Lent<M>| lent.at() >= base;
+        let is_of_use = |lent: &&Lent<M>| lent.at() >= base.max(at_least);
         let before = self.lent.get(&to).filter(is_of_use);
         let before = before.or_else(|| self.lent.values().filter(is_of_use).max_by_key(|lent| lent.at()));
         let lent = before.cloned().unwrap_or_else(|| Lent(Arc::new(self.state.clone())));
@@ -127,7 +128,7 @@ impl<M: Machine> Replica<M> {
         let committed = self.log.committed_position();
         let is_whole = self.holding == Holding::Whole;
         let is_confirmed = self.confirmed > Seq(0) && self.confirmed >= at.seq;
-        if is_whole && (is_confirmed || self.log.contains(at) && committed.seq <= at.seq) {
+        if self.is_sound() && (is_confirmed || self.log.contains(at) && committed.seq <= at.seq) {
             // All of that is here: the offer was late, or the answer to it was lost.
             self.confirmed = self.confirmed.max(at.seq);
             self.commit(now, at.seq);
@@ -138,23 +139,38 @@ impl<M: Machine> Replica<M> {
             );
         }
         let is_kept = at >= committed || generation > committed.epoch;
-        if is_whole && !is_kept {
+        let is_here = self.is_sound() && self.log.contains(at);
+        if is_here && !is_kept {
+            // It was offered before what is here was sent.
+            return self.send(
+                epoch.node,
+                Message::Appended { epoch, upto: at },
+                When::Written(self.last_io()),
+            );
+        }
+        let is_repair = is_whole && self.lacks() && self.log.contains(at) && at >= self.state.rest.at;
+        if is_whole && !is_kept && !is_repair {
             return self.tell_event(Event::Unsound { from: epoch.node });
         }
-        let (source, applied) = (epoch.node, self.log.committed());
+        self.incoming = Some(Incoming { epoch, at, cursor: None, asked: now });
+        if is_repair {
+            // Nothing but parts is missing here: the log stays, and all that was acknowledged with it.
+            return self.pull(now);
+        }
+        let (source, applied) = (epoch.node, self.log.committed().min(self.state.rest.at.seq));
         if self.view().id > self.state.rest.view.id {
             // The entries that tell of it are dropped.
             self.keep_view(self.view().clone());
         }
         self.journal(Record::Began { source, applied });
         self.begin_mixing(epoch);
-        self.incoming = Some(Incoming { epoch, at, cursor: None, asked: now });
         self.pull(now);
     }
 
     /// What is here makes no sense from now on.
     pub(crate) fn begin_mixing(&mut self, epoch: Epoch) {
         self.holding = Holding::Mixed(epoch);
+        self.lacking.begin_mixing();
         self.log = Log::behind_base(Position::START);
         self.coming.clear();
         self.confirmed = Seq(0);
@@ -184,6 +200,14 @@ impl<M: Machine> Replica<M> {
         let is_end = have.len() < self.config.versions_max;
         let upto = have.last().filter(|_| !is_end).map(|(key, _)| key.clone());
         self.send(epoch.node, Message::Pull { epoch, at, after, upto, have }, When::Now);
+    }
+
+    /// What has come may be incomplete again.
+    pub(crate) fn pull_anew(&mut self, now: WallTime) {
+        if let Some(incoming) = &mut self.incoming {
+            incoming.cursor = None;
+        }
+        self.pull(now);
     }
 
     pub(crate) fn pull_again(&mut self, now: WallTime) {
@@ -230,6 +254,9 @@ impl<M: Machine> Replica<M> {
         if let Some(incoming) = &mut self.incoming {
             incoming.cursor = upto;
         }
+        if !parts.is_empty() {
+            self.place_over();
+        }
         for (key, part) in &parts {
             self.state.machine.place(key.clone(), part.clone());
         }
@@ -240,9 +267,17 @@ impl<M: Machine> Replica<M> {
         if rest.at != at {
             return self.tell_event(Event::Unsound { from: epoch.node });
         }
-        self.end_mixing((*rest).clone());
-        self.confirmed = at.seq;
-        let io = self.journal(Record::Ended(rest));
+        let io = if self.holding == Holding::Whole {
+            self.incoming = None;
+            if !self.end_repair(now, (*rest).clone()) {
+                return;
+            }
+            self.journal(Record::Repaired(rest))
+        } else {
+            self.end_mixing((*rest).clone());
+            self.confirmed = at.seq;
+            self.journal(Record::Ended(rest))
+        };
         self.send(epoch.node, Message::Appended { epoch, upto: at }, When::Written(io));
     }
 }

@@ -28,6 +28,11 @@ impl FaultPlan {
         self
     }
 
+    /// Whether a kind is injected.
+    pub fn has(&self, kind: FaultKind) -> bool {
+        self.0.iter().any(|&(other, _)| other == kind)
+    }
+
     /// How many kinds are injected.
     pub const fn kinds(&self) -> usize {
         self.0.len()

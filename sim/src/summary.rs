@@ -76,6 +76,8 @@ fault_kinds! {
     SyncError = "sync errors",
     /// Something on a disk was not what had been written any more.
     BitRot = "bit rot",
+    /// Parts of a file's content were found damaged, by a read or by a start.
+    ContentRot = "parts of files damaged",
     /// A write went elsewhere: it damaged what stood there, and is missing where it should be.
     Misdirected = "misdirected writes",
     /// A store did not open any more, and its node did not come back.

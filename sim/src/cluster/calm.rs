@@ -78,6 +78,7 @@ impl<A: Algorithm> World<'_, A> {
             self.resume(machine, life)?;
             self.start(machine)?;
         }
+        self.strike_lost()?;
         while self.daemons.iter().any(|machine| machine.clock.is_astray()) {
             self.run_until(self.now + STEP * 20)?;
         }

@@ -70,6 +70,7 @@ impl<A: Algorithm> World<'_, A> {
             | FaultKind::SyncError
             | FaultKind::BitRot
             | FaultKind::Misdirected => self.harm_disk(daemon, kind),
+            FaultKind::ContentRot => return self.rot_some_parts(daemon),
             FaultKind::DirectoryEmptied | FaultKind::DirectoryRestored => self.change_directory(daemon, kind),
             FaultKind::CopyDies => self.copy_dies(daemon),
             FaultKind::ViewChange => return self.order_some_change(),

@@ -183,6 +183,14 @@ impl<A: Algorithm> DaemonMachine<A> {
         self.is_lost || self.ailment.is_some() || self.directory.is_sick() || self.lacks_files()
     }
 
+    /// Whether some file lacks parts here, or will.
+    pub(super) fn is_rotten(&self) -> bool {
+        let lacks = |shard: &Shard<A>| {
+            shard.files().filter_map(|object| shard.file(object)).any(replication::Replica::lacks)
+        };
+        self.directory.journal.is_rotten() || self.shard.as_ref().is_some_and(lacks)
+    }
+
     /// Whether some file was damaged that this node does not remember again.
     fn lacks_files(&self) -> bool {
         let file = |object: &ObjectId| self.shard.as_ref().and_then(|shard| shard.file(*object));
@@ -193,7 +201,7 @@ impl<A: Algorithm> DaemonMachine<A> {
     /// Of files that cannot be read it is kept that they cannot.
     fn mend_files(&mut self, config: &ShardConfig) {
         for object in self.directory.journal.damaged_files() {
-            let kept = KeptFile::damaged(config, object, self.directory.ceiling);
+            let kept = KeptFile::damaged(config, self.id, object, self.directory.ceiling);
             if let Some(checkpoint) = kept.checkpoint {
                 self.directory.journal.replace(object, checkpoint);
                 self.damaged_files.insert(object);

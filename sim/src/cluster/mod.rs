@@ -14,6 +14,7 @@ mod links;
 mod machine;
 mod operator;
 mod plan;
+mod rot;
 mod rules;
 mod settling;
 mod shape;

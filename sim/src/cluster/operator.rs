@@ -11,9 +11,7 @@ use super::world::{Task, World};
 use crate::plan::span_between;
 use crate::{FaultKind, Violation};
 
-/// A file never has fewer members, unless the cluster has: a single one could not tell anybody.
-const MEMBERS_MIN: usize = 2;
-/// Nor more.
+/// A file never has more members.
 const MEMBERS_MAX: usize = 4;
 /// After so many answers that are no end an operator turns to something else.
 const TRIES: u32 = 60;
@@ -33,6 +31,11 @@ pub(super) struct Order {
 impl<A: Algorithm> World<'_, A> {
     /// An operator wants the members of some file changed.
     pub(super) fn order_some_change(&mut self) -> Result<(), Violation> {
+        if self.stores_lost() > 0 {
+            // First of all what is there has to stay there.
+            return Ok(());
+        }
+        let members_min = self.plan.members_min;
         let files: Vec<ObjectId> =
             self.files.iter().copied().filter(|&file| self.checkers.replies.is_made(file)).collect();
         let Some(&object) = self.dice.faults.pick(&files) else { return Ok(()) };
@@ -42,10 +45,10 @@ impl<A: Algorithm> World<'_, A> {
         let all = self.daemons.iter().map(|daemon| daemon.id);
         let others: Vec<NodeId> = all.filter(|&node| !members.contains(node)).collect();
         let count = members.as_slice().len();
-        let grows = count <= MEMBERS_MIN || count < MEMBERS_MAX && self.dice.faults.chance(1, 2);
+        let grows = count <= members_min || count < MEMBERS_MAX && self.dice.faults.chance(1, 2);
         let change = match (self.dice.faults.pick(&others), self.dice.faults.pick(members.as_slice())) {
             (Some(&node), _) if grows => MemberChange::Admit(node),
-            (_, Some(&node)) if count > MEMBERS_MIN => MemberChange::Dismiss(node),
+            (_, Some(&node)) if count > members_min => MemberChange::Dismiss(node),
             _ => return Ok(()),
         };
         self.summary.faults.count(FaultKind::ViewChange);

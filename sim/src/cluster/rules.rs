@@ -35,6 +35,9 @@ impl<A: Algorithm> World<'_, A> {
             Record::Appended { entries, .. } => entries.last().map(|entry| entry.at),
             Record::Ended(rest) => Some(rest.at),
             Record::Promised(_)
+            | Record::Damaged { .. }
+            | Record::Mended(_)
+            | Record::Repaired(_)
             | Record::Began { .. }
             | Record::Placed(_)
             | Record::Adopted(_)

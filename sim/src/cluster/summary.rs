@@ -79,6 +79,8 @@ pub struct ClusterSummary {
     pub blocked: u64,
     /// States that were taken over.
     pub transfers: u64,
+    /// How often parts that could not be read came back as they were.
+    pub parts_mended: u64,
     /// Changes of the members of files that an operator was told are done.
     pub members_changed: u64,
     /// What the histories of files were found to be.
@@ -161,7 +163,7 @@ impl fmt::Display for ClusterSummary {
         writeln!(
             f,
             "  files: {}; {} operations wanted, {} acknowledged, {} of them syncs, {} given up; {} changes lost in {} \
-             losses; {} recoveries blocked, {} states taken over, members changed {} times; {} histories in the order of \
+             losses; {} recoveries blocked, {} states taken over, {} times parts got back, members changed {} times; {} histories in the order of \
              the replicas, {} in another",
             self.files,
             self.file_operations,
@@ -172,6 +174,7 @@ impl fmt::Display for ClusterSummary {
             self.losses,
             self.blocked,
             self.transfers,
+            self.parts_mended,
             self.members_changed,
             self.judgement.linearizable,
             self.judgement.searched

@@ -55,6 +55,7 @@ impl<A: Algorithm> World<'_, A> {
             | FaultKind::SyncError
             | FaultKind::BitRot
             | FaultKind::Misdirected
+            | FaultKind::ContentRot
             | FaultKind::StoreLost
             | FaultKind::LossAccepted
             | FaultKind::DirectoryEmptied
