@@ -125,15 +125,19 @@ impl<A: Algorithm> Shard<A> {
                 self.leave_fetched(waiting);
             }
             Err(Unreadable { place }) => {
-                let object = waiting.object();
-                self.note_unreadable(object, &place);
-                self.tell(ShardEvent::FileUnreadable { object, place });
+                self.handle_unreadable(waiting.object(), Unreadable { place });
                 if let Waiting::Reply { session, mut reply, .. } = waiting {
                     reply.body = FileReplyBody::Unavailable(Unavailable::NoMajority);
                     self.files.push_reply(session, reply, None);
                 }
             }
         }
+    }
+
+    /// Content of a file cannot be read any more, as a checkpoint found.
+    pub fn handle_unreadable(&mut self, object: ObjectId, Unreadable { place }: Unreadable) {
+        self.note_unreadable(object, &place);
+        self.tell(ShardEvent::FileUnreadable { object, place });
     }
 
     /// A part of a file cannot be read any more, unless it was changed meanwhile.

@@ -4,8 +4,8 @@
 //! the records go that it was made of, and the content that it replaces. A crash in between leaves content to which nothing refers,
 //! which is free space for the next start.
 //!
-//! Each row of the index has a checksum of its own, over its key, too. A row that cannot be read costs its file, which
-//! its other members give back.
+//! Each row of the index has a checksum of its own, over its key, too. A row that cannot be read costs its chunk, or its
+//! file, and other members give that back.
 
 mod rows;
 #[cfg(test)]
@@ -45,8 +45,17 @@ pub struct Contents {
 pub struct FoundFiles {
     /// Records of the journal up to this one are in what was found.
     pub applied: u64,
-    /// What is kept of each file, and up to which record of the journal that goes. None of what cannot be read.
-    pub files: BTreeMap<ObjectId, Option<(Checkpoint<File>, u64)>>,
+    /// What is kept of each file.
+    pub files: BTreeMap<ObjectId, FoundFile>,
+}
+
+/// What a start finds of a file.
+#[derive(Default)]
+pub struct FoundFile {
+    /// The file, and up to which record of the journal that goes. None if it cannot be read.
+    pub kept: Option<(Checkpoint<File>, u64)>,
+    /// Chunks that cannot be read.
+    pub unreadable: Vec<u64>,
 }
 
 /// A checkpoint of a file: up to which record of the journal it goes, and what has changed.
@@ -295,7 +304,7 @@ type KeptAt = (u64, Position, Chunk);
 struct Loading {
     applied: u64,
     heads: BTreeMap<ObjectId, Option<HeadRow>>,
-    chunks: BTreeMap<ObjectId, Option<Vec<KeptAt>>>,
+    chunks: BTreeMap<ObjectId, (Vec<KeptAt>, Vec<u64>)>,
     /// Those that are the same are one.
     places: BTreeMap<Vec<u64>, Place>,
 }
@@ -314,10 +323,10 @@ impl Loading {
             Some(key @ Key::Chunk(object, number)) => {
                 let kept =
                     rows::decode_chunk(key, row).map(|kept| (number, kept.at, self.shared(&kept.chunk)));
-                let chunks = self.chunks.entry(object).or_insert_with(|| Some(Vec::new()));
-                match (chunks, kept) {
-                    (Some(chunks), Some(kept)) => chunks.push(kept),
-                    (chunks, _) => *chunks = None,
+                let (chunks, unreadable) = self.chunks.entry(object).or_default();
+                match kept {
+                    Some(kept) => chunks.push(kept),
+                    None => unreadable.push(number),
                 }
             }
             None => return false,
@@ -345,15 +354,14 @@ impl Loading {
     fn finish(mut self) -> (FoundFiles, Vec<Place>) {
         let mut found = FoundFiles { applied: self.applied, files: BTreeMap::new() };
         for (object, head) in self.heads {
-            let chunks = self.chunks.remove(&object).unwrap_or_else(|| Some(Vec::new()));
-            let file = head.zip(chunks).map(|(row, chunks)| {
-                let HeadRow { applied, head, attributes } = row;
+            let (chunks, unreadable) = self.chunks.remove(&object).unwrap_or_default();
+            let kept = head.map(|HeadRow { applied, head, attributes }| {
                 (Checkpoint::from_parts(head, File::kept(attributes, chunks)), applied)
             });
-            found.files.insert(object, file);
+            found.files.insert(object, FoundFile { kept, unreadable });
         }
         // Chunks without a head are of a file of which that row is gone.
-        self.chunks.into_keys().for_each(|object| _ = found.files.insert(object, None));
+        self.chunks.into_keys().for_each(|object| _ = found.files.insert(object, FoundFile::default()));
         (found, self.places.into_values().collect())
     }
 }
