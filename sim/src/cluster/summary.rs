@@ -142,24 +142,8 @@ impl Outcome for ClusterSummary {
     }
 }
 
-impl fmt::Display for ClusterSummary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "seed {} {}: {} daemons, {} clients, {} locks, leases of {}, {:.1} s simulated",
-            self.seed,
-            self.algorithm,
-            self.daemons,
-            self.clients,
-            self.locks,
-            self.t_max,
-            self.simulated.as_secs_f64()
-        )?;
-        writeln!(
-            f,
-            "  locks: {} wanted, {} granted, {} busy, {} unavailable, {} lost; {} taken over, {} detached",
-            self.wanted, self.granted, self.busy, self.unavailable, self.lost, self.taken_over, self.detached
-        )?;
+impl ClusterSummary {
+    fn write_files(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
             "  files: {}; {} operations wanted, {} acknowledged, {} of them syncs, {} given up; {} changes lost in {} \
@@ -183,7 +167,29 @@ impl fmt::Display for ClusterSummary {
             f,
             "  limits: {} times no room, {} clients declared over, {} times told so, {} of these changes took effect before",
             self.file_overloaded, self.file_clients_over, self.file_told_over, self.file_over_effective
+        )
+    }
+}
+
+impl fmt::Display for ClusterSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "seed {} {}: {} daemons, {} clients, {} locks, leases of {}, {:.1} s simulated",
+            self.seed,
+            self.algorithm,
+            self.daemons,
+            self.clients,
+            self.locks,
+            self.t_max,
+            self.simulated.as_secs_f64()
         )?;
+        writeln!(
+            f,
+            "  locks: {} wanted, {} granted, {} busy, {} unavailable, {} lost; {} taken over, {} detached",
+            self.wanted, self.granted, self.busy, self.unavailable, self.lost, self.taken_over, self.detached
+        )?;
+        self.write_files(f)?;
         writeln!(
             f,
             "  sessions: {} opened, {} timed out; {} messages sent",

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{Dead, MonoTime, NodeId, ObjectId, Process, Random, Span, StartId, WallTime};
 use client::core::files::Files;
 use client::core::{self, Core};
-use lease::{Algorithm, Batch, Exchange};
+use lease::{Algorithm, Batch};
 use node::file::Position;
 use node::{ClientId, Output, Reply, SessionId, Shard, ShardEvent, Token, lock_cell};
 
@@ -41,8 +41,6 @@ const STORM_STEP: Span = Span::from_secs(10);
 const LOOK_EVERY: Span = Span::from_millis(7);
 /// So many things never happen at one instant, unless somebody asks to be woken at a time that has passed.
 const SPINS_MAX: u32 = 50_000;
-/// Times are exchanged this often while an exchange is fresh.
-const EXCHANGES_PER_FRESH: u64 = 4;
 
 /// Something that will happen.
 #[derive(Clone, Debug)]
@@ -178,7 +176,7 @@ pub(super) struct World<'a, A> {
     ghosts: Vec<Ghost>,
     pub(super) wrong_clocks: WrongClocks,
     pub(super) mishaps: Mishaps,
-    trace: Trace<'a>,
+    pub(super) trace: Trace<'a>,
 }
 
 /// Until when a client may count on a session.
@@ -729,58 +727,8 @@ impl<'a, A: Algorithm> World<'a, A> {
     }
 
     /// What a daemon's process tells its peers of itself.
-    fn birth_of(&self, daemon: usize) -> Birth {
+    pub(super) fn birth_of(&self, daemon: usize) -> Birth {
         self.daemons[daemon].birth(self.daemons[daemon].running.life)
-    }
-
-    fn send_datagram(&mut self, from: usize, to: usize, datagram: Datagram) {
-        let [first, second] = self.network.route(self.now, (from, to), &mut self.summary.faults);
-        for at in [first, second].into_iter().flatten() {
-            // Whoever runs there by then may get it.
-            let life = self.running(to).life;
-            self.queue.push(at, Task::To(to, life, Input::Datagram(datagram.clone())));
-        }
-    }
-
-    fn take_datagram(&mut self, daemon: usize, datagram: Datagram) -> Result<(), Violation> {
-        let (Datagram::Lease(from, _) | Datagram::Ask { from, .. } | Datagram::Answer { from, .. }) =
-            &datagram;
-        if !self.may_talk(from, &self.birth_of(daemon)) {
-            return Ok(());
-        }
-        match datagram {
-            Datagram::Lease(Birth { process: from, .. }, batch) => {
-                if self.trace.is_on() {
-                    for message in &batch.messages {
-                        let what = (message.ballot, &message.body);
-                        self.note(Some(message.cell), format_args!("{from:?} -> n{daemon}: {what:?}"));
-                    }
-                }
-                self.call(daemon, |shard, now| shard.handle_lease_batch(now, from, &batch))
-            }
-            Datagram::Ask { from, asked } => {
-                let at = self.daemons[daemon].clock.reading(self.now);
-                let answer = Datagram::Answer { from: self.birth_of(daemon), asked, at };
-                self.send_datagram(daemon, from.process.node.0 as usize, answer);
-                Ok(())
-            }
-            Datagram::Answer { from, asked, at } => {
-                let peer = from.process.node;
-                self.call(daemon, |shard, done| {
-                    let exchange = Exchange { asked, received: at, answered: at, done };
-                    shard.handle_exchange(done, peer, exchange);
-                })
-            }
-        }
-    }
-
-    fn send_heartbeats(&mut self, daemon: usize) {
-        let asked = self.daemons[daemon].clock.reading(self.now);
-        for other in (0..self.daemons.len()).filter(|&other| other != daemon) {
-            self.send_datagram(daemon, other, Datagram::Ask { from: self.birth_of(daemon), asked });
-        }
-        let next = self.now + self.plan.shard.clock_fresh / EXCHANGES_PER_FRESH;
-        self.push_input(next, daemon, Input::Heartbeat);
     }
 
     fn note_reply(&mut self, daemon: usize, session: SessionId, reply: &Reply) {
