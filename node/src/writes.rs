@@ -134,7 +134,8 @@ impl Writes {
         if upto > self.written {
             (self.written, self.writes_since) = (upto, now);
         }
-        while let Some((_, bytes)) = self.unwritten.pop_front_if(|(number, _)| *number <= upto) {
+        while let Some(&(_, bytes)) = self.unwritten.front().filter(|(number, _)| *number <= upto) {
+            self.unwritten.pop_front();
             self.unwritten_bytes -= bytes;
         }
     }
