@@ -131,6 +131,11 @@ impl Link {
         self.inner.messages.send(frame)
     }
 
+    /// Bytes of small messages that wait to be sent.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.inner.messages.waiting_bytes() as u64
+    }
+
     /// Opens a stream for a transfer. Waits while the peer has as many open as it allows.
     pub async fn open_bulk(&self) -> Result<Bulk, BulkError> {
         Bulk::open(&self.inner.connection).await
@@ -165,7 +170,7 @@ impl Link {
 
     /// How the connection fares.
     pub fn stats(&self) -> LinkStats {
-        let Inner { connection, datagrams, messages, .. } = &*self.inner;
+        let Inner { connection, datagrams, .. } = &*self.inner;
         let stats = connection.stats();
         // What quinn gave up by itself shows as the difference between what came and what we took.
         let taken = self.inner.datagrams_taken.load(Ordering::Relaxed);
@@ -179,7 +184,7 @@ impl Link {
             bytes_received: stats.udp_rx.bytes,
             datagrams_dropped_sending: datagrams.dropped(),
             datagrams_dropped_receiving: unread + self.inner.datagrams_refused.load(Ordering::Relaxed),
-            messages_waiting_bytes: messages.waiting_bytes() as u64,
+            messages_waiting_bytes: self.waiting_bytes(),
         }
     }
 
