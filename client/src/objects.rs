@@ -30,7 +30,7 @@ const READS_BYTES: u32 = 4 << 20;
 /// What a request counts for at least.
 const REQUEST_BYTES_MIN: u32 = 1 << 10;
 /// If so much waits for a daemon already, a request is not added to it: it is sent again anyway.
-const WAITING_BYTES_MAX: u64 = 12 << 20;
+const WAITING_BYTES_MAX: usize = 12 << 20;
 /// How soon what did not fit is tried again.
 const FULL_RETRY: Duration = Duration::from_millis(5);
 /// How long a request goes on without a result, unless a program says otherwise.

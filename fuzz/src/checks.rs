@@ -8,12 +8,14 @@ use std::path::Path;
 use base::{ClusterId, NodeId, Role, StoreId};
 use bytes::Bytes;
 use net::{Denied, Peer};
-use node::file::{FileReply, FileRequest};
-use node::{ClientFrame, ClusterMap, DaemonFrame, FileMessage, PeerMessage, Status};
+use node::file::{Attributes, File, FileReply, FileRequest, Position};
+use node::{ClientFrame, ClusterMap, DaemonFrame, FileMessage, Order, OrderReply, PeerMessage, Status};
 use osd::store::{Disk, Host, Owner, Store};
+use replication::Head;
 use wire::{
-    ALLOCATED_PER_BYTE_MAX, Admitted, DecodeError, Frame, FrameReader, Heartbeat, Hello, Kind, Lane, Message,
-    Notice, NoticeAck, PROTOCOL_VERSION, Refusal, encode, encode_lease_frames,
+    ALLOCATED_PER_BYTE_MAX, Admitted, DecodeError, FileRecord, Frame, FrameReader, Heartbeat, Hello,
+    KeptChunk, Kind, Lane, Message, Notice, NoticeAck, PROTOCOL_VERSION, Refusal, Stored, decode_stored,
+    encode, encode_lease_frames, encode_stored,
 };
 
 use crate::memory::allocated_by;
@@ -29,7 +31,7 @@ const ALLOCATED_FOR_TEXT_MAX: usize = 64 * 1_024;
 pub(crate) type Check = fn(&[u8]);
 
 /// Every decoder, by the name of its fuzz target and its corpus.
-pub(crate) const CHECKS: [(&str, Check); 21] = [
+pub(crate) const CHECKS: [(&str, Check); 27] = [
     ("certificate", certificate),
     ("client", |bytes| metadata::<ClientFrame>(bytes, "client/a")),
     ("client_config", client_config),
@@ -46,10 +48,16 @@ pub(crate) const CHECKS: [(&str, Check); 21] = [
     ("lease", lease),
     ("notice", |bytes| metadata::<Notice>(bytes, "supervisor/2")),
     ("notice_ack", |bytes| metadata::<NoticeAck>(bytes, "node/1")),
+    ("order", |bytes| metadata::<Order>(bytes, "admin/a")),
+    ("order_reply", |bytes| metadata::<OrderReply>(bytes, "node/1")),
     ("peer", |bytes| metadata::<Vec<PeerMessage>>(bytes, "node/1")),
     ("refusal", refusal),
     ("status", |bytes| metadata::<Status>(bytes, "node/1")),
     ("store", store),
+    ("stored_attributes", stored::<(Position, Attributes)>),
+    ("stored_chunk", stored::<KeptChunk>),
+    ("stored_head", stored::<Head<File>>),
+    ("stored_record", stored::<FileRecord>),
     ("stream", stream),
 ];
 
@@ -94,6 +102,16 @@ fn one_frame(kind: Kind, mut bytes: Bytes, role: &Role) -> Option<Admitted> {
     match kind.lane() {
         Lane::Datagram => Frame::from_datagram(bytes).ok()?.admit(role).ok(),
         Lane::Stream => FrameReader::new(role.clone()).next(&mut bytes).ok()?,
+    }
+}
+
+/// Something that a daemon keeps on its disk.
+fn stored<T: Stored>(bytes: &[u8]) {
+    let input = Bytes::copy_from_slice(bytes);
+    let (decoded, allocated) = allocated_by(|| decode_stored::<T>(input).ok());
+    within(allocated, bytes.len());
+    if let Some(value) = decoded {
+        assert_eq!(encode_stored(&value).concat(), bytes, "what was accepted is not what is written");
     }
 }
 
@@ -194,6 +212,8 @@ fn decode(frame: &Admitted) -> Result<(), DecodeError> {
         Kind::FilePeer => frame.decode::<Vec<FileMessage>>().map(drop),
         Kind::FileRequest => frame.decode::<Vec<FileRequest>>().map(drop),
         Kind::FileReply => frame.decode::<Vec<FileReply>>().map(drop),
+        Kind::Order => frame.decode::<Order>().map(drop),
+        Kind::OrderReply => frame.decode::<OrderReply>().map(drop),
     }
 }
 

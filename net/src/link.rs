@@ -131,9 +131,9 @@ impl Link {
         self.inner.messages.send(frame)
     }
 
-    /// Bytes of small messages that wait to be sent.
-    pub fn waiting_bytes(&self) -> u64 {
-        self.inner.messages.waiting_bytes() as u64
+    /// How many bytes wait in that lane, or are being written.
+    pub fn waiting_bytes(&self) -> usize {
+        self.inner.messages.waiting_bytes()
     }
 
     /// Opens a stream for a transfer. Waits while the peer has as many open as it allows.
@@ -170,7 +170,7 @@ impl Link {
 
     /// How the connection fares.
     pub fn stats(&self) -> LinkStats {
-        let Inner { connection, datagrams, .. } = &*self.inner;
+        let Inner { connection, datagrams, messages, .. } = &*self.inner;
         let stats = connection.stats();
         // What quinn gave up by itself shows as the difference between what came and what we took.
         let taken = self.inner.datagrams_taken.load(Ordering::Relaxed);
@@ -184,7 +184,7 @@ impl Link {
             bytes_received: stats.udp_rx.bytes,
             datagrams_dropped_sending: datagrams.dropped(),
             datagrams_dropped_receiving: unread + self.inner.datagrams_refused.load(Ordering::Relaxed),
-            messages_waiting_bytes: self.waiting_bytes(),
+            messages_waiting_bytes: messages.waiting_bytes() as u64,
         }
     }
 

@@ -49,6 +49,10 @@ pub enum Bug {
     StalledDiskLeads,
     /// An answer about a file leaves without a look at the lease.
     LeaseNotCheckedWhenLeaving,
+    /// A client is given up for another one although it was heard of lately.
+    HeardClientOver,
+    /// A client is given up for another one although it has a session.
+    PresentClientOver,
     /// A store whose sync has failed is opened again, with what its cache shows.
     FailedStoreOpened,
     /// What a start reads and no sync has confirmed is not written anew.

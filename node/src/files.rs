@@ -64,6 +64,8 @@ pub(crate) struct Files {
     list_at: Option<WallTime>,
     /// Replies, in order, and until when they are true.
     replies: VecDeque<(SessionId, FileReply, Option<WallTime>)>,
+    /// Those about changes: they wait while the journal lags behind.
+    changed: VecDeque<(SessionId, FileReply, Option<WallTime>)>,
     pub(crate) fetches: Fetches,
     /// Messages of epochs that the ceiling on disk does not cover yet.
     pub(crate) deferred: Vec<(u64, Process, FileMessage)>,
@@ -261,6 +263,7 @@ impl Files {
             listing: BTreeMap::new(),
             list_at: None,
             replies: VecDeque::new(),
+            changed: VecDeque::new(),
             fetches: Fetches::default(),
             deferred: Vec::new(),
             tickets: 0,
@@ -442,12 +445,16 @@ impl Files {
     }
 
     pub(crate) fn push_reply(&mut self, session: SessionId, reply: FileReply, until: Option<WallTime>) {
-        self.replies.push_back((session, reply, until));
+        // Whoever hears of a change sends the next one.
+        let waits = matches!(reply.body, FileReplyBody::Changed { .. });
+        let replies = if waits { &mut self.changed } else { &mut self.replies };
+        replies.push_back((session, reply, until));
     }
 
     /// The next reply. What is not true any more is not said (R4).
     pub(crate) fn pop_reply(&mut self, now: WallTime, checks: bool) -> Option<(SessionId, FileReply)> {
-        let (session, mut reply, until) = self.replies.pop_front()?;
+        let changed = if self.writes.is_behind() { None } else { self.changed.pop_front() };
+        let (session, mut reply, until) = changed.or_else(|| self.replies.pop_front())?;
         if until.is_some_and(|until| now >= until) && checks {
             reply.body = FileReplyBody::Unavailable(Unavailable::NoMajority);
         }
@@ -456,7 +463,7 @@ impl Files {
 
     /// Whether a client's file requests still wait for room in its connection.
     pub(crate) fn has_replies(&self) -> bool {
-        !self.replies.is_empty() || self.fetches.has_replies()
+        !self.replies.is_empty() || !self.changed.is_empty() || self.fetches.has_replies()
     }
 
     /// Keeps a message until the ceiling covers its epoch; a peer sends it again if too many wait.

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use base::{ClientId, Epoch, NodeId, ObjectId, Process, WallTime};
+use base::{ClientId, Epoch, NodeId, ObjectId, Process, Span, WallTime};
 use lease::{Algorithm, Watermark};
 use replication::{
     AskError, Checkpoint, Event, LeadError, Memory, Message, Output as ReplicaOutput, ProposeError, Replica,
@@ -13,7 +13,7 @@ use replication::{
 };
 
 use crate::file::{File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Op};
-use crate::files::{FileMessage, Hosted, Stage};
+use crate::files::{FileMessage, Hosted, SMALL_BYTES_MAX, Stage};
 use crate::lock::Asker;
 use crate::message::is_lock;
 use crate::steps::Step;
@@ -214,10 +214,14 @@ impl<A: Algorithm> Shard<A> {
 
     /// Makes room for a client that a file does not know.
     fn end_silent_client(&mut self, now: WallTime, object: ObjectId) {
-        let silent_since = now - self.config.client_silent;
+        let silent =
+            if self.config.breaks(Bug::HeardClientOver) { Span::ZERO } else { self.config.client_silent };
+        let is_kept = !self.config.breaks(Bug::PresentClientOver);
+        let silent_since = now - silent;
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let here = self.sessions.clients();
-        let Some(client) = hosted.silent_client(silent_since, |client| here.contains(&client)) else {
+        let Some(client) = hosted.silent_client(silent_since, |client| is_kept && here.contains(&client))
+        else {
             return;
         };
         // If there is no room to remember that it is over, it is not.
@@ -230,6 +234,10 @@ impl<A: Algorithm> Shard<A> {
     fn take_file_message(&mut self, now: WallTime, from: NodeId, message: FileMessage) {
         if from == self.me().node && !self.files.hosted.contains_key(&message.object) {
             // What its replica said was for one that is not kept any more.
+            return;
+        }
+        let is_large = message.message.bytes() > SMALL_BYTES_MAX;
+        if is_large && from != self.me().node && self.files.writes.is_crowded() {
             return;
         }
         if !self.make_room(now, from, &message) {
@@ -259,7 +267,7 @@ impl<A: Algorithm> Shard<A> {
             let Some(output) = hosted.replica.poll_output() else { break };
             match output {
                 ReplicaOutput::Journal { record, .. } => {
-                    let number = self.files.writes.next(now);
+                    let number = self.files.writes.next(now, &record);
                     hosted.last_write = number;
                     self.hand_out(Output::Write { number, object, record });
                 }

@@ -16,7 +16,8 @@
 //! # Contract
 //!
 //! *Events in*: `handle_*`, each with the time of its arrival. *Commands*: [`drain`](Shard::drain), and an operator's:
-//! [`change_members`](Shard::change_members), [`strike`](Shard::strike), [`accept_loss`](Shard::accept_loss). *Out*:
+//! [`change_members`](Shard::change_members), [`strike`](Shard::strike), [`accept_loss`](Shard::accept_loss), or by
+//! message [`handle_order`](Shard::handle_order). *Out*:
 //! [`poll_output`](Shard::poll_output) until it is empty, after every call, with a reading of the clock taken then;
 //! and [`poll_timeout`](Shard::poll_timeout). Streams to peers and clients keep order and are whole while the
 //! connection lasts; what a lost connection swallowed is said again when [`handle_peer_up`](Shard::handle_peer_up)
@@ -45,6 +46,7 @@ mod member;
 mod members;
 mod message;
 mod numbers;
+mod orders;
 mod output;
 mod owner;
 mod requests;
@@ -70,6 +72,7 @@ pub use message::{
     CLIENT_BATCH_MAX, ClientFrame, DaemonFrame, Grant, PEER_BATCH_MAX, PeerMessage, Record, Reply, ReplyBody,
     Request, RequestBody, RequestId, Token, Unavailable, lock_cell, object_named,
 };
+pub use orders::{Order, OrderBody, OrderReply, OrderReplyBody};
 pub use output::{Output, ShardEvent};
 pub use session::SessionId;
 pub use shard::{LockCounts, Remembered, Shard, ShardError};
@@ -79,3 +82,4 @@ pub use status::{
     SupervisorStatus,
 };
 pub use store::{JournalFound, Memo, OpenStep, Opening, StoreFound, StoreRefusal};
+pub use writes::record_data_bytes;

@@ -5,16 +5,22 @@
 //! too much waits all the same, what goes to others is dropped, and they ask again; what a replica says to itself stays,
 //! as nobody would say it again, and there is no more of it than is under way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use base::{NodeId, ObjectId, Span, WallTime};
+use replication::{Body, Machine, Record};
 
+use crate::file::File;
 use crate::files::{FileMessage, SMALL_BYTES_MAX};
 
 /// How many messages to others may wait for the disk.
 const HELD_MAX: usize = 1 << 16;
 /// How much may be in those that carry data.
 const HELD_BYTES_MAX: u64 = 64 << 20;
+/// While so much data waits for the journal, clients are not told of their changes, and so send no more.
+const BEHIND_BYTES: u64 = 8 << 20;
+/// While so much waits, other nodes' data is not taken; they send it again.
+const CROWDED_BYTES: u64 = 32 << 20;
 
 /// Writes to the journal, counted from 1 for this process.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +36,9 @@ pub(crate) struct Writes {
     /// Since when the disk owes a write, and a sync; from when it last did something of that.
     writes_since: WallTime,
     syncs_since: WallTime,
+    /// How much data is in each record that is not written, by its number, and in all of them.
+    unwritten: VecDeque<(u64, u64)>,
+    unwritten_bytes: u64,
 }
 
 /// Messages that wait, by the write that each waits for.
@@ -58,12 +67,27 @@ pub(crate) struct Until {
 
 impl Writes {
     /// A record leaves for the journal.
-    pub(crate) const fn next(&mut self, now: WallTime) -> u64 {
+    pub(crate) fn next(&mut self, now: WallTime, record: &Record<File>) -> u64 {
         if self.written == self.last {
             self.writes_since = now;
         }
         self.last += 1;
+        let bytes = record_data_bytes(record);
+        if bytes > 0 {
+            self.unwritten.push_back((self.last, bytes));
+            self.unwritten_bytes += bytes;
+        }
         self.last
+    }
+
+    /// Whether the journal lags so far behind that clients are to wait for it.
+    pub(crate) const fn is_behind(&self) -> bool {
+        self.unwritten_bytes > BEHIND_BYTES
+    }
+
+    /// Whether it lags so far behind that no more data of others is taken.
+    pub(crate) const fn is_crowded(&self) -> bool {
+        self.unwritten_bytes > CROWDED_BYTES
     }
 
     /// The last record that left.
@@ -110,6 +134,9 @@ impl Writes {
         if upto > self.written {
             (self.written, self.writes_since) = (upto, now);
         }
+        while let Some((_, bytes)) = self.unwritten.pop_front_if(|(number, _)| *number <= upto) {
+            self.unwritten_bytes -= bytes;
+        }
     }
 
     pub(crate) fn handle_durable(&mut self, now: WallTime, upto: u64) {
@@ -131,6 +158,23 @@ impl Writes {
     pub(crate) fn pop_ready(&mut self) -> Option<Held> {
         let ready = self.for_written.pop(Some(self.written));
         ready.or_else(|| self.for_durable.pop(self.durable))
+    }
+}
+
+/// How much data a record carries.
+pub fn record_data_bytes(record: &Record<File>) -> u64 {
+    match record {
+        Record::Appended { entries, .. } => {
+            let ops = entries.iter().filter_map(|entry| match &entry.body {
+                Body::Op { op, .. } => Some(op.change.data_bytes()),
+                _ => None,
+            });
+            ops.sum()
+        }
+        Record::Placed(parts) => {
+            parts.iter().filter_map(|(_, part)| part.as_ref()).map(|(_, part)| File::part_bytes(part)).sum()
+        }
+        _ => 0,
     }
 }
 
@@ -169,10 +213,10 @@ impl Held {
 mod tests {
     use base::{Epoch, Seq, ViewId};
     use bytes::Bytes;
-    use replication::{Body, Entry, Message, Position, Request};
+    use replication::{Entry, Message, Position, Request};
 
     use super::*;
-    use crate::file::{Change, File, Op};
+    use crate::file::{Change, Chunk, Key, Op, Part, Piece};
 
     const ME: NodeId = NodeId(1);
     const OTHER: NodeId = NodeId(2);
@@ -188,6 +232,16 @@ mod tests {
 
     const fn durable(number: u64) -> Until {
         Until { number, is_durable: true }
+    }
+
+    fn small() -> Record<File> {
+        Record::Promised(Epoch::default())
+    }
+
+    fn large() -> Record<File> {
+        let chunk = Chunk::new(u16::MAX, vec![(0, Piece::Held(Bytes::from(vec![1; 65_536])))]).unwrap();
+        let part = |number| (Key::Chunk(number), Some((Position::START, Part::Chunk(chunk.clone()))));
+        Record::Placed((0..16).map(part).collect())
     }
 
     fn held(to: NodeId, message: Message<File>) -> Held {
@@ -226,7 +280,7 @@ mod tests {
     fn messages_leave_when_their_writes_are_done() {
         let mut writes = Writes::default();
         assert!(writes.hold(written(0), ME, ack(OTHER, 9)).is_some());
-        let (first, second) = (writes.next(at(1)), writes.next(at(1)));
+        let (first, second) = (writes.next(at(1), &small()), writes.next(at(1), &small()));
         for (until, seq) in [(written(second), 2), (durable(first), 3), (written(first), 1), (durable(0), 4)]
         {
             assert!(writes.hold(until, ME, ack(OTHER, seq)).is_none());
@@ -245,7 +299,7 @@ mod tests {
     #[test]
     fn what_waits_already_does_not_wait_twice() {
         let mut writes = Writes::default();
-        let number = writes.next(at(1));
+        let number = writes.next(at(1), &small());
         for _ in 0..1_000 {
             writes.hold(written(number), ME, ack(OTHER, 1));
             writes.hold(durable(number), ME, ack(OTHER, 1));
@@ -258,7 +312,7 @@ mod tests {
     #[test]
     fn data_that_waits_leaves_room_for_what_must_not() {
         let mut writes = Writes::default();
-        let number = writes.next(at(1));
+        let number = writes.next(at(1), &small());
         for seq in 1..=100 {
             writes.hold(written(number), ME, data(seq));
         }
@@ -272,7 +326,7 @@ mod tests {
     #[test]
     fn what_a_replica_says_to_itself_is_never_dropped() {
         let mut writes = Writes::default();
-        let number = writes.next(at(1));
+        let number = writes.next(at(1), &small());
         (0..HELD_MAX as u64 + 5).for_each(|seq| _ = writes.hold(written(number + seq), ME, ack(OTHER, seq)));
         assert_eq!(writes.for_written.held.len(), HELD_MAX);
         writes.hold(written(number), ME, ack(ME, 1));
@@ -283,8 +337,8 @@ mod tests {
     fn a_disk_that_goes_on_is_not_stalled() {
         let mut writes = Writes::default();
         assert_eq!(writes.stalled_at(PATIENCE), None);
-        let first = writes.next(at(10));
-        writes.next(at(500));
+        let first = writes.next(at(10), &small());
+        writes.next(at(500), &small());
         assert_eq!(writes.stalled_at(PATIENCE), Some(at(2_010)));
         writes.handle_written(at(1_000), first);
         assert_eq!(writes.stalled_at(PATIENCE), Some(at(3_000)));
@@ -294,7 +348,20 @@ mod tests {
         assert_eq!(writes.stalled_at(PATIENCE), Some(at(3_100)), "it owes a sync");
         writes.handle_durable(at(1_300), 2);
         assert_eq!(writes.stalled_at(PATIENCE), None);
-        writes.next(at(9_000));
+        writes.next(at(9_000), &small());
         assert_eq!(writes.stalled_at(PATIENCE), Some(at(11_000)));
+    }
+
+    #[test]
+    fn a_journal_that_lags_makes_others_wait() {
+        let mut writes = Writes::default();
+        assert!(!writes.is_behind());
+        let numbers: Vec<u64> = (0..40).map(|_| writes.next(at(1), &large())).collect();
+        assert!(writes.is_behind() && writes.is_crowded());
+        writes.handle_written(at(2), numbers[20]);
+        assert!(writes.is_behind() && !writes.is_crowded());
+        writes.handle_durable(at(3), numbers[39]);
+        assert!(!writes.is_behind());
+        assert_eq!(writes.unwritten_bytes, 0);
     }
 }

@@ -1,11 +1,11 @@
 //! What a daemon keeps on disk: the only part of the product that touches files.
 //!
-//! So far a store holds a daemon's *identity*: who it is, how often it started, up to where its time and its
+//! A store holds a daemon's *identity*: who it is, how often it started, up to where its time and its
 //! epochs may have been used, and which starts of its peers it knows. That is what lets a daemon that remembers
 //! no vote take part again without harm, and what keeps an emptied or restored data directory from voting as if
-//! it remembered.
+//! it remembered. And it holds what the daemon keeps of *files* ([`files`]).
 //!
-//! Invariants:
+//! Invariants of the identity:
 //! - What a method says is durable was made durable before it returned; what memory holds was read from disk or is
 //!   durable there. A method that fails for want of space has changed nothing. After any other failure of the
 //!   disk the store is closed: it takes no more, because nobody knows what the disk holds.
@@ -17,6 +17,14 @@
 //! record     header and checksum of every file
 //! tables     what is in each file
 //! host       the machine that a start happens on
+//!
+//! media      the seam under what grows: files that are read and written at any offset
+//! journal    what was said and must not be forgotten, in order
+//! memo       what memory that outlives processes knows of the journal
+//! index      ordered rows, changed all or nothing, by one of two engines
+//! extents    the content of files
+//! contents   index and content: what checkpoints make
+//! files      all of that together, and how a start opens it
 //! floor      the floor of the disk, for `fleasefs bench floor`
 //! ```
 

@@ -207,6 +207,35 @@ mod tests {
     }
 
     #[test]
+    fn a_table_is_put_together_as_it_was() {
+        let at = WallTime::from_micros;
+        let (other, third) =
+            (ClientId { certificate: 9, program: 1 }, ClientId { certificate: 3, program: 3 });
+        let mut sessions = Sessions::default();
+        sessions.keep(request(4, 1), "d");
+        sessions.keep(request(5, 3), "e");
+        sessions.expire(other, at(30), at(0));
+        sessions.expire(third, at(20), at(0));
+        let known = |sessions: &Sessions<&'static str>| {
+            let again = |session: &Session<&'static str>| {
+                let outcomes = session.outcomes().map(|(number, outcome)| (number, *outcome)).collect();
+                Session::new(session.settled(), outcomes).unwrap()
+            };
+            sessions.known().map(|(client, session)| (client, again(session))).collect::<Vec<_>>()
+        };
+        let over: Vec<_> = sessions.over().collect();
+        assert_eq!(over, [(at(30), other), (at(20), third)], "in the order in which they were declared so");
+        assert_eq!(Sessions::new(known(&sessions), over.clone()), Some(sessions.clone()));
+        assert_eq!(Session::new(4, vec![(3, "c")]), None, "a settled one");
+        assert_eq!(Session::new(1, vec![(3, "c"), (3, "d")]), None, "the same twice");
+        let twice = [known(&sessions), known(&sessions)].concat();
+        assert_eq!(Sessions::new(twice, over), None, "a client twice");
+        let both = vec![(at(1), CLIENT)];
+        assert_eq!(Sessions::new(known(&sessions), both), None, "over, and not over");
+        assert_eq!(Sessions::new(Vec::new(), vec![(at(1), other), (at(2), other)]), None::<Sessions<&str>>);
+    }
+
+    #[test]
     fn nobody_settles_what_has_not_been_answered() {
         let mut sessions = Sessions::default();
         sessions.keep(request(5, u64::MAX), "e");

@@ -5,6 +5,7 @@ mod finding;
 
 use std::sync::Arc;
 
+use base::Span;
 use finding::Weather as _;
 use replication::Bug;
 use sim::cluster::{ClusterPlan, Clusters};
@@ -26,6 +27,10 @@ enum Weather {
     Divided,
     /// Power fails.
     Dark,
+    /// Files know no more clients than there are, and these come and go, and are cut off.
+    Crowded,
+    /// The same, and only who was silent for long makes room.
+    Patient,
 }
 
 /// A rule that is broken, of replication or of whoever hosts it.
@@ -67,6 +72,10 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Replica(Bug::TransferForgetsPromise), Flease, Weather::Lagging, SEEDS, "promises"),
     (Host(node::Bug::AnswersWhileReleasing), Flease, Weather::Rough, SEEDS, "answers"),
     (Host(node::Bug::LeaseNotCheckedWhenLeaving), Flease, Weather::Frozen, SEEDS, "answers"),
+    (Replica(Bug::ExpiredForgotten), Flease, Weather::Crowded, SEEDS, "endings or replicas"),
+    (Replica(Bug::ExpiredForgotten), PaxosLease, Weather::Crowded, SEEDS, "endings or replicas"),
+    (Host(node::Bug::HeardClientOver), Flease, Weather::Patient, SEEDS, "endings"),
+    (Host(node::Bug::PresentClientOver), Flease, Weather::Crowded, SEEDS, "endings"),
     (Host(node::Bug::EpochReused), Flease, Weather::Dying, SEEDS, "promises or entries"),
 ];
 
@@ -86,6 +95,13 @@ impl finding::Weather for Weather {
                 plan.treacherous_percent = 100;
                 // Who is cut off goes on for as long as it has the lease.
                 replication.isolated_after = plan.shard.lease.t_max * 2;
+            }
+            Self::Crowded | Self::Patient => {
+                plan.clients = 6;
+                replication.clients_max = 6;
+                replication.outcomes_max = replication.outcomes_max.max(12);
+                let silent_ms = if self == Self::Crowded { 500 } else { 15_000 };
+                plan.shard.client_silent = Span::from_millis(silent_ms);
             }
             Self::Rough | Self::Frozen | Self::Dying | Self::Dark => {}
         }
@@ -122,6 +138,13 @@ impl Weather {
                 (FaultKind::OneWay, 20),
                 (FaultKind::Crash, 20),
                 (FaultKind::ClientCrash, 5),
+            ],
+            Self::Crowded | Self::Patient => &[
+                (FaultKind::ClientCrash, 3),
+                (FaultKind::ClientPause, 10),
+                (FaultKind::OneWay, 5),
+                (FaultKind::Partition, 10),
+                (FaultKind::Break, 5),
             ],
             Self::Dark => &[
                 (FaultKind::PowerCut, 15),
@@ -160,6 +183,6 @@ fn what_contradicts_itself_is_shown_and_nothing_else() {
 
 #[test]
 fn without_a_bug_the_same_weathers_are_clean() {
-    use Weather::{Dark, Divided, Dying, Frozen, Lagging, Rough};
-    finding::assert_clean_without_bugs(&[Rough, Lagging, Frozen, Dying, Divided, Dark]);
+    use Weather::{Crowded, Dark, Divided, Dying, Frozen, Lagging, Patient, Rough};
+    finding::assert_clean_without_bugs(&[Rough, Lagging, Frozen, Dying, Divided, Dark, Crowded, Patient]);
 }

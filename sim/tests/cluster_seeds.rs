@@ -26,6 +26,8 @@ fn assert_everything_happened(runs: &[ClusterSummary], never: &[FaultKind]) {
     assert!([1, 3, 4, 5].into_iter().all(daemons), "some numbers of daemons were not tried");
     assert!(runs.iter().any(|run| run.lost > 0) && runs.iter().any(|run| run.busy > 0));
     assert!(runs.iter().any(|run| run.taken_over > 0) && runs.iter().any(|run| run.detached > 0));
+    assert!(runs.iter().any(|run| run.file_overloaded > 0), "there was always room");
+    assert!(runs.iter().any(|run| run.file_clients_over > 0), "no client was declared over");
     assert!(runs.iter().all(|run| run.sessions_over > 0 && run.recovered_in.is_some()));
 }
 

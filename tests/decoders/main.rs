@@ -21,7 +21,7 @@ use checks::CHECKS;
 use net::Peer;
 use node::{ClientFrame, ClusterMap, DaemonFrame, PeerMessage, Reply, Request};
 use samples::{Sample, samples};
-use wire::{HEADER_BYTES, Kind, Lane, Message, encode};
+use wire::{HEADER_BYTES, Kind, Lane, Message, encode, encode_stored};
 
 const CLUSTER_MAP: &str = "cluster = \"7369787465656e20627974652069642e\"\nversion = 3\nreplicas = 3\n\n[lease]\n\
     algorithm = \"paxoslease\"\nt_max_ms = 2000\nepsilon_ms = 100\nsession_ms = 800\nrate_error_ppm = 120000\n\n\
@@ -101,15 +101,7 @@ fn seeds() -> BTreeMap<&'static str, Vec<(String, Vec<u8>)>> {
         let replies: Vec<Reply> = vec![reply];
         add("daemon", format!("reply_{index}"), metadata(&DaemonFrame { acked: 1, replies }));
     }
-    for (index, message) in samples::file_messages().into_iter().enumerate() {
-        add("file_peer", format!("message_{index}"), both_parts(&frame(&vec![message])));
-    }
-    for (index, request) in samples::file_requests().into_iter().enumerate() {
-        add("file_request", format!("request_{index}"), both_parts(&frame(&vec![request])));
-    }
-    for (index, reply) in samples::file_replies().into_iter().enumerate() {
-        add("file_reply", format!("reply_{index}"), both_parts(&frame(&vec![reply])));
-    }
+    file_seeds(&mut add);
     add("cluster_map", "sample".to_owned(), CLUSTER_MAP.as_bytes().to_vec());
     for (target, text) in configs() {
         add(target, "commented".to_owned(), text.clone().into_bytes());
@@ -122,6 +114,33 @@ fn seeds() -> BTreeMap<&'static str, Vec<(String, Vec<u8>)>> {
     let denied = format!("# stolen\n{}  # laptop\n\n{}\n", "0f".repeat(32), "a1".repeat(32));
     add("deny_list", "sample".to_owned(), denied.into_bytes());
     seeds
+}
+
+/// What is said about files, ordered and kept.
+fn file_seeds(add: &mut impl FnMut(&str, String, Vec<u8>)) {
+    for (index, message) in samples::file_messages().into_iter().enumerate() {
+        add("file_peer", format!("message_{index}"), both_parts(&frame(&vec![message])));
+    }
+    for (index, request) in samples::file_requests().into_iter().enumerate() {
+        add("file_request", format!("request_{index}"), both_parts(&frame(&vec![request])));
+    }
+    for (index, reply) in samples::file_replies().into_iter().enumerate() {
+        add("file_reply", format!("reply_{index}"), both_parts(&frame(&vec![reply])));
+    }
+    for (index, order) in samples::orders().into_iter().enumerate() {
+        add("order", format!("order_{index}"), metadata(&order));
+    }
+    for (index, reply) in samples::order_replies().into_iter().enumerate() {
+        add("order_reply", format!("reply_{index}"), metadata(&reply));
+    }
+    for (index, record) in samples::records().into_iter().enumerate() {
+        add("stored_record", format!("record_{index}"), encode_stored(&record).concat());
+    }
+    for (name, head) in [("whole", samples::head()), ("mixed", samples::mixed())] {
+        add("stored_head", name.to_owned(), encode_stored(&head).concat());
+    }
+    add("stored_attributes", "sample".to_owned(), encode_stored(&samples::attributes()).concat());
+    add("stored_chunk", "sample".to_owned(), encode_stored(&samples::chunk()).concat());
 }
 
 #[test]

@@ -149,6 +149,14 @@ impl Field for bool {
     }
 }
 
+impl Field for () {
+    fn put(&self, _out: &mut Sink) {}
+
+    fn get(_from: &mut Source<'_>) -> Result<Self, DecodeError> {
+        Ok(())
+    }
+}
+
 impl<T: Field> Field for Option<T> {
     fn put(&self, out: &mut Sink) {
         self.is_some().put(out);

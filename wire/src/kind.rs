@@ -60,6 +60,10 @@ pub enum Kind {
     FileRequest = 14,
     /// What a daemon tells a client about files.
     FileReply = 15,
+    /// What an operator orders.
+    Order = 16,
+    /// What an operator is told.
+    OrderReply = 17,
 }
 
 /// How a kind of frame travels.
@@ -88,7 +92,7 @@ pub(crate) struct Limits {
 
 impl Kind {
     /// All kinds, by their number.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Lease,
         Self::Hello,
         Self::Welcome,
@@ -104,6 +108,8 @@ impl Kind {
         Self::FilePeer,
         Self::FileRequest,
         Self::FileReply,
+        Self::Order,
+        Self::OrderReply,
     ];
 
     /// The kind with this number.
@@ -127,7 +133,9 @@ impl Kind {
             | Self::Status
             | Self::FilePeer
             | Self::FileRequest
-            | Self::FileReply => Lane::Stream,
+            | Self::FileReply
+            | Self::Order
+            | Self::OrderReply => Lane::Stream,
         }
     }
 
@@ -146,7 +154,9 @@ impl Kind {
             | Self::NoticeAck
             | Self::Status
             | Self::FilePeer
-            | Self::FileReply => matches!(sender, Sender::Node(_)),
+            | Self::FileReply
+            | Self::OrderReply => matches!(sender, Sender::Node(_)),
+            Self::Order => matches!(sender, Sender::Admin),
             Self::Client | Self::StatusRequest | Self::FileRequest => {
                 matches!(sender, Sender::Client | Sender::Admin)
             }
@@ -167,6 +177,8 @@ impl Kind {
             Self::Status => (256 * 1024, 0),
             Self::FilePeer => (FILE_PEER_BYTES_MAX, FILE_PEER_BYTES_MAX),
             Self::FileRequest | Self::FileReply => (FILE_METADATA_BYTES_MAX, FILE_TAIL_BYTES_MAX),
+            Self::Order => (48, 0),
+            Self::OrderReply => (96, 0),
         };
         Limits { metadata, tail }
     }
@@ -201,6 +213,8 @@ impl fmt::Display for Kind {
             Self::FilePeer => "file peer",
             Self::FileRequest => "file request",
             Self::FileReply => "file reply",
+            Self::Order => "order",
+            Self::OrderReply => "order reply",
         })
     }
 }
@@ -212,7 +226,7 @@ mod tests {
     #[test]
     fn numbers_name_kinds() {
         for number in 0..=u8::MAX {
-            assert_eq!(Kind::of(number).is_some(), (1..=15).contains(&number), "{number}");
+            assert_eq!(Kind::of(number).is_some(), (1..=17).contains(&number), "{number}");
         }
         assert!(Kind::ALL.iter().zip(1_u8..).all(|(kind, number)| *kind as u8 == number));
     }
@@ -237,6 +251,8 @@ mod tests {
             (Kind::FilePeer, "n..."),
             (Kind::FileRequest, "..ca"),
             (Kind::FileReply, "n..."),
+            (Kind::Order, "...a"),
+            (Kind::OrderReply, "n..."),
         ];
         assert_eq!(table.map(|(kind, _)| kind), Kind::ALL);
         for (kind, letters) in table {

@@ -14,6 +14,7 @@
 //! message      everything else that travels as a frame
 //! entries      what files, their entries and their states are made of
 //! files        what replicas and clients say about files
+//! orders       what operators order
 //! stored       what a daemon keeps of files on its disk
 //! lease_frame  lease messages, which have a layout of their own
 //! ```
@@ -29,6 +30,7 @@ mod hello;
 mod kind;
 mod lease_frame;
 mod message;
+mod orders;
 mod reader;
 mod stored;
 

@@ -487,7 +487,8 @@ impl Files {
         self.set_due(key, None);
         let Some(job) = self.jobs.get_mut(&key) else { return };
         let Some(object) = self.objects.get_mut(&job.object) else { return };
-        let Some(to) = object.pick(&self.links, now) else { return };
+        let named = job.named.take().filter(|&node| self.links.is_up(node));
+        let Some(to) = named.or_else(|| object.pick(&self.links, now)) else { return };
         self.links.asked(to, now);
         self.request_ids += 1;
         let id = RequestId(self.request_ids);
@@ -584,9 +585,12 @@ impl Files {
         if has_it.is_some() {
             job.last = has_it;
         }
-        self.pass(now, object, asked, hint);
+        let named = self.pass(now, object, asked, hint);
         if has_it.is_some() {
             return self.set_due(key, Some(now + patience));
+        }
+        if let Some(job) = self.jobs.get_mut(&key) {
+            job.named = named;
         }
         if backoff > Span::ZERO {
             return self.set_due(key, Some(now + backoff));
@@ -605,10 +609,14 @@ impl Files {
         Some((id, node))
     }
 
-    fn pass(&mut self, now: MonoTime, object: ObjectId, asked: NodeId, hint: Option<NodeId>) {
-        if let Some(object) = self.objects.get_mut(&object) {
-            object.pass(asked, hint, (&self.links, now));
-        }
+    fn pass(
+        &mut self,
+        now: MonoTime,
+        object: ObjectId,
+        asked: NodeId,
+        hint: Option<NodeId>,
+    ) -> Option<NodeId> {
+        self.objects.get_mut(&object)?.pass(asked, hint, (&self.links, now))
     }
 
     /// A ticket has its result.

@@ -10,8 +10,9 @@ use lease::{Algorithm, Batch, Exchange, FleaseRules, Start};
 use node::file::{Chunk, File, FileBody, FileReplyBody, FileRequest, Piece, Place, Stored};
 use node::{
     Bug, Changed, ClientFrame, ClientId, ClusterMap, FetchId, FileMessage, Grant, KeptFile, LeaseAlgorithm,
-    MemberChange, MembersError, Osd, Output, PeerMessage, Remembered, ReplyBody, Request, RequestBody,
-    RequestId, SessionId, Settings, Shard, ShardConfig, ShardEvent, Token, Unreadable, lock_cell,
+    MemberChange, MembersError, Order, OrderBody, OrderReplyBody, Osd, Output, PeerMessage, Remembered,
+    ReplyBody, Request, RequestBody, RequestId, SessionId, Settings, Shard, ShardConfig, ShardEvent, Token,
+    Unreadable, lock_cell,
 };
 use replication::Record;
 
@@ -265,10 +266,20 @@ impl<A: Algorithm> Cluster<A> {
         object: ObjectId,
         change: MemberChange,
     ) -> Result<Changed, MembersError> {
-        let mut told = None;
-        self.call(node, |shard, now| told = Some(shard.change_members(now, object, change)));
+        match self.obey(node, OrderBody::Change { object, change }) {
+            OrderReplyBody::Changed(told) => told,
+            told => panic!("{told:?} is no answer"),
+        }
+    }
+
+    /// An operator's word of any kind.
+    pub(crate) fn obey(&mut self, node: u32, body: OrderBody) -> OrderReplyBody {
+        let (id, mut told) = (RequestId(7), None);
+        self.call(node, |shard, now| told = Some(shard.handle_order(now, Order { id, body })));
         self.settle();
-        told.expect("it runs")
+        let reply = told.expect("it runs");
+        assert_eq!(reply.id, id);
+        reply.body
     }
 
     /// An operator's word to whoever answers for a file, again and again until it is done within `limit`. Who did it.

@@ -3,7 +3,7 @@
 use base::{NodeId, ObjectId, Span};
 use node::MemberChange::{Admit, Dismiss};
 use node::file::{FileBody, FileReplyBody, Query};
-use node::{Bug, Changed, MembersError, ShardEvent, StrikeError, Unavailable};
+use node::{Bug, Changed, MembersError, OrderBody, OrderReplyBody, ShardEvent, StrikeError, Unavailable};
 use replication::{Message, Standing};
 
 use crate::cluster::{Cluster, Flying, ms};
@@ -27,6 +27,18 @@ fn daemons(count: u32, replicas: u8, bug: Option<Bug>) -> (Daemons, Vec<u32>, Ve
     assert_eq!(cluster.file_reply(1, id), Some(FileReplyBody::Exists));
     Writer { number: 0 }.must(&mut cluster, home[0], write("kept"));
     (cluster, home, others)
+}
+
+#[test]
+fn an_operator_is_told_who_the_members_are() {
+    let (mut cluster, home, others) = daemons(4, 3, None);
+    let told = |cluster: &mut Daemons| match cluster.obey(home[0], OrderBody::Members(FILE)) {
+        OrderReplyBody::Members(members) => members.as_slice().to_vec(),
+        told => panic!("{told:?} is no answer"),
+    };
+    assert!(!told(&mut cluster).contains(&node(others[0])));
+    cluster.must_change(home[0], FILE, Admit(node(others[0])), SOON);
+    assert_eq!(told(&mut cluster).len(), 4);
 }
 
 fn members(cluster: &Daemons, id: u32) -> Vec<u32> {
@@ -364,9 +376,8 @@ fn who_is_gone_for_good_is_not_waited_for() {
     let [primary, gone, _] = home[..] else { panic!("{home:?}") };
     let guest = others[0];
     cluster.must_change(primary, FILE, Admit(node(guest)), SOON);
-    let mut struck = None;
-    cluster.call(primary, |shard, now| struck = Some(shard.strike(now, node(gone))));
-    assert_eq!(struck, Some(Err(StrikeError::Connected(node(gone)))));
+    let struck = cluster.obey(primary, OrderBody::Strike(node(gone)));
+    assert_eq!(struck, OrderReplyBody::Struck(Err(StrikeError::Connected(node(gone)))));
     cluster.run(ms(3_000));
     cluster.kill(gone);
     cluster.must_change(primary, FILE, Dismiss(node(guest)), SOON);
@@ -374,7 +385,7 @@ fn who_is_gone_for_good_is_not_waited_for() {
     cluster.run(ms(40_000));
     assert!(cluster.shard(guest).file(FILE).is_some(), "somebody may come back and ask it");
     for id in cluster.ids() {
-        cluster.call(id, |shard, now| shard.strike(now, node(gone)).unwrap());
+        assert_eq!(cluster.obey(id, OrderBody::Strike(node(gone))), OrderReplyBody::Struck(Ok(())));
     }
     cluster.run(ms(40_000));
     assert!(cluster.shard(guest).file(FILE).is_none());
@@ -397,10 +408,7 @@ fn an_operator_gives_up_what_is_lost() {
     let (mut cluster, home, _) = daemons(3, 3, None);
     let [remembers, forgot, gone] = home[..] else { panic!("{home:?}") };
     let accept = |cluster: &mut Daemons, id: u32| {
-        let mut accepted = None;
-        cluster.call(id, |shard, now| accepted = Some(shard.accept_loss(now, FILE)));
-        cluster.settle();
-        accepted == Some(true)
+        cluster.obey(id, OrderBody::AcceptLoss(FILE)) == OrderReplyBody::LossAccepted(true)
     };
     assert!(!accept(&mut cluster, remembers), "nobody waits for anybody");
     cluster.kill(gone);

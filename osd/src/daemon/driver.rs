@@ -27,6 +27,10 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 const FULL_RETRY: Duration = Duration::from_secs(1);
 /// How old metrics may be.
 const MEASURE_INTERVAL: Duration = Duration::from_secs(1);
+/// While so much waits for a peer, no more data is sent to it; its other messages have the rest of the queue.
+const DATA_QUEUE_BYTES: usize = 8 << 20;
+/// A message that is larger carries data.
+const LARGE_BYTES: u64 = 1_024;
 /// Jobs for the store under way.
 const JOBS_MAX: usize = 16;
 
@@ -260,6 +264,11 @@ impl<A: Algorithm> Driver<A> {
                 }
             }),
             Kind::Notice => frame.decode().map(|notice: Notice| self.handle_notice(link, notice)),
+            Kind::Order => frame.decode().map(|order| {
+                let reply = self.shard.handle_order(now, order);
+                tracing::info!(operator = %link.peer().role, ?order, ?reply, "ordered");
+                self.send(link, &reply);
+            }),
             Kind::StatusRequest => frame.decode().map(|StatusRequest| self.answer_status(link)),
             _ => return self.cut_off(link, &"sent a frame that belongs to an introduction"),
         };
@@ -287,7 +296,12 @@ impl<A: Algorithm> Driver<A> {
         for (node, mut messages) in nodes {
             let Some((_, link)) = self.links.node(node) else { continue };
             while !messages.is_empty() {
-                Self::send_frame(link, &wire::next_batch(&mut messages));
+                let batch: Vec<FileMessage> = wire::next_batch(&mut messages);
+                let is_large = batch.iter().any(|message| message.message.bytes() > LARGE_BYTES);
+                // Whoever lacks it asks again. What else is said to this peer finds room.
+                if !is_large || link.waiting_bytes() < DATA_QUEUE_BYTES {
+                    Self::send_frame(link, &batch);
+                }
             }
         }
         for (session, mut replies) in clients {

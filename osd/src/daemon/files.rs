@@ -12,8 +12,8 @@ use base::{ObjectId, Span, WallTime};
 use bytes::Bytes;
 use lease::Algorithm;
 use node::file::{File, Stored};
-use node::{FetchId, KeptFile, Shard, Unreadable};
-use replication::{Body, Machine, Record};
+use node::{FetchId, KeptFile, Shard, Unreadable, record_data_bytes};
+use replication::Record;
 use tokio::sync::mpsc;
 use wire::FileRecord;
 
@@ -122,7 +122,7 @@ impl FileDisk {
 
     /// A record for the journal.
     pub(super) fn write(&mut self, now: WallTime, (number, object): (u64, ObjectId), record: Record<File>) {
-        self.changed_bytes += data_bytes(&record);
+        self.changed_bytes += record_data_bytes(&record);
         self.changed.insert(object);
         self.last_number = number;
         self.due.get_or_insert(now + CHECKPOINT_AFTER);
@@ -251,22 +251,5 @@ impl FileDisk {
 impl Drop for FileDisk {
     fn drop(&mut self) {
         self.job(Job::Stop);
-    }
-}
-
-/// How much data a record carries.
-fn data_bytes(record: &Record<File>) -> u64 {
-    match record {
-        Record::Appended { entries, .. } => {
-            let ops = entries.iter().filter_map(|entry| match &entry.body {
-                Body::Op { op, .. } => Some(op.change.data_bytes()),
-                _ => None,
-            });
-            ops.sum()
-        }
-        Record::Placed(parts) => {
-            parts.iter().filter_map(|(_, part)| part.as_ref()).map(|(_, part)| File::part_bytes(part)).sum()
-        }
-        _ => 0,
     }
 }

@@ -1,7 +1,9 @@
 //! What memory that outlives processes knows of a store: a file that the power takes away.
 //!
 //! The kernel keeps it when the process ends, however it ends, because it is on a file system in memory. It is of use only
-//! there: a file that a power failure leaves behind would vouch for what was lost. Layout: `docs/disk.md`.
+//! there: a file that a power failure leaves behind would vouch for what was lost.
+//!
+//! Layout: the memo of `docs/disk.md`.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -477,7 +477,7 @@ impl Cluster {
             return;
         }
         let Some(replica) = &node.replica else { return };
-        node.checkpoint = Some(replica.checkpoint());
+        node.checkpoint = Some(kept(replica.checkpoint()));
         node.started_at -= i64::try_from(node.journal.len()).unwrap();
         node.journal.clear();
         (node.written, node.durable) = (0, 0);
@@ -488,7 +488,7 @@ impl Cluster {
         let node = self.nodes.get_mut(&id).unwrap();
         if node.checkpoint.is_none() {
             let replica = Replica::empty(NodeId(id), Arc::clone(&config), Cells::default(), None);
-            node.checkpoint = Some(replica.checkpoint());
+            node.checkpoint = Some(kept(replica.checkpoint()));
         }
         let (checkpoint, journal) = (node.checkpoint.clone().unwrap(), node.journal.iter().cloned());
         let replica = Replica::new(NodeId(id), config, checkpoint, journal, node.forgot_at).unwrap();
@@ -673,4 +673,11 @@ impl Cluster {
             assert_eq!(first.rest(), other.rest());
         }
     }
+}
+
+/// A checkpoint after it was taken apart and put together, as a store does it.
+fn kept(checkpoint: Checkpoint<Cells>) -> Checkpoint<Cells> {
+    let (head, machine) = checkpoint.into_parts();
+    assert!(head.is_sound(), "a store would refuse what this replica keeps");
+    Checkpoint::from_parts(head, machine)
 }

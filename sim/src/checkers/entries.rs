@@ -45,6 +45,8 @@ struct Files {
     written: BTreeMap<Position, TrueTime>,
     /// When a client asked for a change.
     called: BTreeMap<(ClientId, u64), TrueTime>,
+    /// The entries by which clients are over.
+    ends: BTreeMap<ClientId, BTreeSet<Position>>,
 }
 
 #[derive(Debug)]
@@ -155,6 +157,9 @@ impl Entries {
                 return Err(violation(now, object, what).shown_by(facts));
             }
             known.holders = known.holders.and(node.into());
+            if let Body::Expire { client, .. } = entry.body {
+                file.ends.entry(client).or_default().insert(entry.at);
+            }
             before = entry.at;
         }
         Ok(())
@@ -283,6 +288,24 @@ impl Entries {
     /// A client asks for a change of a file.
     pub fn called(&mut self, now: TrueTime, object: ObjectId, name: (ClientId, u64)) {
         self.files.entry(object).or_default().called.entry(name).or_insert(now);
+    }
+
+    /// The entry in a history that ends with `at` by which a client is over.
+    pub fn end_of(&self, (object, client): (ObjectId, ClientId), at: Position) -> Option<Fact> {
+        let file = self.files.get(&object)?;
+        let ends = file.ends.get(&client)?;
+        let end = file.way_to(at).find(|known| ends.contains(&known.entry.at))?;
+        file.appearance(end.entry.at)
+    }
+
+    /// Whether a request has taken effect in what is known to be committed.
+    pub fn has_effect(&self, object: ObjectId, name: (ClientId, u64)) -> bool {
+        let (Some(file), Some(latest)) = (self.files.get(&object), self.latest(object)) else { return false };
+        let mut way = file.way_to(latest.at);
+        way.any(|known| match known.entry.body {
+            Body::Op { request, .. } => (request.client, request.number) == name,
+            _ => false,
+        })
     }
 
     /// What became of an entry so far: by whom it was asked for, who had it, and what clients were told.

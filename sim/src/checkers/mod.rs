@@ -13,6 +13,7 @@ use crate::TrueTime;
 pub mod answers;
 pub mod courtesy;
 pub mod durability;
+pub mod endings;
 pub mod entries;
 pub mod evidence;
 pub mod exclusion;

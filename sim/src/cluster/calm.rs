@@ -65,6 +65,11 @@ impl<A: Algorithm> World<'_, A> {
         }
         (0..self.daemons.len()).for_each(|daemon| self.put_back(daemon));
         self.heal_disks();
+        for client in 0..self.clients.len() {
+            if self.clients[client].files.is_over {
+                self.crash_client(self.daemons.len() + client);
+            }
+        }
         for machine in 0..self.machines() {
             self.running_mut(machine).freezes_next = false;
             let life = self.running(machine).life;

@@ -1,6 +1,6 @@
 //! What daemons and clients do about files: their messages, the journals of the daemons, and what checkers are told.
 
-use base::{MonoTime, ObjectId, Span};
+use base::{ClientId, MonoTime, ObjectId, Span};
 use client::core::files::{FileOutput, Files};
 use lease::Algorithm;
 use node::file::{File, FileBody, FileReply, FileReplyBody, FileRequest, Mark};
@@ -22,6 +22,7 @@ pub(super) type Asked = (SessionId, RequestId);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Question {
     pub(super) object: ObjectId,
+    pub(super) client: ClientId,
     /// What it wanted synced.
     pub(super) marks: Option<(Mark, Mark)>,
     pub(super) asked: TrueTime,
@@ -233,6 +234,7 @@ impl<A: Algorithm> World<'_, A> {
                 self.note(Some(object), format_args!("n{daemon} replies over {session:?}: {reply:?}"));
             }
             self.watch_reply(object, marks, &reply.body)?;
+            self.watch_end(daemon, &question, &reply.body)?;
             self.watch_answer(daemon, (&question, &reply.body))?;
         }
         self.send_on(ConnectionId(session.0), daemon, Payload::FileReply(reply));
@@ -269,7 +271,8 @@ impl<A: Algorithm> World<'_, A> {
         if self.is_traced() {
             self.note(Some(request.object), format_args!("{session:?} asks n{daemon}: {request:?}"));
         }
-        let question = Question { object: request.object, marks, asked: self.now };
+        let Some(client) = self.client_of(session) else { return Ok(()) };
+        let question = Question { object: request.object, client, marks, asked: self.now };
         self.asked.insert((session, request.id), question);
         self.call(daemon, |shard, now| shard.handle_file_request(now, session, request))
     }

@@ -1,7 +1,7 @@
 //! What machines do with connections: make them, speak over them, notice that they are broken.
 
 use lease::Algorithm;
-use node::SessionId;
+use node::{ClientId, SessionId};
 
 use super::streams::{ConnectionId, Payload, Side};
 use super::world::{Coverage, Input, Task, World};
@@ -88,7 +88,7 @@ impl<A: Algorithm> World<'_, A> {
                 self.call(machine, |shard, now| shard.handle_peer_up(now, peer.process))
             }
             (None, Some(client)) => {
-                let who = node::ClientId { program: life, ..self.clients[client].id(other) };
+                let who = ClientId { program: life, ..self.clients[client].id(other) };
                 self.summary.sessions += 1;
                 self.call(machine, |shard, now| shard.handle_client_up(now, SessionId(id.0), who))
             }
@@ -98,6 +98,19 @@ impl<A: Algorithm> World<'_, A> {
                 self.call_client(client, |core, now| core.handle_connected(now, daemon))
             }
         }
+    }
+
+    /// Whose session it is.
+    pub(super) fn client_of(&self, session: SessionId) -> Option<ClientId> {
+        let connection = self.connections.get(ConnectionId(session.0))?;
+        let (machine, program) = (connection.machine(Side::Dialer), connection.life(Side::Dialer));
+        Some(ClientId { certificate: machine as u64, program })
+    }
+
+    /// Whether a client is connected with a daemon, as that sees it.
+    pub(super) fn has_session(&self, daemon: usize, client: ClientId) -> bool {
+        let ids = self.connections.of(daemon);
+        ids.into_iter().any(|id| self.client_of(SessionId(id.0)) == Some(client))
     }
 
     /// An end no longer believes in a connection.

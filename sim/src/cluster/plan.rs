@@ -149,6 +149,7 @@ impl ClusterPlan {
         let clients = draw_u32(&mut sizes, 2, 6);
         let mut shard = draw_shard(&lease, (daemons, replicas), settings);
         draw_hosting(&mut shard, &mut of_files);
+        draw_limits(&mut shard, clients, &mut Random::new(seed ^ 0x11b0));
         Arc::make_mut(&mut shard.replication).retired_every =
             Span::from_millis(of_members.between(500, 10_000));
         Self {
@@ -210,6 +211,45 @@ fn draw_hosting(shard: &mut ShardConfig, random: &mut Random) {
         config.batch_max = 1 + random.index(8);
     }
     shard.replication = Arc::new(config);
+}
+
+/// How much there is room for: in half of all seeds each limit is small or is not, in the others none is.
+fn draw_limits(shard: &mut ShardConfig, clients: u32, random: &mut Random) {
+    if random.chance(1, 2) {
+        return;
+    }
+    let config = Arc::make_mut(&mut shard.replication);
+    let mut small = |limit: &mut usize, sizes: [usize; 3]| {
+        if random.chance(1, 2) {
+            *limit = sizes[random.index(3)];
+        }
+    };
+    small(&mut config.uncommitted_max, [1, 2, 8]);
+    small(&mut config.waiting_max, [1, 2, 8]);
+    // Whoever is there has room for one process, and those that were there before make room.
+    let present = clients as usize;
+    small(&mut config.clients_max, [present, present + 1, present + 3]);
+    small(&mut config.outcomes_max, [1, 2, 4].map(|share| 2 * share * config.clients_max));
+    small(&mut config.expired_max, [1_000, 2_000, 4_000]);
+    let mut small = |limit: &mut u64, sizes: [u64; 3]| {
+        if random.chance(1, 2) {
+            *limit = sizes[random.index(3)];
+        }
+    };
+    small(&mut config.unsettled_max, [1, 2, 8]);
+    small(&mut config.kept_bytes_max, [0, 1_000, 10_000]);
+    small(&mut config.kept_lending_bytes_max, [1, 2, 10].map(|times| config.kept_bytes_max * times + 1_000));
+    config.kept_lending_bytes_max = config.kept_lending_bytes_max.max(config.kept_bytes_max);
+    small(&mut shard.logs_bytes_max, [1_000, 5_000, 50_000]);
+    // The largest operation, part and table of requests have to fit, and nothing more.
+    let (largest, parts) = ((1 << 20) + 1_024, (1 << 16) + 64 * config.versions_max as u64);
+    let table = 1_024 + 64 * config.clients_max + 128 * config.outcomes_max + 32 * config.expired_max;
+    small(&mut config.uncommitted_bytes_max, [largest; 3]);
+    small(&mut config.batch_bytes_max, [largest; 3]);
+    small(&mut config.page_bytes_max, [parts.max(table as u64) + 1_024; 3]);
+    if random.chance(2, 3) {
+        shard.client_silent = Span::from_millis(random.between(500, 8_000));
+    }
 }
 
 /// Settings that the production check accepts.
@@ -278,6 +318,7 @@ mod tests {
                 let guard = GuardConfig::new(&plan.shard.lease, plan.shard.clock_fresh, plan.daemons());
                 assert!(ClockGuard::new(guard).is_ok(), "seed {seed}");
                 assert!(plan.faults.kinds() >= 3 && plan.clients >= 2);
+                assert_eq!(plan.shard.replication.check::<node::file::File>(), Ok(()), "seed {seed}");
             }
         }
     }

@@ -2,13 +2,14 @@
 
 use base::{NodeId, ObjectId};
 use lease::Algorithm;
-use node::FileMessage;
 use node::file::{File, FileReplyBody, Mark};
+use node::{FileMessage, Unavailable};
 use replication::Record;
 
 use super::files::Question;
-use super::world::World;
+use super::world::{Checkers, World};
 use crate::checkers::answers::{self, Answering};
+use crate::checkers::endings::Part;
 use crate::checkers::evidence::{Fact, Machines};
 use crate::{TrueTime, Violation};
 
@@ -68,7 +69,7 @@ impl<A: Algorithm> World<'_, A> {
         (question, body): (&Question, &FileReplyBody),
     ) -> Result<(), Violation> {
         let machine = &self.daemons[daemon];
-        let Question { object, marks, asked } = *question;
+        let Question { object, marks, asked, .. } = *question;
         let is_fact = matches!(
             body,
             FileReplyBody::Changed { outcome: Ok(_), .. }
@@ -87,6 +88,56 @@ impl<A: Algorithm> World<'_, A> {
         match (body, marks) {
             (FileReplyBody::Durable, Some((_, newest))) => {
                 self.watch_durable((object, asked), newest, replica.view().members.as_slice())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A daemon declares that a client is over for a file.
+    pub(super) fn watch_declared(&mut self, daemon: usize, part: Part) -> Result<(), Violation> {
+        if !self.is_genuine(daemon) {
+            return Ok(());
+        }
+        let lease = &self.plan.shard.lease;
+        // The clock of who declares it may run fast, and be led back to the others.
+        let silent =
+            self.plan.shard.client_silent * 1_000_000 / (1_000_000 + u64::from(lease.rate_error_ppm));
+        let silent = silent.saturating_sub(lease.epsilon);
+        let has_session = self.has_session(daemon, part.1);
+        let node = self.daemons[daemon].id;
+        self.checkers.endings.declared(self.now, part, node, (silent, has_session))
+    }
+
+    /// What a client is told of a file shows whether it is over for that.
+    pub(super) fn watch_end(
+        &mut self,
+        daemon: usize,
+        question: &Question,
+        body: &FileReplyBody,
+    ) -> Result<(), Violation> {
+        let Question { object, client, asked, .. } = *question;
+        let (machine, part) = (&self.daemons[daemon], (object, client));
+        let by = machine.id;
+        if machine.set_aside.is_some() {
+            return Ok(());
+        }
+        let Checkers { entries, endings, .. } = &mut self.checkers;
+        match body {
+            FileReplyBody::Changed { outcome, mark } => {
+                if outcome.is_ok() {
+                    endings.heard(asked, part, by);
+                }
+                let end = entries.end_of(part, mark.at);
+                endings.took_effect(self.now, part, (by, end), || entries.story_of(object, mark.at))
+            }
+            FileReplyBody::Expired => {
+                let replica = machine.shard.as_ref().and_then(|shard| shard.file(object));
+                let end = replica.and_then(|replica| entries.end_of(part, replica.committed()));
+                endings.told(self.now, part, by, end)
+            }
+            FileReplyBody::Unavailable(Unavailable::Overloaded) => {
+                self.summary.file_overloaded += 1;
+                Ok(())
             }
             _ => Ok(()),
         }

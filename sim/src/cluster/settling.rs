@@ -13,6 +13,8 @@ use crate::{TrueTime, Violation};
 
 /// A client that was sent away asks again after this long at most, and asks who was silent after this long.
 const CLIENT_WAITS: Span = Span::from_secs(3);
+/// No table of so many clients is ever full.
+const CLIENTS_MANY: usize = 1_000;
 /// Replicas are looked at this often until they are alike.
 const LOOK_AGAIN: Span = Span::from_millis(20);
 
@@ -21,7 +23,11 @@ impl<A: Algorithm> World<'_, A> {
     pub(super) fn file_recovery_bound(&self) -> Span {
         let replication = &self.plan.shard.replication;
         let turns = (self.slack() + replication.retry_after * 4) * u64::from(self.plan.files.count);
-        replication.all_forgot_after * 2 + replication.isolated_after + CLIENT_WAITS * 2 + turns
+        // Who is new to a file may have to wait until somebody who was there has been silent for long enough.
+        let silent =
+            if replication.clients_max > CLIENTS_MANY { Span::ZERO } else { self.plan.shard.client_silent };
+        let silent = silent.stretched(self.plan.shard.lease.rate_error_ppm) * 2;
+        silent + replication.all_forgot_after * 2 + replication.isolated_after + CLIENT_WAITS * 2 + turns
     }
 
     /// Who waits for a file is expected to have a result within a bound.

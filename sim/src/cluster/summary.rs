@@ -61,6 +61,14 @@ pub struct ClusterSummary {
     pub file_synced: u64,
     /// How much was given up.
     pub file_given_up: u64,
+    /// Clients that a daemon declared over for a file.
+    pub file_clients_over: u64,
+    /// How often a client was told so, and how often the change had taken effect all the same.
+    pub file_told_over: u64,
+    /// See there.
+    pub file_over_effective: u64,
+    /// How often a daemon had no room for what a client wanted of a file.
+    pub file_overloaded: u64,
     /// Changes that were acknowledged, and that a sync found to be perhaps lost.
     pub file_changes_lost: u64,
     /// How often what was only written to a file may have been lost.
@@ -165,6 +173,11 @@ impl fmt::Display for ClusterSummary {
             self.members_changed,
             self.judgement.linearizable,
             self.judgement.searched
+        )?;
+        writeln!(
+            f,
+            "  limits: {} times no room, {} clients declared over, {} times told so, {} of these changes took effect before",
+            self.file_overloaded, self.file_clients_over, self.file_told_over, self.file_over_effective
         )?;
         writeln!(
             f,

@@ -17,6 +17,7 @@ use super::plan::ClusterPlan;
 use super::streams::{ConnectionId, Connections, Payload, Side};
 use super::summary::{ClusterSummary, SIMULATED_MIN};
 use crate::checkers::durability::Durability;
+use crate::checkers::endings::Endings;
 use crate::checkers::entries::Entries;
 use crate::checkers::evidence::{Fact, Machines, Mishaps};
 use crate::checkers::exclusion::{Exclusion, Owner};
@@ -92,6 +93,8 @@ pub(super) enum Input {
     /// A user of files does.
     Writer(usize, u64),
     Disk(DiskInput),
+    /// A client that is over for some file ends, and begins anew.
+    Over,
 }
 
 /// What overtakes streams.
@@ -132,6 +135,7 @@ pub(super) struct Checkers {
     pub(super) entries: Entries,
     pub(super) histories: Histories,
     pub(super) replies: Replies,
+    pub(super) endings: Endings,
     pub(super) exclusion: Exclusion,
 }
 
@@ -257,6 +261,7 @@ impl<'a, A: Algorithm> World<'a, A> {
         }
         self.summary.simulated = self.now.since(TrueTime::ZERO);
         self.summary.sessions_over = self.checkers.sessions.ended;
+        self.summary.file_clients_over = self.checkers.endings.count;
         self.summary.worst = self.checkers.promptness.worst().clone();
         self.summary
     }
@@ -413,7 +418,7 @@ impl<'a, A: Algorithm> World<'a, A> {
                 self.daemons[daemon].running.wake = None;
                 self.call(daemon, |shard, now| shard.handle_timeout(now))
             }
-            Input::Wake | Input::User(..) | Input::Writer(..) => Ok(()),
+            Input::Wake | Input::User(..) | Input::Writer(..) | Input::Over => Ok(()),
             Input::Disk(input) => self.hear_disk(daemon, input),
             Input::Datagram(datagram) => self.take_datagram(daemon, datagram),
             Input::Stream(id, payload) => self.take_from_stream(daemon, id, payload),
@@ -438,6 +443,12 @@ impl<'a, A: Algorithm> World<'a, A> {
             Input::Opened(id) => self.opened(self.daemons.len() + client, id),
             Input::User(user, step) => self.user_acts(client, user, step),
             Input::Writer(writer, step) => self.writer_acts(client, writer, step),
+            // Whoever is expected to have something is left alone.
+            Input::Over if !self.is_calm => {
+                let machine = self.daemons.len() + client;
+                self.crash_client(machine);
+                self.start(machine)
+            }
             _ => Ok(()),
         }
     }
@@ -512,12 +523,12 @@ impl<'a, A: Algorithm> World<'a, A> {
             Output::Fetch { .. } => unreachable!("all content is kept in memory"),
             Output::Sync { upto } => self.sync_journal(daemon, upto),
             Output::StoreFailed => self.end_with_store(daemon),
-            Output::Event(event) => self.hear_daemon(daemon, &event),
+            Output::Event(event) => self.hear_daemon(daemon, &event)?,
         }
         Ok(())
     }
 
-    fn hear_daemon(&mut self, daemon: usize, event: &ShardEvent) {
+    fn hear_daemon(&mut self, daemon: usize, event: &ShardEvent) -> Result<(), Violation> {
         let cell = match event {
             ShardEvent::TakenOver { cell, .. }
             | ShardEvent::LeaseLost { cell, .. }
@@ -525,6 +536,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             ShardEvent::FileBlocked { object, .. }
             | ShardEvent::FileLost { object, .. }
             | ShardEvent::FileMembers { object, .. }
+            | ShardEvent::FileClientOver { object, .. }
             | ShardEvent::FileUnsound { object, .. } => Some(*object),
             _ => None,
         };
@@ -541,6 +553,10 @@ impl<'a, A: Algorithm> World<'a, A> {
             let (who, reading) =
                 (self.daemons[daemon].process(), self.daemons[daemon].clock.reading(self.now));
             self.note(cell, format_args!("{who:?} at {reading:?}: {event:?}"));
+        }
+        match *event {
+            ShardEvent::FileClientOver { object, client } => self.watch_declared(daemon, (object, client)),
+            _ => Ok(()),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base::{ClientId, ObjectId, Span};
 use client::core::files::{FileEvent, FileTicket, Files};
 use lease::Algorithm;
 use node::file::Mark;
@@ -11,8 +12,11 @@ use super::world::{Input, World};
 use crate::check::file::{FileOp, FileOutcome};
 use crate::checkers::histories::OperationId;
 use crate::checkers::replies::Asked;
-use crate::plan::around;
+use crate::plan::{around, span_between};
 use crate::{TrueTime, Violation};
+
+/// A client that was told that it is over for a file ends within this.
+const GIVES_UP: Span = Span::from_secs(2);
 
 /// What a client's process has to do with files.
 #[derive(Debug, Default)]
@@ -23,6 +27,8 @@ pub(super) struct FileUse {
     created: BTreeSet<usize>,
     /// What was acknowledged to it and is not known to be durable.
     owed: BTreeMap<usize, BTreeMap<FileTicket, Mark>>,
+    /// Whether it was told that it is over for some file.
+    pub(super) is_over: bool,
     /// What the reply at hand says is to be synced.
     pub(super) told: Option<Mark>,
 }
@@ -43,6 +49,8 @@ pub(super) struct Pending {
     work: Work,
     /// Since when.
     at: TrueTime,
+    /// The number that it goes by at the daemons, if it is a change.
+    number: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -121,6 +129,7 @@ impl<A: Algorithm> World<'_, A> {
         let reading = self.clients[client].reading(self.now);
         let uses = &mut self.clients[client].files;
         let Some(core) = uses.core.as_mut() else { return Ok(()) };
+        let mut number = None;
         let (ticket, work) = match work {
             Work::Create => (core.create(reading, object), Work::Create),
             Work::Sync(_) => {
@@ -134,7 +143,8 @@ impl<A: Algorithm> World<'_, A> {
                     Wanted::Change(change) => core.change(reading, object, change),
                     Wanted::Ask(query) => core.ask(reading, object, query),
                 };
-                if let Some(number) = core.number(ticket) {
+                number = core.number(ticket);
+                if let Some(number) = number {
                     self.checkers.histories.goes_by(id, (who, number));
                     self.checkers.entries.called(self.now, object, (who, number));
                 }
@@ -145,7 +155,8 @@ impl<A: Algorithm> World<'_, A> {
             self.note(Some(object), format_args!("writer {writer} of {who:?} wants {ticket:?}: {work:?}"));
         }
         let whom = &mut self.clients[client].files.writers[writer];
-        (whom.pending, whom.step) = (Some(Pending { ticket, file, work, at: self.now }), whom.step + 1);
+        (whom.pending, whom.step) =
+            (Some(Pending { ticket, file, work, at: self.now, number }), whom.step + 1);
         self.drain_client(client)
     }
 
@@ -192,7 +203,7 @@ impl<A: Algorithm> World<'_, A> {
     fn note_result(
         &mut self,
         client: usize,
-        Pending { ticket, file, work, at }: Pending,
+        Pending { ticket, file, work, at, number }: Pending,
         event: &FileEvent,
     ) -> Result<(), Violation> {
         let (object, shape) = (self.files[file], self.shape(file));
@@ -231,6 +242,11 @@ impl<A: Algorithm> World<'_, A> {
                 self.checkers.histories.void(self.now, id);
                 return Ok(());
             }
+            (Work::Operation(..), FileEvent::Expired { .. }) => {
+                let name = number.map(|number| (who, number));
+                self.told_over(client, object, name);
+                return Ok(());
+            }
             (_, FileEvent::GivenUp { .. } | FileEvent::Full { .. }) => {
                 self.summary.file_given_up += 1;
                 return Ok(());
@@ -242,6 +258,19 @@ impl<A: Algorithm> World<'_, A> {
         }
         self.summary.file_acknowledged += 1;
         Ok(())
+    }
+
+    /// A client was told that it is over for a file. Sooner or later another process takes its place; until then it learns the
+    /// same whatever it wants changed.
+    fn told_over(&mut self, client: usize, object: ObjectId, name: Option<(ClientId, u64)>) {
+        self.summary.file_told_over += 1;
+        if name.is_some_and(|name| self.checkers.entries.has_effect(object, name)) {
+            self.summary.file_over_effective += 1;
+        }
+        self.clients[client].files.is_over = true;
+        let machine = self.daemons.len() + client;
+        let at = self.now + span_between(Span::ZERO, GIVES_UP, &mut self.dice.files);
+        self.push_input(at, machine, Input::Over);
     }
 
     /// What its client counts on to be durable is.

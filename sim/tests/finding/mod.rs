@@ -51,6 +51,7 @@ const SAID: &[(&str, &[&str])] = &[
     ("answers", &["a client asks", "answers"]),
     ("courtesy", &["the register of", "sends a read"]),
     ("durability", &["a sync is asked for", "the disk of", "is told that everything up to"]),
+    ("endings", &["over"]),
     ("entries", &[" has "]),
     ("exclusion", &["own"]),
     ("keeping", &["holds the lock, and keeps it", "is told that it lost the lock"]),

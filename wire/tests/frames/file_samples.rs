@@ -6,10 +6,16 @@ use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, View, ViewId, WallTi
 use bytes::Bytes;
 use node::file::{
     Answer, Attributes, Change, Chunk, Done, File, FileBody, FileError, FileReply, FileReplyBody,
-    FileRequest, Key, Mark, Op, Part, Piece, Position, Query, Stat,
+    FileRequest, Key, Mark, Op, Part, Piece, Place, Position, Query, Stat, Stored as OnDisk,
 };
-use node::{FileMessage, RequestId, Unavailable};
-use replication::{Account, Body, Entry, Memory, Message, Page, Request, Rest, Session, Sessions};
+use node::{
+    Changed, FileMessage, MemberChange, MembersError, Order, OrderBody, OrderReply, OrderReplyBody,
+    RequestId, StrikeError, Unavailable,
+};
+use replication::{
+    Account, Body, Entry, Head, Holding, Memory, Message, Page, Record, Request, Rest, Session, Sessions,
+};
+use wire::{FileRecord, KeptChunk};
 
 pub(crate) type Outcome = Result<Done, FileError>;
 
@@ -173,6 +179,39 @@ pub(crate) fn file_requests() -> Vec<FileRequest> {
     (1..).zip(bodies).map(|(id, body)| FileRequest { id: RequestId(id), object: OBJECT, body }).collect()
 }
 
+pub(crate) fn orders() -> Vec<Order> {
+    let (admit, dismiss) = (MemberChange::Admit(NodeId(4)), MemberChange::Dismiss(NodeId(300)));
+    let bodies = [
+        OrderBody::Members(OBJECT),
+        OrderBody::Change { object: OBJECT, change: admit },
+        OrderBody::Change { object: OBJECT, change: dismiss },
+        OrderBody::Strike(NodeId(2)),
+        OrderBody::AcceptLoss(OBJECT),
+    ];
+    (1..).zip(bodies).map(|(id, body)| Order { id: RequestId(id), body }).collect()
+}
+
+pub(crate) fn order_replies() -> Vec<OrderReply> {
+    let errors = [
+        MembersError::Unavailable(Unavailable::Overloaded),
+        MembersError::Elsewhere(NodeId(2)),
+        MembersError::NoSuchFile,
+        MembersError::NotInMap(NodeId(300)),
+        MembersError::NotConnected(NodeId(3)),
+        MembersError::Changing,
+        MembersError::Undecided,
+        MembersError::NoMajority,
+        MembersError::Count,
+    ];
+    let mut bodies = vec![OrderReplyBody::Members(members())];
+    bodies.extend([Changed::Done, Changed::UnderWay].map(|done| OrderReplyBody::Changed(Ok(done))));
+    bodies.extend(errors.map(|error| OrderReplyBody::Changed(Err(error))));
+    bodies.push(OrderReplyBody::Struck(Ok(())));
+    bodies.push(OrderReplyBody::Struck(Err(StrikeError::Connected(NodeId(2)))));
+    bodies.extend([false, true].map(OrderReplyBody::LossAccepted));
+    (1..).zip(bodies).map(|(id, body)| OrderReply { id: RequestId(id), body }).collect()
+}
+
 pub(crate) fn file_replies() -> Vec<FileReply> {
     let error = FileError::PastLimit { end: 1 };
     let changed = |outcome| FileReplyBody::Changed { outcome, mark: mark() };
@@ -193,4 +232,51 @@ pub(crate) fn file_replies() -> Vec<FileReply> {
         FileReplyBody::Unavailable(Unavailable::Overloaded),
     ];
     (1..).zip(bodies).map(|(id, body)| FileReply { id: RequestId(id), body }).collect()
+}
+
+pub(crate) fn kept(record: Record<File>) -> FileRecord {
+    FileRecord { object: OBJECT, record }
+}
+
+pub(crate) fn records() -> Vec<FileRecord> {
+    let records = [
+        Record::Promised(epoch(5)),
+        Record::Appended { after: Seq(3), entries: entries(), committed: Seq(4) },
+        Record::Began { source: NodeId(2), applied: Seq(3) },
+        Record::Placed(page().parts),
+        Record::Ended(Box::new(rest())),
+        Record::Adopted(view()),
+        Record::Buried(Some(view())),
+        Record::Buried(None),
+    ];
+    records.map(kept).into()
+}
+
+pub(crate) fn head() -> Head<File> {
+    Head {
+        promised: epoch(6),
+        accepted: epoch(5),
+        rest: rest(),
+        holding: Holding::Whole,
+        base: at(4, 3),
+        entries: entries(),
+        adopted: Some(view()),
+        damaged_at: Some(2),
+    }
+}
+
+pub(crate) fn mixed() -> Head<File> {
+    let (holding, base) = (Holding::Mixed(epoch(5)), Position::START);
+    Head { holding, base, entries: Vec::new(), adopted: None, damaged_at: None, ..head() }
+}
+
+pub(crate) fn attributes() -> (Position, Attributes) {
+    let time = WallTime::from_micros;
+    (at(5, 8), Attributes::new(9, time(300), time(301)).unwrap())
+}
+
+pub(crate) fn chunk() -> KeptChunk {
+    let stored = OnDisk { place: Place::new(&[300, 7]), from: 2, len: 5 };
+    let pieces = vec![(4, Piece::Held(Bytes::from_static(b"a chunk"))), (0x3000, Piece::Stored(stored))];
+    KeptChunk { at: at(5, 9), chunk: Chunk::new(0b1001, pieces).unwrap() }
 }

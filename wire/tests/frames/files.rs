@@ -8,7 +8,7 @@ use node::file::{
     Answer, CHUNK_BYTES, Change, Chunk, Done, FILE_BYTES_MAX, FileBody, FileReply, FileReplyBody,
     FileRequest, Key, Mark, Op, Part, Piece, Position, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX,
 };
-use node::{FileMessage, RequestId};
+use node::{FileMessage, MemberChange, Order, OrderBody, OrderReply, OrderReplyBody, RequestId};
 use proptest::prelude::*;
 use replication::{Account, Body, Config, Entry, Memory, Message, Page, Request, Rest, Session, Sessions};
 use wire::{
@@ -16,7 +16,10 @@ use wire::{
     HEADER_BYTES, encode, encode_in_pieces, next_batch,
 };
 
-use crate::samples::{Outcome, at, entries, epoch, file_messages, file_replies, file_requests, page, rest};
+use crate::samples::{
+    Outcome, at, entries, epoch, file_messages, file_replies, file_requests, order_replies, orders, page,
+    rest,
+};
 
 const OBJECT: ObjectId = ObjectId::new(3, 0x80);
 
@@ -454,6 +457,22 @@ fn full_batches_fit_into_a_frame() {
         let frame = frame(&next_batch(&mut queue));
         assert!(admitted(frame, "node/1").decode::<Vec<FileReply>>().is_ok());
     }
+}
+
+#[test]
+fn orders_come_as_they_left() {
+    for order in orders() {
+        assert_eq!(admitted(frame(&order), "admin/root").decode(), Ok(order));
+    }
+    for reply in order_replies() {
+        assert_eq!(admitted(frame(&reply), "node/1").decode(), Ok(reply));
+    }
+    let (id, object) = (RequestId(u64::MAX), ObjectId::new(u64::MAX, u64::MAX));
+    let change = MemberChange::Dismiss(NodeId(u32::MAX));
+    let largest = Order { id, body: OrderBody::Change { object, change } };
+    assert_eq!(admitted(frame(&largest), "admin/root").decode(), Ok(largest));
+    let largest = OrderReply { id, body: OrderReplyBody::Members(largest_members()) };
+    assert_eq!(admitted(frame(&largest), "node/1").decode(), Ok(largest));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::samples::samples;
 
 /// Groups of digits belong together; `docs/wire.md` says what they are.
-const GOLDEN: [(&str, &str); 15] = [
+const GOLDEN: [(&str, &str); 17] = [
     (
         "lease",
         "01 01 0100 ddccbbaa 01000000 02000000 2211000000000000 \
@@ -128,6 +128,8 @@ const GOLDEN: [(&str, &str); 15] = [
          0e 0a08 \
          77686174207374616e6473207468657265",
     ),
+    ("order", "10 01 0000 08000000 00000000 03 01 038001 01 ac02"),
+    ("order reply", "11 01 0000 07000000 00000000 01 00 03 01 02 ac02"),
 ];
 
 #[test]
@@ -139,4 +141,40 @@ fn frames_look_as_documented() {
         let frame: String = sample.frame.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!((sample.kind.to_string().as_str(), frame), (name, digits));
     }
+}
+
+#[test]
+fn orders_look_as_documented() {
+    let metadata = |frame: Vec<u8>| -> String {
+        frame[wire::HEADER_BYTES..].iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    let orders = crate::samples::orders().into_iter().map(|order| metadata(encoded(&order)));
+    let expected = ["0100038001", "0201038001 00 04", "0301038001 01 ac02", "0402 02", "0503038001"];
+    assert!(orders.eq(expected.map(|digits| digits.replace(' ', ""))));
+    let replies = crate::samples::order_replies().into_iter().map(|reply| metadata(encoded(&reply)));
+    let expected = [
+        "01 00 03 01 02 ac02",
+        "02 01 00 00",
+        "03 01 00 01",
+        "04 01 01 00 08",
+        "05 01 01 01 02",
+        "06 01 01 02",
+        "07 01 01 03 ac02",
+        "08 01 01 04 03",
+        "09 01 01 05",
+        "0a 01 01 06",
+        "0b 01 01 07",
+        "0c 01 01 08",
+        "0d 02 00",
+        "0e 02 01 00 02",
+        "0f 03 00",
+        "10 03 01",
+    ];
+    assert!(replies.eq(expected.map(|digits| digits.replace(' ', ""))));
+}
+
+fn encoded<M: wire::Message>(message: &M) -> Vec<u8> {
+    let mut frame = Vec::new();
+    wire::encode(message, &mut frame);
+    frame
 }

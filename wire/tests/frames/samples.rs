@@ -6,8 +6,8 @@ use lease::{Ballot, Batch, Body, Stamp};
 use node::file::{FileReply, FileRequest};
 use node::{
     ClientFrame, ClientId, ClockStatus, ClockTrust, DaemonFrame, DaemonStatus, FileMessage, Grant,
-    LeaseStatus, LockStatus, PeerMessage, PeerStatus, Record, Reply, ReplyBody, Request, RequestBody,
-    RequestId, Status, SupervisorStatus, Token,
+    LeaseStatus, LockStatus, Order, OrderReply, PeerMessage, PeerStatus, Record, Reply, ReplyBody, Request,
+    RequestBody, RequestId, Status, SupervisorStatus, Token,
 };
 use wire::{
     Admitted, DecodeError, Frame, FrameError, FrameReader, Heartbeat, Hello, Introduction, Kind, Lane,
@@ -45,6 +45,8 @@ pub(crate) fn samples() -> Vec<Sample> {
         sample("node/1", &file_messages()),
         sample("client/a", &file_requests()),
         sample("node/1", &file_replies()),
+        sample("admin/root", &orders().remove(2)),
+        sample("node/1", &order_replies().remove(0)),
     ]
 }
 
@@ -206,6 +208,8 @@ pub(crate) enum Decoded {
     FilePeer(Vec<FileMessage>),
     FileRequest(Vec<FileRequest>),
     FileReply(Vec<FileReply>),
+    Order(Order),
+    OrderReply(OrderReply),
 }
 
 pub(crate) fn decode(admitted: &Admitted) -> Result<Decoded, DecodeError> {
@@ -225,6 +229,8 @@ pub(crate) fn decode(admitted: &Admitted) -> Result<Decoded, DecodeError> {
         Kind::FilePeer => Decoded::FilePeer(admitted.decode()?),
         Kind::FileRequest => Decoded::FileRequest(admitted.decode()?),
         Kind::FileReply => Decoded::FileReply(admitted.decode()?),
+        Kind::Order => Decoded::Order(admitted.decode()?),
+        Kind::OrderReply => Decoded::OrderReply(admitted.decode()?),
     })
 }
 
@@ -250,6 +256,8 @@ impl Decoded {
             Self::FilePeer(message) => encode(message, &mut frame),
             Self::FileRequest(message) => encode(message, &mut frame),
             Self::FileReply(message) => encode(message, &mut frame),
+            Self::Order(message) => encode(message, &mut frame),
+            Self::OrderReply(message) => encode(message, &mut frame),
         }
         frame
     }

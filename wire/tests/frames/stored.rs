@@ -2,14 +2,14 @@
 
 use std::fmt::Debug;
 
-use base::{Epoch, Members, NodeId, ObjectId, Seq, View, ViewId, WallTime};
+use base::{Epoch, Members, NodeId, Seq};
 use bytes::Bytes;
-use node::file::{Attributes, CHUNK_BYTES, Chunk, File, Key, Piece, Place, Position, Stored as OnDisk};
+use node::file::{CHUNK_BYTES, Chunk, File, Key, Piece};
 use proptest::prelude::*;
 use replication::{Checkpoint, Head, Holding, Machine, Record};
 use wire::{DecodeError, FileRecord, KeptChunk, Stored, decode_stored, encode_stored};
 
-use crate::samples::{at, entries, epoch, page, rest};
+use crate::samples::{at, attributes, chunk, entries, head, kept, mixed, page, records};
 
 fn bytes<T: Stored>(value: &T) -> Vec<u8> {
     encode_stored(value).concat()
@@ -17,57 +17,6 @@ fn bytes<T: Stored>(value: &T) -> Vec<u8> {
 
 fn digits(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn view() -> View {
-    View { id: ViewId { epoch: epoch(4), seq: Seq(6) }, members: Members::new([1, 2].map(NodeId)).unwrap() }
-}
-
-fn record(record: Record<File>) -> FileRecord {
-    FileRecord { object: ObjectId::new(3, 0x80), record }
-}
-
-pub(crate) fn records() -> Vec<FileRecord> {
-    let records = [
-        Record::Promised(epoch(5)),
-        Record::Appended { after: Seq(3), entries: entries(), committed: Seq(4) },
-        Record::Began { source: NodeId(2), applied: Seq(3) },
-        Record::Placed(page().parts),
-        Record::Ended(Box::new(rest())),
-        Record::Adopted(view()),
-        Record::Buried(Some(view())),
-        Record::Buried(None),
-    ];
-    records.map(record).into()
-}
-
-pub(crate) fn head() -> Head<File> {
-    Head {
-        promised: epoch(6),
-        accepted: epoch(5),
-        rest: rest(),
-        holding: Holding::Whole,
-        base: at(4, 3),
-        entries: entries(),
-        adopted: Some(view()),
-        damaged_at: Some(2),
-    }
-}
-
-fn mixed() -> Head<File> {
-    let (holding, base) = (Holding::Mixed(epoch(5)), Position::START);
-    Head { holding, base, entries: Vec::new(), adopted: None, damaged_at: None, ..head() }
-}
-
-fn attributes() -> (Position, Attributes) {
-    let time = WallTime::from_micros;
-    (at(5, 8), Attributes::new(9, time(300), time(301)).unwrap())
-}
-
-fn chunk() -> KeptChunk {
-    let stored = OnDisk { place: Place::new(&[300, 7]), from: 2, len: 5 };
-    let pieces = vec![(4, Piece::Held(Bytes::from_static(b"a chunk"))), (0x3000, Piece::Stored(stored))];
-    KeptChunk { at: at(5, 9), chunk: Chunk::new(0b1001, pieces).unwrap() }
 }
 
 /// Groups of digits belong together; `docs/wire.md` says what they are.
@@ -95,8 +44,8 @@ fn what_is_kept_looks_as_documented() {
         (0, "06000000 03 8001 00 0501".to_owned()),
         (2, "06000000 03 8001 02 02 03".to_owned()),
         (4, format!("4f000000 03 8001 04 {rest}")),
-        (5, "0a000000 03 8001 05 040106 02 01 02".to_owned()),
-        (6, "0b000000 03 8001 06 01 040106 02 01 02".to_owned()),
+        (5, "0c000000 03 8001 05 040106 03 01 02 ac02".to_owned()),
+        (6, "0d000000 03 8001 06 01 040106 03 01 02 ac02".to_owned()),
         (7, "05000000 03 8001 06 00".to_owned()),
     ];
     for (index, expected) in short {
@@ -172,7 +121,7 @@ fn a_head_goes_together() {
 
 #[test]
 fn records_hold_what_replicas_write() {
-    let refused = |result| match decode_stored::<FileRecord>(Bytes::from(bytes(&record(result)))) {
+    let refused = |result| match decode_stored::<FileRecord>(Bytes::from(bytes(&kept(result)))) {
         Err(DecodeError::Impossible(what)) => what,
         other => panic!("{other:?}"),
     };
@@ -217,7 +166,7 @@ fn lengths_are_checked_before_anything_is_taken() {
         assert_eq!(error, DecodeError::Truncated);
     }
     let epochs = [Epoch::default(), Epoch { number: u64::MAX, node: NodeId(u32::MAX) }];
-    epochs.into_iter().for_each(|epoch| check(&record(Record::Promised(epoch))));
+    epochs.into_iter().for_each(|epoch| check(&kept(Record::Promised(epoch))));
 }
 
 proptest! {

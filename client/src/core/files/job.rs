@@ -47,6 +47,8 @@ pub(super) struct Job {
     pub(super) task: Task,
     /// The last sending, if nothing came of it yet, and to whom.
     pub(super) last: Option<(RequestId, NodeId)>,
+    /// Whom the last one asked has named for it. Other requests of the file may move what is believed meanwhile.
+    pub(super) named: Option<NodeId>,
     /// When it is sent, or sent again. None while nobody can be asked.
     pub(super) due: Option<MonoTime>,
     /// Why it has no result, as far as somebody said.
@@ -74,6 +76,7 @@ impl Job {
             object,
             task,
             last: None,
+            named: None,
             due: None,
             obstacle: None,
             sendings: VecDeque::new(),

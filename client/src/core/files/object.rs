@@ -100,16 +100,23 @@ impl Object {
         Some(self.target()).filter(|&node| links.is_up(node))
     }
 
-    /// The one asked does not answer for it. Only whoever is believed to can change what is believed.
-    pub(super) fn pass(&mut self, asked: NodeId, hint: Option<NodeId>, (links, now): (&Links, MonoTime)) {
+    /// The one asked does not answer for it. Only whoever is believed to can change what is believed. Returns whom it has named,
+    /// if that makes sense.
+    pub(super) fn pass(
+        &mut self,
+        asked: NodeId,
+        hint: Option<NodeId>,
+        (links, now): (&Links, MonoTime),
+    ) -> Option<NodeId> {
         if self.target() != asked {
-            return;
+            return None;
         }
         let named = hint.filter(|&hint| hint != asked && links.is_up(hint));
         self.turn = match named {
             Some(hint) => self.place_of(hint),
             None => self.next_in_turn(links, now),
         };
+        named
     }
 
     /// The members of a file may have changed since the map was all that was known. There are not more of them than daemons

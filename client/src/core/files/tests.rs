@@ -306,6 +306,30 @@ fn those_who_cannot_say_are_asked_in_turn_and_not_too_often() {
     assert_eq!(story.files.obstacle(ticket), Some(Unavailable::Overloaded));
 }
 
+/// A change that has to wait for an earlier one is told that there is no room, and turns to another member. If the earlier one
+/// followed, it would be sent back to the primary, and they would keep each other away from it for ever.
+#[test]
+fn a_request_that_has_to_wait_does_not_lead_the_one_it_waits_for_astray() {
+    let mut story = Story::new();
+    let [other, primary, third] = [0, 1, 2].map(|place| story.members[place]);
+    story.write();
+    let sent = story.sent_one();
+    assert_eq!(sent.to, other);
+    story.reply(&sent, FileReplyBody::Elsewhere(primary));
+    let sent = story.sent_one();
+    story.reply(&sent, BUSY);
+    let sent = story.wait(2).remove(0);
+    assert_eq!(sent.to, third);
+    story.reply(&sent, FileReplyBody::Elsewhere(primary));
+    story.write();
+    let later = story.sent_one();
+    assert_eq!((later.to, numbers(&later)), (primary, (2, 1)));
+    story.reply(&later, BUSY);
+    assert_eq!(story.sent_one().to, third, "the later change goes on");
+    let again = story.wait(10);
+    assert_eq!(again.iter().map(|sent| (sent.to, numbers(sent))).collect::<Vec<_>>(), [(primary, (1, 1))]);
+}
+
 #[test]
 fn daemons_that_name_each_other_are_not_asked_in_a_loop() {
     let mut story = Story::new();

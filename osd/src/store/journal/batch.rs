@@ -1,7 +1,9 @@
 //! A batch of records as it stands in a segment.
 //!
 //! Nothing in a batch is looked at before its checksum held. The checksum covers the store's id too, so that a batch of another
-//! store is none. Layout: `docs/disk.md`.
+//! store is none.
+//!
+//! Layout: a batch of `docs/disk.md`.
 
 use base::StoreId;
 
