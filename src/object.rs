@@ -95,7 +95,10 @@ enum Deed {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let goes_to_stdout = matches!(&args.deed, Deed::Get { file, .. } if is_standard(file));
-    ensure!(!(args.json && goes_to_stdout), "--json needs standard output for itself: name a file to write to");
+    ensure!(
+        !(args.json && goes_to_stdout),
+        "--json needs standard output for itself: name a file to write to"
+    );
     let config = client::Config::find(args.cluster.as_deref())?;
     crate::runtime()?.block_on(until_told(&args, &config))
 }
@@ -114,7 +117,8 @@ async fn until_told(args: &Args, config: &client::Config) -> anyhow::Result<Exit
     if matches!(args.deed, Deed::Put { .. }) {
         writeln!(io::stderr(), "fleasefs: interrupted; `{name}` holds what had been sent by then")?;
     }
-    Ok(u8::try_from(number).map_or(ExitCode::FAILURE, |number| ExitCode::from(BY_SIGNAL.saturating_add(number))))
+    Ok(u8::try_from(number)
+        .map_or(ExitCode::FAILURE, |number| ExitCode::from(BY_SIGNAL.saturating_add(number))))
 }
 
 async fn act(args: &Args, config: &client::Config) -> anyhow::Result<()> {
@@ -184,7 +188,9 @@ async fn remove(object: &Object, syncs: bool) -> anyhow::Result<Value> {
 impl Deed {
     fn name(&self) -> &str {
         match self {
-            Self::Put { name, .. } | Self::Get { name, .. } | Self::Stat { name } | Self::Rm { name, .. } => name,
+            Self::Put { name, .. } | Self::Get { name, .. } | Self::Stat { name } | Self::Rm { name, .. } => {
+                name
+            }
         }
     }
 }

@@ -104,12 +104,7 @@ impl Figures {
                 "/s",
                 [self.write_4k_one_p50_us, self.write_4k_one_p99_us],
             ),
-            (
-                "4 KiB written and synced",
-                self.sync_4k_iops,
-                "/s",
-                [self.sync_4k_p50_us, self.sync_4k_p99_us],
-            ),
+            ("4 KiB written and synced", self.sync_4k_iops, "/s", [self.sync_4k_p50_us, self.sync_4k_p99_us]),
             (
                 "4 KiB written and synced, 64 objects",
                 self.sync_4k_many_iops,
@@ -178,9 +173,11 @@ pub async fn run(
     [figures.write_mib_s, figures.write_p50_us, figures.write_p99_us] = medians(&writes);
     [figures.read_mib_s, figures.read_p50_us, figures.read_p99_us] = medians(&reads);
     [figures.write_4k_iops, figures.write_4k_p50_us, figures.write_4k_p99_us] = medians(&small);
-    [figures.write_4k_one_iops, figures.write_4k_one_p50_us, figures.write_4k_one_p99_us] = medians(&small_one);
+    [figures.write_4k_one_iops, figures.write_4k_one_p50_us, figures.write_4k_one_p99_us] =
+        medians(&small_one);
     [figures.sync_4k_iops, figures.sync_4k_p50_us, figures.sync_4k_p99_us] = medians(&syncs);
-    [figures.sync_4k_many_iops, figures.sync_4k_many_p50_us, figures.sync_4k_many_p99_us] = medians(&syncs_many);
+    [figures.sync_4k_many_iops, figures.sync_4k_many_p50_us, figures.sync_4k_many_p99_us] =
+        medians(&syncs_many);
     if let Some(bytes) = plan.memory_bytes {
         before("a long write, for the daemons' memory");
         figures.daemon_memory_max_mib = Some(bench.memory(daemons, bytes).await?);
@@ -257,7 +254,12 @@ impl Bench<'_> {
     }
 
     /// Small writes to some objects, so many at once.
-    async fn small(&self, name: &str, (count, depth): (u32, u32), syncs: bool) -> Result<Round, ObjectLoadError> {
+    async fn small(
+        &self,
+        name: &str,
+        (count, depth): (u32, u32),
+        syncs: bool,
+    ) -> Result<Round, ObjectLoadError> {
         let mut objects = Vec::new();
         for number in 0..count {
             let object = self.object(&format!("{name}-{number}")).await?;

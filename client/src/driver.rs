@@ -338,9 +338,9 @@ impl State {
         let Some(node) = link.peer().role.node() else { return };
         let handled = match frame.kind() {
             Kind::Daemon => frame.decode().map(|frame| self.core.handle_frame(clock::now(), node, frame)),
-            Kind::FileReply => frame
-                .decode()
-                .map(|replies| self.objects.handle_replies(clock::now(), node, replies)),
+            Kind::FileReply => {
+                frame.decode().map(|replies| self.objects.handle_replies(clock::now(), node, replies))
+            }
             Kind::Status => frame.decode::<Status>().map(|status| {
                 for asked in self.asked.remove(&node).unwrap_or_default() {
                     // Whoever asked may have gone.

@@ -49,6 +49,6 @@ pub use config::{CLUSTER_VARIABLE, CONFIG_FILE, Config, ConfigError, commented};
 pub use driver::{Client, ConnectError, DaemonState};
 pub use health::problems;
 pub use lock::{Lock, LockError, NAME_BYTES_MAX};
-pub use objects::{Object, ObjectError};
 pub use node::file::{FileError, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX};
 pub use node::{Status, Token, Unavailable};
+pub use objects::{Object, ObjectError};

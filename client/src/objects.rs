@@ -49,7 +49,9 @@ pub enum ObjectError {
     #[error(transparent)]
     Refused(FileError),
     /// Acknowledged changes may not have outlived the failure of several daemons.
-    #[error("some of what was written since the last sync may be lost, because several daemons failed at once; write it again")]
+    #[error(
+        "some of what was written since the last sync may be lost, because several daemons failed at once; write it again"
+    )]
     Lost,
     /// Nobody has said what came of it.
     #[error(
@@ -297,11 +299,7 @@ impl Windows {
     }
 }
 
-async fn place(
-    window: &Semaphore,
-    bytes_max: u32,
-    bytes: u64,
-) -> Result<SemaphorePermit<'_>, ObjectError> {
+async fn place(window: &Semaphore, bytes_max: u32, bytes: u64) -> Result<SemaphorePermit<'_>, ObjectError> {
     // What is too long for a window is too long for a request, and will be refused.
     let bytes = u32::try_from(bytes).unwrap_or(bytes_max).clamp(REQUEST_BYTES_MIN, bytes_max);
     window.acquire_many(bytes).await.map_err(|_| ObjectError::Closed)

@@ -91,7 +91,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         ProgressBar::new_spinner().with_style(ProgressStyle::with_template("{spinner} {msg} ({elapsed})")?);
     bar.enable_steady_tick(Duration::from_millis(100));
     let options = floor::Options { dir: dir.clone(), rounds: args.rounds };
-    let (quic, disk) = floor::network_and_disk(&options, |part| bar.set_message(format!("floor: {}", part.name())))?;
+    let (quic, disk) =
+        floor::network_and_disk(&options, |part| bar.set_message(format!("floor: {}", part.name())))?;
     let plan = Plan {
         rounds: args.rounds,
         sequential_bytes: args.size_mib.get().saturating_mul(1 << 20),
@@ -137,11 +138,17 @@ impl Measured {
             ("sync_4k_many_ratio", self.sync_many_ratio(), SYNC_MANY_MIN),
         ];
         let too_low = at_least.into_iter().filter(|(_, figure, bar)| figure < bar);
-        let too_low = too_low.map(|(what, figure, bar)| format!("{what} is {figure:.2}, at least {bar} is asked"));
-        let memory = self.figures.daemon_memory_max_mib.map(|mib| ("daemon_memory_max_mib", mib, MEMORY_MAX_MIB));
+        let too_low =
+            too_low.map(|(what, figure, bar)| format!("{what} is {figure:.2}, at least {bar} is asked"));
+        let memory =
+            self.figures.daemon_memory_max_mib.map(|mib| ("daemon_memory_max_mib", mib, MEMORY_MAX_MIB));
         let at_most = [Some(("sync_4k_floor_ratio", self.sync_ratio(), SYNC_MAX)), memory];
         let too_high = at_most.into_iter().flatten().filter(|(_, figure, bar)| figure > bar);
-        too_low.chain(too_high.map(|(what, figure, bar)| format!("{what} is {figure:.2}, at most {bar} is asked"))).collect()
+        too_low
+            .chain(
+                too_high.map(|(what, figure, bar)| format!("{what} is {figure:.2}, at most {bar} is asked")),
+            )
+            .collect()
     }
 
     fn to_json(&self) -> anyhow::Result<Value> {

@@ -151,7 +151,10 @@ pub(super) async fn put(object: &Object, mut source: Source, bar: &ProgressBar) 
     Ok(offset)
 }
 
-async fn note_written(writes: &mut JoinSet<Result<u64, ObjectError>>, bar: &ProgressBar) -> anyhow::Result<()> {
+async fn note_written(
+    writes: &mut JoinSet<Result<u64, ObjectError>>,
+    bar: &ProgressBar,
+) -> anyhow::Result<()> {
     if let Some(written) = writes.join_next().await {
         bar.inc(written.context("a write ended too soon")??);
     }

@@ -365,7 +365,11 @@ fn a_file_that_was_removed_is_nothing_until_it_is_begun_anew() {
     let mut disk = Disk::default();
     disk.put(&mut history.file);
     assert!(matches!(history.change(Change::Remove), Ok(Done::Changed { .. })));
-    assert_eq!(history.file.take_changed(), (false, BTreeSet::from([0, 1])), "its chunks are taken away on disk, too");
+    assert_eq!(
+        history.file.take_changed(),
+        (false, BTreeSet::from([0, 1])),
+        "its chunks are taken away on disk, too"
+    );
     assert_eq!(history.file.stat(), Stat { modified: time(2), changed: time(2), ..Stat::default() });
     let (kept, data) = (history.file.clone(), Payload::from(bytes(1, 1)));
     for change in [
