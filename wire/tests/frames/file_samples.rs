@@ -57,8 +57,6 @@ pub(crate) fn changes() -> Vec<Change> {
         Change::Truncate { size: 5 },
         Change::Punch { offset: 1, length: 2 },
         Change::Touch { modified: Some(time(7)) },
-        Change::Remove,
-        Change::Begin,
     ]
 }
 
@@ -84,7 +82,6 @@ pub(crate) fn rest() -> Rest<Outcome> {
         FileError::Overflow { offset: 2, length: 3 },
         FileError::TooLong { length: 4, bytes_max: 5 },
         FileError::BadChunk,
-        FileError::Removed,
     ];
     let mut outcomes: Vec<(u64, Outcome)> = (10..).zip(errors.map(Err)).collect();
     outcomes.push((20, Ok(Done::Written { offset: 4, stat: stat() })));
