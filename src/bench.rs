@@ -4,6 +4,7 @@ mod cluster;
 mod floor;
 mod lease;
 mod lock;
+mod object;
 
 use std::process::ExitCode;
 
@@ -21,6 +22,7 @@ enum Measurement {
     Floor(floor::Args),
     Lease(lease::Args),
     Lock(lock::Args),
+    Object(object::Args),
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -28,6 +30,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Measurement::Floor(args) => floor::run(&args),
         Measurement::Lease(args) => lease::run(&args),
         Measurement::Lock(args) => lock::run(&args),
+        Measurement::Object(args) => object::run(&args),
     }?;
     Ok(ExitCode::SUCCESS)
 }

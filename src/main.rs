@@ -10,6 +10,7 @@ mod init;
 mod local;
 mod lock;
 mod log;
+mod object;
 mod osd;
 mod shell;
 mod sim;
@@ -43,6 +44,7 @@ enum Command {
     Down(down::Args),
     Init(init::Args),
     Lock(lock::Args),
+    Object(object::Args),
     Osd(osd::Args),
     /// Run the cluster in one thread under a seed, with faults and checkers
     Sim(sim::SimArgs),
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Down(args) => down::run(&args),
         Command::Init(args) => init::run(&args),
         Command::Lock(args) => lock::run(&args),
+        Command::Object(args) => object::run(args),
         Command::Osd(args) => osd::run(&args),
         Command::Sim(args) => sim::run(args),
         Command::Status(args) => status::run(&args),

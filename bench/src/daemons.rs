@@ -41,6 +41,28 @@ impl Daemons {
         pids.filter_map(cpu_of).sum()
     }
 
+    /// Forgets how much memory the daemons have had so far. Where the kernel does not, the maximum stays what it was.
+    pub fn forget_memory_max(&self) {
+        self.daemon_pids().for_each(|pid| {
+            let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
+        });
+    }
+
+    /// The most memory in bytes that one daemon has had since then; none if that cannot be read.
+    pub fn memory_max(&self) -> Option<u64> {
+        let most = |pid| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+            Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
+        };
+        self.daemon_pids().filter_map(most).max()
+    }
+
+    /// The daemons without their supervisors.
+    fn daemon_pids(&self) -> impl Iterator<Item = u32> {
+        self.supervisors.iter().flat_map(|child| with_children(child.id()).into_iter().skip(1))
+    }
+
     /// Kills daemon `id`. Its supervisor finds out, and starts it again.
     pub fn kill(&self, id: usize) {
         for pid in with_children(self.supervisors[id - 1].id()).into_iter().skip(1) {

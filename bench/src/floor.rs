@@ -92,12 +92,22 @@ pub fn run(options: &Options, mut before_round: impl FnMut(Part)) -> Result<Floo
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let rounds = options.rounds;
     let before = Processors::now();
-    let quic = quic::measure(rounds, processors, || before_round(Part::Quic))?;
-    let disk = disk::measure(&options.dir, rounds, || before_round(Part::Disk))?;
+    let (quic, disk) = network_and_disk(options, &mut before_round)?;
     let fuse = fuse::measure(rounds, || before_round(Part::Fuse))?;
     let others_percent =
         before.zip(Processors::now()).map(|(before, after)| after.others_percent_since(before));
     Ok(Floor { rounds: rounds.get(), processors, others_percent, quic, disk, fuse })
+}
+
+/// Measures what files stand on.
+pub fn network_and_disk(
+    options: &Options,
+    mut before_round: impl FnMut(Part),
+) -> Result<(QuicFloor, DiskFloor), FloorError> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let quic = quic::measure(options.rounds, processors, || before_round(Part::Quic))?;
+    let disk = disk::measure(&options.dir, options.rounds, || before_round(Part::Disk))?;
+    Ok((quic, disk))
 }
 
 #[cfg(test)]

@@ -19,6 +19,11 @@ impl Latencies {
         self.0.extend(other.0);
     }
 
+    /// How many there are.
+    pub(crate) const fn count(&self) -> u64 {
+        self.0.len() as u64
+    }
+
     /// The time in microseconds within which this many of a hundred operations were done; zero without samples.
     pub(crate) fn percentile_us(&mut self, percent: usize) -> f64 {
         self.0.sort_unstable();

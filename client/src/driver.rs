@@ -18,6 +18,7 @@ use crate::clock;
 use crate::config::{Config, ConfigError};
 use crate::core::{Core, Event as CoreEvent, Obstacle, Output, Ticket};
 use crate::lock::{Asked, Standing};
+use crate::objects::{Objects, Windows};
 
 /// How long a client waits for the first daemon.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -70,6 +71,8 @@ pub struct DaemonState {
 /// What the driver and those who wait have in common.
 pub(crate) struct Shared {
     state: Mutex<State>,
+    /// How much may be under way about objects.
+    pub(crate) windows: Windows,
     /// The core has something to do.
     wake: Notify,
     /// How many daemons are connected.
@@ -78,6 +81,7 @@ pub(crate) struct Shared {
 
 struct State {
     core: Core,
+    objects: Objects,
     waiting: BTreeMap<Ticket, oneshot::Sender<Outcome>>,
     standings: BTreeMap<Ticket, watch::Sender<Standing>>,
     asked: BTreeMap<NodeId, Vec<oneshot::Sender<Status>>>,
@@ -172,14 +176,16 @@ impl Client {
 impl Shared {
     fn new(map: Arc<ClusterMap>) -> Self {
         let state = State {
-            core: Core::new(map),
+            core: Core::new(map.clone()),
+            objects: Objects::new(map),
             waiting: BTreeMap::new(),
             standings: BTreeMap::new(),
             asked: BTreeMap::new(),
             links: BTreeMap::new(),
             troubles: BTreeMap::new(),
         };
-        Self { state: Mutex::new(state), wake: Notify::new(), connected: watch::Sender::new(0) }
+        let (wake, connected) = (Notify::new(), watch::Sender::new(0));
+        Self { state: Mutex::new(state), windows: Windows::new(), wake, connected }
     }
 
     pub(crate) fn token(&self, now: MonoTime, ticket: Ticket) -> Option<Token> {
@@ -213,6 +219,16 @@ impl Shared {
         self.state().core.obstacle(ticket)
     }
 
+    /// Asks or changes what is known of objects. Whoever wants something done calls [`wake`](Self::wake) afterwards.
+    pub(crate) fn with_objects<T>(&self, ask: impl FnOnce(&mut Objects) -> T) -> T {
+        ask(&mut self.state().objects)
+    }
+
+    /// There is something to do.
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
     fn ask_status(&self, node: NodeId) -> oneshot::Receiver<Status> {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.state();
@@ -240,10 +256,11 @@ struct Ends(Arc<Shared>);
 impl Drop for Ends {
     fn drop(&mut self) {
         let mut state = self.0.state();
-        let State { waiting, standings, asked, .. } = &mut *state;
+        let State { waiting, standings, asked, objects, .. } = &mut *state;
         waiting.clear();
         standings.clear();
         asked.clear();
+        objects.end();
     }
 }
 
@@ -251,7 +268,7 @@ async fn drive(shared: Arc<Shared>, _network: Network, mut inbox: Inbox, callers
     let _ends = Ends(shared.clone());
     let mut events = Vec::new();
     loop {
-        let next = shared.state().core.poll_timeout();
+        let next = shared.state().next_due();
         let left = next.map_or(Duration::MAX, |at| Duration::from_micros(at.since(clock::now()).as_micros()));
         tokio::select! {
             is_open = inbox.receive(&mut events) => if !is_open { return },
@@ -276,7 +293,12 @@ impl State {
         while let Some(output) = self.core.poll_output(clock::now()) {
             again.extend(self.act(output));
         }
+        self.objects.turn(clock::now(), &self.links);
         (self.links.len(), again)
+    }
+
+    fn next_due(&self) -> Option<MonoTime> {
+        [self.core.poll_timeout(), self.objects.core.poll_timeout()].into_iter().flatten().min()
     }
 
     fn handle_event(&mut self, event: Event) {
@@ -296,6 +318,7 @@ impl State {
         let Introduction::Node(told) = &link.hello().who else { return };
         let process: Process = told.process;
         self.core.handle_connected(clock::now(), process);
+        self.objects.core.handle_up(clock::now(), process.node);
         self.troubles.remove(&process.node);
         self.links.insert(process.node, link);
     }
@@ -307,6 +330,7 @@ impl State {
             self.asked.remove(&node);
             self.troubles.insert(node, reason.to_string());
             self.core.handle_disconnected(clock::now(), node);
+            self.objects.core.handle_down(clock::now(), node);
         }
     }
 
@@ -314,6 +338,9 @@ impl State {
         let Some(node) = link.peer().role.node() else { return };
         let handled = match frame.kind() {
             Kind::Daemon => frame.decode().map(|frame| self.core.handle_frame(clock::now(), node, frame)),
+            Kind::FileReply => {
+                frame.decode().map(|replies| self.objects.handle_replies(clock::now(), node, replies))
+            }
             Kind::Status => frame.decode::<Status>().map(|status| {
                 for asked in self.asked.remove(&node).unwrap_or_default() {
                     // Whoever asked may have gone.
@@ -338,6 +365,7 @@ impl State {
             }
             Output::Reconnect { to } => {
                 self.links.remove(&to);
+                self.objects.core.handle_down(clock::now(), to);
                 Some(to)
             }
             Output::Event(event) => {

@@ -1,4 +1,4 @@
-//! What programs use: locks, and what daemons say about themselves.
+//! What programs use: locks, objects, and what daemons say about themselves.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,8 +22,20 @@
 //! was frozen meanwhile has not noticed: ask again before every act, or give the token to whatever is acted upon and
 //! have it refuse lower ones, as `examples/ticker.rs` does.
 //!
-//! [`core`](mod@core) decides; the rest of this crate is its driver. [`core::files`] decides about files, and nothing drives
-//! it yet.
+//! An [`Object`] is content that daemons keep. Whatever is asked of it is sent until it has a result, and takes effect
+//! once.
+//!
+//! ```no_run
+//! # async fn example(client: client::Client) -> Result<(), Box<dyn std::error::Error>> {
+//! let object = client.object_named("nightly-report.txt")?;
+//! object.create().await?;
+//! object.append("all is well\n".into()).await?;
+//! object.sync().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`core`](mod@core) decides; the rest of this crate is its driver.
 
 mod clock;
 mod config;
@@ -31,9 +43,12 @@ pub mod core;
 mod driver;
 mod health;
 mod lock;
+mod objects;
 
 pub use config::{CLUSTER_VARIABLE, CONFIG_FILE, Config, ConfigError, commented};
 pub use driver::{Client, ConnectError, DaemonState};
 pub use health::problems;
 pub use lock::{Lock, LockError, NAME_BYTES_MAX};
+pub use node::file::{FileError, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX};
 pub use node::{Status, Token, Unavailable};
+pub use objects::{Object, ObjectError};

@@ -162,7 +162,7 @@ impl Drop for Asked {
     }
 }
 
-const fn said(why: Option<Unavailable>) -> &'static str {
+pub(crate) const fn said(why: Option<Unavailable>) -> &'static str {
     match why {
         None => "none of its members is connected",
         Some(Unavailable::NotMember) => "the daemons asked do not keep it",

@@ -12,6 +12,8 @@
 //! - An operation that is refused changes nothing, not even a version.
 //! - Behind the size everything is zero: what was cut off does not come back when the file grows again.
 //! - The time of the last change never goes back, though the clocks of two primaries may differ.
+//! - A file that was removed stays as a mark that it was: nothing is kept of its content, and every operation and question is
+//!   refused until it is begun anew. Without the mark a replica that slept would bring it back.
 //!
 //! # What is deliberately absent
 //!
@@ -103,6 +105,10 @@ pub enum Change {
         /// To this, or to the time of the operation.
         modified: Option<WallTime>,
     },
+    /// Takes the file away with its content. Nothing can be done to it afterwards but to begin it anew.
+    Remove,
+    /// Begins a file anew that was removed, empty. Does nothing to any other.
+    Begin,
 }
 
 /// What came of an operation.
@@ -150,6 +156,9 @@ pub enum FileError {
     /// A chunk that cannot be.
     #[error("the pieces of a chunk are not in order, or not where it was written to")]
     BadChunk,
+    /// It was there once.
+    #[error("the file was removed; create it to begin it anew")]
+    Removed,
 }
 
 /// A question about a file.
@@ -194,6 +203,8 @@ pub struct Attributes {
     size: u64,
     modified: WallTime,
     changed: WallTime,
+    /// Nothing but this is left of it.
+    is_removed: bool,
 }
 
 /// The name of a part.
@@ -217,7 +228,7 @@ pub enum Part {
 impl File {
     /// Size, times, and how much is kept.
     pub fn stat(&self) -> Stat {
-        let Attributes { size, modified, changed } = self.attributes;
+        let Attributes { size, modified, changed, .. } = self.attributes;
         Stat { size, modified, changed, allocated: self.chunks.allocated() }
     }
 
@@ -277,6 +288,24 @@ impl File {
         self.attributes.size = size;
     }
 
+    fn remove(&mut self, at: Position, time: WallTime) {
+        self.truncate(at, 0);
+        self.attributes.is_removed = true;
+        self.modify(at, time);
+    }
+
+    fn begin(&mut self, at: Position, time: WallTime) {
+        if self.attributes.is_removed {
+            self.attributes.is_removed = false;
+            self.modify(at, time);
+        }
+    }
+
+    /// Nothing is done to a file that was removed, but to begin it anew.
+    const fn check_there(&self) -> Result<(), FileError> {
+        if self.attributes.is_removed { Err(FileError::Removed) } else { Ok(()) }
+    }
+
     /// The content has changed.
     fn modify(&mut self, at: Position, time: WallTime) {
         self.change(at, time);
@@ -317,6 +346,9 @@ impl Machine for File {
 
     fn apply(&mut self, at: Position, Op { time, change }: &Op) -> Result<Done, FileError> {
         change.check()?;
+        if !matches!(change, Change::Begin) {
+            self.check_there()?;
+        }
         match *change {
             Change::Write { offset, ref data } => return self.write(at, *time, offset, data),
             Change::Append { ref data } => return self.write(at, *time, self.attributes.size, data),
@@ -334,11 +366,14 @@ impl Machine for File {
                 self.change(at, *time);
                 self.attributes.modified = modified.unwrap_or(self.attributes.changed);
             }
+            Change::Remove => self.remove(at, *time),
+            Change::Begin => self.begin(at, *time),
         }
         Ok(Done::Changed { stat: self.stat() })
     }
 
     fn answer(&self, query: &Query) -> Result<Answer, FileError> {
+        self.check_there()?;
         match *query {
             Query::Stat => Ok(Answer::Stat(self.stat())),
             Query::Read { offset, length } => {
@@ -353,6 +388,9 @@ impl Machine for File {
     /// reaches behind the end is changed by whatever moves the end, too. The end may be moved to before a read by
     /// a cut only, and that is in its way itself.
     fn overlaps(&self, op: &Op, query: &Query) -> bool {
+        if matches!(op.change, Change::Remove | Change::Begin) {
+            return true;
+        }
         if op.change.is_void() {
             return false;
         }
@@ -373,6 +411,7 @@ impl Machine for File {
                 start < end && offset < start.saturating_add(width)
             }
             Change::Touch { .. } => false,
+            Change::Remove | Change::Begin => true,
         }
     }
 
@@ -427,7 +466,7 @@ impl Change {
             Self::Append { ref data } => within(data.len() as u64, WRITE_BYTES_MAX),
             Self::Truncate { size } => end_of(size, 0).map(drop),
             Self::Punch { offset, length } => end_of(offset, length).map(drop),
-            Self::Touch { .. } => Ok(()),
+            Self::Touch { .. } | Self::Remove | Self::Begin => Ok(()),
         }
     }
 
@@ -435,7 +474,7 @@ impl Change {
     pub const fn data_bytes(&self) -> u64 {
         match self {
             Self::Write { data, .. } | Self::Append { data } => data.len() as u64,
-            Self::Truncate { .. } | Self::Punch { .. } | Self::Touch { .. } => 0,
+            Self::Truncate { .. } | Self::Punch { .. } | Self::Touch { .. } | Self::Remove | Self::Begin => 0,
         }
     }
 
@@ -444,7 +483,7 @@ impl Change {
         let is_empty = match self {
             Self::Write { data, .. } | Self::Append { data } => data.is_empty(),
             Self::Punch { length, .. } => *length == 0,
-            Self::Truncate { .. } | Self::Touch { .. } => false,
+            Self::Truncate { .. } | Self::Touch { .. } | Self::Remove | Self::Begin => false,
         };
         is_empty || self.check().is_err()
     }
@@ -454,7 +493,17 @@ impl Attributes {
     /// Attributes of a file that can be.
     pub fn new(size: u64, modified: WallTime, changed: WallTime) -> Result<Self, FileError> {
         end_of(size, 0)?;
-        Ok(Self { size, modified, changed })
+        Ok(Self { size, modified, changed, is_removed: false })
+    }
+
+    /// What is left of a file that was removed.
+    pub const fn removed(modified: WallTime, changed: WallTime) -> Self {
+        Self { size: 0, modified, changed, is_removed: true }
+    }
+
+    /// Whether nothing but this is left of the file.
+    pub const fn is_removed(&self) -> bool {
+        self.is_removed
     }
 
     /// Where the file ends.

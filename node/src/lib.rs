@@ -70,7 +70,7 @@ pub use map::{ClusterMap, LeaseAlgorithm, MapError, Osd, REPLICAS_DEFAULT, Setti
 pub use members::{Changed, MemberChange, MembersError, StrikeError};
 pub use message::{
     CLIENT_BATCH_MAX, ClientFrame, DaemonFrame, Grant, PEER_BATCH_MAX, PeerMessage, Record, Reply, ReplyBody,
-    Request, RequestBody, RequestId, Token, Unavailable, lock_cell,
+    Request, RequestBody, RequestId, Token, Unavailable, lock_cell, object_named,
 };
 pub use orders::{Order, OrderBody, OrderReply, OrderReplyBody};
 pub use output::{Output, ShardEvent};

@@ -284,6 +284,13 @@ pub fn lock_cell(name: &str) -> ObjectId {
     ObjectId::new(word(0) | LOCK_BIT, word(8))
 }
 
+/// The object that goes by `name`, which may be any text. It is never a lock.
+pub fn object_named(name: &str) -> ObjectId {
+    let hash = blake3::derive_key("fleasefs 2026 name of an object", name.as_bytes());
+    let word = |at: usize| u64::from_le_bytes(hash[at..at + 8].try_into().expect("eight of 32 bytes"));
+    ObjectId::new(word(0) & !LOCK_BIT, word(8))
+}
+
 /// Whether this is the cell of a lock.
 pub(crate) const fn is_lock(cell: ObjectId) -> bool {
     cell.high & LOCK_BIT != 0

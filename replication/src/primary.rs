@@ -543,6 +543,8 @@ impl<M: Machine> Replica<M> {
             peer.asked = Some(now);
             return self.lend(from, Position::START);
         };
+        // What was sent again told it what is committed, and it made nothing of that.
+        peer.told = peer.told.min(common.seq);
         if peer.from == common.seq && peer.sent > peer.begin() {
             // It has been sent that already; if it was lost, the retry comes.
             return;
@@ -553,6 +555,7 @@ impl<M: Machine> Replica<M> {
         (peer.sent, peer.asked, peer.is_silent) = (peer.begin(), None, false);
         self.replicate(now, from);
         self.chase(now);
+        self.tell_later(now);
     }
 
     pub(crate) fn handle_refused(&mut self, epoch: Epoch, promised: Epoch) {

@@ -40,6 +40,7 @@ choice!(FileError, "why a file was not changed":
     1 Overflow { offset, length };
     2 TooLong { length, bytes_max };
     3 BadChunk;
+    4 Removed;
 );
 choice!(Change, "a change of a file":
     0 Write { offset, data };
@@ -47,6 +48,8 @@ choice!(Change, "a change of a file":
     2 Truncate { size };
     3 Punch { offset, length };
     4 Touch { modified };
+    5 Remove;
+    6 Begin;
 );
 choice!(Key, "the name of a part":
     0 Attributes;
@@ -142,11 +145,17 @@ impl Field for Attributes {
         self.size().put(out);
         self.modified().put(out);
         self.changed().put(out);
+        self.is_removed().put(out);
     }
 
     fn get(from: &mut Source<'_>) -> Result<Self, DecodeError> {
         let (size, modified, changed) = (u64::get(from)?, WallTime::get(from)?, WallTime::get(from)?);
-        Self::new(size, modified, changed).map_err(|_| DecodeError::Impossible("a file of such a size"))
+        match (bool::get(from)?, size) {
+            (false, _) => Self::new(size, modified, changed)
+                .map_err(|_| DecodeError::Impossible("a file of such a size")),
+            (true, 0) => Ok(Self::removed(modified, changed)),
+            (true, _) => Err(DecodeError::Impossible("a file that was removed and has a size")),
+        }
     }
 }
 

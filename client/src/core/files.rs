@@ -112,6 +112,8 @@ pub enum FileEvent {
     /// These changes were acknowledged, and may be lost. Nothing more is done about them. What else the sync was to cover
     /// is still owed: sync again.
     Lost {
+        /// The file.
+        object: ObjectId,
         /// Which sync, unless the client synced of itself.
         ticket: Option<FileTicket>,
         /// The tickets of the changes, in the order of their acknowledgements.
@@ -653,14 +655,16 @@ impl Files {
         if end != SyncEnd::Durable {
             waiters.extend(std::mem::take(&mut object.waiters));
             if waiters.is_empty() {
-                let lost = FileEvent::Lost { ticket: None, changes: changes.clone() };
+                let lost = FileEvent::Lost { object: id, ticket: None, changes: changes.clone() };
                 self.outputs.push_back(FileOutput::Event(lost));
             }
         }
         for ticket in waiters {
             let event = match end {
                 SyncEnd::Durable => FileEvent::Synced { ticket },
-                SyncEnd::Lost => FileEvent::Lost { ticket: Some(ticket), changes: changes.clone() },
+                SyncEnd::Lost => {
+                    FileEvent::Lost { object: id, ticket: Some(ticket), changes: changes.clone() }
+                }
                 SyncEnd::NoSuchFile => FileEvent::NoSuchFile { ticket },
             };
             self.end(ticket, event);

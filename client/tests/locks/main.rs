@@ -1,6 +1,7 @@
-//! Locks through the library, the network and real daemons.
+//! Locks and objects through the library, the network and real daemons.
 
 mod cluster;
+mod objects;
 
 use std::time::Duration;
 

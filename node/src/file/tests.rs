@@ -359,6 +359,45 @@ fn parts_that_cannot_be_are_told_apart() {
 }
 
 #[test]
+fn a_file_that_was_removed_is_nothing_until_it_is_begun_anew() {
+    let mut history = History::default();
+    history.write(CHUNK - 3, b"content");
+    let mut disk = Disk::default();
+    disk.put(&mut history.file);
+    assert!(matches!(history.change(Change::Remove), Ok(Done::Changed { .. })));
+    assert_eq!(
+        history.file.take_changed(),
+        (false, BTreeSet::from([0, 1])),
+        "its chunks are taken away on disk, too"
+    );
+    assert_eq!(history.file.stat(), Stat { modified: time(2), changed: time(2), ..Stat::default() });
+    let (kept, data) = (history.file.clone(), Payload::from(bytes(1, 1)));
+    for change in [
+        Change::Write { offset: 0, data: data.clone() },
+        Change::Append { data },
+        Change::Truncate { size: 9 },
+        Change::Punch { offset: 0, length: 9 },
+        Change::Touch { modified: None },
+        Change::Remove,
+    ] {
+        assert_eq!(history.change(change.clone()), Err(FileError::Removed), "{change:?}");
+        assert_eq!(history.file, kept, "{change:?}");
+    }
+    for query in [Query::Stat, Query::Read { offset: 0, length: 9 }, Query::Read { offset: 0, length: 0 }] {
+        assert_eq!(history.file.answer(&query), Err(FileError::Removed), "{query:?}");
+    }
+    let mut other = File::default();
+    transfer(&kept, &mut other);
+    assert_eq!(other, kept, "who was away hears of it");
+    history.change(Change::Begin).unwrap();
+    assert_eq!(history.append(b"new"), 0);
+    assert_eq!(history.read(0, 2 * CHUNK), b"new", "nothing of before comes back");
+    let kept = history.file.clone();
+    history.change(Change::Begin).unwrap();
+    assert_eq!(history.file, kept, "what is there is not begun anew");
+}
+
+#[test]
 fn what_cannot_change_an_answer_does_not_hold_it_up() {
     let read = Query::Read { offset: 10, length: 10 };
     let file = |size| {
@@ -386,12 +425,15 @@ fn what_cannot_change_an_answer_does_not_hold_it_up() {
         (Change::Punch { offset: 19, length: 10 }, true, true, true),
         (Change::Punch { offset: 20, length: 10 }, false, false, true),
         (Change::Touch { modified: None }, false, false, true),
+        (Change::Remove, true, true, true),
+        (Change::Begin, true, true, true),
     ] {
         let op = Op { time: time(1), change };
         let overlaps =
             [long.overlaps(&op, &read), short.overlaps(&op, &read), long.overlaps(&op, &Query::Stat)];
         assert_eq!(overlaps, [reads, reads_end, stats], "{op:?}");
-        assert!(!short.overlaps(&op, &Query::Read { offset: 10, length: 0 }));
+        let decides_all = matches!(op.change, Change::Remove | Change::Begin);
+        assert_eq!(short.overlaps(&op, &Query::Read { offset: 10, length: 0 }), decides_all);
     }
 }
 
@@ -416,7 +458,8 @@ impl Model {
                 let range = index(*offset).min(end)..index(offset + length).min(end);
                 self.bytes[range].fill(0);
             }
-            Change::Touch { .. } => {}
+            Change::Touch { .. } | Change::Begin => {}
+            Change::Remove => self.bytes.clear(),
         }
         if let Change::Write { data, .. } | Change::Append { data } = change
             && data.is_empty()

@@ -669,6 +669,10 @@ impl Cluster {
         self.settle();
     }
 
+    pub(crate) fn forget_log(&mut self, id: u32) {
+        self.call(id, |replica, _| replica.forget_log());
+    }
+
     pub(crate) fn is_durable(&self, ticket: Ticket) -> bool {
         self.told.iter().any(|(_, told)| *told == Told::Durable(ticket))
     }

@@ -161,6 +161,23 @@ fn who_lacks_nothing_is_known_to_lack_nothing() {
     assert_eq!(cluster.members(1), [1, 2, 3, 4]);
 }
 
+/// The disk of a backup is so slow that entries are sent to it again, with what is committed. It has trimmed its log beyond them.
+#[test]
+fn who_makes_nothing_of_what_is_sent_again_is_told_what_is_committed() {
+    let mut cluster = Cluster::with(3, Config::default());
+    cluster.serve(1);
+    cluster.renew(1);
+    cluster.must_put(1, 1, 1);
+    cluster.run(ms(50));
+    cluster.slow_disk(3, true);
+    (2..4).for_each(|value| _ = cluster.must_put(1, 1, value));
+    cluster.forget_log(3);
+    cluster.run(ms(1_000));
+    cluster.slow_disk(3, false);
+    cluster.run(ms(1_000));
+    assert_eq!(cluster.replica(3).committed(), cluster.replica(1).committed());
+}
+
 /// A backup that has started again has what it had: a sync does not wait for the next entry.
 #[test]
 fn who_starts_again_syncs_what_it_has() {

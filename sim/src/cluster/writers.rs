@@ -166,7 +166,7 @@ impl<A: Algorithm> World<'_, A> {
             self.note(None, format_args!("client {client}: {event:?}"));
         }
         match event {
-            FileEvent::Lost { ticket, changes } => {
+            FileEvent::Lost { ticket, changes, .. } => {
                 self.summary.file_changes_lost += changes.len() as u64;
                 self.watch_losses(client, event, changes)?;
                 for owed in self.clients[client].files.owed.values_mut() {

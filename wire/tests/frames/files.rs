@@ -179,6 +179,17 @@ fn entries_hold_what_files_can_take() {
 }
 
 #[test]
+fn files_are_removed_and_begun_anew() {
+    for (change, kind) in [(Change::Remove, 5), (Change::Begin, 6)] {
+        let body = FileBody::Change { number: 1, settled: 1, change };
+        let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, body }];
+        let sent = frame(&asked);
+        assert_eq!(sent.last(), Some(&kind));
+        assert_eq!(requests(sent), Ok(asked));
+    }
+}
+
+#[test]
 fn pages_hold_what_states_can_have() {
     let pulled = |page| sent(Message::Pulled { epoch: epoch(5), at: at(5, 9), page });
     assert!(pulled(page()).is_ok());

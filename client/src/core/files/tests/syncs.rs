@@ -73,7 +73,7 @@ fn what_is_lost_is_told_to_all_who_wait_and_not_owed_any_longer() {
     let second = story.sync();
     story.reply(&sync, FileReplyBody::Lost);
     let changes: Arc<[FileTicket]> = lost.into();
-    let event = |ticket| FileEvent::Lost { ticket: Some(ticket), changes: changes.clone() };
+    let event = |ticket| FileEvent::Lost { object: OBJECT, ticket: Some(ticket), changes: changes.clone() };
     assert_eq!(story.event(), [event(first), event(second)]);
     assert_eq!(story.files.owed(OBJECT), 1, "nobody said anything about the last one");
     let third = story.sync();
@@ -146,7 +146,10 @@ fn too_much_that_is_not_durable_is_synced_although_nobody_asks() {
     story.reply(&sync, FileReplyBody::Lost);
     let sent = story.sent();
     let changes = all.into_iter().chain([last]).collect();
-    assert_eq!(std::mem::take(&mut story.events), [FileEvent::Lost { ticket: None, changes }]);
+    assert_eq!(
+        std::mem::take(&mut story.events),
+        [FileEvent::Lost { object: OBJECT, ticket: None, changes }]
+    );
     assert_eq!(sent.len(), UNDER_WAY_MAX + 1, "the rest is synced, and changes go on");
     assert_eq!(story.files.owed(OBJECT), UNSYNCED_MAX - SYNC_AT);
 }

@@ -1,0 +1,454 @@
+//! Objects as programs see them: content that is changed and read in pieces, many pieces at a time.
+//!
+//! Every call is one request, which is sent until it has a result. What is under way at once is bounded: a call waits
+//! for its turn before it takes any memory of its own. Data is handed on as it is, and its checksum is made here, once.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use base::{MonoTime, NodeId, ObjectId};
+use bytes::Bytes;
+use net::Link;
+use node::file::{Answer, Change, Done, FileError, FileReply, FileRequest, Payload, Query, Stat};
+use node::{ClusterMap, object_named};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+use tokio::time::{sleep, timeout};
+
+use crate::clock;
+use crate::core::files::{FileEvent, FileOutput, FileTicket, Files};
+use crate::driver::{Client, Shared};
+use crate::lock::{NAME_BYTES_MAX, said};
+
+/// So much data of changes is under way at once, whatever it belongs to: a daemon's connection takes twice as much.
+const WRITES_BYTES: u32 = 8 << 20;
+/// So much data of answers, which a daemon keeps until it is sent: its queue takes all of that several times.
+const READS_BYTES: u32 = 4 << 20;
+/// What a request counts for at least.
+const REQUEST_BYTES_MIN: u32 = 1 << 10;
+/// If so much waits for a daemon already, a request is not added to it: it is sent again anyway.
+const WAITING_BYTES_MAX: usize = 12 << 20;
+/// How soon what did not fit is tried again.
+const FULL_RETRY: Duration = Duration::from_millis(5);
+/// How long a request goes on without a result, unless a program says otherwise.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why something could not be done to an object.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ObjectError {
+    /// Empty or too long.
+    #[error("an object's name has 1 to {NAME_BYTES_MAX} bytes, not {0}")]
+    Name(usize),
+    /// Nobody has made it, or it was removed.
+    #[error("there is no such object")]
+    NoSuchObject,
+    /// It is impossible. Nothing has changed.
+    #[error(transparent)]
+    Refused(FileError),
+    /// Acknowledged changes may not have outlived the failure of several daemons.
+    #[error(
+        "some of what was written since the last sync may be lost, because several daemons failed at once; write it again"
+    )]
+    Lost,
+    /// Nobody has said what came of it.
+    #[error(
+        "no daemon has answered for this object in {patience_s} s: {why}; a change may still have taken effect; `fleasefs \
+         status` shows what is wrong"
+    )]
+    Unanswered {
+        /// How long it was tried.
+        patience_s: u64,
+        /// What the last daemon said.
+        why: &'static str,
+    },
+    /// The daemons take the program for dead.
+    #[error(
+        "the daemons have not heard of this client for too long and take no changes of it any more; whether this one took \
+         effect is unknown: connect again, and read what is there"
+    )]
+    Expired,
+    /// The client was closed.
+    #[error("the client is closed")]
+    Closed,
+}
+
+/// An object, by its id; it need not be there. Clones are cheap.
+pub struct Object {
+    shared: Arc<Shared>,
+    id: ObjectId,
+    patience: Duration,
+    /// How often something of it was reported as lost by the time of the last sync.
+    losses: AtomicU64,
+}
+
+impl Client {
+    /// An object by its id.
+    pub fn object(&self, id: ObjectId) -> Object {
+        let losses = self.shared.with_objects(|objects| objects.open(id));
+        Object { shared: Arc::clone(&self.shared), id, patience: PATIENCE, losses: AtomicU64::new(losses) }
+    }
+
+    /// An object by its name: any text.
+    pub fn object_named(&self, name: &str) -> Result<Object, ObjectError> {
+        if !(1..=NAME_BYTES_MAX).contains(&name.len()) {
+            return Err(ObjectError::Name(name.len()));
+        }
+        Ok(self.object(object_named(name)))
+    }
+}
+
+impl Object {
+    /// Which it is.
+    pub const fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// The same, with another time for each request to get a result.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Makes it, empty, unless it is there.
+    pub async fn create(&self) -> Result<(), ObjectError> {
+        let permit = self.windows().for_change(0).await?;
+        match self.run(&Wanted::Create).await? {
+            FileEvent::Created { .. } => {}
+            event => return Err(error_of(event)),
+        }
+        drop(permit);
+        // There may be something here that was removed.
+        self.change(Change::Begin).await.map(drop)
+    }
+
+    /// Its size and times.
+    pub async fn stat(&self) -> Result<Stat, ObjectError> {
+        match self.ask(Query::Stat).await? {
+            Answer::Stat(stat) => Ok(stat),
+            Answer::Data(_) => Err(ObjectError::Closed),
+        }
+    }
+
+    /// What stands at `offset`, short where the object ends. At most [`READ_BYTES_MAX`](node::file::READ_BYTES_MAX)
+    /// at once.
+    pub async fn read(&self, offset: u64, length: u64) -> Result<Bytes, ObjectError> {
+        match self.ask(Query::Read { offset, length }).await? {
+            Answer::Data(data) => data.to_bytes().ok_or(ObjectError::Closed),
+            Answer::Stat(_) => Err(ObjectError::Closed),
+        }
+    }
+
+    /// Puts data at `offset`. Returns once a majority has it; [`sync`](Self::sync) makes it outlive their power.
+    /// At most [`WRITE_BYTES_MAX`](node::file::WRITE_BYTES_MAX) at once.
+    pub async fn write(&self, offset: u64, data: Bytes) -> Result<Stat, ObjectError> {
+        Ok(stat_of(&self.change(Change::Write { offset, data: Payload::new(data) }).await?))
+    }
+
+    /// Puts data at the end. Returns where that was.
+    pub async fn append(&self, data: Bytes) -> Result<u64, ObjectError> {
+        match self.change(Change::Append { data: Payload::new(data) }).await? {
+            Done::Written { offset, .. } => Ok(offset),
+            Done::Changed { .. } => Err(ObjectError::Closed),
+        }
+    }
+
+    /// Sets its size. What is added reads as zeros.
+    pub async fn truncate(&self, size: u64) -> Result<Stat, ObjectError> {
+        Ok(stat_of(&self.change(Change::Truncate { size }).await?))
+    }
+
+    /// Makes a hole, which reads as zeros.
+    pub async fn punch(&self, offset: u64, length: u64) -> Result<Stat, ObjectError> {
+        Ok(stat_of(&self.change(Change::Punch { offset, length }).await?))
+    }
+
+    /// Takes it away with all that is in it.
+    pub async fn remove(&self) -> Result<(), ObjectError> {
+        self.change(Change::Remove).await.map(drop)
+    }
+
+    /// Makes durable everything that this client was told is written. If some of that may be lost, each handle is told
+    /// so once.
+    pub async fn sync(&self) -> Result<(), ObjectError> {
+        let _permit = self.windows().for_change(0).await?;
+        let event = self.run(&Wanted::Sync).await?;
+        let losses = self.shared.with_objects(|objects| objects.losses(self.id));
+        if self.losses.swap(losses, Ordering::Relaxed) != losses {
+            return Err(ObjectError::Lost);
+        }
+        match event {
+            FileEvent::Synced { .. } => Ok(()),
+            event => Err(error_of(event)),
+        }
+    }
+
+    async fn ask(&self, query: Query) -> Result<Answer, ObjectError> {
+        let _permit = match query {
+            Query::Read { length, .. } => self.windows().for_answer(length).await?,
+            Query::Stat => self.windows().for_answer(0).await?,
+        };
+        match self.run(&Wanted::Ask(query)).await? {
+            FileEvent::Answered { answer, .. } => answer.map_err(ObjectError::from),
+            event => Err(error_of(event)),
+        }
+    }
+
+    async fn change(&self, change: Change) -> Result<Done, ObjectError> {
+        let _permit = self.windows().for_change(change.data_bytes()).await?;
+        match self.run(&Wanted::Change(change)).await? {
+            FileEvent::Changed { outcome, .. } => outcome.map_err(ObjectError::from),
+            event => Err(error_of(event)),
+        }
+    }
+
+    fn windows(&self) -> &Windows {
+        &self.shared.windows
+    }
+
+    /// Sends a request until it has a result.
+    async fn run(&self, wanted: &Wanted) -> Result<FileEvent, ObjectError> {
+        loop {
+            let (sender, result) = oneshot::channel();
+            let ticket = self.shared.with_objects(|objects| objects.begin(self.id, wanted, sender));
+            self.shared.wake();
+            let under_way = UnderWay { shared: &self.shared, ticket };
+            match timeout(self.patience, result).await {
+                Ok(Ok(FileEvent::Full { .. })) => sleep(FULL_RETRY).await,
+                Ok(Ok(event)) => return Ok(event),
+                Ok(Err(_)) => return Err(ObjectError::Closed),
+                Err(_) => {
+                    let why = self.shared.with_objects(|objects| objects.core.obstacle(ticket));
+                    let patience_s = self.patience.as_secs();
+                    drop(under_way);
+                    return Err(ObjectError::Unanswered { patience_s, why: said(why) });
+                }
+            }
+        }
+    }
+}
+
+impl Clone for Object {
+    fn clone(&self) -> Self {
+        self.shared.with_objects(|objects| objects.open(self.id));
+        Self {
+            shared: Arc::clone(&self.shared),
+            id: self.id,
+            patience: self.patience,
+            losses: AtomicU64::new(self.losses.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        self.shared.with_objects(|objects| objects.close(self.id));
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Object").field(&self.id).finish()
+    }
+}
+
+/// What is asked of the core.
+enum Wanted {
+    Create,
+    Change(Change),
+    Ask(Query),
+    Sync,
+}
+
+/// A request that somebody waits for: given up if that ends.
+struct UnderWay<'a> {
+    shared: &'a Arc<Shared>,
+    ticket: FileTicket,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if self.shared.with_objects(|objects| objects.give_up(self.ticket)) {
+            self.shared.wake();
+        }
+    }
+}
+
+/// How much may be under way.
+#[derive(Debug)]
+pub(crate) struct Windows {
+    changes: Semaphore,
+    answers: Semaphore,
+}
+
+impl Windows {
+    pub(crate) const fn new() -> Self {
+        let changes = Semaphore::const_new(WRITES_BYTES as usize);
+        Self { changes, answers: Semaphore::const_new(READS_BYTES as usize) }
+    }
+
+    async fn for_change(&self, bytes: u64) -> Result<SemaphorePermit<'_>, ObjectError> {
+        place(&self.changes, WRITES_BYTES, bytes).await
+    }
+
+    async fn for_answer(&self, bytes: u64) -> Result<SemaphorePermit<'_>, ObjectError> {
+        place(&self.answers, READS_BYTES, bytes).await
+    }
+}
+
+async fn place(window: &Semaphore, bytes_max: u32, bytes: u64) -> Result<SemaphorePermit<'_>, ObjectError> {
+    // What is too long for a window is too long for a request, and will be refused.
+    let bytes = u32::try_from(bytes).unwrap_or(bytes_max).clamp(REQUEST_BYTES_MIN, bytes_max);
+    window.acquire_many(bytes).await.map_err(|_| ObjectError::Closed)
+}
+
+/// The driver's part: the core, who waits for what, and what is to be sent.
+pub(crate) struct Objects {
+    pub(crate) core: Files,
+    waiting: BTreeMap<FileTicket, oneshot::Sender<FileEvent>>,
+    /// Objects that the program has, how often, and how often something of each was lost.
+    handles: BTreeMap<ObjectId, (usize, u64)>,
+    outgoing: BTreeMap<NodeId, VecDeque<FileRequest>>,
+}
+
+impl Objects {
+    pub(crate) fn new(map: Arc<ClusterMap>) -> Self {
+        let (waiting, handles) = (BTreeMap::new(), BTreeMap::new());
+        Self { core: Files::new(map), waiting, handles, outgoing: BTreeMap::new() }
+    }
+
+    /// Nobody is told anything any more.
+    pub(crate) fn end(&mut self) {
+        self.waiting.clear();
+    }
+
+    pub(crate) fn handle_replies(&mut self, now: MonoTime, node: NodeId, replies: Vec<FileReply>) {
+        replies.into_iter().for_each(|reply| self.core.handle_reply(now, node, reply));
+    }
+
+    /// Does what the core wants done.
+    pub(crate) fn turn(&mut self, now: MonoTime, links: &BTreeMap<NodeId, Link>) {
+        self.core.handle_timeout(now);
+        while let Some(output) = self.core.poll_output() {
+            match output {
+                FileOutput::Send { to, request } => self.outgoing.entry(to).or_default().push_back(request),
+                FileOutput::Event(event) => self.tell(event),
+            }
+        }
+        for (node, requests) in &mut self.outgoing {
+            match links.get(node) {
+                Some(link) => send(link, requests),
+                // It went away meanwhile, and the core knows.
+                None => requests.clear(),
+            }
+        }
+    }
+
+    fn begin(&mut self, id: ObjectId, wanted: &Wanted, result: oneshot::Sender<FileEvent>) -> FileTicket {
+        let now = clock::now();
+        let ticket = match wanted {
+            Wanted::Create => self.core.create(now, id),
+            Wanted::Change(change) => self.core.change(now, id, change.clone()),
+            Wanted::Ask(query) => self.core.ask(now, id, *query),
+            Wanted::Sync => self.core.sync(now, id),
+        };
+        self.waiting.insert(ticket, result);
+        ticket
+    }
+
+    /// Whether somebody waited for it until now, and nothing had come of it.
+    fn give_up(&mut self, ticket: FileTicket) -> bool {
+        let waited = self.waiting.remove(&ticket).is_some();
+        if waited {
+            self.core.give_up(clock::now(), ticket);
+        }
+        waited
+    }
+
+    fn open(&mut self, id: ObjectId) -> u64 {
+        let (count, losses) = self.handles.entry(id).or_default();
+        *count += 1;
+        *losses
+    }
+
+    fn close(&mut self, id: ObjectId) {
+        let Entry::Occupied(mut handle) = self.handles.entry(id) else { return };
+        handle.get_mut().0 -= 1;
+        if handle.get().0 == 0 {
+            handle.remove();
+        }
+    }
+
+    fn losses(&self, id: ObjectId) -> u64 {
+        self.handles.get(&id).map_or(0, |(_, losses)| *losses)
+    }
+
+    fn tell(&mut self, event: FileEvent) {
+        let ticket = match event {
+            FileEvent::Lost { object, ticket, .. } => {
+                if let Some((_, losses)) = self.handles.get_mut(&object) {
+                    *losses += 1;
+                }
+                ticket
+            }
+            FileEvent::Created { ticket }
+            | FileEvent::Changed { ticket, .. }
+            | FileEvent::Answered { ticket, .. }
+            | FileEvent::Synced { ticket }
+            | FileEvent::Refused { ticket, .. }
+            | FileEvent::NoSuchFile { ticket }
+            | FileEvent::Expired { ticket }
+            | FileEvent::Settled { ticket }
+            | FileEvent::GivenUp { ticket, .. }
+            | FileEvent::Full { ticket } => Some(ticket),
+        };
+        if let Some(waiting) = ticket.and_then(|ticket| self.waiting.remove(&ticket)) {
+            // Whoever waited may have gone just now.
+            let _ = waiting.send(event);
+        }
+    }
+}
+
+/// As many requests as fit go into one frame, and their data goes along uncopied.
+fn send(link: &Link, requests: &mut VecDeque<FileRequest>) {
+    while !requests.is_empty() {
+        let frame = wire::next_batch(requests);
+        if link.waiting_bytes() > WAITING_BYTES_MAX {
+            // A daemon that takes in so little is slow, or gone. Whatever of this it misses is sent again.
+            continue;
+        }
+        if link.send_in_pieces(wire::encode_in_pieces(&frame)).is_err() {
+            link.close("too much waits to be sent");
+        }
+    }
+}
+
+const fn stat_of(done: &Done) -> Stat {
+    match done {
+        Done::Written { stat, .. } | Done::Changed { stat } => *stat,
+    }
+}
+
+impl From<FileError> for ObjectError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::Removed => Self::NoSuchObject,
+            error => Self::Refused(error),
+        }
+    }
+}
+
+/// What it means that something ended this way.
+fn error_of(event: FileEvent) -> ObjectError {
+    match event {
+        FileEvent::Refused { error, .. } => error.into(),
+        FileEvent::NoSuchFile { .. } => ObjectError::NoSuchObject,
+        FileEvent::Lost { .. } => ObjectError::Lost,
+        // Outcomes are forgotten once the client has them; one that it waits for is not, unless it was declared dead.
+        FileEvent::Expired { .. } | FileEvent::Settled { .. } => ObjectError::Expired,
+        _ => ObjectError::Closed,
+    }
+}
