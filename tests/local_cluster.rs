@@ -405,11 +405,16 @@ fn emptied_and_restored_data_directories_are_told_so_by_their_peers() {
     end_of(up);
 }
 
-/// Copies a folder of files.
+/// Copies a folder with all that is in it.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
-        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
     }
 }

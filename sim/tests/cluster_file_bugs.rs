@@ -92,6 +92,9 @@ impl finding::Weather for Weather {
             }
             Self::Divided => {
                 (plan.clients, plan.files.count, plan.files.writers) = (6, 1, 3);
+                // What was drawn is for as many clients as were drawn.
+                replication.clients_max = replication.clients_max.max(12);
+                replication.outcomes_max = replication.outcomes_max.max(24);
                 plan.treacherous_percent = 100;
                 // Who is cut off goes on for as long as it has the lease.
                 replication.isolated_after = plan.shard.lease.t_max * 2;
