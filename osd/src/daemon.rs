@@ -40,12 +40,13 @@ use crate::clock::{self, Behind, Clock, OffsetError, Reading};
 use crate::config::{Config, ConfigError};
 use crate::http::{self, ListenError};
 use crate::metrics::About;
+use crate::store::contents::INLINE_MAX;
 use crate::store::files::{self as files_store, FilesError, FilesParts};
 use crate::store::index::{Engine, IndexError};
 use crate::store::journal::JournalLimits;
 use crate::store::media::{Media, RealMedia};
 use crate::store::memo::{MemoError, MemoFile};
-use crate::store::{OpenError, Owner, Start, Store};
+use crate::store::{OpenError, Owner, Start, Store, StoreRules};
 use doorman::Doorman;
 use driver::{Driver, told_to};
 use files::FileDisk;
@@ -297,7 +298,14 @@ fn open_files(
     let engine = Engine::found(&*media).map_err(failed)?.unwrap_or(config.store.index);
     let index = engine.open(&*media, &dir)?;
     let memo = Box::new(MemoFile::open(&config.store.memo, store.id())?);
-    let parts = FilesParts { media, index, memo, limits: JOURNAL };
+    let parts = FilesParts {
+        media,
+        index,
+        memo,
+        limits: JOURNAL,
+        inline_max: INLINE_MAX,
+        rules: StoreRules::default(),
+    };
     let mut opened = files_store::open(store, shard, parts)?;
     for object in &opened.damaged {
         tracing::error!(?object, "what is kept of a file cannot be read; its other members give it back");

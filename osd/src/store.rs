@@ -25,9 +25,14 @@
 //! extents    the content of files
 //! contents   index and content: what checkpoints make
 //! files      all of that together, and how a start opens it
+//! writer     the journal at work: what is written together, and synced
+//! checkpoints  when what is put into contents, and when the journal before that goes
+//! bugs       rules that can be broken in a test
 //! floor      the floor of the disk, for `fleasefs bench floor`
 //! ```
 
+mod bugs;
+pub mod checkpoints;
 pub mod contents;
 mod directory;
 mod disk;
@@ -42,12 +47,14 @@ pub mod media;
 pub mod memo;
 mod record;
 mod tables;
+pub mod writer;
 
 use std::path::Path;
 
 use base::{Incarnation, MonoTime, NodeId, Span, StartId, StoreId, WallTime};
-use node::{Met, RestoredCopy, Rules};
+use node::{Chain, Met, RestoredCopy, Rules};
 
+pub use self::bugs::{Bug, Rules as StoreRules};
 pub use self::disk::{Disk, WriteError};
 pub use self::error::{OpenError, PeerRefusal};
 pub use self::host::Host;
@@ -172,6 +179,11 @@ impl Store {
     /// This start as peers are told of it.
     pub fn start_id(&self) -> StartId {
         self.starts.chain.last().expect("this start is among them")
+    }
+
+    /// All starts of this store.
+    pub const fn chain(&self) -> &Chain {
+        &self.starts.chain
     }
 
     /// The first start of this start's line: each of the line proves that those before it are gone.

@@ -1,14 +1,11 @@
-//! The files of a shard on the way to and from the disk: records to the journal, checkpoints, content that is read.
-//!
-//! A checkpoint takes what has changed of all files at one moment. It is put on disk once the journal is durable up to there, and then the
-//! journal before it can go. One is made when much was written, when the journal is half full, and now and then, so that a start has little
-//! to read.
+//! The files of a shard on the way to and from the disk: records to the journal, checkpoints, content that is read. What happens in
+//! which order is decided by the store ([`Checkpoints`], `store/writer.rs`); here it is put on threads.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, mpsc as threads};
 
-use base::{ObjectId, Span, WallTime};
+use base::{ObjectId, WallTime};
 use bytes::Bytes;
 use lease::Algorithm;
 use node::file::{File, Stored};
@@ -17,50 +14,21 @@ use replication::Record;
 use tokio::sync::mpsc;
 use wire::FileRecord;
 
-use super::disk::{self, DiskDone, Job};
-use crate::store::contents::{Contents, Put, PutError, Taken};
+use super::disk::{self, Order};
+use crate::store::checkpoints::{CheckpointLimits, Checkpoints, Next};
+use crate::store::contents::{Contents, Put, PutError};
 use crate::store::files::OpenedFiles;
 use crate::store::journal::JournalError;
-
-/// A checkpoint is made when so much was written since the one before.
-const CHECKPOINT_BYTES: u64 = 32 << 20;
-/// And when something was written so long ago.
-const CHECKPOINT_AFTER: Span = Span::from_secs(10);
-/// How long after finding the disk full the next one is tried.
-const FULL_RETRY: Span = Span::from_secs(1);
+use crate::store::writer::{DiskDone, Job};
 
 /// The store of files, as the driver uses it.
 pub(super) struct FileDisk {
-    jobs: threads::Sender<Job>,
+    orders: threads::Sender<Order>,
     contents: Arc<Contents>,
-    /// The place in the journal of the record before the first of this process.
-    before: u64,
     told: mpsc::UnboundedReceiver<DiskDone>,
     done: mpsc::UnboundedReceiver<ContentsDone>,
     doing: mpsc::UnboundedSender<ContentsDone>,
-    /// Files of which something was written since their last checkpoint.
-    changed: BTreeSet<ObjectId>,
-    changed_bytes: u64,
-    last_number: u64,
-    checkpoint: Checkpointing,
-    /// When the next one is made at the latest.
-    due: Option<WallTime>,
-}
-
-/// How far a checkpoint is.
-enum Checkpointing {
-    None,
-    /// It waits until the journal is durable up to this record.
-    Waiting(u64, Vec<Taken>),
-    /// It is being put on disk, and has this of each file.
-    Putting(u64, Vec<Restored>),
-}
-
-/// What is to be taken again if a checkpoint fails.
-struct Restored {
-    object: ObjectId,
-    is_new: bool,
-    chunks: BTreeSet<u64>,
+    checkpoints: Checkpoints,
 }
 
 /// What the disk has done.
@@ -91,25 +59,9 @@ impl FileDisk {
     pub(super) fn start(kept: &BTreeMap<ObjectId, KeptFile>, opened: OpenedFiles) -> io::Result<Self> {
         let (done_disk, told) = mpsc::unbounded_channel();
         let (doing, done) = mpsc::unbounded_channel();
-        let before = opened.log.place(0);
-        let jobs = disk::start(opened.log, opened.segments, done_disk)?;
-        let changed = kept.iter().filter(|(_, kept)| !kept.records.is_empty());
-        let changed: BTreeSet<ObjectId> = changed.map(|(object, _)| *object).collect();
-        // What is read again at each start is not read so often.
-        let due = (!changed.is_empty()).then_some(WallTime::ZERO);
-        Ok(Self {
-            jobs,
-            contents: opened.contents,
-            before,
-            told,
-            done,
-            doing,
-            changed,
-            changed_bytes: 0,
-            last_number: 0,
-            checkpoint: Checkpointing::None,
-            due,
-        })
+        let checkpoints = Checkpoints::new(kept, opened.log.place(0), CheckpointLimits::default());
+        let orders = disk::start(opened.log, opened.segments, done_disk)?;
+        Ok(Self { orders, contents: opened.contents, told, done, doing, checkpoints })
     }
 
     /// The next thing that the disk has done.
@@ -122,10 +74,7 @@ impl FileDisk {
 
     /// A record for the journal.
     pub(super) fn write(&mut self, now: WallTime, (number, object): (u64, ObjectId), record: Record<File>) {
-        self.changed_bytes += record_data_bytes(&record);
-        self.changed.insert(object);
-        self.last_number = number;
-        self.due.get_or_insert(now + CHECKPOINT_AFTER);
+        self.checkpoints.note_write(now, (number, object), record_data_bytes(&record));
         self.job(Job::Append(number, FileRecord { object, record }));
     }
 
@@ -149,110 +98,69 @@ impl FileDisk {
         now: WallTime,
         done: FilesDone,
     ) -> Result<(), FilesFailed> {
-        match done {
-            FilesDone::Disk(DiskDone::Written(number)) => shard.handle_written(now, number),
+        let next = match done {
+            FilesDone::Disk(DiskDone::Written(number)) => {
+                shard.handle_written(now, number);
+                None
+            }
             FilesDone::Disk(DiskDone::Durable(number)) => {
                 shard.handle_durable(now, number);
-                self.put(number);
+                self.checkpoints.handle_durable(number)
             }
-            FilesDone::Disk(DiskDone::Used(used, bytes_max)) => {
-                if used > bytes_max / 2 {
-                    self.begin(shard);
-                }
+            FilesDone::Disk(DiskDone::Used(used, bytes_max)) if used > bytes_max / 2 => {
+                self.checkpoints.begin(shard)
             }
+            FilesDone::Disk(DiskDone::Used(..)) => None,
             FilesDone::Disk(DiskDone::Failed(error)) => return Err(error.into()),
             FilesDone::Contents(ContentsDone::Fetched(fetch, fetched)) => {
-                shard.handle_fetched(fetch, fetched)
+                shard.handle_fetched(fetch, fetched);
+                None
             }
-            FilesDone::Contents(ContentsDone::Put(put)) => self.end(shard, now, put)?,
-        }
+            FilesDone::Contents(ContentsDone::Put(put)) => {
+                let put = self.checkpoints.handle_put(shard, now, put);
+                put.inspect_err(|_| self.job(Job::Fail))?
+            }
+        };
+        self.go_on(next);
         Ok(())
     }
 
     /// When a checkpoint is to be made at the latest.
     pub(super) fn due(&self) -> Option<WallTime> {
-        self.due.filter(|_| matches!(self.checkpoint, Checkpointing::None))
+        self.checkpoints.due()
     }
 
     /// Makes a checkpoint if it is time, or if much was written.
     pub(super) fn check_due<A: Algorithm>(&mut self, shard: &mut Shard<A>, now: WallTime) {
-        if self.changed_bytes >= CHECKPOINT_BYTES || self.due.is_some_and(|due| due <= now) {
-            self.begin(shard);
+        if self.checkpoints.is_due(now) {
+            let next = self.checkpoints.begin(shard);
+            self.go_on(next);
         }
     }
 
-    /// Takes a checkpoint of all that has changed.
-    fn begin<A: Algorithm>(&mut self, shard: &mut Shard<A>) {
-        if !matches!(self.checkpoint, Checkpointing::None) || self.changed.is_empty() {
-            return;
-        }
-        let (number, place) = (self.last_number, self.before + self.last_number);
-        let take = |object| Taken { object, applied: place, changes: shard.take_checkpoint(object) };
-        let taken = std::mem::take(&mut self.changed).into_iter().map(take).collect();
-        (self.changed_bytes, self.due) = (0, None);
-        self.checkpoint = Checkpointing::Waiting(number, taken);
-        self.job(Job::Sync);
-    }
-
-    /// The journal is durable up to a record: a checkpoint that waited for that goes to the disk.
-    fn put(&mut self, durable: u64) {
-        let Checkpointing::Waiting(number, _) = self.checkpoint else { return };
-        if durable < number {
-            return self.job(Job::Sync);
-        }
-        let waited = std::mem::replace(&mut self.checkpoint, Checkpointing::None);
-        let Checkpointing::Waiting(_, taken) = waited else { return };
-        let restored = taken.iter().map(|Taken { object, changes, .. }| {
-            let chunks = changes.chunks.iter().map(|(number, _)| *number).collect();
-            Restored { object: *object, is_new: changes.is_new, chunks }
-        });
-        self.checkpoint = Checkpointing::Putting(number, restored.collect());
-        let (contents, doing, place) = (Arc::clone(&self.contents), self.doing.clone(), self.before + number);
-        tokio::task::spawn_blocking(move || {
-            let _ = doing.send(ContentsDone::Put(contents.put(taken, place)));
-        });
-    }
-
-    fn end<A: Algorithm>(
-        &mut self,
-        shard: &mut Shard<A>,
-        now: WallTime,
-        put: Result<Vec<Put>, PutError>,
-    ) -> Result<(), FilesFailed> {
-        let putting = std::mem::replace(&mut self.checkpoint, Checkpointing::None);
-        let Checkpointing::Putting(number, restored) = putting else { return Ok(()) };
-        match put {
-            Ok(put) => {
-                put.into_iter().for_each(|Put { object, chunks }| shard.handle_checkpoint(object, chunks));
-                self.job(Job::Free(self.before + number));
-            }
-            Err(error @ (PutError::Full | PutError::Unreadable { .. })) => {
-                tracing::error!("no checkpoint was made: {error}");
-                if let PutError::Unreadable { object, what } = error {
-                    shard.handle_unreadable(object, what);
-                }
-                for Restored { object, is_new, chunks } in restored {
-                    shard.handle_no_checkpoint(object, is_new, chunks);
-                    self.changed.insert(object);
-                }
-                self.due = Some(now + FULL_RETRY);
-            }
-            Err(error @ (PutError::Io(_) | PutError::Index(_))) => {
-                self.job(Job::Fail);
-                return Err(error.into());
+    fn go_on(&self, next: Option<Next>) {
+        match next {
+            None => {}
+            Some(Next::Sync) => self.sync(),
+            Some(Next::Free(place)) => self.job(Job::Free(place)),
+            Some(Next::Put(taken, place)) => {
+                let (contents, doing) = (Arc::clone(&self.contents), self.doing.clone());
+                tokio::task::spawn_blocking(move || {
+                    let _ = doing.send(ContentsDone::Put(contents.put(taken, place)));
+                });
             }
         }
-        Ok(())
     }
 
     fn job(&self, job: Job) {
         // A thread that has ended has said why.
-        let _ = self.jobs.send(job);
+        let _ = self.orders.send(Order::Job(job));
     }
 }
 
 impl Drop for FileDisk {
     fn drop(&mut self) {
-        self.job(Job::Stop);
+        // The same.
+        let _ = self.orders.send(Order::Stop);
     }
 }

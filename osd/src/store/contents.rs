@@ -23,6 +23,7 @@ use node::{FileChanges, Unreadable};
 use replication::Checkpoint;
 
 use self::rows::{HeadRow, Key};
+use super::bugs::{Bug, Rules};
 use super::extents::{BadPlace, Extents, ReadError};
 use super::index::{Change, Index, IndexError};
 use super::media::Media;
@@ -31,13 +32,15 @@ use wire::KeptChunk;
 /// The file with all content.
 const CONTENT_FILE: &str = "content";
 /// A chunk that is shorter stands in the index.
-const INLINE_MAX: usize = 1_024;
+pub const INLINE_MAX: usize = 1_024;
 
 /// What is kept of all files.
 pub struct Contents {
     index: Box<dyn Index>,
     extents: Extents,
     applied: AtomicU64,
+    inline_max: usize,
+    rules: Rules,
 }
 
 /// What a start finds.
@@ -134,7 +137,14 @@ impl Contents {
         media.sync()?;
         let (found, places) = loading.finish();
         let applied = AtomicU64::new(found.applied);
-        Ok((Self { index, extents: Extents::open(blob, places)?, applied }, found))
+        let extents = Extents::open(blob, places)?;
+        Ok((Self { index, extents, applied, inline_max: INLINE_MAX, rules: Rules::default() }, found))
+    }
+
+    /// The same, with chunks of at most so many bytes in the index, under these rules.
+    #[must_use]
+    pub fn with(self, inline_max: usize, rules: Rules) -> Self {
+        Self { inline_max, rules, extents: self.extents.with(rules), ..self }
     }
 
     /// Keeps checkpoints, all or none of them. With them all records up to `applied` are here.
@@ -142,10 +152,12 @@ impl Contents {
         let mut work =
             Work { contents: self, changes: Vec::new(), replaced: Vec::new(), written: Vec::new() };
         let put: Result<Vec<Put>, PutError> = taken.into_iter().map(|taken| work.put_file(taken)).collect();
-        work.changes.push(Change::Put(Key::Mark.to_bytes(), rows::mark(applied)));
+        work.changes.push(Change::Put(Key::Mark.to_bytes(), rows::mark(self.said(applied))));
         let Work { changes, replaced, written, .. } = work;
         let done = put.and_then(|put| {
-            self.extents.sync()?;
+            if !self.rules.breaks(Bug::IndexBeforeContent) {
+                self.extents.sync()?;
+            }
             self.index.commit(&changes).map_err(PutError::from)?;
             Ok(put)
         });
@@ -162,6 +174,11 @@ impl Contents {
         }
         self.extents.free_retired();
         done
+    }
+
+    /// What is said of how far it goes, which is how far it goes.
+    fn said(&self, applied: u64) -> u64 {
+        if self.rules.breaks(Bug::AppliedTwice) { self.applied() } else { applied }
     }
 
     /// All records of the journal up to this one are here.
@@ -208,7 +225,7 @@ impl Work<'_> {
             return Ok(Put { object, chunks: Vec::new() });
         };
         let (head, file) = head.into_parts();
-        let row = HeadRow { applied, head, attributes: file.attributes() };
+        let row = HeadRow { applied: self.contents.said(applied), head, attributes: file.attributes() };
         self.changes.push(Change::Put(Key::Head(object).to_bytes(), row.encode(object)));
         let mut put = Vec::new();
         for (number, chunk) in chunks {
@@ -242,13 +259,13 @@ impl Work<'_> {
                 Piece::Held(bytes) => content.extend_from_slice(bytes),
                 Piece::Stored(stored) => {
                     let unreadable = || Unreadable { place: stored.place.clone() };
-                    let read = self.contents.extents.read(stored);
+                    let read = self.contents.read_one(stored);
                     let bytes = read.map_err(|_| PutError::Unreadable { object, what: unreadable() })?;
                     content.extend_from_slice(&bytes);
                 }
             }
         }
-        let piece = if content.len() <= INLINE_MAX {
+        let piece = if content.len() <= self.contents.inline_max {
             Piece::Held(content.freeze())
         } else {
             let place = self.contents.extents.write(&content)?;
@@ -266,7 +283,11 @@ impl Work<'_> {
         };
         let kept = places(after);
         for words in places(before).difference(&kept) {
-            self.replaced.extend(self.contents.extents.place(words));
+            let place = self.contents.extents.place(words);
+            if self.contents.rules.breaks(Bug::ExtentFreedEarly) {
+                self.contents.extents.free_at_once(words);
+            }
+            self.replaced.extend(place);
         }
     }
 

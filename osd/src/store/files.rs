@@ -13,6 +13,7 @@ use node::{FileChanges, KeptFile, Memo, OpenStep, ShardConfig, StoreFound, Store
 use replication::Record;
 use wire::{FileRecord, decode_stored, encode_stored};
 
+use super::bugs::{Bug, Rules};
 use super::contents::{Contents, ContentsError, FoundFile, FoundFiles, PutError, Taken};
 use super::index::Index;
 use super::journal::{
@@ -33,6 +34,10 @@ pub struct FilesParts {
     pub memo: Box<dyn MemoSlot>,
     /// The bounds of the journal.
     pub limits: JournalLimits,
+    /// A chunk with at most so many bytes stands in the index.
+    pub inline_max: usize,
+    /// The rules in force.
+    pub rules: Rules,
 }
 
 /// An open store of files, and what was found in it.
@@ -92,12 +97,14 @@ pub struct FileLog {
     noted: Memo,
     /// The record before the first of this process.
     before: u64,
+    rules: Rules,
 }
 
 /// Opens what a daemon keeps of files, as the start that `store` is open for.
 pub fn open(store: &mut Store, config: &ShardConfig, parts: FilesParts) -> Result<OpenedFiles, FilesError> {
-    let FilesParts { media, index, mut memo, limits } = parts;
+    let FilesParts { media, index, mut memo, limits, inline_max, rules } = parts;
     let (contents, found) = Contents::open(&*media, index)?;
+    let contents = contents.with(inline_max, rules);
     let search = Search::of(&*media, store.id(), found.applied)?;
     let state = StoreFound {
         memo: memo.read().map_err(FilesError::Memo)?,
@@ -125,8 +132,8 @@ pub fn open(store: &mut Store, config: &ShardConfig, parts: FilesParts) -> Resul
             }
         }
     }
-    let journal = journal.expect("it is one of the steps");
-    let mut log = FileLog { before: journal.last(), journal, memo, noted };
+    let journal = journal.expect("it is one of the steps").with(rules);
+    let mut log = FileLog { before: journal.last(), journal, memo, noted, rules };
     log.note()?;
     let last = log.journal.last();
     let broken = damaged.iter().filter_map(|object| {
@@ -226,6 +233,9 @@ impl FileLog {
     pub fn handle_synced(&mut self, upto: u64) -> Result<u64, JournalError> {
         self.journal.handle_synced(upto);
         self.note()?;
+        if self.rules.breaks(Bug::SegmentFreedEarly) {
+            self.journal.free(upto);
+        }
         Ok(self.durable())
     }
 

@@ -32,6 +32,7 @@ use base::StoreId;
 
 use self::batch::{ALIGN, HEADER_BYTES, Header, LENGTH_BYTES};
 pub use self::recovery::{JournalReadError, Search};
+use super::bugs::{Bug, Rules};
 use super::media::{Blob, Media};
 
 /// A block that is being written may be torn as a whole.
@@ -71,6 +72,7 @@ pub struct Journal {
     /// The checksum of the last batch.
     previous: u32,
     is_closed: bool,
+    rules: Rules,
 }
 
 /// A file with batches in it.
@@ -170,6 +172,12 @@ impl Sync {
 }
 
 impl Journal {
+    /// The same under these rules.
+    #[must_use]
+    pub fn with(self, rules: Rules) -> Self {
+        Self { rules, ..self }
+    }
+
     /// The last record that was handed over.
     pub const fn last(&self) -> u64 {
         self.last
@@ -268,7 +276,8 @@ impl Journal {
     /// meanwhile goes into blocks of its own.
     pub fn sync(&mut self) -> Sync {
         self.at = self.at.next_multiple_of(BLOCK_BYTES);
-        let unsynced = self.used.iter().filter(|segment| segment.last > self.durable);
+        let earlier = if self.rules.breaks(Bug::EarlierSegmentSkipped) { self.used.len() - 1 } else { 0 };
+        let unsynced = self.used.iter().skip(earlier).filter(|segment| segment.last > self.durable);
         Sync { blobs: unsynced.map(|segment| Arc::clone(&segment.blob)).collect(), upto: self.written }
     }
 

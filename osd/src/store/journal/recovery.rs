@@ -15,6 +15,7 @@ use node::JournalFound;
 
 use super::batch::{self, ALIGN, HEADER_BYTES, Header};
 use super::{BLOCK_BYTES, Journal, JournalError, JournalLimits, MadeSegment, PREFIX, Segment};
+use crate::store::bugs::Rules;
 use crate::store::media::{Blob, Media};
 
 /// The disk cannot be read.
@@ -101,6 +102,7 @@ impl Search {
             durable: confirmed.min(last),
             previous: end.map_or(0, |header| header.checksum),
             is_closed: false,
+            rules: Rules::default(),
         };
         journal.take_over(std::mem::take(&mut self.slots), &self.chain);
         journal.begin(media)?;

@@ -1,0 +1,161 @@
+//! When a checkpoint of the files is made, and in which order what belongs to it happens. Without threads: whoever drives it puts
+//! checkpoints on disk wherever it likes, and tells of the end.
+//!
+//! A checkpoint takes what has changed of all files at one moment. It is put on disk once the journal is durable up to there, and then the
+//! journal before it can go. One is made when much was written, when the journal is half full, and now and then, so that a start has little
+//! to read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{ObjectId, Span, WallTime};
+use lease::Algorithm;
+use node::{KeptFile, Shard};
+
+use super::contents::{Put, PutError, Taken};
+
+/// How long after finding the disk full the next one is tried.
+const FULL_RETRY: Span = Span::from_secs(1);
+
+/// When checkpoints are made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CheckpointLimits {
+    /// When so much was written since the one before.
+    pub bytes: u64,
+    /// And when something was written so long ago.
+    pub after: Span,
+}
+
+impl Default for CheckpointLimits {
+    fn default() -> Self {
+        Self { bytes: 32 << 20, after: Span::from_secs(10) }
+    }
+}
+
+/// The checkpoints of an open store.
+pub struct Checkpoints {
+    limits: CheckpointLimits,
+    /// The place in the journal of the record before the first of this process.
+    before: u64,
+    /// Files of which something was written since their last checkpoint.
+    changed: BTreeSet<ObjectId>,
+    changed_bytes: u64,
+    last_number: u64,
+    stage: Stage,
+    /// When the next one is made at the latest.
+    due: Option<WallTime>,
+}
+
+/// How far a checkpoint is.
+enum Stage {
+    None,
+    /// It waits until the journal is durable up to this record.
+    Waiting(u64, Vec<Taken>),
+    /// It is being put on disk, and has this of each file.
+    Putting(u64, Vec<Restored>),
+}
+
+/// What is to be taken again if a checkpoint fails.
+struct Restored {
+    object: ObjectId,
+    is_new: bool,
+    chunks: BTreeSet<u64>,
+}
+
+/// What is to be done next.
+pub enum Next {
+    /// Sync the journal.
+    Sync,
+    /// [Put](super::contents::Contents::put) these, with which all up to this place is there, and tell
+    /// [`handle_put`](Checkpoints::handle_put).
+    Put(Vec<Taken>, u64),
+    /// The journal is not needed up to this place.
+    Free(u64),
+}
+
+impl Checkpoints {
+    /// Those of a store that has kept these files, whose next record has the place behind `before`.
+    pub fn new(kept: &BTreeMap<ObjectId, KeptFile>, before: u64, limits: CheckpointLimits) -> Self {
+        let changed = kept.iter().filter(|(_, kept)| !kept.records.is_empty());
+        let changed: BTreeSet<ObjectId> = changed.map(|(object, _)| *object).collect();
+        // What is read again at each start is not read so often.
+        let due = (!changed.is_empty()).then_some(WallTime::ZERO);
+        Self { limits, before, changed, changed_bytes: 0, last_number: 0, stage: Stage::None, due }
+    }
+
+    /// A record with so much data goes to the journal.
+    pub fn note_write(&mut self, now: WallTime, (number, object): (u64, ObjectId), bytes: u64) {
+        self.changed_bytes += bytes;
+        self.changed.insert(object);
+        self.last_number = number;
+        self.due.get_or_insert(now + self.limits.after);
+    }
+
+    /// When a checkpoint is to be made at the latest.
+    pub fn due(&self) -> Option<WallTime> {
+        self.due.filter(|_| matches!(self.stage, Stage::None))
+    }
+
+    /// Whether it is time, or much was written.
+    pub fn is_due(&self, now: WallTime) -> bool {
+        self.changed_bytes >= self.limits.bytes || self.due.is_some_and(|due| due <= now)
+    }
+
+    /// Takes a checkpoint of all that has changed, unless there is one already.
+    pub fn begin<A: Algorithm>(&mut self, shard: &mut Shard<A>) -> Option<Next> {
+        if !matches!(self.stage, Stage::None) || self.changed.is_empty() {
+            return None;
+        }
+        let (number, place) = (self.last_number, self.before + self.last_number);
+        let take = |object| Taken { object, applied: place, changes: shard.take_checkpoint(object) };
+        let taken = std::mem::take(&mut self.changed).into_iter().map(take).collect();
+        (self.changed_bytes, self.due) = (0, None);
+        self.stage = Stage::Waiting(number, taken);
+        Some(Next::Sync)
+    }
+
+    /// The journal is durable up to a record: a checkpoint that waited for that goes to the disk.
+    pub fn handle_durable(&mut self, durable: u64) -> Option<Next> {
+        let Stage::Waiting(number, _) = self.stage else { return None };
+        if durable < number {
+            return Some(Next::Sync);
+        }
+        let waited = std::mem::replace(&mut self.stage, Stage::None);
+        let Stage::Waiting(_, taken) = waited else { return None };
+        let restored = taken.iter().map(|Taken { object, changes, .. }| {
+            let chunks = changes.chunks.iter().map(|(number, _)| *number).collect();
+            Restored { object: *object, is_new: changes.is_new, chunks }
+        });
+        self.stage = Stage::Putting(number, restored.collect());
+        Some(Next::Put(taken, self.before + number))
+    }
+
+    /// A checkpoint was put on disk, or not. If that failed for good the store is closed.
+    pub fn handle_put<A: Algorithm>(
+        &mut self,
+        shard: &mut Shard<A>,
+        now: WallTime,
+        put: Result<Vec<Put>, PutError>,
+    ) -> Result<Option<Next>, PutError> {
+        let putting = std::mem::replace(&mut self.stage, Stage::None);
+        let Stage::Putting(number, restored) = putting else { return Ok(None) };
+        match put {
+            Ok(put) => {
+                put.into_iter().for_each(|Put { object, chunks }| shard.handle_checkpoint(object, chunks));
+                Ok(Some(Next::Free(self.before + number)))
+            }
+            Err(error @ (PutError::Full | PutError::Unreadable { .. })) => {
+                tracing::error!("no checkpoint was made: {error}");
+                if let PutError::Unreadable { object, what } = error {
+                    shard.handle_unreadable(object, what);
+                }
+                for Restored { object, is_new, chunks } in restored {
+                    shard.handle_no_checkpoint(object, is_new, chunks);
+                    self.changed.insert(object);
+                }
+                self.due = Some(now + FULL_RETRY);
+                Ok(None)
+            }
+            Err(error @ (PutError::Io(_) | PutError::Index(_))) => Err(error),
+        }
+    }
+}
