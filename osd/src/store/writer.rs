@@ -150,6 +150,11 @@ impl LogWriter {
         Some((self.segments.clone(), slot))
     }
 
+    /// What makes segments.
+    pub const fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
     /// Nobody can make it now: it is asked for again.
     pub const fn handle_not_made(&mut self) {
         self.is_making = false;

@@ -13,16 +13,19 @@ use crate::TrueTime;
 /// Everybody who has something of a file.
 pub type Replicas<'a> = [(NodeId, &'a Replica<File>)];
 
+/// Whether a file at a node is the same as another.
+pub type Same<'a> = dyn Fn(NodeId, &File, &File) -> bool + 'a;
+
 /// Whether the replicas of a file are as they should be in the end. `home` is where the map puts it, and `is_lost` says whether
 /// a node does not come back.
 pub fn check(
     at: TrueTime,
     object: ObjectId,
     all: &Replicas<'_>,
-    (home, is_lost): (&[NodeId], impl Fn(NodeId) -> bool),
+    (home, is_lost, same): (&[NodeId], impl Fn(NodeId) -> bool, &Same<'_>),
     entries: &Entries,
 ) -> Result<(), Violation> {
-    let look = Look { at, object, all, entries };
+    let look = Look { at, object, all, entries, same };
     let view = all.iter().map(|(_, replica)| replica.view()).max_by_key(|view| view.id);
     let Some(view) = view else {
         let story = entries.latest(object).map_or_else(Vec::new, |seen| entries.story_of(object, seen.at));
@@ -54,6 +57,7 @@ struct Look<'a> {
     object: ObjectId,
     all: &'a Replicas<'a>,
     entries: &'a Entries,
+    same: &'a Same<'a>,
 }
 
 impl<'a> Look<'a> {
@@ -73,7 +77,7 @@ impl<'a> Look<'a> {
             return Err(self.wrong(format!("{node:?} waits for {:?}", replica.rest().former), Vec::new()));
         }
         let made = entries.replay(object, committed);
-        if *replica.machine() != made {
+        if !(self.same)(node, replica.machine(), &made) {
             let what = format!("{node:?} has {:?} instead of {made:?}", replica.machine());
             return Err(self.wrong(what, self.difference(replica, &made)));
         }
@@ -148,7 +152,13 @@ mod tests {
         let mut entries = Entries::default();
         entries.append(TrueTime::ZERO, (NodeId(1), FILE), (Seq(0), &log(&[7, 8]))).unwrap();
         let all: Vec<_> = NODES.into_iter().zip(replicas).collect();
-        check(TrueTime::from_micros(9), FILE, &all, (home, |node| lost.contains(&node)), &entries)
+        check(
+            TrueTime::from_micros(9),
+            FILE,
+            &all,
+            (home, |node| lost.contains(&node), &|_, here, made| here == made),
+            &entries,
+        )
     }
 
     fn good(node: NodeId) -> Replica<File> {
@@ -186,7 +196,9 @@ mod tests {
         let named: Vec<_> = [1, 2, 3, 4].map(NodeId).into_iter().zip(&all).collect();
         let mut entries = Entries::default();
         entries.append(TrueTime::ZERO, (NodeId(1), FILE), (Seq(0), &log(&[7, 8]))).unwrap();
-        let violation = check(TrueTime::ZERO, FILE, &named, (&NODES, |_| false), &entries).unwrap_err();
+        let violation =
+            check(TrueTime::ZERO, FILE, &named, (&NODES, |_| false, &|_, here, made| here == made), &entries)
+                .unwrap_err();
         assert!(violation.what.contains("n4 is left behind"), "{violation}");
     }
 }

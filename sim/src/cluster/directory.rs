@@ -8,8 +8,11 @@ use std::collections::BTreeMap;
 use base::{Dead, NodeId, Process, Random, Span, StartId, StoreId};
 use lease::Algorithm;
 use node::{Chain, JournalFound, Memo, Met, OpenStep, RestoredCopy, Rules, StoreFound, StoreRefusal};
+use osd::store::Store;
 
 use super::disk::Journal;
+use super::plan::ClusterPlan;
+use super::real::RealDisk;
 use super::streams::{ConnectionId, Side};
 use super::world::{Task, World};
 use crate::checkers::stores;
@@ -35,6 +38,8 @@ pub(super) struct Directory {
     pub(super) is_marked: bool,
     /// In epochs up to this one something may be missing.
     pub(super) forgot_at: Option<u64>,
+    /// What the production store has on its disk, instead of the journal and the memo.
+    pub(super) real: Option<RealDisk>,
     /// What the next start has to find out of that, because something was lost that was written.
     must_forget: Option<u64>,
 }
@@ -78,8 +83,48 @@ impl Directory {
             memo: Some(Memo::default()),
             is_marked: false,
             forgot_at: None,
+            real: None,
             must_forget: None,
         }
+    }
+
+    /// The same for a node with the production store.
+    pub(super) fn empty_of(node: NodeId, plan: &ClusterPlan, random: &mut Random) -> Self {
+        let mut directory = Self::empty(random);
+        let cluster = plan.shard.map.cluster();
+        directory.real =
+            plan.store.as_ref().map(|store| RealDisk::new(cluster, node, directory.store, store));
+        directory
+    }
+
+    /// Somebody has put it elsewhere, with care.
+    pub(super) fn settle(&mut self) {
+        match &self.real {
+            Some(real) => real.settle(),
+            None => self.journal.settle(),
+        }
+    }
+
+    /// Whether there are parts of files that the next start cannot read.
+    pub(super) fn is_rotten(&self) -> bool {
+        self.journal.is_rotten() || self.real.as_ref().is_some_and(|real| real.has_rotten_rows)
+    }
+
+    /// A start has opened the production store: what it knows is what was kept.
+    pub(super) fn note_opened(&mut self, store: &Store, forgot_at: Option<u64>) -> Result<(), String> {
+        let forgotten = self.met.iter().find(|(node, met)| store.peer(**node) != Some(**met));
+        if let Some((node, met)) = forgotten {
+            return Err(format!("has forgotten that it let in {met:?} of {node:?}"));
+        }
+        if forgot_at < self.must_forget {
+            return Err("opens without knowing that it lost something".into());
+        }
+        if store.epoch_ceiling() < self.ceiling {
+            return Err("has forgotten its ceiling".into());
+        }
+        self.chain = store.chain().clone();
+        (self.ceiling, self.forgot_at, self.memo) = (store.epoch_ceiling(), forgot_at, Some(Memo::default()));
+        Ok(())
     }
 
     /// The disk has done something, and the memo hears of it together with the process.
@@ -95,12 +140,18 @@ impl Directory {
             // What that process has promised or taken in since it was opened.
             self.must_forget = self.must_forget.max(Some(self.ceiling));
         }
-        self.journal.lose_power(random)
+        match &mut self.real {
+            Some(real) => real.lose_power(),
+            None => self.journal.lose_power(random),
+        }
     }
 
     /// Whether its disk has done anything to it that cannot be made good.
     pub(super) fn is_sick(&self) -> bool {
-        self.is_marked || self.memo.is_some_and(|memo| memo.is_failed) || self.journal.is_flawed()
+        self.is_marked
+            || self.memo.is_some_and(|memo| memo.is_failed)
+            || self.journal.is_flawed()
+            || self.real.as_ref().is_some_and(RealDisk::is_sick)
     }
 
     /// A start opens it, unless it must not, or its process ends after some of the steps.
@@ -155,7 +206,7 @@ impl<A: Algorithm> World<'_, A> {
         }
         let machine = &mut self.daemons[daemon];
         let changed = match kind {
-            FaultKind::DirectoryEmptied => Directory::empty(&mut self.dice.disks),
+            FaultKind::DirectoryEmptied => Directory::empty_of(machine.id, self.plan, &mut self.dice.disks),
             _ => match &machine.backup {
                 Some(backup) if backup.chain.incarnation() < machine.directory.chain.incarnation() => {
                     backup.clone()
@@ -166,7 +217,7 @@ impl<A: Algorithm> World<'_, A> {
         self.summary.faults.count(kind);
         self.crash_some_daemon(daemon);
         let machine = &mut self.daemons[daemon];
-        machine.directory.journal.settle();
+        machine.directory.settle();
         machine.set_aside = Some(std::mem::replace(&mut machine.directory, changed));
         self.note(None, format_args!("the directory of n{daemon} suffers: {}", kind.label()));
         self.mishap(daemon, kind.label());
@@ -192,6 +243,7 @@ impl<A: Algorithm> World<'_, A> {
         self.note(None, format_args!("n{daemon} has its directory back"));
         self.mishap(daemon, "has its directory back");
         self.daemons[daemon].directory = genuine;
+        self.daemons[daemon].directory.real.iter_mut().for_each(RealDisk::note_move);
         self.queue.push(self.now + Span::from_millis(1), Task::Start(daemon));
     }
 
@@ -230,6 +282,9 @@ impl<A: Algorithm> World<'_, A> {
         }
         for ((daemon, _), (peer, life)) in [(acceptor, dialer), (dialer, acceptor)] {
             let told = self.daemons[peer].birth(life);
+            if self.is_real() && !self.admit_really(daemon, &told)? {
+                return Ok(false);
+            }
             self.daemons[daemon].directory.met.insert(told.process.node, told.met);
         }
         Ok(true)

@@ -7,6 +7,7 @@ use node::file::{File, FileBody, FileReply, FileReplyBody, FileRequest, Mark};
 use node::{FileMessage, RequestId, SessionId};
 use replication::{Body, Checkpoint, Record};
 
+use super::real::driving::StoreStep;
 use super::streams::{ConnectionId, Payload};
 use super::world::{Input, Task, World};
 use crate::plan::{around, span_between};
@@ -37,6 +38,8 @@ pub(super) enum DiskInput {
     Durable(u64),
     /// The disk has refused to write, or failed to sync.
     Failed,
+    /// The production store does something.
+    Store(StoreStep),
     /// An operator looks at a file whose recovery waits for somebody.
     Operator(ObjectId),
     /// It is time for a checkpoint.
@@ -66,6 +69,9 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     pub(super) fn hear_disk(&mut self, daemon: usize, input: DiskInput) -> Result<(), Violation> {
+        if let DiskInput::Store(step) = input {
+            return self.step_store(daemon, step);
+        }
         let directory = &mut self.daemons[daemon].directory;
         let journal = &mut directory.journal;
         match input {
@@ -85,10 +91,8 @@ impl<A: Algorithm> World<'_, A> {
             }
             DiskInput::Failed => self.call(daemon, |shard, _| shard.handle_store_failed()),
             DiskInput::Operator(object) => self.operator_looks(daemon, object),
-            DiskInput::Checkpoint => {
-                self.take_checkpoint(daemon);
-                Ok(())
-            }
+            DiskInput::Checkpoint => self.take_checkpoint(daemon),
+            DiskInput::Store(_) => Ok(()),
             DiskInput::Kept(object, handed_over, checkpoint) => {
                 journal.keep(object, handed_over, *checkpoint);
                 Ok(())
@@ -96,9 +100,17 @@ impl<A: Algorithm> World<'_, A> {
         }
     }
 
-    fn take_checkpoint(&mut self, daemon: usize) {
+    fn take_checkpoint(&mut self, daemon: usize) -> Result<(), Violation> {
         let next = self.now + around(self.plan.files.checkpoint_every, &mut self.dice.disks);
         self.push_input(next, daemon, Input::Disk(DiskInput::Checkpoint));
+        if self.is_real() {
+            return self.look_at_checkpoint(daemon);
+        }
+        self.checkpoint_some_file(daemon);
+        Ok(())
+    }
+
+    fn checkpoint_some_file(&mut self, daemon: usize) {
         let machine = &self.daemons[daemon];
         let Some(shard) = &machine.shard else { return };
         let objects: Vec<ObjectId> = shard.files().collect();
@@ -111,11 +123,11 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     /// When a disk begins with what it is told now.
-    fn disk_free(&self, daemon: usize) -> TrueTime {
+    pub(super) fn disk_free(&self, daemon: usize) -> TrueTime {
         self.daemons[daemon].disk_stalls_until.max(self.now)
     }
 
-    fn disk_takes(&mut self, times: u64) -> Span {
+    pub(super) fn disk_takes(&mut self, times: u64) -> Span {
         span_between(Span::ZERO, self.plan.disk_max * times, &mut self.dice.disks)
     }
 
@@ -134,6 +146,9 @@ impl<A: Algorithm> World<'_, A> {
             self.watch_disk(daemon, (number, object), &record);
         }
         self.betray_recovery(daemon, &record);
+        if self.is_real() {
+            return self.write_really(daemon, (number, object), record);
+        }
         // A full disk takes no more for a while, and goes on with what it has.
         let begins = self.disk_free(daemon).max(self.daemons[daemon].disk_full_until);
         let done = begins + self.disk_takes(1);
@@ -148,7 +163,10 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     /// A daemon wants its journal synced.
-    pub(super) fn sync_journal(&mut self, daemon: usize, number: u64) {
+    pub(super) fn sync_journal(&mut self, daemon: usize, number: u64) -> Result<(), Violation> {
+        if self.is_real() {
+            return self.sync_really(daemon);
+        }
         let takes = self.disk_takes(SYNC_TAKES);
         let free = self.disk_free(daemon);
         let journal = &mut self.daemons[daemon].directory.journal;
@@ -158,6 +176,7 @@ impl<A: Algorithm> World<'_, A> {
         if let Some(input) = self.outcome_of_sync(daemon, number, at) {
             self.push_input(at, daemon, Input::Disk(input));
         }
+        Ok(())
     }
 
     fn watch_record(

@@ -10,11 +10,14 @@ use node::{ClientId, KeptFile, Lines, Remembered, Shard, ShardConfig, ShardError
 use replication::Memory;
 
 use super::directory::{Birth, Closed, Directory, Opened};
+use super::plan::ClusterPlan;
+use super::real::medium::Failing;
+use super::real::{Found, NotOpened, OpenFiles, Opening, RealDisk};
 use super::world::Task;
 use super::writers::FileUse;
-use crate::TrueTime;
 use crate::checkers::exclusion::Owner;
 use crate::clock::Clock;
+use crate::{FaultKind, TrueTime};
 
 /// What is the same for both: a process that comes and goes and may be frozen.
 #[derive(Debug, Default)]
@@ -36,6 +39,8 @@ pub(super) struct DaemonMachine<A> {
     pub(super) id: NodeId,
     pub(super) clock: Clock,
     pub(super) shard: Option<Shard<A>>,
+    /// What its process has open of the production store.
+    pub(super) files: Option<OpenFiles>,
     pub(super) running: Running,
     pub(super) directory: Directory,
     /// The newest directory, while another one is in its place.
@@ -119,13 +124,14 @@ pub(super) enum Doing {
 }
 
 impl<A: Algorithm> DaemonMachine<A> {
-    pub(super) fn new(id: NodeId, clock: Clock, mut seeds: Random) -> Self {
+    pub(super) fn new(id: NodeId, clock: Clock, mut seeds: Random, plan: &ClusterPlan) -> Self {
         Self {
             id,
             clock,
             shard: None,
+            files: None,
             running: Running::default(),
-            directory: Directory::empty(&mut seeds),
+            directory: Directory::empty_of(id, plan, &mut seeds),
             set_aside: None,
             backup: None,
             births: Vec::new(),
@@ -178,6 +184,67 @@ impl<A: Algorithm> DaemonMachine<A> {
         Ok(Begun::Running)
     }
 
+    /// The same with the production store: what must not be is the error.
+    pub(super) fn start_really(
+        &mut self,
+        now: TrueTime,
+        config: &ShardConfig,
+        calls: Option<usize>,
+    ) -> Result<Result<Begun, ShardError>, String> {
+        let refuses = self.ailment.take_if(|ailment| *ailment == Ailment::Reads).is_some();
+        let is_genuine = self.set_aside.is_none();
+        if is_genuine && self.backup.is_none() && self.directory.chain.last().is_some() {
+            let mut backup = self.directory.clone();
+            backup.settle();
+            backup.real.iter_mut().for_each(RealDisk::note_move);
+            self.backup = Some(backup);
+        }
+        let Some(disk) = &mut self.directory.real else { return Err("has no disk".into()) };
+        let is_full = now < self.disk_full_until;
+        let opening = Opening { nonce: self.seeds.next_u64(), calls, refuses, is_full };
+        let Found { open, kept, forgot_at, damaged } = match disk.open(config, &opening) {
+            Ok(found) => found,
+            Err(NotOpened::Ended) => return Ok(Ok(Begun::Interrupted)),
+            Err(NotOpened::Refused(refusal)) => return Ok(Ok(Begun::Closed(Closed::Refused(refusal)))),
+            Err(NotOpened::Wrong(what)) => return Err(what),
+        };
+        self.directory.note_opened(&open.store, forgot_at)?;
+        let start = match open.store.start() {
+            osd::store::Start::Fresh => Start::Fresh,
+            osd::store::Start::Again(_) => Start::Again,
+        };
+        self.births.extend(self.directory.birth(self.id, is_genuine));
+        self.lines = Lines::new(config.rules());
+        self.running = Running { life: self.running.life + 1, ..Running::default() };
+        self.clock.raise_to(now, self.mark);
+        self.damaged_files.extend(damaged);
+        self.files = Some(open);
+        let remembered = Remembered { start, ceiling: self.directory.ceiling, forgot_at, files: kept };
+        let (reading, seed) = (self.clock.reading(now), self.seeds.next_u64());
+        match Shard::new(config.clone(), self.process(), remembered, reading, seed) {
+            Ok(shard) => self.shard = Some(shard),
+            Err(error) => return Ok(Err(error)),
+        }
+        Ok(Ok(Begun::Running))
+    }
+
+    /// The next write, or the next sync, fails.
+    pub(super) fn arm(&mut self, kind: FaultKind) {
+        if let Some(disk) = &mut self.directory.real {
+            let failing = if kind == FaultKind::SyncError { Failing::Sync } else { Failing::Write };
+            disk.armed = Some(failing);
+            disk.medium.fail_next(Some(failing));
+        }
+    }
+
+    /// Nothing fails that has not.
+    pub(super) fn disarm(&mut self) {
+        if let Some(disk) = &mut self.directory.real {
+            disk.armed = disk.armed.filter(|_| disk.medium.failing().is_none());
+            disk.medium.fail_next(None);
+        }
+    }
+
     /// Whether its disk has failed, or will, or has damaged what it did not get back yet.
     pub(super) fn is_sick(&self) -> bool {
         self.is_lost || self.ailment.is_some() || self.directory.is_sick() || self.lacks_files()
@@ -188,7 +255,7 @@ impl<A: Algorithm> DaemonMachine<A> {
         let lacks = |shard: &Shard<A>| {
             shard.files().filter_map(|object| shard.file(object)).any(replication::Replica::lacks)
         };
-        self.directory.journal.is_rotten() || self.shard.as_ref().is_some_and(lacks)
+        self.directory.is_rotten() || self.shard.as_ref().is_some_and(lacks)
     }
 
     /// Whether some file was damaged that this node does not remember again.
@@ -213,8 +280,15 @@ impl<A: Algorithm> DaemonMachine<A> {
     pub(super) fn end(&mut self, now: TrueTime) {
         self.mark = self.mark.max(self.clock.reading(now));
         for (mark, done) in std::mem::take(&mut self.writing) {
-            if done <= now || self.seeds.chance(1, 2) {
+            if self.files.is_none() && (done <= now || self.seeds.chance(1, 2)) {
                 self.directory.ceiling = self.directory.ceiling.max(mark);
+            }
+        }
+        if let (Some(mut files), Some(disk)) = (self.files.take(), &self.directory.real) {
+            if disk.medium.is_halted() {
+                disk.medium.end();
+            } else {
+                files.end(disk, self.directory.ceiling, &mut self.seeds);
             }
         }
         self.directory.journal.end(&mut self.seeds);

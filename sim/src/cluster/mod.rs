@@ -15,6 +15,7 @@ mod links;
 mod machine;
 mod operator;
 mod plan;
+mod real;
 mod rot;
 mod rules;
 mod settling;
@@ -28,6 +29,7 @@ mod writers;
 mod wrong_clocks;
 
 pub use plan::{ClusterPlan, FilePlan};
+pub use real::StorePlan;
 pub use summary::{ACKNOWLEDGED_MIN, ClusterSummary, FAULTS_MIN, GRANTED_MIN, SIMULATED_MIN};
 
 use lease::{FleaseRules, PaxosRules};

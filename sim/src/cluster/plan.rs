@@ -6,6 +6,7 @@ use base::{ClusterId, NodeId, Random, Span};
 use lease::Config;
 use node::{ClusterMap, LeaseAlgorithm, Osd, Settings, ShardConfig};
 
+use super::real::StorePlan;
 use crate::FaultKind;
 use crate::clock::ClockPlan;
 use crate::faults::{FaultPlan, Injected, draw_kinds};
@@ -49,6 +50,8 @@ pub struct ClusterPlan {
     pub files: FilePlan,
     /// A file never has fewer members, unless the cluster has: a single one could not tell anybody.
     pub members_min: usize,
+    /// How daemons use the production store. None: they have one that is simulated.
+    pub store: Option<StorePlan>,
     /// Test only: a sync goes by without what is older than so many records, as if it stood in an earlier segment.
     pub skips_older: Option<u64>,
 }
@@ -182,6 +185,7 @@ impl ClusterPlan {
             duration: Span::from_secs(sizes.between(60, 75)),
             files: FilePlan::draw(clients, &mut of_files),
             members_min,
+            store: None,
             skips_older: None,
             shard,
         }

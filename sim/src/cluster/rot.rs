@@ -30,8 +30,13 @@ impl<A: Algorithm> World<'_, A> {
         let parts: Vec<(Key, Position)> =
             (0..some).filter_map(|_| self.dice.disks.pick(&all).copied()).collect();
         let is_found_later = self.dice.disks.chance(1, 3);
-        let keys = parts.iter().map(|&(key, _)| key).collect();
-        if is_found_later && !self.daemons[daemon].directory.journal.rot(object, keys) {
+        let keys: Vec<Key> = parts.iter().map(|&(key, _)| key).collect();
+        if self.is_real() && is_found_later {
+            self.crash_some_daemon(daemon);
+            if !self.rot_rows(daemon, object, &keys) {
+                return Ok(());
+            }
+        } else if is_found_later && !self.daemons[daemon].directory.journal.rot(object, keys) {
             return Ok(());
         }
         self.summary.faults.count(FaultKind::ContentRot);
@@ -44,6 +49,7 @@ impl<A: Algorithm> World<'_, A> {
             self.crash_some_daemon(daemon);
             return Ok(());
         }
+        let parts = if self.is_real() { self.rot_content(daemon, object, parts)? } else { parts };
         self.call(daemon, |shard, now| shard.handle_damaged(now, object, parts))
     }
 
@@ -57,7 +63,7 @@ impl<A: Algorithm> World<'_, A> {
                 replica.view().members.contains(node) && replica.members_to_be().contains(node)
             };
             machine.id != self.daemons[daemon].id
-                && !machine.directory.journal.is_rotten()
+                && !machine.directory.is_rotten()
                 && copy.is_some_and(|copy| copy.is_sound() && copy.memory() == Memory::Clean && stays(copy))
                 && stays(replica)
                 && self.checkers.entries.is_before(object, replica.committed(), on_disk)

@@ -3,7 +3,9 @@
 
 use base::{NodeId, Span};
 use lease::Algorithm;
+use node::file::File;
 
+use super::real::harming::has_same_content;
 use super::world::World;
 use super::writers::Work;
 use crate::check::file::FileOp;
@@ -93,7 +95,11 @@ impl<A: Algorithm> World<'_, A> {
         let all: Vec<_> = all.collect();
         let home = self.plan.shard.map.members(object);
         let is_lost = |node: NodeId| self.is_lost(node.0 as usize);
-        replicas::check(self.now, object, &all, (&home, is_lost), &self.checkers.entries)
+        let same = |node: NodeId, here: &File, made: &File| {
+            here == made
+                || self.is_real() && has_same_content(here, made, |stored| self.read_all(node, stored))
+        };
+        replicas::check(self.now, object, &all, (&home, is_lost, &same), &self.checkers.entries)
     }
 
     /// The end: what users were told about files must have an order.

@@ -23,6 +23,8 @@ const NOTICED_WITHIN: Span = Span::from_millis(20);
 const OPERATOR_LOOKS: Span = Span::from_millis(50);
 /// How many steps a start takes to open a store.
 const STEPS: usize = 4;
+/// And how many calls of a disk, about.
+const CALLS: usize = 60;
 
 impl<A: Algorithm> World<'_, A> {
     /// How many stores may be lost at most.
@@ -59,8 +61,23 @@ impl<A: Algorithm> World<'_, A> {
         let machine = &mut self.daemons[daemon];
         match kind {
             FaultKind::ReadError => machine.ailment = Some(Ailment::Reads),
+            FaultKind::WriteError | FaultKind::SyncError if machine.directory.real.is_some() => {
+                machine.arm(kind);
+            }
             FaultKind::WriteError => machine.ailment = Some(Ailment::Writes),
             FaultKind::SyncError => machine.ailment = Some(Ailment::Syncs),
+            _ if machine.directory.real.is_some() => {
+                // Where a write went there is damage, and where it is missing.
+                let again = kind == FaultKind::Misdirected;
+                if !self.damage_really(daemon) {
+                    return;
+                }
+                if again {
+                    self.damage_really(daemon);
+                }
+                self.summary.faults.count(kind);
+                self.mishap(daemon, "something on the disk is damaged");
+            }
             _ => {
                 let journal = &mut machine.directory.journal;
                 let hits = if kind == FaultKind::Misdirected { 2 } else { 1 };
@@ -132,13 +149,12 @@ impl<A: Algorithm> World<'_, A> {
         is_true.map_err(|missing| stores::not_durable(self.now, self.daemons[daemon].id, missing))
     }
 
-    fn wrong_store(&self, daemon: usize, what: &str) -> Violation {
-        stores::wrong(self.now, self.daemons[daemon].id, what, self.mishaps_of(daemon))
-    }
-
     /// The store of a daemon has failed: it marks that, if it still can, and ends. Its supervisor starts it again.
     pub(super) fn end_with_store(&mut self, daemon: usize) {
         let is_marked = self.dice.disks.chance(1, 2);
+        if is_marked {
+            self.mark_failed(daemon);
+        }
         let directory = &mut self.daemons[daemon].directory;
         directory.is_marked |= is_marked;
         directory.memo.iter_mut().for_each(|memo| memo.is_failed = true);
@@ -158,7 +174,15 @@ impl<A: Algorithm> World<'_, A> {
         let is_cut_short = !self.is_calm && self.dice.faults.chance(1, 8);
         let steps = if is_cut_short { self.dice.faults.index(STEPS) } else { STEPS };
         let refuses = self.daemons[daemon].ailment == Some(Ailment::Reads);
-        let begun = self.daemons[daemon].start(self.now, &self.plan.shard, steps);
+        let begun = if self.is_real() {
+            let calls = is_cut_short.then(|| self.dice.faults.index(CALLS));
+            match self.daemons[daemon].start_really(self.now, &self.plan.shard, calls) {
+                Ok(begun) => begun,
+                Err(what) => return Err(self.wrong_store(daemon, &what)),
+            }
+        } else {
+            self.daemons[daemon].start(self.now, &self.plan.shard, steps)
+        };
         // Of a state that is being taken over there may be no other copy.
         self.checkers.entries.may_lose |= !self.daemons[daemon].damaged_files.is_empty();
         match begun {
@@ -203,6 +227,7 @@ impl<A: Algorithm> World<'_, A> {
         for daemon in 0..self.daemons.len() {
             let machine = &mut self.daemons[daemon];
             machine.ailment = None;
+            machine.disarm();
             if machine.shard.is_some() && machine.directory.is_sick() {
                 self.crash(daemon);
             }

@@ -204,7 +204,7 @@ impl<'a, A: Algorithm> World<'a, A> {
         let daemons: Vec<_> = (0..plan.daemons())
             .map(|index| {
                 let id = NodeId(u32::try_from(index).expect("a map is small"));
-                DaemonMachine::new(id, Clock::new(&plan.clocks, &mut clocks), random.fork())
+                DaemonMachine::new(id, Clock::new(&plan.clocks, &mut clocks), random.fork(), plan)
             })
             .collect();
         // Clients' clocks only promise their rate.
@@ -430,7 +430,12 @@ impl<'a, A: Algorithm> World<'a, A> {
             Input::Datagram(datagram) => self.take_datagram(daemon, datagram),
             Input::Stream(id, payload) => self.take_from_stream(daemon, id, payload),
             Input::Opened(id) => self.opened(daemon, id),
-            Input::Written(mark) => self.call(daemon, |shard, now| shard.handle_ceiling(now, mark)),
+            Input::Written(mark) => {
+                if self.is_real() && !self.raise_ceiling(daemon, mark)? {
+                    return Ok(());
+                }
+                self.call(daemon, |shard, now| shard.handle_ceiling(now, mark))
+            }
             Input::Death(dead, line) => self.hear_of_death(daemon, dead, line),
             Input::Heartbeat => {
                 self.send_heartbeats(daemon);
@@ -527,8 +532,8 @@ impl<'a, A: Algorithm> World<'a, A> {
             Output::Write { number, object, record } => {
                 self.write_record(daemon, (number, object), record)?;
             }
-            Output::Fetch { .. } => unreachable!("all content is kept in memory"),
-            Output::Sync { upto } => self.sync_journal(daemon, upto),
+            Output::Fetch { fetch, stored } => self.fetch_really(daemon, fetch, stored),
+            Output::Sync { upto } => self.sync_journal(daemon, upto)?,
             Output::StoreFailed => self.end_with_store(daemon),
             Output::Event(event) => self.hear_daemon(daemon, &event)?,
         }
