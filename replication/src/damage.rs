@@ -62,6 +62,12 @@ impl<M: Machine> Lacking<M> {
         Self { parts: parts.into_iter().collect(), is_mixed, is_doubtful: false }
     }
 
+    /// Some part is lacking from now on. Of one that is already nothing is here that could be damaged, whatever version the
+    /// machine names.
+    fn add(&mut self, key: M::Key, at: Position) {
+        self.parts.entry(key).or_insert(at);
+    }
+
     /// What lacks more than can be named takes over all of a state.
     fn bound(&mut self) {
         if self.parts.len() > LACKING_MAX {
@@ -95,7 +101,7 @@ impl<M: Machine> Checkpoint<M> {
         for (at, key) in found {
             self.state.machine.place(key.clone(), None);
             if self.holding == Holding::Whole {
-                self.lacking.parts.insert(key, at);
+                self.lacking.add(key, at);
             }
         }
         self.lacking.bound();
@@ -107,7 +113,9 @@ impl<M: Machine> Replica<M> {
     /// These parts of the state cannot be read any more, in these versions. What has another version by now is not meant.
     pub fn damage(&mut self, now: WallTime, parts: impl IntoIterator<Item = (M::Key, Position)>) {
         let machine = &self.state.machine;
-        let is_here = |(key, at): &(M::Key, Position)| machine.version(key) == Some(*at);
+        let lacking = &self.lacking.parts;
+        let is_here =
+            |(key, at): &(M::Key, Position)| machine.version(key) == Some(*at) && !lacking.contains_key(key);
         let parts: BTreeMap<M::Key, Position> = parts.into_iter().filter(is_here).collect();
         let parts: Vec<(M::Key, Position)> = parts.into_iter().collect();
         if self.holding == Holding::Nothing || parts.is_empty() {
@@ -146,7 +154,7 @@ impl<M: Machine> Replica<M> {
         for (key, at) in parts {
             self.state.machine.place(key.clone(), None);
             if self.holding == Holding::Whole {
-                self.lacking.parts.insert(key, at);
+                self.lacking.add(key, at);
             }
         }
         self.lacking.bound();
@@ -223,7 +231,8 @@ impl<M: Machine> Replica<M> {
         let (mut parts, mut bytes, mut is_apart) = (Parts::<M>::new(), 0, is_all);
         let machine = &self.state.machine;
         for (key, at) in lacks {
-            let part = machine.part(&key).filter(|_| machine.version(&key) == Some(at));
+            let is_here = machine.version(&key) == Some(at) && !self.lacking.parts.contains_key(&key);
+            let part = machine.part(&key).filter(|_| is_here);
             let Some(part) = part else {
                 is_apart = true;
                 continue;
@@ -247,8 +256,10 @@ impl<M: Machine> Replica<M> {
     /// What a member lacks nobody may have any more: it needs all that has changed since.
     fn lend_to_damaged(&mut self, now: WallTime, to: NodeId, at_least: Position) {
         let is_sound = self.is_sound();
+        // It may not serve before that member has something durable.
+        let is_of_use = self.state.rest.at >= at_least;
         match &mut self.role {
-            Role::Primary(primary) if primary.serves => {
+            Role::Primary(primary) if primary.serves || is_of_use => {
                 let Some(peer) = primary.peers.get_mut(&to) else { return };
                 peer.asked = Some(now);
                 self.lend(to, at_least);

@@ -346,9 +346,8 @@ impl<M: Machine> Replica<M> {
         let generation = if found.is_lossy { tenure.epoch } else { before };
         // What changes the members, and what stands behind that, has to be at the new members, too.
         let is_committed = found.is_known || found.is_committed && self.coming.is_empty();
-        if is_committed {
-            self.commit(now, recovered);
-        }
+        let known_elsewhere = candidate.known_committed(|at| self.log.contains(at));
+        self.commit(now, if is_committed { recovered } else { known_elsewhere });
         let known = Position::from(self.view().id);
         if known.seq > self.log.committed() && self.log.contains(known) {
             self.commit(now, known.seq);

@@ -107,6 +107,13 @@ impl Candidate {
         (somebody_knows, are_equal)
     }
 
+    /// Up to where somebody who answered knows entries to be committed that are here.
+    pub(crate) fn known_committed(&self, is_here: impl Fn(Position) -> bool) -> Seq {
+        let whole = self.promised.values().filter(|account| account.memory.is_whole());
+        let known = whole.map(|account| account.committed).filter(|&at| is_here(at));
+        known.map(|at| at.seq).max().unwrap_or_default()
+    }
+
     /// Whether a member has all that it acknowledged, or is known to have had it from somebody else who answers.
     fn is_clean(&self, memory: Memory) -> bool {
         match memory {

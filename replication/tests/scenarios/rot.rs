@@ -386,6 +386,94 @@ fn damage_behind_damage_is_found_again() {
     cluster.assert_same(&[1, 2, 3]);
 }
 
+/// Nothing is in the place of a part that is lacking, and that is no version of it.
+#[test]
+fn what_is_lacking_is_not_lost_again() {
+    for is_found_at_start in [false, true] {
+        let mut cluster = three_alike(config(None));
+        cluster.hold_back(|flying| is_about_parts(&flying.message));
+        cluster.rot(3, &[Key::Executed]);
+        cluster.rot(2, &[Key::Executed]);
+        if is_found_at_start {
+            cluster.checkpoint(2);
+            cluster.rot_disk(2, &[Key::Executed]);
+        } else {
+            cluster.rot(2, &[Key::Executed]);
+        }
+        cluster.held.retain(|flying| flying.from != 1 && flying.to != 1);
+        cluster.cut(2, 1);
+        cluster.let_go();
+        assert!(cluster.replica(2).lacks(), "the other one that lacks it has nothing to give");
+        cluster.mend();
+        cluster.run(ms(500));
+        cluster.assert_same(&[1, 2, 3]);
+    }
+}
+
+/// The entry of a view has to be durable at a member that says nothing of the kind before it has its state again, and nobody has
+/// the parts any more as they were: the primary serves only behind that entry, and must help before.
+#[test]
+fn who_is_needed_for_a_view_gets_its_state_from_a_primary_that_does_not_serve() {
+    for knows in [true, false] {
+        let mut cluster = Cluster::with_spare(2, 3, None);
+        cluster.serve(1);
+        cluster.renew(1);
+        (1..5).for_each(|cell| _ = cluster.must_put(1, cell, 10 * cell));
+        cluster.run(ms(50));
+        cluster.hold_back(|flying| is_about_parts(&flying.message));
+        cluster.rot(2, &[Key::Cell(3)]);
+        cluster.must_put(1, 3, 33);
+        if knows {
+            cluster.run(ms(50));
+        }
+        cluster.admit(1, 3).unwrap();
+        cluster.run(ms(300));
+        let tail = cluster.replica(2).tail();
+        assert!(tail > cluster.replica(2).committed(), "the view is not durable at node 2");
+        cluster.resign(1);
+        cluster.lead(1);
+        cluster.renew(1);
+        cluster.run(ms(300));
+        assert!(!serves(&cluster, 1));
+        cluster.let_go();
+        cluster.run(ms(1_000));
+        assert!(serves(&cluster, 1));
+        assert_eq!(cluster.members(1), [1, 2, 3]);
+        cluster.assert_same(&[1, 2, 3]);
+    }
+}
+
+/// Only who lacks something knows what is committed, and the primary serves only behind that.
+#[test]
+fn a_primary_learns_what_is_committed_from_who_lacks_something() {
+    let mut cluster = Cluster::with_spare(2, 3, None);
+    cluster.serve(1);
+    cluster.renew(1);
+    (1..5).for_each(|cell| _ = cluster.must_put(1, cell, 10 * cell));
+    cluster.run(ms(50));
+    cluster.hold_back(|flying| {
+        is_about_parts(&flying.message) || matches!(flying.message, Message::Sync { .. }) && flying.to == 2
+    });
+    cluster.must_put(1, 5, 50);
+    cluster.admit(1, 3).unwrap();
+    cluster.isolate(3);
+    // Node 2 has the entry of the view, and forgets how far all before it is committed.
+    cluster.kill(2);
+    cluster.start(2);
+    assert_eq!(cluster.replica(2).tail(), cluster.replica(1).tail());
+    assert!(cluster.replica(2).committed() < cluster.replica(1).committed());
+    cluster.rot(1, &[Key::Cell(3), Key::Executed]);
+    cluster.lead(2);
+    cluster.renew(2);
+    cluster.let_go();
+    cluster.run(ms(1_000));
+    assert!(serves(&cluster, 2));
+    assert_eq!(cluster.members(2), [1, 2, 3]);
+    cluster.mend();
+    cluster.run(ms(1_000));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
 stories! {
     DamagedServes: what_is_damaged_is_not_served;
     DamagedIsSource: who_lacks_something_is_nobodys_source;

@@ -6,6 +6,7 @@
 use base::{NodeId, ObjectId, Span};
 use lease::Algorithm;
 use node::{Changed, MemberChange, MembersError};
+use replication::Replica;
 
 use super::world::{Task, World};
 use crate::plan::span_between;
@@ -61,6 +62,9 @@ impl<A: Algorithm> World<'_, A> {
             return Ok(());
         }
         let Order { object, change, asked, tries } = order;
+        if matches!(change, MemberChange::Dismiss(_)) && !self.may_lose_a_member(object) {
+            return Ok(());
+        }
         let mut told = None;
         self.call(asked, |shard, now| told = Some(shard.change_members(now, object, change)))?;
         if self.is_traced() {
@@ -84,5 +88,20 @@ impl<A: Algorithm> World<'_, A> {
             self.queue.push(at, Task::Order(Order { object, change, asked: next, tries: TRIES }));
         }
         Ok(())
+    }
+
+    /// Whether enough members of a file are left when one goes, whatever else was ordered before: who does not run may have
+    /// a change in its log.
+    fn may_lose_a_member(&self, object: ObjectId) -> bool {
+        let replicas = self.daemons.iter().filter_map(|daemon| daemon.shard.as_ref()?.file(object));
+        let latest = replicas.map(Replica::view).max_by_key(|view| view.id);
+        let Some(members) = latest.map(|view| view.members.as_slice()) else { return false };
+        let to_be = |node: &NodeId| {
+            let shard = self.daemons[node.0 as usize].shard.as_ref();
+            Some(shard?.file(object)?.members_to_be().as_slice())
+        };
+        let goes_already =
+            members.iter().any(|node| to_be(node).is_none_or(|to_be| to_be.len() < members.len()));
+        members.len() > self.plan.members_min + usize::from(goes_already)
     }
 }
