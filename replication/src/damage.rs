@@ -93,12 +93,15 @@ impl<M: Machine> Checkpoint<M> {
     /// The same, but for parts that a start cannot read: the rest of it, and what was written since, is sound.
     #[must_use]
     pub fn lacking(mut self, keys: impl IntoIterator<Item = M::Key>) -> Self {
-        let versions = |key: M::Key| Some((self.state.machine.version(&key)?, key));
-        let found: Vec<_> = keys.into_iter().filter_map(versions).collect();
+        let machine = &self.state.machine;
+        let found: Vec<_> = keys.into_iter().map(|key| (machine.version(&key), key)).collect();
         self.lacking.is_doubtful |= !found.is_empty();
-        // Of a state that was being taken over it is not known what of it has been compared.
-        self.lacking.is_mixed |= self.lacking.is_doubtful && self.holding != Holding::Whole;
+        // Of a state that was being taken over it is not known what of it has been compared. Nor can a part be asked for of which
+        // not even the version can be read.
+        let is_unknown = self.holding != Holding::Whole || found.iter().any(|(version, _)| version.is_none());
+        self.lacking.is_mixed |= self.lacking.is_doubtful && is_unknown;
         for (at, key) in found {
+            let Some(at) = at else { continue };
             self.state.machine.place(key.clone(), None);
             if self.holding == Holding::Whole {
                 self.lacking.add(key, at);

@@ -268,7 +268,7 @@ impl Work<'_> {
         let piece = if content.len() <= self.contents.inline_max {
             Piece::Held(content.freeze())
         } else {
-            let place = self.contents.extents.write(&content)?;
+            let place = self.contents.extents.write(&content).map_err(not_written)?;
             self.written.push(place.clone());
             let len = u32::try_from(content.len()).expect("a chunk is short");
             Piece::Stored(Stored { place, from: 0, len })
@@ -305,6 +305,14 @@ impl Work<'_> {
         }
         self.changes.push(Change::Remove(Key::Head(object).to_bytes()));
         Ok(())
+    }
+}
+
+/// Content goes into space to which nothing refers, so a lack of space has changed nothing.
+fn not_written(error: io::Error) -> PutError {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => PutError::Full,
+        _ => PutError::Io(error),
     }
 }
 

@@ -13,6 +13,7 @@ mod tests;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +40,7 @@ impl Engine {
     /// The name of what it keeps in the directory of a store's files.
     const fn name(self) -> &'static str {
         match self {
-            Self::Redb => "index.redb",
+            Self::Redb => REDB,
             Self::Sled => "index.sled",
         }
     }
@@ -52,14 +53,39 @@ impl Engine {
 
     /// Opens the index in the directory `dir`, which is `media`; makes one if there is none.
     pub fn open(self, media: &dyn Media, dir: &Path) -> Result<Box<dyn Index>, IndexError> {
-        let failed = |error: io::Error| IndexError::Failed(error.to_string());
+        let failed = |error: io::Error| IndexError::from_io(&error);
         let index: Box<dyn Index> = match self {
-            Self::Redb => Box::new(RedbIndex::open(media.open(self.name()).map_err(failed)?)?),
+            Self::Redb => {
+                make_redb(media)?;
+                Box::new(RedbIndex::open(media.open(REDB).map_err(failed)?)?)
+            }
             Self::Sled => Box::new(SledIndex::open(&dir.join(self.name()))?),
         };
         media.sync().map_err(failed)?;
         Ok(index)
     }
+}
+
+const REDB: &str = "index.redb";
+/// Its name while it is made.
+const REDB_NEW: &str = "index.redb.new";
+
+/// Makes an empty index, if there is none. One that is being made when its process ends does not open any more, so it has another
+/// name until it is whole.
+fn make_redb(media: &dyn Media) -> Result<(), IndexError> {
+    let failed = |error: io::Error| IndexError::from_io(&error);
+    let names = media.names().map_err(failed)?;
+    if names.iter().any(|name| name == REDB) {
+        return Ok(());
+    }
+    if names.iter().any(|name| name == REDB_NEW) {
+        media.remove(REDB_NEW).map_err(failed)?;
+    }
+    let blob = media.open(REDB_NEW).map_err(failed)?;
+    drop(RedbIndex::open(Arc::clone(&blob))?);
+    blob.sync().map_err(failed)?;
+    media.rename(REDB_NEW, REDB).map_err(failed)?;
+    media.sync().map_err(failed)
 }
 
 /// An index. What was committed is what everybody reads from then on.
@@ -89,8 +115,8 @@ pub enum Change {
 /// Why an index does not do what it should.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    /// There is no space; nothing has changed, and it has to be opened anew.
-    #[error("the disk is full: the index keeps what it had; make space and restart the daemon")]
+    /// There is no space; nothing has changed.
+    #[error("the disk is full: the index keeps what it had; make space")]
     Full,
     /// What is there cannot be read as an index.
     #[error(
@@ -100,4 +126,13 @@ pub enum IndexError {
     /// The disk failed.
     #[error("the index cannot be read or written ({0}); check the disk, then restart the daemon")]
     Failed(String),
+}
+
+impl IndexError {
+    fn from_io(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full,
+            _ => Self::Failed(error.to_string()),
+        }
+    }
 }

@@ -26,6 +26,9 @@ pub trait Media: Send + Sync {
     /// Takes a file away. Whoever has it open still has it.
     fn remove(&self, name: &str) -> io::Result<()>;
 
+    /// Gives a file another name, which nothing has.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
     /// Makes all names durable.
     fn sync(&self) -> io::Result<()>;
 }
@@ -80,6 +83,10 @@ impl Media for RealMedia {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         std::fs::remove_file(self.path.join(name))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.path.join(from), self.path.join(to))
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -184,3 +184,30 @@ fn a_power_cut_leaves_whole_checkpoints() {
     }
     assert!(kept > 50 && lost > 50, "{kept} {lost}");
 }
+
+/// Wherever the space ends: no checkpoint is kept, and when there is space again the next one is.
+#[test]
+fn a_disk_without_space_costs_a_checkpoint_and_nothing_else() {
+    let mut failed = 0;
+    for calls in 0..40 {
+        let media = FakeMedia::default();
+        let (contents, _) = open(&media);
+        let chunks = |seed| (0..6).map(|number| (number, Some((at(seed), held(seed, 60_000))))).collect();
+        contents.put(vec![taken(1, 1, changes(true, 500_000, chunks(1)))], 1).unwrap();
+        media.fail_after(calls, io::ErrorKind::StorageFull);
+        match contents.put(vec![taken(1, 2, changes(false, 500_000, chunks(2)))], 2) {
+            Ok(_) => break,
+            Err(PutError::Full) => failed += 1,
+            // What a sync did not do nobody knows.
+            Err(PutError::Io(_) | PutError::Index(IndexError::Failed(_))) => continue,
+            Err(error) => panic!("after {calls} calls: {error}"),
+        }
+        assert_eq!(contents.applied(), 1);
+        contents.put(vec![taken(1, 3, changes(false, 500_000, chunks(3)))], 3).unwrap();
+        let (contents, found) = open(&media);
+        let all = all(&contents, &found);
+        assert_eq!(found.applied, 3, "after {calls} calls");
+        assert_eq!(all.values().collect::<Vec<_>>(), [&held(3, 60_000); 6], "after {calls} calls");
+    }
+    assert!(failed > 8, "{failed}");
+}

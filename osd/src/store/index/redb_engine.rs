@@ -1,13 +1,16 @@
 //! The index in one file, by redb.
+//!
+//! After an error of its file redb does nothing any more until it is opened anew. Where there was only no space that is done here:
+//! what was committed last is there.
 
 use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use redb::{
     Database, DatabaseError, Durability, ReadableDatabase, StorageBackend, StorageError, TableDefinition,
-    TableError,
+    TableError, TransactionError,
 };
 
 use super::{CACHE_BYTES, Change, Index, IndexError, Visit};
@@ -16,7 +19,11 @@ use crate::store::media::Blob;
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("index");
 
 /// An index in a file.
-pub struct RedbIndex(Database);
+pub struct RedbIndex {
+    blob: Arc<dyn Blob>,
+    /// None until it is opened anew.
+    open: RwLock<Option<Database>>,
+}
 
 /// The file as redb wants it.
 struct Backend(Arc<dyn Blob>);
@@ -24,58 +31,94 @@ struct Backend(Arc<dyn Blob>);
 impl RedbIndex {
     /// Opens the index in a file; makes one in an empty file.
     pub fn open(blob: Arc<dyn Blob>) -> Result<Self, IndexError> {
-        let mut builder = Database::builder();
-        builder.set_cache_size(CACHE_BYTES);
-        Ok(Self(builder.create_with_backend(Backend(blob)).map_err(database_error)?))
+        let open = RwLock::new(Some(open(&blob)?));
+        Ok(Self { blob, open })
     }
+
+    fn with<T>(&self, act: impl FnOnce(&Database) -> Result<T, IndexError>) -> Result<T, IndexError> {
+        if self.open.read().unwrap_or_else(PoisonError::into_inner).is_none() {
+            let database = open(&self.blob)?;
+            *self.open.write().unwrap_or_else(PoisonError::into_inner) = Some(database);
+        }
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        act(open.as_ref().ok_or(IndexError::Full)?)
+    }
+}
+
+fn open(blob: &Arc<dyn Blob>) -> Result<Database, IndexError> {
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_BYTES);
+    builder.create_with_backend(Backend(Arc::clone(blob))).map_err(database_error)
 }
 
 impl Index for RedbIndex {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
-        let reading = self.0.begin_read().map_err(failed)?;
-        match reading.open_table(TABLE) {
-            Ok(table) => Ok(table.get(key).map_err(storage_error)?.map(|value| value.value().to_vec())),
-            Err(TableError::TableDoesNotExist(_)) => Ok(None),
-            Err(error) => Err(failed(error)),
-        }
+        self.with(|database| get(database, key))
     }
 
     fn scan(&self, from: &[u8], to: &[u8], each: &mut Visit<'_>) -> Result<(), IndexError> {
-        let reading = self.0.begin_read().map_err(failed)?;
-        let table = match reading.open_table(TABLE) {
-            Ok(table) => table,
-            Err(TableError::TableDoesNotExist(_)) => return Ok(()),
-            Err(error) => return Err(failed(error)),
-        };
-        for item in table.range::<&[u8]>(from..to).map_err(storage_error)? {
-            let (key, value) = item.map_err(storage_error)?;
-            if each(key.value(), value.value()) == ControlFlow::Break(()) {
-                break;
-            }
-        }
-        Ok(())
+        self.with(|database| scan(database, (from, to), each))
     }
 
     fn commit(&self, changes: &[Change]) -> Result<(), IndexError> {
-        let mut writing = self.0.begin_write().map_err(failed)?;
-        writing.set_durability(Durability::Immediate).map_err(failed)?;
-        // A start after a crash then has nothing to walk through.
-        writing.set_quick_repair(true);
-        {
-            let mut table = writing.open_table(TABLE).map_err(failed)?;
-            for change in changes {
-                match change {
-                    Change::Put(key, value) => table.insert(key.as_slice(), value.as_slice()).map(drop),
-                    Change::Remove(key) => table.remove(key.as_slice()).map(drop),
-                }
-                .map_err(storage_error)?;
-            }
+        let committed = self.with(|database| commit(database, changes));
+        if matches!(committed, Err(IndexError::Full)) {
+            *self.open.write().unwrap_or_else(PoisonError::into_inner) = None;
         }
-        writing.commit().map_err(|error| match error {
-            redb::CommitError::Storage(error) => storage_error(error),
-            error => failed(error),
-        })
+        committed
     }
+}
+
+fn get(database: &Database, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
+    let reading = database.begin_read().map_err(failed)?;
+    match reading.open_table(TABLE) {
+        Ok(table) => Ok(table.get(key).map_err(storage_error)?.map(|value| value.value().to_vec())),
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn scan(database: &Database, (from, to): (&[u8], &[u8]), each: &mut Visit<'_>) -> Result<(), IndexError> {
+    let reading = database.begin_read().map_err(failed)?;
+    let table = match reading.open_table(TABLE) {
+        Ok(table) => table,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    for item in table.range::<&[u8]>(from..to).map_err(storage_error)? {
+        let (key, value) = item.map_err(storage_error)?;
+        if each(key.value(), value.value()) == ControlFlow::Break(()) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn commit(database: &Database, changes: &[Change]) -> Result<(), IndexError> {
+    let mut writing = database.begin_write().map_err(|error| match error {
+        TransactionError::Storage(error) => storage_error(error),
+        error => failed(error),
+    })?;
+    writing.set_durability(Durability::Immediate).map_err(failed)?;
+    // A start after a crash then has nothing to walk through.
+    writing.set_quick_repair(true);
+    {
+        let mut table = writing.open_table(TABLE).map_err(|error| match error {
+            TableError::Storage(error) => storage_error(error),
+            error => failed(error),
+        })?;
+        for change in changes {
+            match change {
+                Change::Put(key, value) => table.insert(key.as_slice(), value.as_slice()).map(drop),
+                Change::Remove(key) => table.remove(key.as_slice()).map(drop),
+            }
+            .map_err(storage_error)?;
+        }
+    }
+    writing.commit().map_err(|error| match error {
+        redb::CommitError::Storage(error) => storage_error(error),
+        error => failed(error),
+    })
 }
 
 fn database_error(error: DatabaseError) -> IndexError {
@@ -115,7 +158,8 @@ impl StorageBackend for Backend {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync()
+        // Whatever it says, it says nothing of what was written.
+        self.0.sync().map_err(|error| io::Error::other(error.to_string()))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {

@@ -90,3 +90,27 @@ fn a_power_cut_loses_no_commit_and_splits_none() {
         }
     }
 }
+
+/// A process that ends, or whose power fails, while it makes the index leaves none, or a whole one.
+#[test]
+fn an_index_that_was_being_made_is_made_anew() {
+    let mut calls = 0;
+    loop {
+        for loses_power in [false, true] {
+            let media = FakeMedia::default();
+            media.fail_after(calls, io::ErrorKind::Other);
+            let made = Engine::Redb.open(&media, Path::new(""));
+            media.heal();
+            if let Ok(index) = made {
+                index.commit(&[put(1, 1)]).unwrap();
+                assert!(calls > 5 && Engine::found(&media).unwrap() == Some(Engine::Redb));
+                return;
+            }
+            let media =
+                if loses_power { media.after_power_cut(&mut Random::new(calls as u64)) } else { media };
+            let index = Engine::Redb.open(&media, Path::new("")).unwrap();
+            index.commit(&[put(1, 1)]).unwrap();
+        }
+        calls += 1;
+    }
+}

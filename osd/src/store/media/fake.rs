@@ -135,6 +135,14 @@ impl Media for FakeMedia {
         state.files.remove(name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.0.lock().unwrap();
+        state.next_call()?;
+        let image = state.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.files.insert(to.to_owned(), image);
+        Ok(())
+    }
+
     fn sync(&self) -> io::Result<()> {
         let mut state = self.0.lock().unwrap();
         state.next_call()?;

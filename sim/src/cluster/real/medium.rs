@@ -377,6 +377,16 @@ impl Media for Handle {
         state.files.remove(name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let (mut state, ends) = self.changing()?;
+        if ends {
+            return Err(gone());
+        }
+        let image = state.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.files.insert(to.to_owned(), image);
+        Ok(())
+    }
+
     fn sync(&self) -> io::Result<()> {
         let (mut state, ends) = self.changing()?;
         if ends {
