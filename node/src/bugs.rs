@@ -59,6 +59,8 @@ pub enum Bug {
     CacheTrusted,
     /// A damaged record that was durable is taken for a torn end, and cut off.
     DamageCutOff,
+    /// The torn end of what was never synced is taken for damage.
+    TornTakenForDamage,
     /// The memo of a store is made anew before it is kept that the node forgot.
     MemoMadeFirst,
     /// The lease of a file is granted by the members that the map names, whoever replicates the file.

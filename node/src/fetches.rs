@@ -48,6 +48,18 @@ impl Fetches {
         self.waiting.values().any(Waiting::is_reply)
     }
 
+    /// The lease of a file is given up: what waits for content of it is not true any longer than that.
+    pub(crate) fn end(&mut self, now: WallTime, left: ObjectId) {
+        for waiting in self.waiting.values_mut() {
+            match waiting {
+                Waiting::Reply { object, until: Some(until), .. } if *object == left => {
+                    *until = now.min(*until)
+                }
+                _ => {}
+            }
+        }
+    }
+
     fn add(&mut self, waiting: Waiting) -> FetchId {
         self.last += 1;
         self.waiting.insert(FetchId(self.last), waiting);

@@ -488,6 +488,7 @@ impl<A: Algorithm> Shard<A> {
         let at = hosted.replica.committed();
         if !keeps_answering {
             hosted.replica.resign();
+            self.files.fetches.end(now, object);
         }
         match was {
             Stage::Leading | Stage::Numbering(_) => {
@@ -516,6 +517,7 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
         hosted.stage = Stage::Idle;
         hosted.replica.resign();
+        self.files.fetches.end(now, object);
         let body = match body {
             ReplyBody::Elsewhere(node) => FileReplyBody::Elsewhere(*node),
             ReplyBody::Unavailable(Unavailable::NotMember) => away,

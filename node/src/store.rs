@@ -137,7 +137,7 @@ impl StoreFound {
         }
         let end = unreadable.map_or(last, |record| record.saturating_sub(1));
         let known = self.memo.map_or(durable, |memo| durable.max(memo.durable));
-        let is_torn = self.memo.is_none() && end >= known;
+        let is_torn = self.memo.is_none() && end >= known && !rules.breaks(Bug::TornTakenForDamage);
         let is_damaged = end < known || !is_torn && end < last;
         if is_damaged && !rules.breaks(Bug::DamageCutOff) {
             return Err(StoreRefusal::Damaged { record: end + 1 });

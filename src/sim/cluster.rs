@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use sim::Simulation;
 use sim::checkers::promptness::Expected;
-use sim::cluster::{ClusterPlan, ClusterSummary, Clusters};
+use sim::cluster::{ClusterPlan, ClusterSummary, Clusters, StorePlan};
 use sim::lease::Subject;
 
 use super::series::{Options, SeriesArgs, Told, faults_to_json};
@@ -16,6 +16,9 @@ pub(super) struct ClusterArgs {
     /// How many seconds of faults are simulated, instead of a minute or a little more
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     seconds: Option<u64>,
+    /// What daemons keep files in
+    #[arg(long, value_enum, default_value_t = Store::Model, value_name = "WHICH")]
+    store: Store,
     /// Break a rule on purpose, to see what a failure looks like
     #[arg(long = "break", value_enum, value_name = "RULE")]
     broken: Option<Broken>,
@@ -25,6 +28,14 @@ pub(super) struct ClusterArgs {
 enum Broken {
     /// A sync of a disk is about what was written lately, and not about all before it
     EarlierSegmentSkipped,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Store {
+    /// The simulator's own: a record stands for itself
+    Model,
+    /// The store of the daemon, on a simulated disk
+    Real,
 }
 
 /// What is older than so many records such a sync goes by.
@@ -38,6 +49,9 @@ impl Options for ClusterArgs {
         if let Some(seconds) = self.seconds {
             plan.duration = base::Span::from_secs(seconds);
         }
+        if self.store == Store::Real {
+            plan.store = Some(StorePlan::draw(seed));
+        }
         if self.broken == Some(Broken::EarlierSegmentSkipped) {
             plan.skips_older = Some(RECENT);
         }
@@ -48,6 +62,9 @@ impl Options for ClusterArgs {
         let mut arguments = String::new();
         if let Some(seconds) = self.seconds {
             arguments += &format!(" --seconds {seconds}");
+        }
+        if self.store == Store::Real {
+            arguments += " --store real";
         }
         if let Some(value) = self.broken.and_then(|broken| broken.to_possible_value()) {
             arguments += &format!(" --break {}", value.get_name());

@@ -109,6 +109,21 @@ fn an_answer_whose_content_comes_after_the_lease_is_none() {
     assert_eq!(cluster.file_reply(1, id), Some(FileReplyBody::Unavailable(Unavailable::NoMajority)));
 }
 
+/// A lease that is given up is over before its time, and with it all answers.
+#[test]
+fn an_answer_whose_content_comes_after_the_lease_was_given_up_is_none() {
+    let (mut cluster, [first, ..]) = put_apart();
+    cluster.hold_back(|flying| matches!(flying, Flying::Fetch { .. }));
+    let id = ask(&mut cluster, first);
+    cluster.run(ms(20));
+    assert_eq!(cluster.file_reply(1, id), None);
+    cluster.call(first, |shard, now| shard.drain(now));
+    cluster.run(ms(20));
+    cluster.let_go();
+    cluster.run(ms(20));
+    assert_eq!(cluster.file_reply(1, id), Some(FileReplyBody::Unavailable(Unavailable::NoMajority)));
+}
+
 /// It is not returned. Another member leads, and the first one has it again soon.
 #[test]
 fn what_cannot_be_read_is_no_answer() {

@@ -117,6 +117,14 @@ pub enum JournalError {
     /// A record that no segment holds.
     #[error(transparent)]
     Append(#[from] AppendError),
+    /// What a start found cannot have been written like this.
+    #[error(
+        "the journal is damaged: what follows in segment {slot} stands apart; add the node under a new id with an empty store"
+    )]
+    Mixed {
+        /// The segment.
+        slot: u32,
+    },
     /// It failed before.
     #[error("the journal is closed because the disk failed earlier; check the disk, then restart the daemon")]
     Closed,

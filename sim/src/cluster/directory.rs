@@ -111,10 +111,19 @@ impl Directory {
     }
 
     /// A start has opened the production store: what it knows is what was kept.
-    pub(super) fn note_opened(&mut self, store: &Store, forgot_at: Option<u64>) -> Result<(), String> {
-        let forgotten = self.met.iter().find(|(node, met)| store.peer(**node) != Some(**met));
-        if let Some((node, met)) = forgotten {
-            return Err(format!("has forgotten that it let in {met:?} of {node:?}"));
+    pub(super) fn note_opened(
+        &mut self,
+        store: &Store,
+        forgot_at: Option<u64>,
+        is_strict: bool,
+    ) -> Result<(), String> {
+        for (&node, met) in &mut self.met {
+            // What it let in as it ended it may know, although nobody was told.
+            match store.peer(node).filter(|known| known.start.incarnation >= met.start.incarnation) {
+                Some(known) => *met = known,
+                None if is_strict => return Err(format!("has forgotten that it let in {met:?} of {node:?}")),
+                None => {}
+            }
         }
         if forgot_at < self.must_forget {
             return Err("opens without knowing that it lost something".into());

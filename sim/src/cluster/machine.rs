@@ -208,7 +208,7 @@ impl<A: Algorithm> DaemonMachine<A> {
             Err(NotOpened::Refused(refusal)) => return Ok(Ok(Begun::Closed(Closed::Refused(refusal)))),
             Err(NotOpened::Wrong(what)) => return Err(what),
         };
-        self.directory.note_opened(&open.store, forgot_at)?;
+        self.directory.note_opened(&open.store, forgot_at, config.rules() == node::Rules::default())?;
         let start = match open.store.start() {
             osd::store::Start::Fresh => Start::Fresh,
             osd::store::Start::Again(_) => Start::Again,

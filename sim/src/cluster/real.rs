@@ -46,7 +46,7 @@ impl StorePlan {
     /// What a seed decides. Segments are so short that they are used again and again.
     pub fn draw(seed: u64) -> Self {
         let mut random = Random::new(seed ^ 0x0d15_c0de);
-        let segment_bytes = [64 << 10, 128 << 10, 256 << 10][random.index(3)];
+        let segment_bytes = [16 << 10, 32 << 10, 128 << 10][random.index(3)];
         Self {
             journal: JournalLimits {
                 segment_bytes,

@@ -104,7 +104,7 @@ impl Search {
             is_closed: false,
             rules: Rules::default(),
         };
-        journal.take_over(std::mem::take(&mut self.slots), &self.chain);
+        journal.take_over(std::mem::take(&mut self.slots), &self.chain)?;
         journal.begin(media)?;
         journal.free(self.applied.min(journal.durable));
         Ok(journal)
@@ -121,13 +121,13 @@ impl Search {
 
 impl Journal {
     /// Sorts the segments by what is in them.
-    fn take_over(&mut self, mut slots: BTreeMap<u32, Arc<dyn Blob>>, chain: &[Place]) {
+    fn take_over(&mut self, mut slots: BTreeMap<u32, Arc<dyn Blob>>, chain: &[Place]) -> Result<(), JournalError> {
         for place in chain {
             if let Some(blob) = slots.remove(&place.slot) {
                 self.used.push_back(Segment { slot: place.slot, blob, last: 0 });
             }
-            let segment = self.used.back_mut().expect("this batch's is there");
-            assert_eq!(segment.slot, place.slot, "the batches of a segment stand together");
+            let segment = self.used.back_mut().filter(|segment| segment.slot == place.slot);
+            let Some(segment) = segment else { return Err(JournalError::Mixed { slot: place.slot }) };
             segment.last = place.header.last();
             self.at = (place.at + place.header.bytes()).next_multiple_of(BLOCK_BYTES);
         }
@@ -135,6 +135,7 @@ impl Journal {
         let is_whole =
             |blob: &Arc<dyn Blob>| blob.length().is_ok_and(|bytes| bytes == self.limits.segment_bytes);
         self.spare = slots.into_iter().filter(|(_, blob)| is_whole(blob)).collect();
+        Ok(())
     }
 
     /// Writes a batch without a record, and syncs all there is.

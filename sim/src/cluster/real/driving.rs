@@ -21,7 +21,7 @@ use super::{OpenFiles, Putting, RealDisk, Syncing};
 use crate::checkers::stores;
 use crate::cluster::directory::Birth;
 use crate::cluster::files::DiskInput;
-use crate::cluster::world::{Input, World};
+use crate::cluster::world::{Input, Task, World};
 use crate::{FaultKind, Violation};
 
 /// A sync, and a checkpoint, takes up to so many times as long as a write.
@@ -189,10 +189,16 @@ impl<A: Algorithm> World<'_, A> {
             // What is written meanwhile may be on the disk afterwards, or not.
             let is_first = self.dice.disks.chance(1, 2);
             let syncing = if is_first { Syncing::Done(sync.run()) } else { Syncing::Waiting(sync) };
+            let has_failed = matches!(syncing, Syncing::Done(Err(_)));
             if let Some((files, _)) = self.open_files(daemon) {
                 files.syncing = Some(syncing);
             }
             self.push_step(daemon, LONG, StoreStep::Synced);
+            if has_failed && self.dice.faults.chance(1, 2) {
+                // The process ends before it hears of that.
+                let life = self.daemons[daemon].running.life;
+                self.queue.push(self.now, Task::Betray(daemon, life));
+            }
         }
         if let Some((_, slot)) = segment {
             self.push_step(daemon, LONG, StoreStep::Make(slot));

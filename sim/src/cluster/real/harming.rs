@@ -28,8 +28,17 @@ impl<A: Algorithm> World<'_, A> {
             return disk.damage_journal(applied, &mut self.dice.disks);
         }
         let Some(&object) = self.dice.disks.pick(&self.files) else { return false };
+        // What another node got back may not be on its disk yet.
+        let others = self.daemons.iter().enumerate().filter(|&(other, _)| other != daemon);
+        if others.into_iter().any(|(_, other)| other.damaged_files.contains(&object)) {
+            return false;
+        }
         self.crash_some_daemon(daemon);
-        self.spoil(daemon, &key_of(b'h', object))
+        let is_spoilt = self.spoil(daemon, &key_of(b'h', object));
+        if is_spoilt {
+            self.daemons[daemon].damaged_files.insert(object);
+        }
+        is_spoilt
     }
 
     /// Parts of a file cannot be read at the next start. False if none of them is in the index.
