@@ -140,9 +140,10 @@ impl Machine {
         self.records.push(data);
     }
 
-    /// A checkpoint of all records, which are durable.
-    fn checkpoint(&mut self, opened: &mut OpenedFiles, number: u64) {
-        let (place, first) = (opened.log.place(number), self.applied.1 + 1);
+    /// A checkpoint of the oldest records, which are durable. `number` is that of the last one there is.
+    fn checkpoint(&mut self, opened: &mut OpenedFiles, number: u64, count: usize) {
+        let behind = self.records.split_off(count);
+        let (place, first) = (opened.log.place(number) - behind.len() as u64, self.applied.1 + 1);
         let mut chunks = Vec::new();
         for (seq, data) in (first..).zip(&self.records) {
             for (index, part) in (0..).zip(data.chunks(CHUNK_LEN)) {
@@ -158,8 +159,7 @@ impl Machine {
         let changes = FileChanges { head: Some(head), is_new: first == 1, chunks, last_write: number };
         opened.contents.put(vec![Taken { object: FILE, applied: place, changes }], place).unwrap();
         opened.log.free(place);
-        (self.applied, self.durable) = ((place, last), 0);
-        self.records.clear();
+        (self.applied, self.durable, self.records) = ((place, last), behind.len(), behind);
     }
 }
 
@@ -187,7 +187,8 @@ fn work(machine: &mut Machine, opened: &mut OpenedFiles, random: &mut Random) {
             assert_eq!(opened.log.handle_synced(upto).unwrap(), number);
             machine.durable = machine.records.len();
             if random.chance(1, 3) {
-                machine.checkpoint(opened, number);
+                let count = 1 + random.index(machine.records.len());
+                machine.checkpoint(opened, number, count);
             }
         }
     }
@@ -233,7 +234,7 @@ fn long_content_is_written_once() {
     let upto = opened.log.sync().run().unwrap();
     opened.log.handle_synced(upto).unwrap();
     assert_eq!(opened.contents.used_bytes(), 3 * CHUNK_LEN as u64);
-    machine.checkpoint(&mut opened, 1);
+    machine.checkpoint(&mut opened, 1, 1);
     assert_eq!(opened.contents.used_bytes(), 3 * CHUNK_LEN as u64);
     drop(opened);
     let opened = machine.start();
