@@ -329,22 +329,6 @@ impl<A: Algorithm> World<'_, A> {
             if self.committed.insert((daemon, object), at) == Some(at) {
                 continue;
             }
-            if std::env::var("DEEP").is_ok() && replica.is_sound() && !replica.lacks() {
-                let made = self.checkers.entries.replay(object, at);
-                let same =
-                    crate::cluster::real::harming::has_same_content(replica.machine(), &made, |stored| {
-                        self.read_all(machine.id, stored)
-                    });
-                if !same {
-                    println!(
-                        "DEEP {} n{daemon} {object:?} {at:?} {:?} {:?}",
-                        self.now,
-                        replica.machine(),
-                        made
-                    );
-                    std::process::exit(1);
-                }
-            }
             self.checkers.entries.may_commit(self.now, (machine.id, object), replica)?;
             let beginning = self.checkers.entries.commit(self.now, (machine.id, object), at)?;
             begun.extend(beginning.map(|beginning| (file, beginning)));
