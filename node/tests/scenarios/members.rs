@@ -184,8 +184,9 @@ fn who_is_asked_to_vote_in_a_view_asks_for_it(bug: Option<Bug>) {
 /// Who has lost all that it had of a file may have voted in a later view than it knows now. A member of old does not know of
 /// that view, and has nobody but the one who forgot it.
 fn who_has_lost_a_file_votes_for_nobody(bug: Option<Bug>) {
-    let (mut cluster, home, others) = daemons(4, 3, bug);
+    let (mut cluster, home, others) = daemons(7, 3, bug);
     let [primary, damaged, ignorant] = home[..] else { panic!("{home:?}") };
+    // The rest tell both sides what time it is.
     let new = others[0];
     cluster.isolate(ignorant);
     cluster.must_change(primary, FILE, Admit(node(new)), SOON);
