@@ -201,7 +201,7 @@ impl<M: Machine> Replica<M> {
         }
     }
 
-    fn ask_for_lacking(&mut self, now: WallTime) {
+    pub(crate) fn ask_for_lacking(&mut self, now: WallTime) {
         if !self.is_wanting() {
             return;
         }
@@ -261,6 +261,9 @@ impl<M: Machine> Replica<M> {
         match &mut self.role {
             Role::Primary(primary) if primary.serves || is_of_use => {
                 let Some(peer) = primary.peers.get_mut(&to) else { return };
+                if at_least > Position::START {
+                    return self.lend_to_mend(now, to, at_least);
+                }
                 peer.asked = Some(now);
                 self.lend(to, at_least);
             }

@@ -474,6 +474,56 @@ fn a_primary_learns_what_is_committed_from_who_lacks_something() {
     cluster.assert_same(&[1, 2, 3]);
 }
 
+/// What it acknowledges are entries that it was sent before, and nothing of what it lacks.
+#[test]
+fn who_acknowledges_entries_still_needs_its_state() {
+    let mut cluster = three_alike(Config { parts_max: 1, versions_max: 2, ..config(None) });
+    cluster.hold_back(|flying| is_about_parts(&flying.message));
+    cluster.rot(2, &[Key::Cell(3)]);
+    cluster.must_put(1, 3, 31);
+    cluster.run(ms(50));
+    cluster.hold_back(|flying| {
+        let is_acknowledgement = matches!(flying.message, Message::Appended { .. }) && flying.from == 2;
+        is_acknowledgement || matches!(flying.message, Message::Pull { .. })
+    });
+    let asked = std::mem::take(&mut cluster.held);
+    cluster.must_put(1, 4, 41);
+    cluster.deliver_all(asked);
+    assert!(cluster.held.iter().any(|flying| matches!(flying.message, Message::Pull { .. })));
+    let held = std::mem::take(&mut cluster.held);
+    let (acknowledgements, pulls) =
+        held.into_iter().partition(|flying| matches!(flying.message, Message::Appended { .. }));
+    cluster.hold_back(|_| false);
+    cluster.deliver_all(acknowledgements);
+    cluster.deliver_all(pulls);
+    assert!(!cluster.replica(2).lacks(), "it gets what it was offered");
+    cluster.run(ms(500));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
+/// The offer was heard, and what it was about is not lent any more.
+#[test]
+fn who_is_given_nothing_asks_again() {
+    let mut cluster = three_alike(Config { parts_max: 1, versions_max: 2, ..config(None) });
+    cluster.hold_back(|flying| is_about_parts(&flying.message));
+    cluster.rot(2, &[Key::Cell(3)]);
+    cluster.must_put(1, 3, 31);
+    cluster.run(ms(50));
+    cluster.hold_back(|flying| matches!(flying.message, Message::Pull { .. }));
+    let asked = std::mem::take(&mut cluster.held);
+    cluster.deliver_all(asked);
+    assert!(cluster.held.iter().any(|flying| matches!(flying.message, Message::Pull { .. })));
+    cluster.isolate(2);
+    cluster.run(ms(10_000));
+    // Nothing is heard of it for so long that it need not be kept, and it may still ask for that.
+    cluster.held.clear();
+    cluster.let_go();
+    cluster.mend();
+    (1..3).for_each(|cell| _ = cluster.must_put(1, cell, 100 + cell));
+    cluster.run(ms(5_000));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
 stories! {
     DamagedServes: what_is_damaged_is_not_served;
     DamagedIsSource: who_lacks_something_is_nobodys_source;
