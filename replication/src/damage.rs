@@ -90,12 +90,19 @@ impl<M: Machine> Lacking<M> {
 }
 
 impl<M: Machine> Checkpoint<M> {
-    /// The same, but for parts that a start cannot read: the rest of it, and what was written since, is sound.
+    /// The same, but for parts that a start cannot read: the rest of it, and what was written since, is sound. Of a part that is not in
+    /// the machine it is not even known in which version it was: then all parts are compared with another member's.
     #[must_use]
     pub fn lacking(mut self, keys: impl IntoIterator<Item = M::Key>) -> Self {
-        let versions = |key: M::Key| Some((self.state.machine.version(&key)?, key));
-        let found: Vec<_> = keys.into_iter().filter_map(versions).collect();
-        self.lacking.is_doubtful |= !found.is_empty();
+        let (mut found, mut is_unknown) = (Vec::new(), false);
+        for key in keys {
+            match self.state.machine.version(&key) {
+                Some(at) => found.push((at, key)),
+                None => is_unknown = true,
+            }
+        }
+        self.lacking.is_doubtful |= is_unknown || !found.is_empty();
+        self.lacking.is_mixed |= is_unknown;
         // Of a state that was being taken over it is not known what of it has been compared.
         self.lacking.is_mixed |= self.lacking.is_doubtful && self.holding != Holding::Whole;
         for (at, key) in found {

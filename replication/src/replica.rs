@@ -206,7 +206,9 @@ impl<M: Machine> Replica<M> {
 
     /// The same with `machine` for the state's, of which something is kept apart.
     pub fn checkpoint_with(&self, machine: M) -> Checkpoint<M> {
-        let base = self.log.base();
+        // What has taken effect is in the state. Whoever lacks it can be given that.
+        let is_whole = self.holding == Holding::Whole;
+        let base = if is_whole { self.state.rest.at } else { self.log.base() };
         Checkpoint {
             promised: self.promised,
             accepted: self.accepted,

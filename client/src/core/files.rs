@@ -12,6 +12,7 @@
 //! - Requests of one file that have no result yet may take effect in any order. Whoever wants an order waits for the
 //!   result of the first.
 //! - An acknowledged change is owed until a sync covers it or finds it lost; then its ticket is told.
+//! - Who answers others and not this is busy, and not silent: the same once more would make it slower.
 //! - A refusal counts only as a reply to the last sending: an earlier one says nothing of what came of a later one.
 //!
 //! # Contract
@@ -331,7 +332,7 @@ impl Files {
 
     /// What a daemon says.
     pub fn handle_reply(&mut self, now: MonoTime, from: NodeId, reply: FileReply) {
-        self.links.heard(from);
+        self.links.heard(from, now);
         let FileReply { id, body } = reply;
         let Entry::Occupied(sending) = self.sendings.entry(id) else { return };
         if sending.get().to != from {
@@ -354,6 +355,14 @@ impl Files {
                 return;
             }
             let Some(job) = self.jobs.get_mut(&key) else { unreachable!("{key:?} is due and not under way") };
+            if let Some((id, node)) = job.last
+                && self.links.is_busy(node, now)
+                && self.sendings.get(&id).is_some_and(|sending| now.since(sending.at) < FORGIVEN)
+            {
+                let again_at = now + job.patience();
+                self.set_due(key, Some(again_at));
+                continue;
+            }
             let object = job.object;
             if let Some(silent) = job.fall_silent() {
                 self.pass(now, object, silent, None);

@@ -175,17 +175,17 @@ impl Writer {
         while let Some((number, record)) = self.waiting.pop_front() {
             match self.log.append(number, &record) {
                 Ok(()) => {}
-                Err(AppendError::Full) => {
+                Err(JournalError::Append(AppendError::Full)) => {
                     self.waiting.push_front((number, record));
                     // Some of it may be in the batch that is not written yet, and the rest in the next segment.
-                    if self.log.waiting_bytes() > 0 {
+                    if self.log.is_waiting() {
                         let written = self.log.write()?;
                         self.tell(DiskDone::Written(written));
                         continue;
                     }
                     return Ok(());
                 }
-                Err(error @ AppendError::TooLong { .. }) => return Err(error.into()),
+                Err(error) => return Err(error),
             }
         }
         Ok(())

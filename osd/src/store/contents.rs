@@ -4,9 +4,14 @@
 //! the records go that it was made of, and the content that it replaces. A crash in between leaves content to which nothing refers,
 //! which is free space for the next start.
 //!
+//! Content that is as long as a chunk goes there at once, when it comes to the journal, whose record then only says where it is; and a
+//! checkpoint does so, too. So long writes are written once. Such content has *landed*. Until a checkpoint has the record it is known
+//! by where it stands in memory.
+//!
 //! Each row of the index has a checksum of its own, over its key, too. A row that cannot be read costs its chunk, or its
 //! file, and other members give that back.
 
+mod packed;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -15,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::ObjectId;
 use bytes::{Bytes, BytesMut};
@@ -22,10 +28,11 @@ use node::file::{Chunk, File, Piece, Place, Position, Stored};
 use node::{FileChanges, Unreadable};
 use replication::Checkpoint;
 
-use self::rows::{HeadRow, Key};
+use self::packed::{PART_BYTES, Packed, pack};
+use self::rows::{HeadRow, Key, PackedHead};
 use super::extents::{BadPlace, Extents, ReadError};
 use super::index::{Change, Index, IndexError};
-use super::media::Media;
+use super::media::{Blob, Media};
 use wire::KeptChunk;
 
 /// The file with all content.
@@ -38,6 +45,16 @@ pub struct Contents {
     index: Box<dyn Index>,
     extents: Extents,
     applied: AtomicU64,
+    /// By where it stands in memory.
+    landed: Mutex<BTreeMap<usize, Landed>>,
+}
+
+/// Content in memory that is on the disk, too.
+struct Landed {
+    content: Bytes,
+    place: Place,
+    /// The last record of the journal that refers to it.
+    last: u64,
 }
 
 /// What a start finds.
@@ -98,6 +115,20 @@ pub enum PutError {
     Index(IndexError),
 }
 
+/// Why what landed cannot be taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    /// What the journal says cannot be.
+    #[error("the journal is damaged: {0}; add the node under a new id with an empty store")]
+    Place(#[from] BadPlace),
+    /// It was there a moment ago.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// It cannot be synced.
+    #[error("content could not be synced; check the disk, then restart the daemon")]
+    Io(#[from] io::Error),
+}
+
 /// Why a store's contents do not open.
 #[derive(Debug, thiserror::Error)]
 pub enum ContentsError {
@@ -132,18 +163,87 @@ impl Contents {
         }
         let blob = media.open(CONTENT_FILE)?;
         media.sync()?;
-        let (found, places) = loading.finish();
+        let extents = Extents::open(blob, loading.places())?;
+        let found = loading.finish(&extents);
         let applied = AtomicU64::new(found.applied);
-        Ok((Self { index, extents: Extents::open(blob, places)?, applied }, found))
+        Ok((Self { index, extents, applied, landed: Mutex::default() }, found))
+    }
+
+    /// A record, as the journal is to have it: what is long in it lands. It is durable together with
+    /// [`landed_blob`](Self::landed_blob). If there is no space nothing has changed.
+    pub fn land(&self, number: u64, record: &[Bytes]) -> io::Result<Vec<Bytes>> {
+        let mut landed = self.landed();
+        let mut parts: Vec<Bytes> = packed::parts(record).collect();
+        // The same may come twice.
+        let mut seen = BTreeSet::new();
+        parts.retain(|part| known_mut(&mut landed, part).is_none() && seen.insert(part.as_ptr().addr()));
+        let places = if parts.is_empty() { Vec::new() } else { self.extents.write_parts(&parts)? };
+        for (content, place) in parts.into_iter().zip(places) {
+            landed.insert(content.as_ptr().addr(), Landed { content, place, last: number });
+        }
+        let place_of = |part: &Bytes| {
+            let known = known_mut(&mut landed, part)?;
+            known.last = number;
+            Some(known.place.clone())
+        };
+        Ok(pack(record, place_of))
+    }
+
+    /// How much of a record lands.
+    pub fn landing_bytes(record: &[Bytes]) -> usize {
+        record.iter().map(|piece| piece.len() - piece.len() % PART_BYTES).sum()
+    }
+
+    /// Whether all that a record refers to is there.
+    pub fn has_all(&self, record: &Bytes) -> io::Result<bool> {
+        let Some(packed) = Packed::decode(record.clone()) else { return Ok(false) };
+        for place in packed.places() {
+            match self.extents.read(&whole(place)) {
+                Ok(_) => {}
+                Err(ReadError::Io(error)) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                    return Err(error);
+                }
+                Err(ReadError::Io(_) | ReadError::Damaged { .. }) => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes over a record of the journal that no checkpoint has, as it was handed over. None if it cannot be. To be followed by
+    /// [`end_claims`](Self::end_claims), before anything is written.
+    pub fn claim(&self, number: u64, record: &Bytes) -> Result<Option<Bytes>, BadPlace> {
+        let Some(packed) = Packed::decode(record.clone()) else { return Ok(None) };
+        let Some(unpacked) = packed.unpack(|place| self.extents.read(&whole(place)).ok()) else {
+            return Ok(None);
+        };
+        let mut landed = self.landed();
+        for (place, content) in packed.parts_in(&unpacked) {
+            let place = self.extents.claim(place)?;
+            landed.insert(content.as_ptr().addr(), Landed { content, place, last: number });
+        }
+        Ok(Some(unpacked))
+    }
+
+    /// All that the journal refers to was claimed. What of it no sync has confirmed, behind this record, is written anew.
+    pub fn end_claims(&self, confirmed: u64) -> Result<(), ClaimError> {
+        self.extents.find_free()?;
+        for landed in self.landed().values().filter(|landed| landed.last > confirmed) {
+            self.extents.write_again(&landed.place)?;
+        }
+        Ok(self.extents.sync()?)
+    }
+
+    /// What has to be synced so that all that landed is durable.
+    pub fn landed_blob(&self) -> Arc<dyn Blob> {
+        self.extents.blob()
     }
 
     /// Keeps checkpoints, all or none of them. With them all records up to `applied` are here.
     pub fn put(&self, taken: Vec<Taken>, applied: u64) -> Result<Vec<Put>, PutError> {
-        let mut work =
-            Work { contents: self, changes: Vec::new(), replaced: Vec::new(), written: Vec::new() };
+        let mut work = Work::new(self);
         let put: Result<Vec<Put>, PutError> = taken.into_iter().map(|taken| work.put_file(taken)).collect();
         work.changes.push(Change::Put(Key::Mark.to_bytes(), rows::mark(applied)));
-        let Work { changes, replaced, written, .. } = work;
+        let Work { changes, rows, written, coming, .. } = work;
         let done = put.and_then(|put| {
             self.extents.sync()?;
             self.index.commit(&changes).map_err(PutError::from)?;
@@ -152,11 +252,23 @@ impl Contents {
         match &done {
             Ok(_) => {
                 self.applied.store(applied, Ordering::Relaxed);
-                replaced.into_iter().for_each(|place| self.extents.retire(place));
+                rows.iter().for_each(|row| row.after.iter().for_each(|place| self.extents.hold(place)));
+                rows.iter().for_each(|row| row.before.iter().for_each(|place| self.extents.release(place)));
+                // As the rows hold it now.
+                written.iter().for_each(|place| self.extents.release(place));
+                self.landed().retain(|_, landed| {
+                    // What has not taken effect yet is wanted by a chunk at the next one.
+                    let is_coming = coming.contains(&landed.content.as_ptr().addr());
+                    let is_needed = landed.last > applied || is_coming;
+                    if !is_needed {
+                        self.extents.release(&landed.place);
+                    }
+                    is_needed
+                });
             }
             // Nothing that is durable refers to it. If the index failed nobody knows, and the store is closed.
             Err(PutError::Full | PutError::Unreadable { .. }) => {
-                written.into_iter().for_each(|place| self.extents.retire(place));
+                written.iter().for_each(|place| self.extents.release(place));
             }
             Err(PutError::Io(_) | PutError::Index(_)) => {}
         }
@@ -186,19 +298,44 @@ impl Contents {
     pub fn used_bytes(&self) -> u64 {
         self.extents.used_bytes()
     }
+
+    fn landed(&self) -> MutexGuard<'_, BTreeMap<usize, Landed>> {
+        self.landed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is known of content that has landed.
+fn known_mut<'a>(landed: &'a mut BTreeMap<usize, Landed>, content: &Bytes) -> Option<&'a mut Landed> {
+    landed.get_mut(&content.as_ptr().addr()).filter(|known| known.content.len() == content.len())
+}
+
+/// All of a part.
+fn whole(place: &Place) -> Stored {
+    Stored { place: place.clone(), from: 0, len: u32::try_from(PART_BYTES).expect("a part is short") }
 }
 
 /// Checkpoints that are being put.
 struct Work<'a> {
     contents: &'a Contents,
     changes: Vec<Change>,
-    /// What durable rows refer to so far, and will not.
-    replaced: Vec<Place>,
+    rows: Vec<Refers>,
     /// What was written for the new ones.
     written: Vec<Place>,
+    /// Where content stands in memory that heads refer to.
+    coming: BTreeSet<usize>,
 }
 
-impl Work<'_> {
+/// What a durable row refers to so far, and what it will.
+struct Refers {
+    before: Vec<Place>,
+    after: Vec<Place>,
+}
+
+impl<'a> Work<'a> {
+    const fn new(contents: &'a Contents) -> Self {
+        Self { contents, changes: Vec::new(), rows: Vec::new(), written: Vec::new(), coming: BTreeSet::new() }
+    }
+
     fn put_file(&mut self, Taken { object, applied, changes }: Taken) -> Result<Put, PutError> {
         let FileChanges { head, is_new, chunks, .. } = changes;
         if is_new {
@@ -208,20 +345,20 @@ impl Work<'_> {
             return Ok(Put { object, chunks: Vec::new() });
         };
         let (head, file) = head.into_parts();
-        let row = HeadRow { applied, head, attributes: file.attributes() };
-        self.changes.push(Change::Put(Key::Head(object).to_bytes(), row.encode(object)));
+        self.put_head(object, &HeadRow { applied, head, attributes: file.attributes() }, is_new)?;
         let mut put = Vec::new();
         for (number, chunk) in chunks {
             let key = Key::Chunk(object, number);
             let before = if is_new { None } else { self.contents.index.get(&key.to_bytes())? };
-            let before = before.and_then(|row| rows::decode_chunk(key, &row)).map(|kept| kept.chunk);
+            let before = before.and_then(|row| rows::decode_chunk(key, &row)).map(|kept| places(&kept.chunk));
+            let before = before.unwrap_or_default();
             let Some((at, chunk)) = chunk else {
-                self.replace(before.as_ref(), None);
+                self.rows.push(Refers { before, after: Vec::new() });
                 self.changes.push(Change::Remove(key.to_bytes()));
                 continue;
             };
             let chunk = self.put_chunk(object, chunk)?;
-            self.replace(before.as_ref(), Some(&chunk));
+            self.rows.push(Refers { before, after: places(&chunk) });
             let row = rows::encode_chunk(key, &KeptChunk { at, chunk: chunk.clone() });
             self.changes.push(Change::Put(key.to_bytes(), row));
             put.push((number, at, chunk));
@@ -229,12 +366,40 @@ impl Work<'_> {
         Ok(Put { object, chunks: put })
     }
 
+    fn put_head(&mut self, object: ObjectId, row: &HeadRow, is_new: bool) -> Result<(), PutError> {
+        let key = Key::Head(object);
+        let before = if is_new { None } else { self.contents.index.get(&key.to_bytes())? };
+        let before = before.and_then(|row| rows::head_places(object, &row)).unwrap_or_default();
+        let mut after = Vec::new();
+        let mut landed = self.contents.landed();
+        let row = row.encode(object, |content| {
+            let place = known_mut(&mut landed, content)?.place.clone();
+            self.coming.insert(content.as_ptr().addr());
+            after.push(place.clone());
+            Some(place)
+        });
+        drop(landed);
+        self.rows.push(Refers { before, after });
+        self.changes.push(Change::Put(key.to_bytes(), row));
+        Ok(())
+    }
+
     /// The chunk with all its content in one place, unless it is there already or is very short.
     fn put_chunk(&mut self, object: ObjectId, chunk: Chunk) -> Result<Chunk, PutError> {
         if !chunk.is_held() {
             return Ok(chunk);
         }
-        let Some((first, _)) = chunk.pieces().next() else { return Ok(chunk) };
+        let Some((first, piece)) = chunk.pieces().next() else { return Ok(chunk) };
+        let landed = match piece {
+            Piece::Held(content) => {
+                known_mut(&mut self.contents.landed(), content).map(|known| known.place.clone())
+            }
+            Piece::Stored(_) => None,
+        };
+        // It takes up all of the chunk.
+        if let Some(place) = landed {
+            return Ok(with_piece(&chunk, first, Piece::Stored(whole(&place))));
+        }
         let mut content = BytesMut::new();
         for (start, piece) in chunk.pieces() {
             content.resize((start - first) as usize, 0);
@@ -256,35 +421,42 @@ impl Work<'_> {
             let len = u32::try_from(content.len()).expect("a chunk is short");
             Piece::Stored(Stored { place, from: 0, len })
         };
-        Ok(Chunk::new(chunk.blocks(), vec![(first, piece)]).expect("it is where the pieces were"))
-    }
-
-    /// Notes what the new row does not refer to any more.
-    fn replace(&mut self, before: Option<&Chunk>, after: Option<&Chunk>) {
-        let places = |chunk: Option<&Chunk>| -> BTreeSet<Vec<u64>> {
-            chunk.into_iter().flat_map(Chunk::stored).map(|stored| stored.place.words().to_vec()).collect()
-        };
-        let kept = places(after);
-        for words in places(before).difference(&kept) {
-            self.replaced.extend(self.contents.extents.place(words));
-        }
+        Ok(with_piece(&chunk, first, piece))
     }
 
     fn drop_rows(&mut self, object: ObjectId) -> Result<(), PutError> {
-        let mut rows = Vec::new();
+        let mut keys = Vec::new();
         let (from, to) = Key::of_file(object);
+        let rows = &mut self.rows;
         self.contents.index.scan(&from, &to, &mut |key, row| {
             let chunk = Key::parse(key).and_then(|key| rows::decode_chunk(key, row));
-            rows.push((key.to_vec(), chunk.map(|kept| kept.chunk)));
+            let before = chunk.map(|kept| places(&kept.chunk)).unwrap_or_default();
+            rows.push(Refers { before, after: Vec::new() });
+            keys.push(key.to_vec());
             ControlFlow::Continue(())
         })?;
-        for (key, chunk) in rows {
-            self.replace(chunk.as_ref(), None);
-            self.changes.push(Change::Remove(key));
-        }
-        self.changes.push(Change::Remove(Key::Head(object).to_bytes()));
+        let head = Key::Head(object).to_bytes();
+        let before = self.contents.index.get(&head)?.and_then(|row| rows::head_places(object, &row));
+        self.rows.push(Refers { before: before.unwrap_or_default(), after: Vec::new() });
+        self.changes.extend(keys.into_iter().chain([head]).map(Change::Remove));
         Ok(())
     }
+}
+
+/// What a chunk refers to, each place once.
+fn places(chunk: &Chunk) -> Vec<Place> {
+    let mut places: Vec<Place> = Vec::new();
+    for stored in chunk.stored() {
+        if !places.contains(&stored.place) {
+            places.push(stored.place.clone());
+        }
+    }
+    places
+}
+
+/// The same chunk with all its content in one piece.
+fn with_piece(chunk: &Chunk, first: u32, piece: Piece) -> Chunk {
+    Chunk::new(chunk.blocks(), vec![(first, piece)]).expect("it is where the pieces were")
 }
 
 impl From<IndexError> for PutError {
@@ -303,10 +475,10 @@ type KeptAt = (u64, Position, Chunk);
 #[derive(Default)]
 struct Loading {
     applied: u64,
-    heads: BTreeMap<ObjectId, Option<HeadRow>>,
+    heads: BTreeMap<ObjectId, Option<PackedHead>>,
     chunks: BTreeMap<ObjectId, (Vec<KeptAt>, Vec<u64>)>,
-    /// Those that are the same are one.
-    places: BTreeMap<Vec<u64>, Place>,
+    /// Those that are the same are one, with the number of rows that refer to it.
+    places: BTreeMap<Vec<u64>, (Place, usize)>,
 }
 
 impl Loading {
@@ -318,11 +490,13 @@ impl Loading {
                 None => return false,
             },
             Some(Key::Head(object)) => {
-                self.heads.insert(object, HeadRow::decode(object, row));
+                let head = PackedHead::decode(object, row);
+                head.iter().flat_map(PackedHead::places).for_each(|place| _ = self.shared(place));
+                self.heads.insert(object, head);
             }
             Some(key @ Key::Chunk(object, number)) => {
-                let kept =
-                    rows::decode_chunk(key, row).map(|kept| (number, kept.at, self.shared(&kept.chunk)));
+                let kept = rows::decode_chunk(key, row);
+                let kept = kept.map(|kept| (number, kept.at, self.with_shared(&kept.chunk)));
                 let (chunks, unreadable) = self.chunks.entry(object).or_default();
                 match kept {
                     Some(kept) => chunks.push(kept),
@@ -334,15 +508,23 @@ impl Loading {
         true
     }
 
+    /// One more row refers to this place.
+    fn shared(&mut self, place: &Place) -> Place {
+        let known = self.places.entry(place.words().to_vec()).or_insert_with(|| (place.clone(), 0));
+        known.1 += 1;
+        known.0.clone()
+    }
+
     /// The chunk with places that are shared.
-    fn shared(&mut self, chunk: &Chunk) -> Chunk {
+    fn with_shared(&mut self, chunk: &Chunk) -> Chunk {
+        let shared: Vec<Place> = places(chunk).iter().map(|place| self.shared(place)).collect();
         let mut pieces = Vec::new();
         for (start, piece) in chunk.pieces() {
             let piece = match piece {
                 Piece::Held(_) => piece.clone(),
                 Piece::Stored(Stored { place, from, len }) => {
-                    let place =
-                        self.places.entry(place.words().to_vec()).or_insert_with(|| place.clone()).clone();
+                    let known = shared.iter().find(|known| *known == place);
+                    let place = known.expect("all were shared").clone();
                     Piece::Stored(Stored { place, from: *from, len: *len })
                 }
             };
@@ -351,10 +533,17 @@ impl Loading {
         Chunk::new(chunk.blocks(), pieces).expect("they are where they were")
     }
 
-    fn finish(mut self) -> (FoundFiles, Vec<Place>) {
+    /// All places, as often as rows refer to them.
+    fn places(&self) -> impl Iterator<Item = Place> {
+        self.places.values().flat_map(|(place, count)| std::iter::repeat_n(place.clone(), *count))
+    }
+
+    fn finish(mut self, extents: &Extents) -> FoundFiles {
         let mut found = FoundFiles { applied: self.applied, files: BTreeMap::new() };
+        let read = |place: &Place| extents.read(&whole(place)).ok();
         for (object, head) in self.heads {
             let (chunks, unreadable) = self.chunks.remove(&object).unwrap_or_default();
+            let head = head.and_then(|head| head.unpack(read));
             let kept = head.map(|HeadRow { applied, head, attributes }| {
                 (Checkpoint::from_parts(head, File::kept(attributes, chunks)), applied)
             });
@@ -362,6 +551,6 @@ impl Loading {
         }
         // Chunks without a head are of a file of which that row is gone.
         self.chunks.into_keys().for_each(|object| _ = found.files.insert(object, FoundFile::default()));
-        (found, self.places.into_values().collect())
+        found
     }
 }

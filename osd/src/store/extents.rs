@@ -4,6 +4,8 @@
 //! Invariants:
 //! - A stretch is written before anything that is durable refers to it, and never again as long as anything does. So what is
 //!   durable is never overwritten.
+//! - Whoever refers to a stretch durably holds it: a row of the index, or a record of the journal. It is free when nobody does, and
+//!   nobody in memory refers to it.
 //! - No two stretches share a unit, because a unit that is being written may be torn.
 //! - What is read was checked against checksums that are kept elsewhere: what rotted, was written elsewhere or was never written
 //!   is found, and not given out.
@@ -33,8 +35,8 @@ pub struct Extents {
 /// Which space is in use.
 #[derive(Default)]
 struct Space {
-    /// By where they begin, in bytes.
-    used: BTreeMap<u64, Place>,
+    /// By where they begin, in bytes; and how many durable things refer to each.
+    used: BTreeMap<u64, (Place, u32)>,
     /// Free stretches below the end, by where they begin, and how long they are.
     free: BTreeMap<u64, u64>,
     /// The same, by their length.
@@ -67,18 +69,36 @@ pub struct BadPlace {
 }
 
 impl Extents {
-    /// Those in a file, in which these places are in use.
+    /// Those in a file, in which these places are in use, each as often.
     pub fn open(blob: Arc<dyn Blob>, used: impl IntoIterator<Item = Place>) -> Result<Self, BadPlace> {
-        let mut space = Space::default();
+        let extents = Self { blob, space: Mutex::default() };
         for place in used {
-            let (offset, _) = checked(&place).ok_or(BadPlace { offset: first_word(&place) })?;
-            space.used.insert(offset, place);
+            extents.claim(&place)?;
         }
-        space.find_free()?;
-        Ok(Self { blob, space: Mutex::new(space) })
+        extents.find_free()?;
+        Ok(extents)
     }
 
-    /// Writes content where nothing is. It is durable after the next [`sync`](Self::sync).
+    /// One more durable thing refers to this, as a start has found: before anything is written, and to be followed by
+    /// [`find_free`](Self::find_free). Returns the place as everybody has it.
+    pub fn claim(&self, place: &Place) -> Result<Place, BadPlace> {
+        let (offset, _) = checked(place).ok_or(BadPlace { offset: first_word(place) })?;
+        let mut space = self.space();
+        let (known, holders) = space.used.entry(offset).or_insert_with(|| (place.clone(), 0));
+        if known != place {
+            return Err(BadPlace { offset });
+        }
+        *holders += 1;
+        Ok(known.clone())
+    }
+
+    /// What is not in use is free.
+    pub fn find_free(&self) -> Result<(), BadPlace> {
+        self.space().find_free()
+    }
+
+    /// Writes content where nothing is, for one durable thing that will refer to it. It is durable after the next
+    /// [`sync`](Self::sync).
     pub fn write(&self, content: &[u8]) -> io::Result<Place> {
         let length = content.len() as u64;
         let offset = self.space().take(length.next_multiple_of(UNIT_BYTES));
@@ -86,16 +106,43 @@ impl Extents {
             self.space().give_back(offset, length.next_multiple_of(UNIT_BYTES));
             return Err(error);
         }
-        let sums = content.chunks(checked_len()).map(checksum);
-        let words: Vec<u64> = [offset, length].into_iter().chain(sums).collect();
-        let place = Place::new(&words);
-        self.space().used.insert(offset, place.clone());
-        Ok(place)
+        Ok(self.add(offset, content))
+    }
+
+    /// The same for long content in parts of whole units, each of which gets a place of its own.
+    pub fn write_parts(&self, parts: &[Bytes]) -> io::Result<Vec<Place>> {
+        let length = parts.iter().map(|part| part.len() as u64).sum();
+        let offset = self.space().take(length);
+        if let Err(error) = self.blob.write_parts_at(offset, parts) {
+            self.space().give_back(offset, length);
+            return Err(error);
+        }
+        let mut at = offset;
+        let mut add = |part: &Bytes| {
+            assert!((part.len() as u64).is_multiple_of(UNIT_BYTES), "no two stretches share a unit");
+            let place = self.add(at, part);
+            at += part.len() as u64;
+            place
+        };
+        Ok(parts.iter().map(&mut add).collect())
+    }
+
+    /// Writes the same once more where it stands: a failed sync may have left it in the cache alone.
+    pub fn write_again(&self, place: &Place) -> Result<(), ReadError> {
+        let (offset, length) = checked(place).ok_or(ReadError::Damaged { offset: first_word(place) })?;
+        let len = u32::try_from(length).map_err(|_| ReadError::Damaged { offset })?;
+        let content = self.read(&Stored { place: place.clone(), from: 0, len })?;
+        Ok(self.blob.write_at(offset, &content)?)
     }
 
     /// Makes all that was written durable.
     pub fn sync(&self) -> io::Result<()> {
         self.blob.sync()
+    }
+
+    /// What is to be synced for that.
+    pub fn blob(&self) -> Arc<dyn Blob> {
+        Arc::clone(&self.blob)
     }
 
     /// Reads content, and checks it.
@@ -118,19 +165,25 @@ impl Extents {
         Ok(content.freeze().slice(index(from - start)..index(to - start)))
     }
 
-    /// The place that these words describe, as everybody has it. None if nothing is there.
-    pub fn place(&self, words: &[u64]) -> Option<Place> {
-        let space = self.space();
-        words
-            .first()
-            .and_then(|offset| space.used.get(offset))
-            .filter(|place| place.words() == words)
-            .cloned()
+    /// One more durable thing refers to this.
+    pub fn hold(&self, place: &Place) {
+        if let Some((_, holders)) = self.space().used.get_mut(&first_word(place)) {
+            *holders += 1;
+        }
     }
 
-    /// Nothing that is durable refers to this any more.
-    pub fn retire(&self, place: Place) {
-        self.space().retired.push(place);
+    /// One durable thing less refers to this.
+    pub fn release(&self, place: &Place) {
+        let mut space = self.space();
+        let held = space.used.get_mut(&first_word(place));
+        let Some((known, holders)) = held.filter(|(known, holders)| known == place && *holders > 0) else {
+            return;
+        };
+        *holders -= 1;
+        if *holders == 0 {
+            let known = known.clone();
+            space.retired.push(known);
+        }
     }
 
     /// Frees what nobody refers to.
@@ -144,6 +197,15 @@ impl Extents {
         space.end - space.free.values().sum::<u64>()
     }
 
+    /// Content was written there.
+    fn add(&self, offset: u64, content: &[u8]) -> Place {
+        let sums = content.chunks(checked_len()).map(checksum);
+        let words: Vec<u64> = [offset, content.len() as u64].into_iter().chain(sums).collect();
+        let place = Place::new(&words);
+        self.space().used.insert(offset, (place.clone(), 1));
+        place
+    }
+
     fn space(&self) -> MutexGuard<'_, Space> {
         self.space.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -152,8 +214,9 @@ impl Extents {
 impl Space {
     /// What is not in use is free.
     fn find_free(&mut self) -> Result<(), BadPlace> {
+        (self.free, self.by_length, self.end) = Default::default();
         let mut gaps = Vec::new();
-        for (&offset, place) in &self.used {
+        for (&offset, (place, _)) in &self.used {
             if offset < self.end {
                 return Err(BadPlace { offset });
             }
@@ -214,10 +277,12 @@ impl Space {
         for place in std::mem::take(&mut self.retired) {
             let offset = first_word(&place);
             // What is in use is kept here, too.
-            let Some(kept) = self.used.remove(&offset) else { continue };
+            let Some((kept, holders)) = self.used.remove(&offset) else { continue };
             drop(place);
-            if kept.is_used() {
-                self.used.insert(offset, kept.clone());
+            if holders > 0 {
+                self.used.insert(offset, (kept, holders));
+            } else if kept.is_used() {
+                self.used.insert(offset, (kept.clone(), 0));
                 self.retired.push(kept);
             } else {
                 self.give_back(offset, kept.words()[1].next_multiple_of(UNIT_BYTES));
@@ -307,15 +372,18 @@ mod tests {
         let mut places = places.into_iter();
         let (first, second, third, _fourth) =
             (places.next().unwrap(), places.next().unwrap(), places.next().unwrap(), places.next().unwrap());
-        extents.retire(second);
+        extents.release(&second);
+        drop(second);
         extents.free_retired();
         assert_eq!(extents.used_bytes(), 32_768, "somebody reads it");
         assert_eq!(extents.read(&reader).unwrap(), content(1, 5_000));
         drop(reader);
-        extents.retire(first);
+        extents.release(&first);
+        drop(first);
         extents.free_retired();
         assert_eq!(extents.used_bytes(), 16_384);
-        extents.retire(third);
+        extents.release(&third);
+        drop(third);
         extents.free_retired();
         let again = extents.write(&content(9, 24_576)).unwrap();
         assert_eq!(again.words()[0], 0, "three became one");
@@ -331,12 +399,6 @@ mod tests {
         assert_eq!(again.used_bytes(), 8_192);
         assert_eq!(again.write(&content(7, 10)).unwrap().words()[0], 4_096);
         assert_eq!(again.write(&content(7, 10)).unwrap().words()[0], 12_288);
-        assert!(again.place(places[0].words()).is_some() && again.place(places[1].words()).is_none());
-        let overlapping = [places[0].clone(), Place::new(&[0, 8_192, 1])];
-        assert!(
-            Extents::open(media.open(NAME).unwrap(), overlapping).is_ok(),
-            "the same beginning is one place"
-        );
         let overlapping = [Place::new(&[0, 8_192, 1]), Place::new(&[4_096, 10, 1])];
         assert_eq!(
             Extents::open(media.open(NAME).unwrap(), overlapping).err(),

@@ -3,17 +3,21 @@
 //! What a start makes of what it finds is decided in `node`; here it is done, step by step. Records of the journal have the numbers that
 //! the shard counts its writes by, behind those of the starts before.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 use base::{NodeId, ObjectId};
+use bytes::Bytes;
 use node::file::Key;
 use node::{FileChanges, KeptFile, Memo, OpenStep, ShardConfig, StoreFound, StoreRefusal};
 use replication::Record;
 use wire::{FileRecord, decode_stored, encode_stored};
 
-use super::contents::{Contents, ContentsError, FoundFile, FoundFiles, PutError, Taken};
+use super::contents::{ClaimError, Contents, ContentsError, FoundFile, FoundFiles, PutError, Taken};
 use super::index::Index;
 use super::journal::{
     AppendError, Journal, JournalError, JournalLimits, JournalReadError, MadeSegment, Search, Segments, Sync,
@@ -74,6 +78,9 @@ pub enum FilesError {
         /// What is wrong.
         why: wire::DecodeError,
     },
+    /// What the journal refers to cannot be taken over.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
     /// Something about the store cannot be noted.
     #[error(transparent)]
     Note(#[from] WriteError),
@@ -90,6 +97,11 @@ pub struct FileLog {
     journal: Journal,
     memo: Box<dyn MemoSlot>,
     noted: Memo,
+    contents: Arc<Contents>,
+    /// How much has landed since something was written.
+    landed_bytes: usize,
+    /// Whether something has landed since the last sync.
+    has_landed: bool,
     /// The record before the first of this process.
     before: u64,
 }
@@ -98,7 +110,7 @@ pub struct FileLog {
 pub fn open(store: &mut Store, config: &ShardConfig, parts: FilesParts) -> Result<OpenedFiles, FilesError> {
     let FilesParts { media, index, mut memo, limits } = parts;
     let (contents, found) = Contents::open(&*media, index)?;
-    let search = Search::of(&*media, store.id(), found.applied)?;
+    let search = Search::of(&*media, (store.id(), found.applied), |record| contents.has_all(record))?;
     let state = StoreFound {
         memo: memo.read().map_err(FilesError::Memo)?,
         is_failed: store.has_failed(),
@@ -107,7 +119,8 @@ pub fn open(store: &mut Store, config: &ShardConfig, parts: FilesParts) -> Resul
         forgot_at: store.forgot_at(),
     };
     let opening = state.open(config.rules())?;
-    let (kept, damaged) = read_files(found, &search, (config, store.owner().node, store.epoch_ceiling()))?;
+    let of = (config, store.owner().node, store.epoch_ceiling());
+    let (kept, damaged) = read_files(found, (&search, &contents), of)?;
     let mut search = Some(search);
     let (mut journal, mut noted) = (None, Memo::default());
     for step in opening.steps {
@@ -116,6 +129,7 @@ pub fn open(store: &mut Store, config: &ShardConfig, parts: FilesParts) -> Resul
             // The next one continues the journal there.
             OpenStep::EndWith(_) => {}
             OpenStep::RewriteBehind(confirmed) => {
+                contents.end_claims(confirmed)?;
                 let start = (store.start_id().incarnation.0, confirmed);
                 journal = search.take().map(|search| search.open(&*media, start, limits)).transpose()?;
             }
@@ -126,7 +140,16 @@ pub fn open(store: &mut Store, config: &ShardConfig, parts: FilesParts) -> Resul
         }
     }
     let journal = journal.expect("it is one of the steps");
-    let mut log = FileLog { before: journal.last(), journal, memo, noted };
+    let (contents, before) = (Arc::new(contents), journal.last());
+    let mut log = FileLog {
+        journal,
+        memo,
+        noted,
+        contents: Arc::clone(&contents),
+        landed_bytes: 0,
+        has_landed: false,
+        before,
+    };
     log.note()?;
     let last = log.journal.last();
     let broken = damaged.iter().filter_map(|object| {
@@ -139,14 +162,7 @@ pub fn open(store: &mut Store, config: &ShardConfig, parts: FilesParts) -> Resul
         contents.put(broken, contents.applied())?;
     }
     let segments = Segments::new(media, limits);
-    Ok(OpenedFiles {
-        log,
-        segments,
-        contents: Arc::new(contents),
-        kept,
-        forgot_at: opening.forgot_at,
-        damaged,
-    })
+    Ok(OpenedFiles { log, segments, contents, kept, forgot_at: opening.forgot_at, damaged })
 }
 
 type Kept = (BTreeMap<ObjectId, KeptFile>, Vec<ObjectId>);
@@ -154,7 +170,7 @@ type Kept = (BTreeMap<ObjectId, KeptFile>, Vec<ObjectId>);
 /// What is kept of each file: what a checkpoint has, and the records behind that.
 fn read_files(
     found: FoundFiles,
-    search: &Search,
+    (search, contents): (&Search, &Contents),
     (config, node, ceiling): (&ShardConfig, NodeId, u64),
 ) -> Result<Kept, FilesError> {
     let (mut kept, mut damaged) = (BTreeMap::new(), Vec::new());
@@ -172,35 +188,63 @@ fn read_files(
         kept.insert(object, file);
     }
     let mut wrong = None;
-    search.read(|number, bytes| match decode_stored(bytes) {
-        Ok(FileRecord { object, record }) if applied.get(&object).is_none_or(|upto| number > *upto) => {
-            let none = || KeptFile { checkpoint: None, records: Vec::new() };
-            kept.entry(object).or_insert_with(none).records.push(record);
+    search.read(|number, bytes| {
+        if wrong.is_none() {
+            let record = read_record(contents, number, &bytes);
+            match record {
+                Ok(FileRecord { object, record })
+                    if applied.get(&object).is_none_or(|upto| number > *upto) =>
+                {
+                    let none = || KeptFile { checkpoint: None, records: Vec::new() };
+                    kept.entry(object).or_insert_with(none).records.push(record);
+                }
+                Ok(_) => {}
+                Err(error) => wrong = Some(error),
+            }
         }
-        Ok(_) => {}
-        Err(why) => wrong = wrong.take().or(Some(FilesError::Record { record: number, why })),
     })?;
     wrong.map_or(Ok((kept, damaged)), Err)
 }
 
+/// A record of the journal, with what it refers to.
+fn read_record(contents: &Contents, number: u64, bytes: &Bytes) -> Result<FileRecord, FilesError> {
+    let claimed = contents.claim(number, bytes).map_err(ClaimError::Place)?;
+    let why = |why| FilesError::Record { record: number, why };
+    let bytes = claimed.ok_or(why(wire::DecodeError::Truncated))?;
+    decode_stored(bytes).map_err(why)
+}
+
 impl FileLog {
-    /// Takes the record that the shard counts by this number. It is in the next [`write`](Self::write).
-    pub fn append(&mut self, number: u64, record: &FileRecord) -> Result<(), AppendError> {
+    /// Takes the record that the shard counts by this number. It is in the next [`write`](Self::write). If there is no space
+    /// nothing has changed.
+    pub fn append(&mut self, number: u64, record: &FileRecord) -> Result<(), JournalError> {
         // What lets others go on may use the last of the space.
         let urgency = match record.record {
             Record::Appended { .. } | Record::Placed(_) => Urgency::Ordinary,
             _ => Urgency::Urgent,
         };
         let pieces = encode_stored(record);
+        let landing = Contents::landing_bytes(&pieces);
+        let landed = self.contents.land(self.before + number, &pieces);
+        let pieces = landed
+            .map_err(JournalError::Io)
+            .map_err(|error| if error.is_full() { AppendError::Full.into() } else { error })?;
+        self.landed_bytes += landing;
+        self.has_landed |= landing > 0;
         let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &**piece).collect();
         let place = self.journal.append(&pieces, urgency)?;
         assert_eq!(place, self.before + number, "records are handed over in order");
         Ok(())
     }
 
-    /// How many bytes wait to be written.
+    /// How much was handed over since something was written.
     pub fn waiting_bytes(&self) -> usize {
-        self.journal.waiting_bytes()
+        self.journal.waiting_bytes() + self.landed_bytes
+    }
+
+    /// Whether anything waits to be written.
+    pub fn is_waiting(&self) -> bool {
+        self.journal.waiting_bytes() > 0
     }
 
     /// All records of this process up to this one outlive it.
@@ -211,6 +255,7 @@ impl FileLog {
     /// Writes what was handed over. All records of this process up to the one returned outlive it then.
     pub fn write(&mut self) -> Result<u64, JournalError> {
         let before = self.journal.written();
+        self.landed_bytes = 0;
         if self.journal.write()? > before {
             self.note()?;
         }
@@ -219,7 +264,8 @@ impl FileLog {
 
     /// What to do so that all that is written is durable.
     pub fn sync(&mut self) -> Sync {
-        self.journal.sync()
+        let landed = std::mem::take(&mut self.has_landed).then(|| self.contents.landed_blob());
+        self.journal.sync(landed)
     }
 
     /// A sync has succeeded. All records of this process up to the one returned are durable.

@@ -264,12 +264,13 @@ impl Journal {
         Ok(())
     }
 
-    /// What to do so that all that is written is durable. To be run by whoever may wait; what is written
-    /// meanwhile goes into blocks of its own.
-    pub fn sync(&mut self) -> Sync {
+    /// What to do so that all that is written is durable, and what records refer to that stands in `beside`. To be run by
+    /// whoever may wait; what is written meanwhile goes into blocks of its own.
+    pub fn sync(&mut self, beside: Option<Arc<dyn Blob>>) -> Sync {
         self.at = self.at.next_multiple_of(BLOCK_BYTES);
         let unsynced = self.used.iter().filter(|segment| segment.last > self.durable);
-        Sync { blobs: unsynced.map(|segment| Arc::clone(&segment.blob)).collect(), upto: self.written }
+        let unsynced = unsynced.map(|segment| Arc::clone(&segment.blob));
+        Sync { blobs: beside.into_iter().chain(unsynced).collect(), upto: self.written }
     }
 
     /// A [`Sync`] has succeeded. If it has not, nothing may be written any more: see [`close`](Self::close).

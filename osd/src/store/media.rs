@@ -9,11 +9,17 @@
 #[cfg(test)]
 pub(in crate::store) mod fake;
 
+mod around;
+
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+use bytes::Bytes;
+
+use self::around::Around;
 
 /// A directory of such files. The store is its only user.
 pub trait Media: Send + Sync {
@@ -40,6 +46,17 @@ pub trait Blob: Send + Sync {
 
     /// Puts `bytes` at `offset`; the file grows if it ends there.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Puts `parts` behind each other at `offset`. What is long and not read soon need not go through a cache, if the disk is as fast
+    /// without; that it is durable says only a sync all the same.
+    fn write_parts_at(&self, offset: u64, parts: &[Bytes]) -> io::Result<()> {
+        let mut at = offset;
+        for part in parts {
+            self.write_at(at, part)?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
 
     /// Cuts the file, or lets it grow by zeros.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
@@ -75,7 +92,8 @@ impl Media for RealMedia {
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn Blob>> {
         let path = self.path.join(name);
-        Ok(Arc::new(OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?))
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+        Ok(Arc::new(RealBlob { file, around: Around::new(path) }))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -87,24 +105,34 @@ impl Media for RealMedia {
     }
 }
 
-impl Blob for File {
+/// A file of the machine.
+struct RealBlob {
+    file: File,
+    around: Around,
+}
+
+impl Blob for RealBlob {
     fn length(&self) -> io::Result<u64> {
-        Ok(self.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        self.read_exact_at(into, offset)
+        self.file.read_exact_at(into, offset)
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.write_all_at(bytes, offset)
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn write_parts_at(&self, offset: u64, parts: &[Bytes]) -> io::Result<()> {
+        self.around.write(&self.file, offset, parts)
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        File::set_len(self, bytes)
+        self.file.set_len(bytes)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.sync_data()
+        self.file.sync_data()
     }
 }

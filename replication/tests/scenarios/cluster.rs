@@ -499,6 +499,16 @@ impl Cluster {
         self.start(id);
     }
 
+    /// A start finds that there was a part in the node's last checkpoint, and not what it was.
+    pub(crate) fn lose_on_disk(&mut self, id: u32, key: Key) {
+        self.kill(id);
+        let node = self.nodes.get_mut(&id).unwrap();
+        let (head, mut machine) = node.checkpoint.take().unwrap().into_parts();
+        machine.place(key, None);
+        node.checkpoint = Some(Checkpoint::from_parts(head, machine).lacking([key]));
+        self.start(id);
+    }
+
     /// What has been written so far becomes a checkpoint.
     pub(crate) fn checkpoint(&mut self, id: u32) {
         let node = self.nodes.get_mut(&id).unwrap();

@@ -294,6 +294,17 @@ fn a_start_that_cannot_read_some_part_keeps_the_rest() {
     }
 }
 
+#[test]
+fn a_part_of_which_nothing_is_known_is_lacking_too() {
+    let mut cluster = three_alike(config(None));
+    cluster.checkpoint(2);
+    cluster.lose_on_disk(2, Key::Cell(3));
+    assert!(cluster.replica(2).lacks());
+    cluster.must_put(1, 1, 11);
+    cluster.run(ms(500));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
 /// The journal tells of a state that was taken over. What was the same then may be what is damaged now.
 #[test]
 fn damage_from_before_a_state_was_taken_over_is_found_again() {

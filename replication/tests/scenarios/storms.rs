@@ -535,8 +535,9 @@ fn storms_find_what_breaks_a_rule() {
         (Weather::Changing, Bug::NewcomerNotCaughtUp),
         (Weather::Changing, Bug::TombstoneDroppedEarly),
     ];
+    // The rarest takes some hundreds; most are found in a few.
     let is_found =
-        |weather, bug| (0..seeds()).any(|seed| catch_unwind(|| pass(seed, weather, Some(bug))).is_err());
+        |weather, bug| (0..2_000).any(|seed| catch_unwind(|| pass(seed, weather, Some(bug))).is_err());
     let missed: Vec<Bug> =
         bugs.into_iter().filter(|&(weather, bug)| !is_found(weather, bug)).map(|(_, bug)| bug).collect();
     assert_eq!(missed, []);

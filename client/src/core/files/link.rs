@@ -6,9 +6,17 @@ use base::{MonoTime, NodeId};
 
 use super::{FORGIVEN, SILENCE};
 
-/// The daemons that the client is connected with, and since when they owe a word.
+/// The daemons that the client is connected with.
 #[derive(Debug)]
-pub(super) struct Links(BTreeMap<NodeId, Option<MonoTime>>);
+pub(super) struct Links(BTreeMap<NodeId, Link>);
+
+#[derive(Debug, Default)]
+struct Link {
+    /// Since when it owes a word.
+    owes: Option<MonoTime>,
+    /// When it said the last one.
+    heard: Option<MonoTime>,
+}
 
 impl Links {
     pub(super) const fn new() -> Self {
@@ -16,7 +24,7 @@ impl Links {
     }
 
     pub(super) fn up(&mut self, node: NodeId) {
-        self.0.insert(node, None);
+        self.0.insert(node, Link::default());
     }
 
     /// Whether it was up.
@@ -30,21 +38,27 @@ impl Links {
 
     /// Something was sent to it.
     pub(super) fn asked(&mut self, node: NodeId, now: MonoTime) {
-        if let Some(owes) = self.0.get_mut(&node) {
+        if let Some(Link { owes, .. }) = self.0.get_mut(&node) {
             *owes = owes.filter(|&since| now.since(since) < FORGIVEN).or(Some(now));
         }
     }
 
     /// It has said something.
-    pub(super) fn heard(&mut self, node: NodeId) {
-        if let Some(owes) = self.0.get_mut(&node) {
-            *owes = None;
+    pub(super) fn heard(&mut self, node: NodeId, now: MonoTime) {
+        if let Some(link) = self.0.get_mut(&node) {
+            *link = Link { owes: None, heard: Some(now) };
         }
+    }
+
+    /// Whether it has said something not long ago: what it does not answer it has not come to yet.
+    pub(super) fn is_busy(&self, node: NodeId, now: MonoTime) -> bool {
+        let heard = self.0.get(&node).and_then(|link| link.heard);
+        heard.is_some_and(|at| now.since(at) < SILENCE)
     }
 
     /// Whether it is there, and is not silent.
     pub(super) fn answers(&self, node: NodeId, now: MonoTime) -> bool {
         let is_silent = |since: MonoTime| (SILENCE..FORGIVEN).contains(&now.since(since));
-        self.0.get(&node).is_some_and(|owes| !owes.is_some_and(is_silent))
+        self.0.get(&node).is_some_and(|link| !link.owes.is_some_and(is_silent))
     }
 }

@@ -2,9 +2,11 @@
 
 use base::ObjectId;
 use bytes::Bytes;
-use node::file::{Attributes, File, Position};
+use node::file::{Attributes, File, Place, Position};
 use replication::Head;
 use wire::{KeptChunk, decode_stored, encode_stored};
+
+use super::packed::{Packed, pack};
 
 const MARK: u8 = b'a';
 const CHUNK: u8 = b'c';
@@ -68,17 +70,32 @@ pub(super) struct HeadRow {
     pub(super) attributes: (Position, Attributes),
 }
 
+/// The same, as it stands in the index.
+pub(super) struct PackedHead {
+    applied: u64,
+    attributes: (Position, Attributes),
+    head: Packed,
+}
+
 impl HeadRow {
-    pub(super) fn encode(&self, object: ObjectId) -> Vec<u8> {
+    /// The row. `place_of` says of long content where it is, if it has landed.
+    pub(super) fn encode(
+        &self,
+        object: ObjectId,
+        mut place_of: impl FnMut(&Bytes) -> Option<Place>,
+    ) -> Vec<u8> {
         let attributes = encode_stored(&self.attributes).concat();
         let length = u32::try_from(attributes.len()).expect("attributes are short");
         let mut row = self.applied.to_le_bytes().to_vec();
         row.extend(length.to_le_bytes());
         row.extend(attributes);
-        encode_stored(&self.head).iter().for_each(|piece| row.extend_from_slice(piece));
+        let head = pack(&encode_stored(&self.head), &mut place_of);
+        head.iter().for_each(|piece| row.extend_from_slice(piece));
         seal(Key::Head(object), row)
     }
+}
 
+impl PackedHead {
     pub(super) fn decode(object: ObjectId, row: &[u8]) -> Option<Self> {
         let row = open(Key::Head(object), row)?;
         let (applied, row) = row.split_first_chunk()?;
@@ -87,9 +104,24 @@ impl HeadRow {
         Some(Self {
             applied: u64::from_le_bytes(*applied),
             attributes: decode_stored(Bytes::copy_from_slice(attributes)).ok()?,
-            head: decode_stored(Bytes::copy_from_slice(head)).ok()?,
+            head: Packed::decode(Bytes::copy_from_slice(head))?,
         })
     }
+
+    pub(super) fn places(&self) -> impl Iterator<Item = &Place> {
+        self.head.places()
+    }
+
+    /// All of it. `read` gives content; none if it cannot.
+    pub(super) fn unpack(self, read: impl FnMut(&Place) -> Option<Bytes>) -> Option<HeadRow> {
+        let Self { applied, attributes, head } = self;
+        Some(HeadRow { applied, attributes, head: decode_stored(head.unpack(read)?).ok()? })
+    }
+}
+
+/// What a head in the index refers to.
+pub(super) fn head_places(object: ObjectId, row: &[u8]) -> Option<Vec<Place>> {
+    PackedHead::decode(object, row).map(|head| head.places().cloned().collect())
 }
 
 pub(super) fn encode_chunk(key: Key, chunk: &KeptChunk) -> Vec<u8> {

@@ -45,16 +45,41 @@ struct Place {
 }
 
 impl Search {
-    /// Looks for the journal of a store, of which the records behind `applied` are needed.
-    pub fn of(media: &dyn Media, store: StoreId, applied: u64) -> Result<Self, JournalReadError> {
+    /// Looks for the journal of a store, of which the records behind `applied` are needed. `has_all` says whether what a record
+    /// refers to is there: without that it cannot be read.
+    pub fn of(
+        media: &dyn Media,
+        (store, applied): (StoreId, u64),
+        has_all: impl Fn(&Bytes) -> io::Result<bool>,
+    ) -> Result<Self, JournalReadError> {
         let slots = open_slots(media)?;
         let mut places = Vec::new();
         for (&slot, blob) in &slots {
             scan(store, slot, &**blob, &mut places).map_err(|source| read_error(slot, source))?;
         }
         let chain = follow(&places, applied);
-        let found = account(&places, &chain, applied);
-        Ok(Self { store, slots, chain, applied, found })
+        let mut search = Self { store, slots, chain, applied, found: JournalFound::default() };
+        search.cut_off(has_all)?;
+        search.found = account(&places, &search.chain, applied);
+        Ok(search)
+    }
+
+    /// The chain ends before the first batch of which something that is needed cannot be read.
+    fn cut_off(&mut self, has_all: impl Fn(&Bytes) -> io::Result<bool>) -> Result<(), JournalReadError> {
+        let mut end = self.chain.len();
+        for (index, place) in self.chain.iter().enumerate() {
+            let mut is_whole = true;
+            self.read_batch(place, &mut |_, record| {
+                is_whole = is_whole && has_all(&record)?;
+                Ok(())
+            })?;
+            if !is_whole {
+                end = index;
+                break;
+            }
+        }
+        self.chain.truncate(end);
+        Ok(())
     }
 
     /// What can be read.
@@ -64,11 +89,28 @@ impl Search {
 
     /// Gives the records that are needed with their numbers, oldest first.
     pub fn read(&self, mut each: impl FnMut(u64, Bytes)) -> Result<(), JournalReadError> {
-        for place in self.chain.iter().filter(|place| place.header.last() > self.applied) {
-            let bytes = self.batch(place)?;
-            let records = (place.header.first..).zip(batch::records_of(&bytes[HEADER_BYTES..]));
-            let needed = records.filter(|(number, _)| *number > self.applied);
-            needed.for_each(|(number, record)| each(number, bytes.slice_ref(record)));
+        self.chain.iter().try_for_each(|place| {
+            self.read_batch(place, &mut |number, record| {
+                each(number, record);
+                Ok(())
+            })
+        })
+    }
+
+    /// The records of a batch that are needed.
+    fn read_batch(
+        &self,
+        place: &Place,
+        each: &mut dyn FnMut(u64, Bytes) -> io::Result<()>,
+    ) -> Result<(), JournalReadError> {
+        if place.header.last() <= self.applied {
+            return Ok(());
+        }
+        let bytes = self.batch(place)?;
+        for (number, record) in (place.header.first..).zip(batch::records_of(&bytes[HEADER_BYTES..])) {
+            if number > self.applied {
+                each(number, bytes.slice_ref(record)).map_err(|source| read_error(place.slot, source))?;
+            }
         }
         Ok(())
     }

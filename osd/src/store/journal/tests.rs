@@ -13,7 +13,7 @@ const LIMITS: JournalLimits =
 
 /// A journal on a disk in memory, as a start opens it that trusts what it reads, and the records that it finds.
 fn open(media: &FakeMedia, start: u32, applied: u64) -> (Journal, Vec<(u64, Bytes)>) {
-    let search = Search::of(media, STORE, applied).unwrap();
+    let search = Search::of(media, (STORE, applied), |_| Ok(true)).unwrap();
     let mut records = Vec::new();
     search.read(|number, record| records.push((number, record))).unwrap();
     let mut journal = search.open(media, (start, 0), LIMITS).unwrap();
@@ -22,7 +22,7 @@ fn open(media: &FakeMedia, start: u32, applied: u64) -> (Journal, Vec<(u64, Byte
 }
 
 fn found(media: &FakeMedia, applied: u64) -> JournalFound {
-    Search::of(media, STORE, applied).unwrap().found()
+    Search::of(media, (STORE, applied), |_| Ok(true)).unwrap().found()
 }
 
 fn make_wanted(media: &FakeMedia, journal: &mut Journal) {
@@ -48,7 +48,7 @@ fn append(journal: &mut Journal, count: u64) {
 }
 
 fn sync(journal: &mut Journal) {
-    let upto = journal.sync().run().unwrap();
+    let upto = journal.sync(None).run().unwrap();
     journal.handle_synced(upto);
 }
 
@@ -129,7 +129,7 @@ fn a_power_cut_leaves_all_that_was_durable_and_a_prefix_of_the_rest() {
                 make_wanted(&media, &mut journal);
                 append(&mut journal, random.between(1, 5));
                 if random.chance(1, 3) {
-                    let sync = journal.sync();
+                    let sync = journal.sync(None);
                     if random.chance(1, 2) {
                         append(&mut journal, 1);
                     }
@@ -191,7 +191,7 @@ fn what_a_start_abandons_stays_abandoned() {
     append(&mut journal, 2);
     sync(&mut journal);
     append(&mut journal, 2);
-    journal.sync();
+    journal.sync(None);
     append(&mut journal, 2);
     // Records 3 and 4 stand at block 2, 5 and 6 at block 3.
     media.edit("journal-0", |held| held[2 * 4_096 + 10] ^= 1);
@@ -213,7 +213,7 @@ fn a_batch_of_another_store_is_none() {
     let media = FakeMedia::default();
     let (mut journal, _) = open(&media, 1, 0);
     append(&mut journal, 3);
-    assert_eq!(Search::of(&media, StoreId([8; 16]), 0).unwrap().found().last, 0);
+    assert_eq!(Search::of(&media, (StoreId([8; 16]), 0), |_| Ok(true)).unwrap().found().last, 0);
 }
 
 #[test]
