@@ -495,7 +495,10 @@ impl Cluster {
     pub(crate) fn rot_disk(&mut self, id: u32, keys: &[Key]) {
         self.kill(id);
         let node = self.nodes.get_mut(&id).unwrap();
-        node.checkpoint = node.checkpoint.take().map(|checkpoint| checkpoint.lacking(keys.iter().copied()));
+        let checkpoint = node.checkpoint.take().unwrap();
+        let (_, machine) = checkpoint.clone().into_parts();
+        let there = keys.iter().copied().filter(|key| machine.version(key).is_some());
+        node.checkpoint = Some(checkpoint.lacking(there));
         self.start(id);
     }
 
