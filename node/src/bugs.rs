@@ -35,6 +35,8 @@ pub enum Bug {
     AnyStoreAdmitted,
     /// A peer is admitted from an old copy of its data directory, and goes on with it.
     OldCopyAdmitted,
+    /// A data directory is known by how often it was started alone, so that an old copy that is started often enough passes.
+    NonceNotCompared,
     /// A death notice is taken whatever line of starts it is of.
     LineIgnored,
     /// A start trusts the clock of its machine, whatever its peers say.

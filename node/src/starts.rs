@@ -132,7 +132,9 @@ impl Chain {
     /// If not, it was restored from an old copy, and has forgotten what that start promised.
     pub fn check(&self, known: StartId, rules: Rules) -> Result<(), RestoredCopy> {
         let is_asked = !rules.breaks(Bug::OldCopyAdmitted) && !rules.breaks(Bug::AnyStoreAdmitted);
-        let is_ours = self.start(known.incarnation) == Some(known) || !is_asked;
+        let ours = self.start(known.incarnation);
+        let is_same = ours == Some(known) || ours.is_some() && rules.breaks(Bug::NonceNotCompared);
+        let is_ours = is_same || !is_asked;
         is_ours.then_some(()).ok_or(RestoredCopy { known: known.incarnation, ours: self.incarnation() })
     }
 
@@ -248,5 +250,17 @@ mod tests {
         assert!(matches!(admit(met(2, 6, 60)), Err(StartRefusal::OtherStore { .. })));
         assert!(matches!(admit(met(1, 4, 40)), Err(StartRefusal::Outdated { .. })));
         assert!(matches!(admit(met(1, 5, 51)), Err(StartRefusal::Copy { .. })));
+    }
+
+    /// A copy that is started often enough has as many starts as a peer has seen, and others.
+    #[test]
+    fn a_copy_that_climbs_past_what_was_seen_is_known_by_its_nonces() {
+        let chain =
+            |nonces: &[u64]| nonces.iter().fold(Chain::default(), |chain, &nonce| chain.begin(nonce, true));
+        let (seen, copy) = (chain(&[1, 2, 3]).last().unwrap(), chain(&[1, 20, 30, 40]));
+        assert!(copy.check(seen, Rules::default()).is_err());
+        let broken = Rules::without(Some(Bug::NonceNotCompared));
+        assert!(copy.check(seen, broken).is_ok(), "what the rule is for");
+        assert!(chain(&[1, 20]).check(seen, broken).is_err(), "it has not climbed far enough");
     }
 }

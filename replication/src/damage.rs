@@ -90,18 +90,22 @@ impl<M: Machine> Lacking<M> {
 }
 
 impl<M: Machine> Checkpoint<M> {
-    /// The same, but for parts that a start cannot read: the rest of it, and what was written since, is sound.
+    /// The same, but for parts that a start cannot read: the rest of it, and what was written since, is sound. Of a part that is not in
+    /// the machine it is not even known in which version it was: then all parts are compared with another member's.
     #[must_use]
     pub fn lacking(mut self, keys: impl IntoIterator<Item = M::Key>) -> Self {
-        let machine = &self.state.machine;
-        let found: Vec<_> = keys.into_iter().map(|key| (machine.version(&key), key)).collect();
-        self.lacking.is_doubtful |= !found.is_empty();
-        // Of a state that was being taken over it is not known what of it has been compared. Nor can a part be asked for of which
-        // not even the version can be read.
-        let is_unknown = self.holding != Holding::Whole || found.iter().any(|(version, _)| version.is_none());
-        self.lacking.is_mixed |= self.lacking.is_doubtful && is_unknown;
+        let (mut found, mut is_unknown) = (Vec::new(), false);
+        for key in keys {
+            match self.state.machine.version(&key) {
+                Some(at) => found.push((at, key)),
+                None => is_unknown = true,
+            }
+        }
+        self.lacking.is_doubtful |= is_unknown || !found.is_empty();
+        self.lacking.is_mixed |= is_unknown;
+        // Of a state that was being taken over it is not known what of it has been compared.
+        self.lacking.is_mixed |= self.lacking.is_doubtful && self.holding != Holding::Whole;
         for (at, key) in found {
-            let Some(at) = at else { continue };
             self.state.machine.place(key.clone(), None);
             if self.holding == Holding::Whole {
                 self.lacking.add(key, at);
@@ -204,7 +208,7 @@ impl<M: Machine> Replica<M> {
         }
     }
 
-    fn ask_for_lacking(&mut self, now: WallTime) {
+    pub(crate) fn ask_for_lacking(&mut self, now: WallTime) {
         if !self.is_wanting() {
             return;
         }
@@ -264,6 +268,9 @@ impl<M: Machine> Replica<M> {
         match &mut self.role {
             Role::Primary(primary) if primary.serves || is_of_use => {
                 let Some(peer) = primary.peers.get_mut(&to) else { return };
+                if at_least > Position::START {
+                    return self.lend_to_mend(now, to, at_least);
+                }
                 peer.asked = Some(now);
                 self.lend(to, at_least);
             }

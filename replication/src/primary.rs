@@ -196,7 +196,7 @@ impl<M: Machine> Replica<M> {
         let (tail, committed) = (self.log.tail().seq, self.log.committed());
         let is_settled = |(&node, peer): (&NodeId, &Peer)| {
             let is_there = peer.matched >= tail && peer.told >= committed;
-            node == self.me || peer.is_silent || is_there && !self.lent.contains_key(&node)
+            node == self.me || peer.is_silent || is_there && !self.is_lent_all(node)
         };
         committed >= tail && primary.newcomer.is_none() && primary.peers.iter().all(is_settled)
     }
@@ -434,6 +434,11 @@ impl<M: Machine> Replica<M> {
         at.seq <= self.log.tail().seq && self.log.position(at.seq).is_none_or(|here| here == at)
     }
 
+    /// Whether a member is being given a state, and no entries meanwhile.
+    fn is_lent_all(&self, node: NodeId) -> bool {
+        self.lent.get(&node).is_some_and(|lent| !lent.mends())
+    }
+
     /// Everybody who is sent entries.
     pub(crate) fn peers(&self) -> Vec<NodeId> {
         let Role::Primary(primary) = &self.role else { return Vec::new() };
@@ -447,8 +452,9 @@ impl<M: Machine> Replica<M> {
         let Role::Primary(primary) = &mut self.role else { return };
         let epoch = primary.tenure.epoch;
         let Some(peer) = primary.peers.get_mut(&node) else { return };
-        if peer.sent < base || self.lent.contains_key(&node) {
-            if peer.asked.is_none() || !self.lent.contains_key(&node) {
+        let is_lent = self.lent.get(&node).is_some_and(|lent| !lent.mends());
+        if peer.sent < base || is_lent {
+            if peer.asked.is_none() || !is_lent {
                 peer.asked = Some(now);
                 self.lend(node, Position::START);
             }
@@ -504,7 +510,7 @@ impl<M: Machine> Replica<M> {
         peer.sent = peer.sent.max(peer.matched);
         peer.asked = (peer.matched < peer.sent).then_some(now);
         peer.is_silent = false;
-        if self.lent.get(&from).is_some_and(|lent| lent.at() <= upto) {
+        if self.lent.get(&from).is_some_and(|lent| lent.is_over(now, upto, &self.config)) {
             self.lent.remove(&from);
         }
         if from != self.me {

@@ -21,6 +21,12 @@ use crate::{
     Bug, Config, Event, Machine, Message, Page, Parts, Position, Record, Replica, Rest, State, When,
 };
 
+/// Who lacks parts and asks for none of them for so many times as long as it waits for an answer needs them no longer.
+const SILENT_RETRIES: u64 = 10;
+
+/// Who lacks parts and has asked so often in vain asks all members again.
+const UNANSWERED_MAX: u32 = 5;
+
 /// A state that is being taken over.
 #[derive(Clone, Hash, Debug)]
 pub(crate) struct Incoming<M: Machine> {
@@ -30,25 +36,42 @@ pub(crate) struct Incoming<M: Machine> {
     cursor: Option<M::Key>,
     /// When more was asked for.
     pub(crate) asked: WallTime,
+    /// How often that was asked again and not answered.
+    unanswered: u32,
 }
 
 /// A state that is being given away, as it was after an entry. Who comes while it is given to another gets the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Lent<M: Machine>(Arc<State<M>>);
+pub(crate) struct Lent<M: Machine> {
+    state: Arc<State<M>>,
+    /// When a member asked for some of it last that has all entries and lacks parts: what it acknowledges says nothing of these.
+    mends: Option<WallTime>,
+}
 
 impl<M> Hash for Lent<M>
 where
     M: Machine<Outcome: Hash> + Hash,
 {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
+        (&self.state, self.mends).hash(state);
     }
 }
 
 impl<M: Machine> Lent<M> {
     /// After which entry.
     pub(crate) fn at(&self) -> Position {
-        self.0.rest.at
+        self.state.rest.at
+    }
+
+    /// Whether it is for a member that has all entries.
+    pub(crate) const fn mends(&self) -> bool {
+        self.mends.is_some()
+    }
+
+    /// Whether a member that has acknowledged entries up to `upto` needs it no longer.
+    pub(crate) fn is_over(&self, now: WallTime, upto: Position, config: &Config) -> bool {
+        let is_silent = |asked| now.since(asked) >= config.retry_after * SILENT_RETRIES;
+        self.at() <= upto && self.mends.is_none_or(is_silent)
     }
 
     /// How it differs between two parts from the versions that somebody has there.
@@ -58,7 +81,7 @@ impl<M: Machine> Lent<M> {
         have: &[(M::Key, Position)],
         config: &Config,
     ) -> Page<M> {
-        let machine = &self.0.machine;
+        let machine = &self.state.machine;
         let ours = machine.versions(after.as_ref(), config.versions_max);
         if let Some((last, _)) = ours.last().filter(|_| ours.len() == config.versions_max) {
             upto = Some(upto.map_or_else(|| last.clone(), |upto| upto.min(last.clone())));
@@ -93,9 +116,9 @@ impl<M: Machine> Lent<M> {
         if page.upto.is_none() {
             // It may be large, and goes alone then.
             let room = config.page_bytes_max.saturating_sub(MESSAGE_BYTES + page.bytes());
-            page.upto = page.last_key().filter(|_| rest_bytes::<M>(&self.0.rest) > room).cloned();
+            page.upto = page.last_key().filter(|_| rest_bytes::<M>(&self.state.rest) > room).cloned();
         }
-        page.rest = page.upto.is_none().then(|| Box::new(self.0.rest.clone()));
+        page.rest = page.upto.is_none().then(|| Box::new(self.state.rest.clone()));
         page
     }
 }
@@ -103,6 +126,15 @@ impl<M: Machine> Lent<M> {
 impl<M: Machine> Replica<M> {
     /// Offers the committed state, after an entry that is not before `at_least`, to a member that entries do not help.
     pub(crate) fn lend(&mut self, to: NodeId, at_least: Position) {
+        self.offer(to, at_least, None);
+    }
+
+    /// The same for a member that lacks parts, and needs nothing else.
+    pub(crate) fn lend_to_mend(&mut self, now: WallTime, to: NodeId, at_least: Position) {
+        self.offer(to, at_least, Some(now));
+    }
+
+    fn offer(&mut self, to: NodeId, at_least: Position, mends: Option<WallTime>) {
         assert!(self.is_sound() || self.config.breaks(Bug::DamagedIsSource), "§5: damage is given to nobody");
         let Role::Primary(primary) = &self.role else { return };
         let (epoch, generation, base) = (primary.tenure.epoch, primary.generation, self.log.base());
@@ -110,9 +142,9 @@ impl<M: Machine> Replica<M> {
         let is_of_use = |lent: &&Lent<M>| lent.at() >= base.max(at_least);
         let before = self.lent.get(&to).filter(is_of_use);
         let before = before.or_else(|| self.lent.values().filter(is_of_use).max_by_key(|lent| lent.at()));
-        let lent = before.cloned().unwrap_or_else(|| Lent(Arc::new(self.state.clone())));
-        let at = lent.at();
-        self.lent.insert(to, lent);
+        let state = before.map_or_else(|| Arc::new(self.state.clone()), |lent| Arc::clone(&lent.state));
+        let at = state.rest.at;
+        self.lent.insert(to, Lent { state, mends });
         self.send(to, Message::Offer { epoch, at, generation }, When::Durable(self.last_io()));
     }
 
@@ -152,7 +184,7 @@ impl<M: Machine> Replica<M> {
         if is_whole && !is_kept && !is_repair {
             return self.tell_event(Event::Unsound { from: epoch.node });
         }
-        self.incoming = Some(Incoming { epoch, at, cursor: None, asked: now });
+        self.incoming = Some(Incoming { epoch, at, cursor: None, asked: now, unanswered: 0 });
         if is_repair {
             // Nothing but parts is missing here: the log stays, and all that was acknowledged with it.
             return self.pull(now);
@@ -216,7 +248,15 @@ impl<M: Machine> Replica<M> {
             |incoming: &Incoming<M>| incoming.epoch == promised && now.since(incoming.asked) >= retry;
         match &mut self.incoming {
             Some(incoming) if incoming.epoch != promised => self.incoming = None,
-            Some(incoming) if is_late(incoming) => self.pull(now),
+            Some(incoming) if is_late(incoming) => {
+                incoming.unanswered += 1;
+                if self.holding == Holding::Whole && incoming.unanswered > UNANSWERED_MAX {
+                    // The primary may not lend it any more.
+                    self.incoming = None;
+                    return self.ask_for_lacking(now);
+                }
+                self.pull(now);
+            }
             _ => {}
         }
     }
@@ -234,9 +274,13 @@ impl<M: Machine> Replica<M> {
         let Some(peer) = primary.peers.get_mut(&from).filter(|_| epoch == primary.tenure.epoch) else {
             return;
         };
-        let Some(lent) = self.lent.get(&from).filter(|lent| lent.at() == at) else { return };
-        peer.asked = Some(now);
+        let Some(lent) = self.lent.get_mut(&from).filter(|lent| lent.at() == at) else { return };
         let page = lent.page((after, upto), have, &self.config);
+        if lent.mends() {
+            lent.mends = Some(now);
+        } else {
+            peer.asked = Some(now);
+        }
         self.send(from, Message::Pulled { epoch, at, page }, When::Now);
     }
 
@@ -252,7 +296,7 @@ impl<M: Machine> Replica<M> {
         }
         let Page { upto, parts, rest, .. } = page;
         if let Some(incoming) = &mut self.incoming {
-            incoming.cursor = upto;
+            (incoming.cursor, incoming.unanswered) = (upto, 0);
         }
         if !parts.is_empty() {
             self.place_over();

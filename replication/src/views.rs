@@ -132,7 +132,8 @@ impl<M: Machine> Replica<M> {
         (self.lacking, self.lacking_asked) = (Lacking::default(), WallTime::ZERO);
         self.coming.clear();
         if view.is_none() {
-            self.promised = Epoch::default();
+            // What is not kept at all cannot be damaged.
+            (self.promised, self.damaged_at) = (Epoch::default(), None);
         }
         self.adopted = view;
     }

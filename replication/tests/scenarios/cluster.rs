@@ -495,7 +495,20 @@ impl Cluster {
     pub(crate) fn rot_disk(&mut self, id: u32, keys: &[Key]) {
         self.kill(id);
         let node = self.nodes.get_mut(&id).unwrap();
-        node.checkpoint = node.checkpoint.take().map(|checkpoint| checkpoint.lacking(keys.iter().copied()));
+        let checkpoint = node.checkpoint.take().unwrap();
+        let (_, machine) = checkpoint.clone().into_parts();
+        let there = keys.iter().copied().filter(|key| machine.version(key).is_some());
+        node.checkpoint = Some(checkpoint.lacking(there));
+        self.start(id);
+    }
+
+    /// A start finds that there was a part in the node's last checkpoint, and not what it was.
+    pub(crate) fn lose_on_disk(&mut self, id: u32, key: Key) {
+        self.kill(id);
+        let node = self.nodes.get_mut(&id).unwrap();
+        let (head, mut machine) = node.checkpoint.take().unwrap().into_parts();
+        machine.place(key, None);
+        node.checkpoint = Some(Checkpoint::from_parts(head, machine).lacking([key]));
         self.start(id);
     }
 

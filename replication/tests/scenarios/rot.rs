@@ -294,6 +294,17 @@ fn a_start_that_cannot_read_some_part_keeps_the_rest() {
     }
 }
 
+#[test]
+fn a_part_of_which_nothing_is_known_is_lacking_too() {
+    let mut cluster = three_alike(config(None));
+    cluster.checkpoint(2);
+    cluster.lose_on_disk(2, Key::Cell(3));
+    assert!(cluster.replica(2).lacks());
+    cluster.must_put(1, 1, 11);
+    cluster.run(ms(500));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
 /// The journal tells of a state that was taken over. What was the same then may be what is damaged now.
 #[test]
 fn damage_from_before_a_state_was_taken_over_is_found_again() {
@@ -471,6 +482,56 @@ fn a_primary_learns_what_is_committed_from_who_lacks_something() {
     assert_eq!(cluster.members(2), [1, 2, 3]);
     cluster.mend();
     cluster.run(ms(1_000));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
+/// What it acknowledges are entries that it was sent before, and nothing of what it lacks.
+#[test]
+fn who_acknowledges_entries_still_needs_its_state() {
+    let mut cluster = three_alike(Config { parts_max: 1, versions_max: 2, ..config(None) });
+    cluster.hold_back(|flying| is_about_parts(&flying.message));
+    cluster.rot(2, &[Key::Cell(3)]);
+    cluster.must_put(1, 3, 31);
+    cluster.run(ms(50));
+    cluster.hold_back(|flying| {
+        let is_acknowledgement = matches!(flying.message, Message::Appended { .. }) && flying.from == 2;
+        is_acknowledgement || matches!(flying.message, Message::Pull { .. })
+    });
+    let asked = std::mem::take(&mut cluster.held);
+    cluster.must_put(1, 4, 41);
+    cluster.deliver_all(asked);
+    assert!(cluster.held.iter().any(|flying| matches!(flying.message, Message::Pull { .. })));
+    let held = std::mem::take(&mut cluster.held);
+    let (acknowledgements, pulls) =
+        held.into_iter().partition(|flying| matches!(flying.message, Message::Appended { .. }));
+    cluster.hold_back(|_| false);
+    cluster.deliver_all(acknowledgements);
+    cluster.deliver_all(pulls);
+    assert!(!cluster.replica(2).lacks(), "it gets what it was offered");
+    cluster.run(ms(500));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
+/// The offer was heard, and what it was about is not lent any more.
+#[test]
+fn who_is_given_nothing_asks_again() {
+    let mut cluster = three_alike(Config { parts_max: 1, versions_max: 2, ..config(None) });
+    cluster.hold_back(|flying| is_about_parts(&flying.message));
+    cluster.rot(2, &[Key::Cell(3)]);
+    cluster.must_put(1, 3, 31);
+    cluster.run(ms(50));
+    cluster.hold_back(|flying| matches!(flying.message, Message::Pull { .. }));
+    let asked = std::mem::take(&mut cluster.held);
+    cluster.deliver_all(asked);
+    assert!(cluster.held.iter().any(|flying| matches!(flying.message, Message::Pull { .. })));
+    cluster.isolate(2);
+    cluster.run(ms(10_000));
+    // Nothing is heard of it for so long that it need not be kept, and it may still ask for that.
+    cluster.held.clear();
+    cluster.let_go();
+    cluster.mend();
+    (1..3).for_each(|cell| _ = cluster.must_put(1, cell, 100 + cell));
+    cluster.run(ms(5_000));
     cluster.assert_same(&[1, 2, 3]);
 }
 

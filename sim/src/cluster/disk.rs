@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use base::{ObjectId, Random};
 use node::file::{File, Key};
 use node::{JournalFound, KeptFile};
-use replication::{Checkpoint, Record};
+use replication::{Checkpoint, Machine, Record};
 
 use crate::TrueTime;
 
@@ -313,7 +313,9 @@ impl Journal {
 impl Kept {
     /// What a start can read of it.
     fn readable(&self) -> Checkpoint<File> {
-        self.checkpoint.clone().lacking(self.rotten.iter().copied())
+        let (_, file) = self.checkpoint.clone().into_parts();
+        let there = self.rotten.iter().copied().filter(|key| file.version(key).is_some());
+        self.checkpoint.clone().lacking(there)
     }
 }
 

@@ -57,6 +57,8 @@ pub(super) struct DaemonMachine<A> {
     pub(super) disk_full_until: TrueTime,
     /// The files that could not be read at some start.
     pub(super) damaged_files: BTreeSet<ObjectId>,
+    /// Whether it ever got back what its disk had damaged.
+    pub(super) was_damaged: bool,
     /// What its disk will do next.
     pub(super) ailment: Option<Ailment>,
     /// Its store does not open any more: this node does not come back.
@@ -139,6 +141,7 @@ impl<A: Algorithm> DaemonMachine<A> {
             disk_stalls_until: TrueTime::ZERO,
             disk_full_until: TrueTime::ZERO,
             damaged_files: BTreeSet::new(),
+            was_damaged: false,
             ailment: None,
             is_lost: false,
             writing: Vec::new(),
@@ -250,6 +253,12 @@ impl<A: Algorithm> DaemonMachine<A> {
         self.is_lost || self.ailment.is_some() || self.directory.is_sick() || self.lacks_files()
     }
 
+    /// Whether something was damaged here that came back, and would be lost with the power.
+    pub(super) fn is_half_mended(&self) -> bool {
+        let journal = &self.directory.journal;
+        self.was_damaged && journal.durable() < journal.handed_over()
+    }
+
     /// Whether some file lacks parts here, or will.
     pub(super) fn is_rotten(&self) -> bool {
         let lacks = |shard: &Shard<A>| {
@@ -272,6 +281,7 @@ impl<A: Algorithm> DaemonMachine<A> {
             if let Some(checkpoint) = kept.checkpoint {
                 self.directory.journal.replace(object, checkpoint);
                 self.damaged_files.insert(object);
+                self.was_damaged = true;
             }
         }
     }

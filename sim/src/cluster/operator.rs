@@ -62,7 +62,9 @@ impl<A: Algorithm> World<'_, A> {
             return Ok(());
         }
         let Order { object, change, asked, tries } = order;
-        if matches!(change, MemberChange::Dismiss(_)) && !self.may_lose_a_member(object) {
+        if let MemberChange::Dismiss(node) = change
+            && !self.may_lose(object, node)
+        {
             return Ok(());
         }
         let mut told = None;
@@ -90,12 +92,15 @@ impl<A: Algorithm> World<'_, A> {
         Ok(())
     }
 
-    /// Whether enough members of a file are left when one goes, whatever else was ordered before: who does not run may have
-    /// a change in its log.
-    fn may_lose_a_member(&self, object: ObjectId) -> bool {
+    /// Whether enough members of a file are left without a node, whatever else was ordered before: who does not run may
+    /// have a change in its log.
+    fn may_lose(&self, object: ObjectId, node: NodeId) -> bool {
         let replicas = self.daemons.iter().filter_map(|daemon| daemon.shard.as_ref()?.file(object));
         let latest = replicas.map(Replica::view).max_by_key(|view| view.id);
         let Some(members) = latest.map(|view| view.members.as_slice()) else { return false };
+        if !members.contains(&node) {
+            return true;
+        }
         let to_be = |node: &NodeId| {
             let shard = self.daemons[node.0 as usize].shard.as_ref();
             Some(shard?.file(object)?.members_to_be().as_slice())

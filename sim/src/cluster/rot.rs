@@ -40,6 +40,7 @@ impl<A: Algorithm> World<'_, A> {
             return Ok(());
         }
         self.summary.faults.count(FaultKind::ContentRot);
+        self.daemons[daemon].was_damaged = true;
         self.mishap(daemon, "parts of a file are damaged");
         self.note(
             Some(object),
