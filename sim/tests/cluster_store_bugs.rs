@@ -45,15 +45,7 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Broken::EarlierSegmentSkipped, Flease, Weather::Dark, 5, "stores"),
     (Broken::Damage(Damage::DamagedServes), Flease, Weather::Lacking, 20, "linearizability or replicas"),
     (Broken::Damage(Damage::DamagedServes), PaxosLease, Weather::Lacking, 20, "linearizability or replicas"),
-    (Broken::Damage(Damage::DamagedIsSource), Flease, Weather::Lacking, 20, "linearizability or replicas"),
-    (Broken::Damage(Damage::DamageNotKept), Flease, Weather::Lacking, 20, "linearizability or replicas"),
-    (
-        Broken::Damage(Damage::DamageForgotten),
-        Flease,
-        Weather::Rotting,
-        40,
-        "entries or promises or replicas",
-    ),
+    (Broken::Damage(Damage::DamageNotKept), Flease, Weather::Lacking, 20, "starts"),
 ];
 
 impl finding::Weather for Weather {
