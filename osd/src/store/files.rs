@@ -24,7 +24,7 @@ use super::journal::{
 };
 use super::media::Media;
 use super::memo::MemoSlot;
-use super::{Store, WriteError};
+use super::{Start, Store, WriteError};
 
 /// What a store of files is opened from.
 pub struct FilesParts {
@@ -110,8 +110,10 @@ pub fn open(store: &mut Store, config: &ShardConfig, parts: FilesParts) -> Resul
     let FilesParts { media, index, mut memo, limits } = parts;
     let (contents, found) = Contents::open(&*media, index)?;
     let search = Search::of(&*media, (store.id(), found.applied), |record| contents.has_all(record))?;
+    // A store that was just made has forgotten nothing.
+    let fresh = (store.start() == Start::Fresh).then(Memo::default);
     let state = StoreFound {
-        memo: memo.read().map_err(FilesError::Memo)?,
+        memo: memo.read().map_err(FilesError::Memo)?.or(fresh),
         is_failed: store.has_failed(),
         journal: search.found(),
         ceiling: store.epoch_ceiling(),
