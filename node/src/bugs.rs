@@ -69,6 +69,8 @@ pub enum Bug {
     HomeForgets,
     /// A node that has become a member votes for leases as if it had always been one.
     NewcomerVotesAtOnce,
+    /// A node that has lost all that it had of a file votes for its lease as the map says.
+    UnsureVotes,
     /// A member that is asked to vote in a view that it does not know asks nobody for that view.
     ViewNotAskedFor,
     /// An operator is told that the members have changed as soon as that is ordered.

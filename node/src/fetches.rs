@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use base::{NodeId, ObjectId, WallTime};
 use bytes::Bytes;
 use lease::Algorithm;
-use replication::Message;
+use replication::{Machine, Message, Page, Parts};
 
-use crate::file::{Answer, FileReply, FileReplyBody, Part, Place, Stored};
+use crate::file::{Answer, Chunk, File, FileReply, FileReplyBody, Key, Part, Place, Stored};
 use crate::{FileMessage, Output, SessionId, Shard, ShardEvent, Unavailable};
 
 /// Names content to be fetched.
@@ -68,12 +68,10 @@ impl Waiting {
             },
             Self::Message { message, .. } => match &message.message {
                 Message::Pulled { page, .. } => {
-                    let parts = page.parts.iter().filter_map(|(_, part)| part.as_ref());
-                    let chunks = parts.filter_map(|(_, part)| match part {
-                        Part::Chunk(chunk) => Some(chunk),
-                        Part::Attributes(_) => None,
-                    });
-                    chunks.flat_map(|chunk| chunk.stored().cloned()).collect()
+                    chunks(&page.parts).flat_map(|chunk| chunk.stored().cloned()).collect()
+                }
+                Message::Found { parts, .. } => {
+                    chunks(parts).flat_map(|chunk| chunk.stored().cloned()).collect()
                 }
                 _ => Vec::new(),
             },
@@ -88,8 +86,12 @@ impl Waiting {
                 }
             }
             Self::Message { message, .. } => {
-                let Message::Pulled { page, .. } = &mut message.message else { return };
-                for (_, part) in &mut page.parts {
+                let (Message::Pulled { page: Page { parts, .. }, .. } | Message::Found { parts, .. }) =
+                    &mut message.message
+                else {
+                    return;
+                };
+                for (_, part) in parts {
                     if let Some((_, Part::Chunk(chunk))) = part {
                         chunk.fetched(&mut fetched);
                     }
@@ -106,6 +108,13 @@ impl Waiting {
     }
 }
 
+fn chunks(parts: &Parts<File>) -> impl Iterator<Item = &Chunk> {
+    parts.iter().filter_map(|(_, part)| match part {
+        Some((_, Part::Chunk(chunk))) => Some(chunk),
+        _ => None,
+    })
+}
+
 impl<A: Algorithm> Shard<A> {
     /// What was to be fetched: the content in the order in which it was asked for, or what cannot be had.
     pub fn handle_fetched(&mut self, fetch: FetchId, fetched: Result<Vec<Bytes>, Unreadable>) {
@@ -116,13 +125,41 @@ impl<A: Algorithm> Shard<A> {
                 self.leave_fetched(waiting);
             }
             Err(Unreadable { place }) => {
-                let object = waiting.object();
-                self.tell(ShardEvent::FileUnreadable { object, place });
+                self.handle_unreadable(waiting.object(), Unreadable { place });
                 if let Waiting::Reply { session, mut reply, .. } = waiting {
                     reply.body = FileReplyBody::Unavailable(Unavailable::NoMajority);
                     self.files.push_reply(session, reply, None);
                 }
             }
+        }
+    }
+
+    /// Content of a file cannot be read any more, as a checkpoint found.
+    pub fn handle_unreadable(&mut self, object: ObjectId, Unreadable { place }: Unreadable) {
+        self.note_unreadable(object, &place);
+        self.tell(ShardEvent::FileUnreadable { object, place });
+    }
+
+    /// A part of a file cannot be read any more, unless it was changed meanwhile.
+    fn note_unreadable(&mut self, object: ObjectId, place: &Place) {
+        let Some(machine) = self.files.hosted.get(&object).map(|hosted| hosted.replica.machine()) else {
+            return;
+        };
+        let is_there = |key: &Key| match *key {
+            Key::Attributes => false,
+            Key::Chunk(number) => {
+                let chunk = machine.chunk(number).map(|(_, chunk)| chunk);
+                chunk.is_some_and(|chunk| chunk.stored().any(|stored| stored.place == *place))
+            }
+        };
+        let parts = machine.versions(None, usize::MAX).into_iter().filter(|(key, _)| is_there(key));
+        self.files.unreadable.extend(parts.map(|(key, at)| (object, key, at)));
+    }
+
+    /// What was found to be unreadable is lacking from now on.
+    pub(crate) fn lose_unreadable(&mut self, now: WallTime) {
+        for (object, key, at) in std::mem::take(&mut self.files.unreadable) {
+            self.handle_damaged(now, object, [(key, at)]);
         }
     }
 

@@ -425,6 +425,13 @@ impl Machine for File {
         attributes.into_iter().chain(chunks).take(parts_max).collect()
     }
 
+    fn version(&self, key: &Key) -> Option<Position> {
+        match *key {
+            Key::Attributes => Some(self.version),
+            Key::Chunk(number) => self.chunks.version(number),
+        }
+    }
+
     fn part(&self, key: &Key) -> Option<Part> {
         match *key {
             Key::Attributes => Some(Part::Attributes(self.attributes)),

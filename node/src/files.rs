@@ -8,7 +8,7 @@ use base::{ClientId, Incarnation, NodeId, ObjectId, Process, Span, View, ViewId,
 use replication::{Checkpoint, JournalError, Memory, Message, Position, Record, Replica, Standing, Ticket};
 
 use crate::fetches::Fetches;
-use crate::file::{File, FileBody, FileReply, FileReplyBody};
+use crate::file::{File, FileBody, FileReply, FileReplyBody, Key};
 use crate::lock::Asker;
 use crate::logs::Logs;
 use crate::writes::Writes;
@@ -41,6 +41,8 @@ pub(crate) struct Files {
     pub(crate) config: Arc<replication::Config>,
     /// In epochs up to this one the node may have lost what it had not synced.
     pub(crate) forgot_at: Option<u64>,
+    /// Only as a planted bug: members that do not know the members vote.
+    pub(crate) votes_unsure: bool,
     pub(crate) hosted: BTreeMap<ObjectId, Hosted>,
     pub(crate) writes: Writes,
     pub(crate) logs: Logs,
@@ -67,6 +69,8 @@ pub(crate) struct Files {
     /// Those about changes: they wait while the journal lags behind.
     changed: VecDeque<(SessionId, FileReply, Option<WallTime>)>,
     pub(crate) fetches: Fetches,
+    /// Parts that could not be read, in these versions.
+    pub(crate) unreadable: Vec<(ObjectId, Key, Position)>,
     /// Messages of epochs that the ceiling on disk does not cover yet.
     pub(crate) deferred: Vec<(u64, Process, FileMessage)>,
     tickets: u64,
@@ -250,6 +254,7 @@ impl Files {
         let mut files = Self {
             config: Arc::clone(&config),
             forgot_at,
+            votes_unsure: false,
             hosted: BTreeMap::new(),
             writes: Writes::default(),
             logs: Logs::default(),
@@ -265,6 +270,7 @@ impl Files {
             replies: VecDeque::new(),
             changed: VecDeque::new(),
             fetches: Fetches::default(),
+            unreadable: Vec::new(),
             deferred: Vec::new(),
             tickets: 0,
         };
@@ -275,7 +281,7 @@ impl Files {
             if replica.is_void() {
                 continue;
             }
-            if replica.memory() != Memory::Clean {
+            if replica.memory() != Memory::Clean || replica.lacks() {
                 files.forgotten.insert((WallTime::ZERO, object));
             }
             if replica.is_blank() {
@@ -369,7 +375,7 @@ impl Files {
         None
     }
 
-    /// This node has forgotten what it had of a file, if it had anything.
+    /// This node has forgotten what it had of a file, if it had anything, or cannot read some of it any more.
     pub(crate) fn note_forgotten(&mut self, now: WallTime, object: ObjectId) {
         self.forgotten.insert((now + MENDED_WITHIN, object));
     }
@@ -403,8 +409,8 @@ impl Files {
     pub(crate) fn pop_forgotten(&mut self, now: WallTime) -> Option<ObjectId> {
         while let Some(&(at, object)) = self.forgotten.first().filter(|&&(at, _)| at <= now) {
             self.forgotten.remove(&(at, object));
-            let memory = self.hosted.get(&object).map(|hosted| hosted.replica.memory());
-            if memory.is_some_and(|memory| memory != Memory::Clean) {
+            let replica = self.hosted.get(&object).map(|hosted| &hosted.replica);
+            if replica.is_some_and(|replica| replica.memory() != Memory::Clean || replica.lacks()) {
                 self.forgotten.insert((now + MENDED_WITHIN, object));
                 return Some(object);
             }

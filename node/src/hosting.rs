@@ -141,7 +141,7 @@ impl<A: Algorithm> Shard<A> {
         if hosted.serves() || may_answer {
             return self.ask_replica(now, object, asker, body);
         }
-        if !hosted.replica.is_whole() {
+        if !hosted.replica.is_sound() {
             let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);
             return self.files.reply(asker, busy, None);
         }
@@ -369,6 +369,9 @@ impl<A: Algorithm> Shard<A> {
             Event::Lost { generation } => self.tell(ShardEvent::FileLost { object, generation }),
             Event::Unsound { from } => self.tell(ShardEvent::FileUnsound { object, from }),
             Event::Forgotten => self.forget_file(now, object),
+            Event::Damaged { parts } => self.file_damaged(now, object, parts),
+            Event::Mended => self.tell(ShardEvent::FileMended { object }),
+            Event::Wanted => self.lead_for_damaged(now, object),
             // Views are followed whatever they come with.
             Event::View(_) => {}
         }
@@ -469,8 +472,8 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// A member that is connected, another one each time.
-    fn some_other_member(&mut self, object: ObjectId) -> Option<NodeId> {
-        let members = self.config.map.view(object).members.clone();
+    pub(crate) fn some_other_member(&mut self, object: ObjectId) -> Option<NodeId> {
+        let members = self.members_of(object);
         let others = members.as_slice().iter().filter(|node| self.peers.contains_key(node));
         let others: Vec<NodeId> = others.copied().collect();
         let turn = usize::try_from(self.files.ticket().0).unwrap_or(0);
@@ -551,7 +554,7 @@ impl<A: Algorithm> Shard<A> {
             return;
         }
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        if hosted.stage == Stage::Idle && hosted.replica.is_whole() && now >= hosted.avoided_until {
+        if hosted.stage == Stage::Idle && hosted.replica.is_sound() && now >= hosted.avoided_until {
             hosted.stage = Stage::Leasing;
             self.steps.add(object, Step::Acquire);
         }
@@ -604,7 +607,9 @@ impl<A: Algorithm> Shard<A> {
                 continue;
             }
             let Some(hosted) = self.files.hosted.get_mut(&object) else { continue };
-            if hosted.stage == Stage::Idle && now >= hosted.avoided_until {
+            // Who lacks something has asked the others, and one of them leads.
+            let is_damaged = hosted.replica.is_unsure() || hosted.replica.lacks();
+            if !is_damaged && hosted.stage == Stage::Idle && now >= hosted.avoided_until {
                 hosted.stage = Stage::Leasing;
                 self.steps.add(object, Step::Acquire);
             }

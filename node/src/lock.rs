@@ -142,6 +142,11 @@ impl Lock {
         Watermark { epoch: self.epoch, seq: base::Seq(u64::from(version) + 1) }
     }
 
+    /// Whether it is known who holds it.
+    pub(crate) const fn is_decided(&self) -> bool {
+        matches!(self.stage, Stage::Serving | Stage::Grace(_))
+    }
+
     /// Whether the client holds the lock with this token.
     pub(crate) fn is_granted(&self, client: ClientId, token: Token) -> bool {
         self.grant == Some(Grant { client, token })

@@ -86,7 +86,9 @@ pub(crate) struct Views<'a> {
 
 impl ViewSource for Views<'_> {
     fn view(&self, cell: ObjectId) -> Option<Cow<'_, View>> {
-        Some(self.of(cell))
+        let hosted = if is_lock(cell) { None } else { self.files.hosted.get(&cell) };
+        let is_unsure = hosted.is_some_and(|hosted| hosted.replica.is_unsure());
+        (!is_unsure || self.files.votes_unsure).then(|| self.of(cell))
     }
 }
 
@@ -176,6 +178,9 @@ impl<A: Algorithm> Shard<A> {
         let me = self.me().node;
         let was_member = self.is_member(object);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        if hosted.replica.is_unsure() && !self.files.votes_unsure {
+            return;
+        }
         let known = hosted.view.as_ref().map_or(ViewId::default(), |view| view.id);
         let view = hosted.replica.view();
         if view.id <= known || self.config.breaks(Bug::LeaseStaysAtHome) {
@@ -255,7 +260,7 @@ impl<A: Algorithm> Shard<A> {
             return;
         }
         if let Some(hosted) = self.files.hosted.get_mut(&object)
-            && hosted.replica.is_whole()
+            && hosted.replica.is_sound()
             && !hosted.serves()
         {
             if hosted.retired.len() < MEMBERS_MAX {
@@ -276,6 +281,20 @@ impl<A: Algorithm> Shard<A> {
             hosted.replica.handle_message(now, node, view, said);
         }
         self.drain_replica(now, object);
+    }
+
+    /// A member lacks what only a primary can give it: if nobody leads as far as this node knows, it does.
+    pub(crate) fn lead_for_damaged(&mut self, now: WallTime, object: ObjectId) {
+        let is_led = self.lease.hint(now, object).is_some();
+        if is_led || self.unavailable(now).is_some() || self.files.is_stalled || !self.is_member(object) {
+            return;
+        }
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        if hosted.stage == Stage::Idle && now >= hosted.avoided_until {
+            hosted.used = now;
+            hosted.stage = Stage::Leasing;
+            self.steps.add(object, Step::Acquire);
+        }
     }
 
     /// Nobody will ask this node about a file any more.
@@ -322,7 +341,7 @@ impl<A: Algorithm> Shard<A> {
             return Err(MembersError::Elsewhere(owner));
         }
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return Err(busy) };
-        if !hosted.replica.is_whole() {
+        if !hosted.replica.is_sound() {
             return Err(busy);
         }
         if std::mem::take(&mut hosted.is_absent) {

@@ -149,6 +149,19 @@ pub enum ShardEvent {
         /// Who sent it.
         from: NodeId,
     },
+    /// Parts of a file could not be read, or are not what was written. They are not returned, and come back from other
+    /// members.
+    FileDamaged {
+        /// The file.
+        object: ObjectId,
+        /// How many.
+        parts: usize,
+    },
+    /// Nothing of a file is lacking any more.
+    FileMended {
+        /// The file.
+        object: ObjectId,
+    },
     /// This node knows of other members of a file.
     FileMembers {
         /// The file.

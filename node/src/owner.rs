@@ -47,7 +47,9 @@ impl<A: Algorithm> Shard<A> {
         if self.is_crowded(cell) {
             return self.reply(asker.session, asker.id, ReplyBody::Unavailable(Unavailable::Full));
         }
-        if !self.open_lock(now, cell, asker) {
+        // What is given back here is given back, also to an owner that takes on nothing new.
+        let is_here = self.locks.get(&cell).is_some_and(Lock::is_decided);
+        if (returning.keeps || !is_here) && !self.open_lock(now, cell, asker) {
             return;
         }
         let Some(lock) = self.locks.get_mut(&cell) else { return };

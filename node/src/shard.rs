@@ -139,7 +139,8 @@ impl<A: Algorithm> Shard<A> {
         let kept = remembered.files.into_iter();
         let kept = kept.map(|(object, kept)| (object, kept, first_checkpoint(&config, me.node, object)));
         let replication = config.replication.clone();
-        let files = Files::new(me.node, replication, remembered.forgot_at, kept.collect())?;
+        let mut files = Files::new(me.node, replication, remembered.forgot_at, kept.collect())?;
+        files.votes_unsure = config.breaks(Bug::UnsureVotes);
         let is_first = remembered.start == Start::Fresh;
         let mut shard = Self {
             lease,
@@ -398,6 +399,7 @@ impl<A: Algorithm> Shard<A> {
         if let Some(failure) = self.poll_failure() {
             return failure;
         }
+        self.lose_unreadable(now);
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }

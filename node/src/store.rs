@@ -16,19 +16,22 @@
 //!   alone, and a later sync says nothing of it. So such a store is marked, and never opens again. The process may end before it
 //!   marks it; so a start writes anew whatever no sync has confirmed, and takes nothing in a cache for granted.
 //!
-//! - What is kept of a single file has checksums of its own. If it cannot be read, only that file is damaged: the node has promised
-//!   and acknowledged what it does not know of any more, and gets the file back from its other members
+//! - What is kept of a single file has checksums of its own. If some parts of its state cannot be read, only these are
+//!   lacking ([`KeptFile::lacking`]), whether a start finds that or a read ([`Shard::handle_damaged`]): nothing else is in doubt, and
+//!   other members have them. If its head cannot be read, all of the file is lost: the node has promised
+//!   and acknowledged what it does not know of any more, does not even know who the members are, and gets the file back from those
 //!   ([`KeptFile::damaged`]).
 //!
 //! What nobody can tell from the torn end is damage to what the very last sync covered before a power failure, if nothing was
 //! written after it.
 
-use base::ObjectId;
+use base::{NodeId, ObjectId, WallTime};
 use lease::Algorithm;
-use replication::Checkpoint;
+use replication::{Checkpoint, Position};
 
-use crate::file::File;
-use crate::{Bug, KeptFile, Output, Rules, Shard, ShardConfig};
+use crate::file::{File, FileReplyBody, Key};
+use crate::files::Stage;
+use crate::{Bug, KeptFile, Output, Rules, Shard, ShardConfig, ShardEvent, Unavailable};
 
 /// What memory that outlives processes knows of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -160,12 +163,23 @@ impl StoreFound {
 }
 
 impl KeptFile {
-    /// What takes the place of all that is kept of a file of which something cannot be read, durably, before the node starts.
+    /// What takes the place of all that is kept of a file whose head cannot be read, durably, before the node starts.
     /// `ceiling` is the epoch ceiling.
-    pub fn damaged(config: &ShardConfig, object: ObjectId, ceiling: u64) -> Self {
+    ///
+    /// The members are those of the map, who know of all that came later. Until a primary has told it the node casts no vote
+    /// for the file's lease.
+    pub fn damaged(config: &ShardConfig, node: NodeId, object: ObjectId, ceiling: u64) -> Self {
         let members = config.map.view(object).members.clone();
+        let is_home = members.contains(node);
         let checkpoint = Checkpoint::damaged(members, File::default(), ceiling);
+        let checkpoint = if is_home { checkpoint.at_home() } else { checkpoint };
         Self { checkpoint: Some(checkpoint), records: Vec::new() }
+    }
+
+    /// The same without parts of the checkpoint that cannot be read. What was written since is sound.
+    #[must_use]
+    pub fn lacking(self, parts: impl IntoIterator<Item = Key>) -> Self {
+        Self { checkpoint: self.checkpoint.map(|checkpoint| checkpoint.lacking(parts)), ..self }
     }
 }
 
@@ -176,6 +190,34 @@ impl<A: Algorithm> Shard<A> {
         if matches!(self.health, Health::Sound) {
             self.health = Health::Failed;
         }
+    }
+
+    /// Parts of a file could not be read, or are not what was written, each in a version that the store had been asked for.
+    /// What was asked of it gets no answer here, and can be asked of another member.
+    pub fn handle_damaged(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        parts: impl IntoIterator<Item = (Key, Position)>,
+    ) {
+        if let Some(hosted) = self.files.hosted.get_mut(&object) {
+            hosted.replica.damage(now, parts);
+        }
+        self.drain_replica(now, object);
+        self.take_events(now);
+    }
+
+    /// Parts of a file are lacking: if it is led here, another member does that from now on.
+    pub(crate) fn file_damaged(&mut self, now: WallTime, object: ObjectId, parts: usize) {
+        self.tell(ShardEvent::FileDamaged { object, parts });
+        self.files.note_forgotten(now, object);
+        let Some(hosted) = self.files.hosted.get(&object) else { return };
+        if hosted.stage == Stage::Idle || hosted.replica.is_sound() {
+            return;
+        }
+        let successor = self.some_other_member(object);
+        self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::NoMajority));
+        self.leave_file(now, object, successor);
     }
 
     /// What is left to do once the store has failed. None while it has not.

@@ -40,6 +40,10 @@ impl<M: Machine> Replica<M> {
             let message = Message::WrongView { epoch: message.epoch(), current: known.clone() };
             return self.send(from, message, When::Now);
         }
+        if let Message::Lacks { at, parts, .. } = message {
+            // It may be about to become a member.
+            return self.handle_lacks(now, from, (at, parts));
+        }
         if view == known.id && self.holding == Holding::Whole && !known.members.contains(from) {
             return;
         }
@@ -63,7 +67,7 @@ impl<M: Machine> Replica<M> {
             Message::Promised { epoch, account } => self.handle_promised(now, from, (epoch, account)),
             Message::Refused { epoch, promised } => self.handle_refused(epoch, promised),
             Message::WrongView { epoch, current } => self.handle_wrong_view(now, epoch, current),
-            Message::Apart { epoch } => self.handle_apart(from, epoch),
+            Message::Apart { epoch } => self.handle_apart(now, from, epoch),
             Message::Append { epoch, after, entries, committed } => {
                 self.handle_fetched(now, (from, epoch), (after, entries), committed);
             }
@@ -74,6 +78,7 @@ impl<M: Machine> Replica<M> {
                 self.handle_pull(now, (from, epoch), at, (after, upto), &have);
             }
             Message::Adopted { view, .. } => self.handle_adopted(now, from, view),
+            Message::Found { parts, .. } => self.handle_found(now, from, parts),
             // Said by somebody who is not the primary of the epoch it names.
             _ => {}
         }
@@ -89,7 +94,12 @@ impl<M: Machine> Replica<M> {
 
     /// What is here.
     pub(crate) fn account(&self) -> Account {
-        Account { tail: self.log.tail(), committed: self.log.committed_position(), memory: self.memory() }
+        Account {
+            tail: self.log.tail(),
+            committed: self.log.committed_position(),
+            memory: self.memory(),
+            frozen_at: self.frozen_at(),
+        }
     }
 
     /// A new primary that this replica has promised to follow lacks entries.
@@ -117,7 +127,9 @@ impl<M: Machine> Replica<M> {
         if !self.follow(epoch) && !self.config.breaks(Bug::NoEpochCheck) {
             return self.refuse(from, epoch);
         }
-        let is_whole = self.holding == Holding::Whole;
+        // What is given to a replica that takes no more in must not end before what it knows to be committed.
+        let is_full = self.is_overgrown() && committed >= self.log.committed();
+        let is_whole = self.holding == Holding::Whole && !is_full;
         let Some(upto) = is_whole.then(|| self.take(after, entries, epoch)).flatten() else {
             let committed = is_whole.then(|| self.log.committed_position());
             return self.send(from, Message::Missing { epoch, committed }, When::Written(self.last_io()));
@@ -133,8 +145,8 @@ impl<M: Machine> Replica<M> {
         if !self.follow(epoch) {
             return self.refuse(from, epoch);
         }
-        // What is not here yet is on its way, and the primary asks again.
-        if upto.seq <= self.confirmed {
+        // What is not here yet is on its way, and the primary asks again. What is lacking is not durable.
+        if upto.seq <= self.confirmed && !self.lacks() {
             self.send(from, Message::Synced { epoch, upto }, When::Durable(self.last_io()));
         }
     }
@@ -186,10 +198,17 @@ impl<M: Machine> Replica<M> {
         Some(upto)
     }
 
-    /// Everything up to a place is committed: it takes effect.
+    /// Everything up to a place is committed: it takes effect, unless something is lacking for that.
     pub(crate) fn commit(&mut self, now: WallTime, upto: Seq) {
-        let before = self.log.commit(upto);
-        for seq in before.0 + 1..=upto.0 {
+        self.log.commit(upto);
+        if !self.lacks() {
+            self.take_effect(now);
+        }
+    }
+
+    /// What is committed takes effect.
+    pub(crate) fn take_effect(&mut self, now: WallTime) {
+        for seq in self.state.rest.at.seq.0 + 1..=self.log.committed().0 {
             let entry = self.log.get(Seq(seq)).expect("checked by the log").clone();
             self.state.rest.at = entry.at;
             match entry.body {
@@ -233,7 +252,7 @@ impl<M: Machine> Replica<M> {
         let kept = self.log.first_kept(config.kept_max, config.kept_bytes_max);
         let lending = self.log.first_kept(config.kept_lending_max, config.kept_lending_bytes_max);
         let lent = self.lent.values().map(|lent| lent.at().seq).min().unwrap_or(Seq(u64::MAX));
-        self.log.trim(kept.min(lent).max(lending));
+        self.log.trim(kept.min(lent).max(lending).min(self.state.rest.at.seq));
     }
 
     /// The members change.

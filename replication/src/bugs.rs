@@ -35,6 +35,12 @@ pub enum Bug {
     ForgettingIgnored,
     /// §4.6: a replica whose state was damaged is counted on as soon as it has taken over another.
     DamageForgotten,
+    /// §5: a replica that lacks parts of its state goes on as if they had never been.
+    DamagedServes,
+    /// §5: a replica that lacks parts of its state leads, and gives it to others.
+    DamagedIsSource,
+    /// §5: that parts are lacking is not kept.
+    DamageNotKept,
     /// §4.4: a sync does not ask whether something was lost since.
     SyncIgnoresGeneration,
     /// R5: what a mere majority has is read before it is committed again.

@@ -15,6 +15,7 @@
 //!   [`admit`](Replica::admit), [`dismiss`](Replica::dismiss), [`strike`](Replica::strike),
 //!   [`accept_loss`](Replica::accept_loss).
 //! - *Kept*: [`checkpoint`](Replica::checkpoint) is all of it; [`new`](Replica::new) goes on from there.
+//! - *Lost*: [`damage`](Replica::damage) names parts that cannot be read any more.
 //! - *Events in*: [`handle_message`](Replica::handle_message), [`handle_timeout`](Replica::handle_timeout).
 //! - *Out*: [`poll_output`](Replica::poll_output), to be drained after every call, and
 //!   [`poll_timeout`](Replica::poll_timeout), which may change after any call.
@@ -30,6 +31,7 @@
 mod backup;
 mod bugs;
 mod config;
+mod damage;
 mod entry;
 mod errors;
 mod log;

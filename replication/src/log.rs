@@ -136,12 +136,10 @@ impl<O: Clone + PartialEq> Log<O> {
         self.bytes.truncate(kept);
     }
 
-    /// Everything up to a place is committed. Returns the place before the first that was not known to be.
-    pub(crate) fn commit(&mut self, upto: Seq) -> Seq {
+    /// Everything up to a place is committed.
+    pub(crate) fn commit(&mut self, upto: Seq) {
         assert!(upto <= self.tail().seq, "R3: what is committed is there");
-        let before = self.committed;
-        self.committed = before.max(upto);
-        before
+        self.committed = self.committed.max(upto);
     }
 
     /// Forgets committed entries up to a place.
@@ -188,7 +186,8 @@ mod tests {
     #[test]
     fn a_tail_may_be_dropped() {
         let mut log = log(&[(1, 1), (1, 2), (1, 3)]);
-        assert_eq!((log.commit(Seq(2)), log.commit(Seq(1))), (Seq(0), Seq(2)));
+        log.commit(Seq(2));
+        log.commit(Seq(1));
         log.truncate(Seq(2));
         assert_eq!((log.tail(), log.committed_position()), (at(1, 2), at(1, 2)));
     }

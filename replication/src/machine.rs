@@ -51,6 +51,9 @@ pub trait Machine: Clone + Debug {
     /// In histories that agree, equal versions mean equal parts.
     fn versions(&self, after: Option<&Self::Key>, parts_max: usize) -> Vec<(Self::Key, Position)>;
 
+    /// The version of a part that there is.
+    fn version(&self, key: &Self::Key) -> Option<Position>;
+
     /// A part that there is.
     fn part(&self, key: &Self::Key) -> Option<Self::Part>;
 

@@ -145,6 +145,22 @@ pub enum Message<M: Machine> {
         /// Nobody's.
         epoch: Epoch,
     },
+    /// The sender cannot read parts of its state any more, and wants them in just these versions.
+    Lacks {
+        /// Made up: it names the sender, who need not be primary.
+        epoch: Epoch,
+        /// After which entry its state is; an earlier one is of no use to it.
+        at: Position,
+        /// Which. None if it needs the whole of a state.
+        parts: Vec<(M::Key, Position)>,
+    },
+    /// The answer: those that are here. What is not among them has changed here, or has not come yet.
+    Found {
+        /// Whom it answers.
+        epoch: Epoch,
+        /// As many as fit.
+        parts: Parts<M>,
+    },
     /// Nobody will ask that node about the object any more.
     Forget {
         /// The primary's epoch.
@@ -178,6 +194,9 @@ pub struct Account {
     pub committed: Position,
     /// What may be counted on.
     pub memory: Memory,
+    /// If parts of its state are damaged, after which entry that is. Its log, which goes on behind that, is sound; but
+    /// nobody can have the state from it.
+    pub frozen_at: Option<Position>,
 }
 
 /// Whether a replica has all that it has ever acknowledged.
@@ -230,6 +249,8 @@ impl<M: Machine> Message<M> {
             | Self::Adopted { epoch, .. }
             | Self::WhichView { epoch }
             | Self::There { epoch }
+            | Self::Lacks { epoch, .. }
+            | Self::Found { epoch, .. }
             | Self::Forget { epoch, .. } => epoch,
         }
     }

@@ -34,6 +34,17 @@ pub enum Record<M: Machine> {
         /// Up to where entries had taken effect here: the parts that come are for a state that has them.
         applied: Seq,
     },
+    /// These parts cannot be read any more.
+    Damaged {
+        /// Up to where entries had taken effect here.
+        applied: Seq,
+        /// Which, each in this version.
+        parts: Vec<(M::Key, Position)>,
+    },
+    /// They are back, as they were.
+    Mended(Parts<M>),
+    /// All of a later state has come instead of one that lacked something, whose log stays.
+    Repaired(Box<Rest<M::Outcome>>),
     /// Parts of it.
     Placed(Parts<M>),
     /// All of it has come.
@@ -172,6 +183,16 @@ pub enum Event {
     View(View),
     /// The tenure is over: it began without knowing of the view that was told with [`Event::View`].
     WrongView,
+    /// Parts of the state could not be read any more. The tenure is over, if there was one; nothing is answered until they
+    /// are back.
+    Damaged {
+        /// How many.
+        parts: usize,
+    },
+    /// Nothing is lacking any more.
+    Mended,
+    /// A member lacks what only a primary can give it, and nobody is known to be one.
+    Wanted,
     /// This node is no member any more, and nobody will ask it about the object: all of it can go.
     Forgotten,
     /// A replica has sent what would have dropped something committed. Nothing has changed.

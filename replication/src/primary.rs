@@ -195,7 +195,8 @@ impl<M: Machine> Replica<M> {
         let Role::Primary(primary) = &self.role else { return true };
         let (tail, committed) = (self.log.tail().seq, self.log.committed());
         let is_settled = |(&node, peer): (&NodeId, &Peer)| {
-            node == self.me || peer.is_silent || peer.matched >= tail && peer.told >= committed
+            let is_there = peer.matched >= tail && peer.told >= committed;
+            node == self.me || peer.is_silent || is_there && !self.is_lent_all(node)
         };
         committed >= tail && primary.newcomer.is_none() && primary.peers.iter().all(is_settled)
     }
@@ -271,6 +272,11 @@ impl<M: Machine> Replica<M> {
     ) -> Result<(), SyncError> {
         self.check_asking()?;
         let Role::Primary(primary) = &self.role else { return Err(AskError::NotPrimary.into()) };
+        // Another has led since, and knows: this one's time has passed, whatever its clock shows.
+        let is_later = |mark: Mark| mark.at.epoch > primary.tenure.epoch;
+        if is_later(oldest) || is_later(upto) {
+            return Err(AskError::NotPrimary.into());
+        }
         let is_same = oldest.generation == primary.generation && upto.generation == primary.generation;
         if !is_same && !self.config.breaks(Bug::SyncIgnoresGeneration) || !self.may_contain(upto.at) {
             return Err(SyncError::Lost(oldest.at));
@@ -340,9 +346,8 @@ impl<M: Machine> Replica<M> {
         let generation = if found.is_lossy { tenure.epoch } else { before };
         // What changes the members, and what stands behind that, has to be at the new members, too.
         let is_committed = found.is_known || found.is_committed && self.coming.is_empty();
-        if is_committed {
-            self.commit(now, recovered);
-        }
+        let known_elsewhere = candidate.known_committed(|at| self.log.contains(at));
+        self.commit(now, if is_committed { recovered } else { known_elsewhere });
         let known = Position::from(self.view().id);
         if known.seq > self.log.committed() && self.log.contains(known) {
             self.commit(now, known.seq);
@@ -429,6 +434,11 @@ impl<M: Machine> Replica<M> {
         at.seq <= self.log.tail().seq && self.log.position(at.seq).is_none_or(|here| here == at)
     }
 
+    /// Whether a member is being given a state, and no entries meanwhile.
+    fn is_lent_all(&self, node: NodeId) -> bool {
+        self.lent.get(&node).is_some_and(|lent| !lent.mends())
+    }
+
     /// Everybody who is sent entries.
     pub(crate) fn peers(&self) -> Vec<NodeId> {
         let Role::Primary(primary) = &self.role else { return Vec::new() };
@@ -442,10 +452,11 @@ impl<M: Machine> Replica<M> {
         let Role::Primary(primary) = &mut self.role else { return };
         let epoch = primary.tenure.epoch;
         let Some(peer) = primary.peers.get_mut(&node) else { return };
-        if peer.sent < base || self.lent.contains_key(&node) {
-            if peer.asked.is_none() || !self.lent.contains_key(&node) {
+        let is_lent = self.lent.get(&node).is_some_and(|lent| !lent.mends());
+        if peer.sent < base || is_lent {
+            if peer.asked.is_none() || !is_lent {
                 peer.asked = Some(now);
-                self.lend(node);
+                self.lend(node, Position::START);
             }
             return;
         }
@@ -499,7 +510,7 @@ impl<M: Machine> Replica<M> {
         peer.sent = peer.sent.max(peer.matched);
         peer.asked = (peer.matched < peer.sent).then_some(now);
         peer.is_silent = false;
-        if self.lent.get(&from).is_some_and(|lent| lent.at() <= upto) {
+        if self.lent.get(&from).is_some_and(|lent| lent.is_over(now, upto, &self.config)) {
             self.lent.remove(&from);
         }
         if from != self.me {
@@ -535,7 +546,7 @@ impl<M: Machine> Replica<M> {
         };
         let Some(common) = committed.filter(|&committed| log.contains(committed)) else {
             peer.asked = Some(now);
-            return self.lend(from);
+            return self.lend(from, Position::START);
         };
         // What was sent again told it what is committed, and it made nothing of that.
         peer.told = peer.told.min(common.seq);
@@ -685,6 +696,7 @@ impl<M: Machine> Replica<M> {
     fn tell_answer(&mut self, now: WallTime, ticket: Ticket, query: &M::Query) {
         let Role::Primary(primary) = &self.role else { return };
         let until = primary.tenure.until;
+        assert!(!self.lacks() || self.config.breaks(Bug::DamagedIsSource), "§5: damage is never returned");
         let answer = self.machine().answer(query);
         self.tell(now, until, Output::Answer { ticket, answer, until }, Waiting::Ticket(ticket));
     }

@@ -17,7 +17,7 @@
 //! In the second and third case what was only written may be lost. The barrier says so: it raises the loss generation,
 //! and whoever asks for something to be made durable that was acknowledged before learns that it may be gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Epoch, Members, NodeId, Seq, View, WallTime};
 
@@ -36,6 +36,8 @@ pub(crate) struct Candidate {
     pub(crate) view: View,
     /// What each member has that has promised.
     promised: BTreeMap<NodeId, Account>,
+    /// Who cannot give what is missing as entries, and lacks parts of its state, so that it cannot lead either.
+    apart: BTreeSet<NodeId>,
     /// Whose log is being fetched, how far it goes, and what the tenure may count on when it is here.
     fetching: Option<(NodeId, Position, Found)>,
     since: WallTime,
@@ -81,7 +83,8 @@ impl Candidate {
         }
         let intersecting = count - majority + 1;
         let (clean, forgot) = (self.count(Self::is_clean), self.count(|_, memory| memory == Memory::Forgot));
-        let is_lossy = clean < intersecting;
+        let gives_up = self.accepts_loss && !self.apart.is_empty();
+        let is_lossy = clean < intersecting || gives_up;
         let waited = now.since(self.since) >= config.all_forgot_after;
         let nobody_clean = !self.promised.values().any(|account| account.memory == Memory::Clean);
         let all_forgot = waited && nobody_clean && forgot >= intersecting;
@@ -104,6 +107,13 @@ impl Candidate {
         (somebody_knows, are_equal)
     }
 
+    /// Up to where somebody who answered knows entries to be committed that are here.
+    pub(crate) fn known_committed(&self, is_here: impl Fn(Position) -> bool) -> Seq {
+        let whole = self.promised.values().filter(|account| account.memory.is_whole());
+        let known = whole.map(|account| account.committed).filter(|&at| is_here(at));
+        known.map(|at| at.seq).max().unwrap_or_default()
+    }
+
     /// Whether a member has all that it acknowledged, or is known to have had it from somebody else who answers.
     fn is_clean(&self, memory: Memory) -> bool {
         match memory {
@@ -124,7 +134,9 @@ impl Candidate {
         let by_sequence = config.breaks(Bug::TailBySequence);
         let rank = |at: Position| if by_sequence { at.seq } else { Seq(0) };
         let whole = self.promised.iter().filter(|(_, account)| account.memory.is_whole());
-        let best = whole.max_by_key(|&(_, account)| (rank(account.tail), account.tail));
+        let there = whole.filter(|(node, _)| !self.accepts_loss || !self.apart.contains(node));
+        let is_sound = |account: &Account| account.frozen_at.is_none();
+        let best = there.max_by_key(|&(_, account)| (rank(account.tail), account.tail, is_sound(account)));
         best.map(|(&node, account)| (node, account.tail))
     }
 }
@@ -133,7 +145,8 @@ impl<M: Machine> Replica<M> {
     /// This node has the lease: it becomes primary once it knows what was committed before.
     pub fn lead(&mut self, now: WallTime, tenure: Tenure) -> Result<(), LeadError> {
         let view = self.view().clone();
-        if self.holding != Holding::Whole {
+        let is_damaged = self.lacks() && !self.config.breaks(Bug::DamagedIsSource);
+        if self.holding != Holding::Whole || is_damaged {
             return Err(LeadError::Incomplete);
         }
         if tenure.epoch.node != self.me || !view.members.contains(self.me) {
@@ -148,6 +161,7 @@ impl<M: Machine> Replica<M> {
             tenure,
             view,
             promised: BTreeMap::new(),
+            apart: BTreeSet::new(),
             fetching: None,
             since: now,
             asked: now,
@@ -205,6 +219,11 @@ impl<M: Machine> Replica<M> {
         if best == Position::START && !candidate.tenure.creates {
             return self.step_down(Some(Event::Nothing));
         }
+        if candidate.apart.contains(&holder) {
+            // Somebody else has to have it.
+            return;
+        }
+        let frozen_at = candidate.promised.get(&holder).and_then(|account| account.frozen_at);
         let own = self.log.tail();
         let by_sequence = self.config.breaks(Bug::TailBySequence);
         if if by_sequence { own.seq >= best.seq } else { own >= best } {
@@ -214,7 +233,10 @@ impl<M: Machine> Replica<M> {
             return self.begin(now, Found { is_committed, is_known, ..found });
         }
         (candidate.fetching, candidate.asked) = (Some((holder, best, found)), now);
-        let (epoch, after) = (candidate.tenure.epoch, self.log.committed_position());
+        let (epoch, committed) = (candidate.tenure.epoch, self.log.committed_position());
+        // The log of who cannot lend its state is used from as far back as it goes.
+        let reaches = frozen_at.filter(|&at| at > committed && self.log.contains(at));
+        let after = reaches.unwrap_or(committed);
         self.send(holder, Message::Fetch { epoch, after }, When::Now);
     }
 
@@ -245,9 +267,17 @@ impl<M: Machine> Replica<M> {
     }
 
     /// The holder of the longest log cannot give it as entries.
-    pub(crate) fn handle_apart(&mut self, from: NodeId, epoch: Epoch) {
-        let Role::Candidate(candidate) = &self.role else { return };
-        if candidate.tenure.epoch == epoch && candidate.fetching.is_some_and(|(holder, ..)| holder == from) {
+    pub(crate) fn handle_apart(&mut self, now: WallTime, from: NodeId, epoch: Epoch) {
+        let Role::Candidate(candidate) = &mut self.role else { return };
+        if candidate.tenure.epoch != epoch || candidate.fetching.is_none_or(|(holder, ..)| holder != from) {
+            return;
+        }
+        let account = candidate.promised.get(&from);
+        if account.is_some_and(|account| account.frozen_at.is_some()) {
+            candidate.fetching = None;
+            candidate.apart.insert(from);
+            self.recover(now);
+        } else {
             self.step_down(Some(Event::Behind { holder: from }));
         }
     }
@@ -268,7 +298,9 @@ impl<M: Machine> Replica<M> {
         if is_blocked && !std::mem::replace(&mut candidate.told_blocked, true) {
             let answered = &candidate.promised;
             let missing = candidate.members().as_slice().iter().filter(|node| !answered.contains_key(node));
-            let forgot = answered.iter().filter(|(_, account)| !candidate.is_clean(account.memory));
+            let counts =
+                |account: &Account| candidate.is_clean(account.memory) && account.frozen_at.is_none();
+            let forgot = answered.iter().filter(|(_, account)| !counts(account));
             let event = Event::Blocked {
                 missing: missing.copied().collect(),
                 forgot: forgot.map(|(&node, _)| node).collect(),
@@ -284,6 +316,7 @@ impl<M: Machine> Replica<M> {
         // Whoever has promised may be gone meanwhile.
         (candidate.asked, candidate.fetching) = (now, None);
         candidate.promised.clear();
+        candidate.apart.clear();
         self.ask_for_promises();
     }
 }

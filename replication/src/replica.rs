@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use base::{ClientId, Epoch, Members, NodeId, Seq, View, ViewId, WallTime};
 
+use crate::damage::Lacking;
 use crate::log::Log;
 use crate::primary::Primary;
 use crate::recovery::Candidate;
@@ -30,6 +31,9 @@ pub struct Replica<M: Machine> {
     forgot_at: Option<u64>,
     /// Nor anything that it acknowledged up to this one: what was kept could not be read.
     pub(crate) damaged_at: Option<u64>,
+    /// What cannot be read any more of the state, and when the others were asked for it.
+    pub(crate) lacking: Lacking<M>,
+    pub(crate) lacking_asked: WallTime,
     pub(crate) holding: Holding,
     pub(crate) log: Log<M::Op>,
     /// What the committed entries have made.
@@ -88,6 +92,7 @@ impl<M: Machine> Replica<M> {
         for (number, record) in journal.into_iter().enumerate() {
             replica.replay(record).ok_or(JournalError { record: number })?;
         }
+        replica.lacking.end_replay();
         replica.forgot_at = forgot_at.filter(|_| !replica.config.breaks(Bug::ForgettingIgnored));
         if replica.has_forgotten()
             && let Some(number) = forgot_at
@@ -108,7 +113,7 @@ impl<M: Machine> Replica<M> {
     }
 
     fn with(me: NodeId, config: Arc<Config>, checkpoint: Checkpoint<M>) -> Option<Self> {
-        let Checkpoint { promised, accepted, state, holding, base, entries, adopted, damaged_at } =
+        let Checkpoint { promised, accepted, state, holding, base, entries, adopted, damaged_at, lacking } =
             checkpoint;
         let mut replica = Self {
             me,
@@ -117,6 +122,8 @@ impl<M: Machine> Replica<M> {
             accepted,
             forgot_at: None,
             damaged_at,
+            lacking,
+            lacking_asked: WallTime::ZERO,
             holding,
             log: Log::behind_base(base),
             state,
@@ -168,8 +175,16 @@ impl<M: Machine> Replica<M> {
                 (self.promised.node == source).then_some(())?;
                 self.begin_mixing(self.promised);
             }
+            Record::Damaged { applied, parts } => self.replay_damage(applied, parts)?,
+            Record::Mended(parts) => self.mend(WallTime::ZERO, parts),
+            Record::Repaired(rest) => {
+                (self.holding == Holding::Whole).then_some(())?;
+                self.end_repair(WallTime::ZERO, *rest).then_some(())?;
+            }
             Record::Placed(parts) => {
-                matches!(self.holding, Holding::Mixed(_)).then_some(())?;
+                let is_due = matches!(self.holding, Holding::Mixed(_)) || !self.lacking.is_empty();
+                is_due.then_some(())?;
+                self.place_over();
                 parts.into_iter().for_each(|(key, part)| self.state.machine.place(key, part));
             }
             Record::Ended(rest) => {
@@ -203,6 +218,11 @@ impl<M: Machine> Replica<M> {
             entries: self.log.behind(base.seq).cloned().collect(),
             adopted: self.adopted.clone(),
             damaged_at: self.damaged_at,
+            lacking: if self.config.breaks(Bug::DamageNotKept) {
+                Lacking::default()
+            } else {
+                self.lacking.clone()
+            },
         }
     }
 
@@ -250,7 +270,7 @@ impl<M: Machine> Replica<M> {
     /// state then.
     pub fn forget_log(&mut self) {
         if self.lent.is_empty() {
-            self.log.trim(self.log.committed());
+            self.log.trim(self.log.committed().min(self.state.rest.at.seq));
         }
     }
 
@@ -264,7 +284,7 @@ impl<M: Machine> Replica<M> {
         self.state.rest.sessions.kept()
     }
 
-    /// Whether there is a state here that makes sense.
+    /// Whether there is a state here that makes sense, though parts of it may be lacking.
     pub fn is_whole(&self) -> bool {
         self.holding == Holding::Whole
     }
@@ -273,7 +293,9 @@ impl<M: Machine> Replica<M> {
     pub fn view(&self) -> &View {
         // A view is proposed only when the one before it is committed.
         let implied = self.coming.iter().rev().nth(1);
-        let views = [implied, self.adopted.as_ref()].into_iter().flatten();
+        // Some may be committed, and wait for what is lacking until they take effect.
+        let known = self.coming.iter().rev().find(|view| view.id.seq <= self.log.committed());
+        let views = [implied, known, self.adopted.as_ref()].into_iter().flatten();
         views.chain([&self.state.rest.view]).max_by_key(|view| view.id).expect("there is one")
     }
 
@@ -301,6 +323,13 @@ impl<M: Machine> Replica<M> {
     pub fn memory(&self) -> Memory {
         let damaged_at = self.damaged_at.filter(|_| !self.config.breaks(Bug::DamageForgotten));
         self.holding.memory(self.accepted, (self.forgot_at, damaged_at))
+    }
+
+    /// Whether all that was kept here was damaged, and this node does not know yet whether it was a member of some later view
+    /// than the one that it knows: it must not act as one until it has an entry of a later tenure.
+    pub fn is_unsure(&self) -> bool {
+        let is_damaged = self.damaged_at.is_some_and(|at| self.accepted.number <= at);
+        is_damaged && self.view().members.contains(self.me)
     }
 
     /// Whether nothing that it acknowledged when the power failed may be counted on.
@@ -333,12 +362,13 @@ impl<M: Machine> Replica<M> {
         };
         let pull = self.incoming.as_ref().map(|incoming| incoming.asked + self.config.retry_after);
         let retired = self.is_retired().then(|| self.retired_said + self.config.retired_every);
-        [by_role, pull, retired].into_iter().flatten().min()
+        [by_role, pull, retired, self.asks_again_at()].into_iter().flatten().min()
     }
 
     /// Lets time pass. Calling it early or often changes nothing.
     pub fn handle_timeout(&mut self, now: WallTime) {
         self.pull_again(now);
+        self.ask_again_for_lacking(now);
         self.say_retired(now);
         match &self.role {
             Role::Backup => {}
@@ -414,6 +444,7 @@ where
 {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.me, self.promised, self.accepted, self.forgot_at, self.damaged_at, self.holding).hash(state);
+        (&self.lacking, self.lacking_asked).hash(state);
         (&self.log, &self.state, &self.coming, &self.adopted).hash(state);
         (self.retired_said, self.confirmed, &self.incoming, &self.lent, &self.struck).hash(state);
         match &self.role {

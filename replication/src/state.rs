@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use base::{Epoch, Members, NodeId, View, ViewId};
 
+use crate::damage::Lacking;
 use crate::replica::follow_each_other;
 use crate::sessions::Sessions;
 use crate::{Entry, Machine, Memory, Position};
@@ -49,6 +50,7 @@ pub struct Checkpoint<M: Machine> {
     pub(crate) entries: Vec<Entry<M::Op>>,
     pub(crate) adopted: Option<View>,
     pub(crate) damaged_at: Option<u64>,
+    pub(crate) lacking: Lacking<M>,
 }
 
 /// All of a [`Checkpoint`] but its machine, whose parts are kept one by one.
@@ -70,6 +72,10 @@ pub struct Head<M: Machine> {
     pub adopted: Option<View>,
     /// Up to epochs of this number what was kept was damaged.
     pub damaged_at: Option<u64>,
+    /// Parts of the machine that are lacking, each in this version.
+    pub lacking: Vec<(M::Key, Position)>,
+    /// Whether more than that is lacking: the parts are of several states.
+    pub is_mixed: bool,
 }
 
 /// What a replica has of the object.
@@ -120,16 +126,20 @@ impl<M: Machine> Checkpoint<M> {
 
     /// Takes it apart, to be kept.
     pub fn into_parts(self) -> (Head<M>, M) {
-        let Self { promised, accepted, state, holding, base, entries, adopted, damaged_at } = self;
+        let Self { promised, accepted, state, holding, base, entries, adopted, damaged_at, lacking } = self;
         let State { rest, machine } = state;
-        (Head { promised, accepted, rest, holding, base, entries, adopted, damaged_at }, machine)
+        let (lacking, is_mixed) = lacking.into_parts();
+        let head =
+            Head { promised, accepted, rest, holding, base, entries, adopted, damaged_at, lacking, is_mixed };
+        (head, machine)
     }
 
     /// Puts it together again. A replica begins with it only if the head is [sound](Head::is_sound).
     pub fn from_parts(head: Head<M>, machine: M) -> Self {
-        let Head { promised, accepted, rest, holding, base, entries, adopted, damaged_at } = head;
+        let Head { promised, accepted, rest, holding, base, entries, adopted, damaged_at, .. } = head;
         let state = State { rest, machine };
-        Self { promised, accepted, state, holding, base, entries, adopted, damaged_at }
+        let lacking = Lacking::from_parts(head.lacking, head.is_mixed);
+        Self { promised, accepted, state, holding, base, entries, adopted, damaged_at, lacking }
     }
 
     fn of(view: View, machine: M, holding: Holding) -> Self {
@@ -142,6 +152,7 @@ impl<M: Machine> Checkpoint<M> {
             entries: Vec::new(),
             adopted: None,
             damaged_at: None,
+            lacking: Lacking::default(),
         }
     }
 }
@@ -183,11 +194,11 @@ impl<R> Rest<R> {
 /// Two replicas that keep the same go on in the same way.
 impl<M> Hash for Checkpoint<M>
 where
-    M: Machine<Op: Hash, Outcome: Hash> + Hash,
+    M: Machine<Op: Hash, Outcome: Hash, Key: Hash> + Hash,
 {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.promised, self.accepted, self.holding, self.base).hash(state);
-        (&self.state, &self.entries, &self.adopted, self.damaged_at).hash(state);
+        (&self.state, &self.entries, &self.adopted, self.damaged_at, &self.lacking).hash(state);
     }
 }
 

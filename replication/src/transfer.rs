@@ -21,6 +21,12 @@ use crate::{
     Bug, Config, Event, Machine, Message, Page, Parts, Position, Record, Replica, Rest, State, When,
 };
 
+/// Who lacks parts and asks for none of them for so many times as long as it waits for an answer needs them no longer.
+const SILENT_RETRIES: u64 = 10;
+
+/// Who lacks parts and has asked so often in vain asks all members again.
+const UNANSWERED_MAX: u32 = 5;
+
 /// A state that is being taken over.
 #[derive(Clone, Hash, Debug)]
 pub(crate) struct Incoming<M: Machine> {
@@ -30,25 +36,42 @@ pub(crate) struct Incoming<M: Machine> {
     cursor: Option<M::Key>,
     /// When more was asked for.
     pub(crate) asked: WallTime,
+    /// How often that was asked again and not answered.
+    unanswered: u32,
 }
 
 /// A state that is being given away, as it was after an entry. Who comes while it is given to another gets the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Lent<M: Machine>(Arc<State<M>>);
+pub(crate) struct Lent<M: Machine> {
+    state: Arc<State<M>>,
+    /// When a member asked for some of it last that has all entries and lacks parts: what it acknowledges says nothing of these.
+    mends: Option<WallTime>,
+}
 
 impl<M> Hash for Lent<M>
 where
     M: Machine<Outcome: Hash> + Hash,
 {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
+        (&self.state, self.mends).hash(state);
     }
 }
 
 impl<M: Machine> Lent<M> {
     /// After which entry.
     pub(crate) fn at(&self) -> Position {
-        self.0.rest.at
+        self.state.rest.at
+    }
+
+    /// Whether it is for a member that has all entries.
+    pub(crate) const fn mends(&self) -> bool {
+        self.mends.is_some()
+    }
+
+    /// Whether a member that has acknowledged entries up to `upto` needs it no longer.
+    pub(crate) fn is_over(&self, now: WallTime, upto: Position, config: &Config) -> bool {
+        let is_silent = |asked| now.since(asked) >= config.retry_after * SILENT_RETRIES;
+        self.at() <= upto && self.mends.is_none_or(is_silent)
     }
 
     /// How it differs between two parts from the versions that somebody has there.
@@ -58,7 +81,7 @@ impl<M: Machine> Lent<M> {
         have: &[(M::Key, Position)],
         config: &Config,
     ) -> Page<M> {
-        let machine = &self.0.machine;
+        let machine = &self.state.machine;
         let ours = machine.versions(after.as_ref(), config.versions_max);
         if let Some((last, _)) = ours.last().filter(|_| ours.len() == config.versions_max) {
             upto = Some(upto.map_or_else(|| last.clone(), |upto| upto.min(last.clone())));
@@ -93,25 +116,35 @@ impl<M: Machine> Lent<M> {
         if page.upto.is_none() {
             // It may be large, and goes alone then.
             let room = config.page_bytes_max.saturating_sub(MESSAGE_BYTES + page.bytes());
-            page.upto = page.last_key().filter(|_| rest_bytes::<M>(&self.0.rest) > room).cloned();
+            page.upto = page.last_key().filter(|_| rest_bytes::<M>(&self.state.rest) > room).cloned();
         }
-        page.rest = page.upto.is_none().then(|| Box::new(self.0.rest.clone()));
+        page.rest = page.upto.is_none().then(|| Box::new(self.state.rest.clone()));
         page
     }
 }
 
 impl<M: Machine> Replica<M> {
-    /// Offers the committed state to a member that entries do not help.
-    pub(crate) fn lend(&mut self, to: NodeId) {
+    /// Offers the committed state, after an entry that is not before `at_least`, to a member that entries do not help.
+    pub(crate) fn lend(&mut self, to: NodeId, at_least: Position) {
+        self.offer(to, at_least, None);
+    }
+
+    /// The same for a member that lacks parts, and needs nothing else.
+    pub(crate) fn lend_to_mend(&mut self, now: WallTime, to: NodeId, at_least: Position) {
+        self.offer(to, at_least, Some(now));
+    }
+
+    fn offer(&mut self, to: NodeId, at_least: Position, mends: Option<WallTime>) {
+        assert!(self.is_sound() || self.config.breaks(Bug::DamagedIsSource), "§5: damage is given to nobody");
         let Role::Primary(primary) = &self.role else { return };
         let (epoch, generation, base) = (primary.tenure.epoch, primary.generation, self.log.base());
         // It may have taken so long that what came after it is gone.
-        let is_of_use = |lent: &&Lent<M>| lent.at() >= base;
+        let is_of_use = |lent: &&Lent<M>| lent.at() >= base.max(at_least);
         let before = self.lent.get(&to).filter(is_of_use);
         let before = before.or_else(|| self.lent.values().filter(is_of_use).max_by_key(|lent| lent.at()));
-        let lent = before.cloned().unwrap_or_else(|| Lent(Arc::new(self.state.clone())));
-        let at = lent.at();
-        self.lent.insert(to, lent);
+        let state = before.map_or_else(|| Arc::new(self.state.clone()), |lent| Arc::clone(&lent.state));
+        let at = state.rest.at;
+        self.lent.insert(to, Lent { state, mends });
         self.send(to, Message::Offer { epoch, at, generation }, When::Durable(self.last_io()));
     }
 
@@ -127,7 +160,7 @@ impl<M: Machine> Replica<M> {
         let committed = self.log.committed_position();
         let is_whole = self.holding == Holding::Whole;
         let is_confirmed = self.confirmed > Seq(0) && self.confirmed >= at.seq;
-        if is_whole && (is_confirmed || self.log.contains(at) && committed.seq <= at.seq) {
+        if self.is_sound() && (is_confirmed || self.log.contains(at) && committed.seq <= at.seq) {
             // All of that is here: the offer was late, or the answer to it was lost.
             self.confirmed = self.confirmed.max(at.seq);
             self.commit(now, at.seq);
@@ -138,23 +171,38 @@ impl<M: Machine> Replica<M> {
             );
         }
         let is_kept = at >= committed || generation > committed.epoch;
-        if is_whole && !is_kept {
+        let is_here = self.is_sound() && self.log.contains(at);
+        if is_here && !is_kept {
+            // It was offered before what is here was sent.
+            return self.send(
+                epoch.node,
+                Message::Appended { epoch, upto: at },
+                When::Written(self.last_io()),
+            );
+        }
+        let is_repair = is_whole && self.lacks() && self.log.contains(at) && at >= self.state.rest.at;
+        if is_whole && !is_kept && !is_repair {
             return self.tell_event(Event::Unsound { from: epoch.node });
         }
-        let (source, applied) = (epoch.node, self.log.committed());
+        self.incoming = Some(Incoming { epoch, at, cursor: None, asked: now, unanswered: 0 });
+        if is_repair {
+            // Nothing but parts is missing here: the log stays, and all that was acknowledged with it.
+            return self.pull(now);
+        }
+        let (source, applied) = (epoch.node, self.log.committed().min(self.state.rest.at.seq));
         if self.view().id > self.state.rest.view.id {
             // The entries that tell of it are dropped.
             self.keep_view(self.view().clone());
         }
         self.journal(Record::Began { source, applied });
         self.begin_mixing(epoch);
-        self.incoming = Some(Incoming { epoch, at, cursor: None, asked: now });
         self.pull(now);
     }
 
     /// What is here makes no sense from now on.
     pub(crate) fn begin_mixing(&mut self, epoch: Epoch) {
         self.holding = Holding::Mixed(epoch);
+        self.lacking.begin_mixing();
         self.log = Log::behind_base(Position::START);
         self.coming.clear();
         self.confirmed = Seq(0);
@@ -186,13 +234,29 @@ impl<M: Machine> Replica<M> {
         self.send(epoch.node, Message::Pull { epoch, at, after, upto, have }, When::Now);
     }
 
+    /// What has come may be incomplete again.
+    pub(crate) fn pull_anew(&mut self, now: WallTime) {
+        if let Some(incoming) = &mut self.incoming {
+            incoming.cursor = None;
+        }
+        self.pull(now);
+    }
+
     pub(crate) fn pull_again(&mut self, now: WallTime) {
         let (retry, promised) = (self.config.retry_after, self.promised);
         let is_late =
             |incoming: &Incoming<M>| incoming.epoch == promised && now.since(incoming.asked) >= retry;
         match &mut self.incoming {
             Some(incoming) if incoming.epoch != promised => self.incoming = None,
-            Some(incoming) if is_late(incoming) => self.pull(now),
+            Some(incoming) if is_late(incoming) => {
+                incoming.unanswered += 1;
+                if self.holding == Holding::Whole && incoming.unanswered > UNANSWERED_MAX {
+                    // The primary may not lend it any more.
+                    self.incoming = None;
+                    return self.ask_for_lacking(now);
+                }
+                self.pull(now);
+            }
             _ => {}
         }
     }
@@ -210,9 +274,13 @@ impl<M: Machine> Replica<M> {
         let Some(peer) = primary.peers.get_mut(&from).filter(|_| epoch == primary.tenure.epoch) else {
             return;
         };
-        let Some(lent) = self.lent.get(&from).filter(|lent| lent.at() == at) else { return };
-        peer.asked = Some(now);
+        let Some(lent) = self.lent.get_mut(&from).filter(|lent| lent.at() == at) else { return };
         let page = lent.page((after, upto), have, &self.config);
+        if lent.mends() {
+            lent.mends = Some(now);
+        } else {
+            peer.asked = Some(now);
+        }
         self.send(from, Message::Pulled { epoch, at, page }, When::Now);
     }
 
@@ -228,7 +296,10 @@ impl<M: Machine> Replica<M> {
         }
         let Page { upto, parts, rest, .. } = page;
         if let Some(incoming) = &mut self.incoming {
-            incoming.cursor = upto;
+            (incoming.cursor, incoming.unanswered) = (upto, 0);
+        }
+        if !parts.is_empty() {
+            self.place_over();
         }
         for (key, part) in &parts {
             self.state.machine.place(key.clone(), part.clone());
@@ -240,9 +311,17 @@ impl<M: Machine> Replica<M> {
         if rest.at != at {
             return self.tell_event(Event::Unsound { from: epoch.node });
         }
-        self.end_mixing((*rest).clone());
-        self.confirmed = at.seq;
-        let io = self.journal(Record::Ended(rest));
+        let io = if self.holding == Holding::Whole {
+            self.incoming = None;
+            if !self.end_repair(now, (*rest).clone()) {
+                return;
+            }
+            self.journal(Record::Repaired(rest))
+        } else {
+            self.end_mixing((*rest).clone());
+            self.confirmed = at.seq;
+            self.journal(Record::Ended(rest))
+        };
         self.send(epoch.node, Message::Appended { epoch, upto: at }, When::Written(io));
     }
 }

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 
 use base::{Epoch, Members, NodeId, Seq, View, ViewId, WallTime};
 
+use crate::damage::Lacking;
 use crate::log::Log;
 use crate::primary::Peer;
 use crate::replica::Role;
@@ -128,9 +129,11 @@ impl<M: Machine> Replica<M> {
         self.state.rest = Rest { home, ..Rest::of(View { id: ViewId::default(), members: alone }) };
         (self.holding, self.log) = (Holding::Nothing, Log::behind_base(Position::START));
         (self.accepted, self.confirmed, self.incoming) = (Epoch::default(), Seq(0), None);
+        (self.lacking, self.lacking_asked) = (Lacking::default(), WallTime::ZERO);
         self.coming.clear();
         if view.is_none() {
-            self.promised = Epoch::default();
+            // What is not kept at all cannot be damaged.
+            (self.promised, self.damaged_at) = (Epoch::default(), None);
         }
         self.adopted = view;
     }

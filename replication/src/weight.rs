@@ -2,12 +2,12 @@
 //!
 //! What a machine says of its operations and parts is taken; the rest is charged by what it is at most.
 
-use crate::{Body, Entry, Machine, Message, Page, Rest};
+use crate::{Body, Entry, Machine, Message, Page, Parts, Rest};
 
 /// An entry without its operation.
 pub(crate) const ENTRY_BYTES: u64 = 128;
 /// A message without what it carries.
-pub(crate) const MESSAGE_BYTES: u64 = 128;
+pub(crate) const MESSAGE_BYTES: u64 = 160;
 /// The key of a part and its version.
 pub(crate) const VERSION_BYTES: u64 = 64;
 /// All of a state but its machine and its requests.
@@ -36,6 +36,10 @@ pub(crate) fn part_bytes<M: Machine>(part: Option<&M::Part>) -> u64 {
     VERSION_BYTES + part.map_or(0, M::part_bytes)
 }
 
+fn parts_bytes<M: Machine>(parts: &Parts<M>) -> u64 {
+    parts.iter().map(|(_, part)| part_bytes::<M>(part.as_ref().map(|(_, part)| part))).sum()
+}
+
 /// What the requests of so many clients cost at most.
 pub(crate) const fn requests_bytes<M: Machine>(clients: usize, outcomes: usize, expired: usize) -> u64 {
     let outcomes = outcomes as u64 * (KEPT_BYTES + M::OUTCOME_BYTES_MAX);
@@ -54,6 +58,8 @@ impl<M: Machine> Message<M> {
         let carried = match self {
             Self::Append { entries, .. } => entries.iter().map(entry_bytes::<M>).sum(),
             Self::Pull { have, .. } => have.len() as u64 * VERSION_BYTES,
+            Self::Lacks { parts, .. } => parts.len() as u64 * VERSION_BYTES,
+            Self::Found { parts, .. } => parts_bytes::<M>(parts),
             Self::Pulled { page, .. } => page.bytes(),
             Self::WrongView { current: view, .. } | Self::Adopt { view, .. } => {
                 view.members.as_slice().len() as u64 * NODE_BYTES
@@ -72,8 +78,7 @@ impl<M: Machine> Page<M> {
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        let parts = self.parts.iter().map(|(_, part)| part_bytes::<M>(part.as_ref().map(|(_, part)| part)));
         let rest = self.rest.as_ref().map_or(0, |rest| rest_bytes::<M>(rest));
-        parts.sum::<u64>() + self.same.len() as u64 * VERSION_BYTES + rest
+        parts_bytes::<M>(&self.parts) + self.same.len() as u64 * VERSION_BYTES + rest
     }
 }

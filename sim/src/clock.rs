@@ -102,6 +102,9 @@ impl Clock {
         if missing <= 0 {
             return from;
         }
+        if i64::from(self.rate_ppm) <= -PPM {
+            return from + micros(AHEAD_MAX);
+        }
         // No slower than the slowest rate, so this is not late; the loop makes up what is missing.
         let fastest = PPM + i64::from(self.rate_ppm.max(0));
         let mut at = from + micros(missing * PPM / fastest);
@@ -131,6 +134,13 @@ impl Clock {
     /// Leaves its window at this rate, as no disciplined clock does.
     pub fn stray(&mut self, at: TrueTime, ppm: i32) {
         self.set_rate(at, ppm);
+        self.astray = self.window.is_some();
+    }
+
+    /// Shows so many microseconds more from now on, or less, whatever its window is.
+    pub fn leap(&mut self, at: TrueTime, by_us: i64) {
+        let reading = signed(self.reading(at).as_micros());
+        (self.anchor, self.anchor_reading) = (at, reading.saturating_add(by_us));
         self.astray = self.window.is_some();
     }
 
@@ -280,6 +290,28 @@ mod tests {
         assert!(!clock.come_back(at(5_000), 20_000));
         assert!(clock.reading(at(6_000)) > exact(6_000) + Span::from_millis(40), "no step");
         assert!(clock.come_back(at(10_000), 20_000) && !clock.is_ahead(at(10_000)));
+    }
+
+    #[test]
+    fn a_clock_that_stands_still_never_shows_a_later_time() {
+        let mut clock = Clock::new(&plan(Some(Span::from_millis(20))), &mut Random::new(6));
+        clock.stray(at(100), -1_000_000);
+        let shown = clock.reading(at(100));
+        assert_eq!(clock.reading(at(9_000)), shown);
+        assert!(clock.when(at(100), shown + Span::from_micros(1)) > at(1_000_000_000));
+        assert_eq!(clock.when(at(100), shown), at(100));
+    }
+
+    #[test]
+    fn a_clock_that_leaps_is_put_right_by_a_step() {
+        let mut clock = Clock::new(&plan(Some(Span::from_millis(20))), &mut Random::new(7));
+        let exact = |millis: u64| WallTime::from_micros((1 << 50) + millis * 1_000);
+        clock.leap(at(100), 5_000_000);
+        assert!(clock.reading(at(100)) > exact(5_000));
+        clock.leap(at(200), -9_000_000);
+        assert!(clock.reading(at(200)) < exact(0));
+        clock.step(at(300), &mut Random::new(8));
+        assert!(clock.reading(at(300)) >= exact(290) && clock.reading(at(300)) <= exact(310));
     }
 
     #[test]

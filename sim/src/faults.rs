@@ -21,6 +21,18 @@ impl FaultPlan {
         Self(kinds.into_iter().map(|(kind, tenths)| (kind, t_max * tenths / 10)).collect())
     }
 
+    /// The same, and one more kind.
+    pub fn and(mut self, kind: FaultKind, apart: Span) -> Self {
+        self.0.retain(|&(other, _)| other != kind);
+        self.0.push((kind, apart));
+        self
+    }
+
+    /// Whether a kind is injected.
+    pub fn has(&self, kind: FaultKind) -> bool {
+        self.0.iter().any(|&(other, _)| other == kind)
+    }
+
     /// How many kinds are injected.
     pub const fn kinds(&self) -> usize {
         self.0.len()

@@ -58,6 +58,8 @@ fault_kinds! {
     Break = "broken connections",
     /// A clock went astray, beyond what its peers tolerate.
     ClockStray = "clocks astray",
+    /// A clock did what nobody expects of a clock.
+    ClockWrong = "wrong clocks",
     /// A daemon gave up what it had, stopped and was started again.
     Drain = "drains",
     /// A disk took its time.
@@ -74,6 +76,8 @@ fault_kinds! {
     SyncError = "sync errors",
     /// Something on a disk was not what had been written any more.
     BitRot = "bit rot",
+    /// Parts of a file's content were found damaged, by a read or by a start.
+    ContentRot = "parts of files damaged",
     /// A write went elsewhere: it damaged what stood there, and is missing where it should be.
     Misdirected = "misdirected writes",
     /// A store did not open any more, and its node did not come back.

@@ -3,7 +3,10 @@
 
 mod finding;
 
+use std::sync::Arc;
+
 use node::Bug;
+use replication::Bug as Damage;
 use sim::cluster::{ClusterPlan, Clusters};
 use sim::lease::Subject::{self, Flease, PaxosLease};
 use sim::{FaultKind, FaultPlan, Simulation};
@@ -15,6 +18,8 @@ enum Broken {
     Start(Bug),
     /// A sync that is about the present segment alone: earlier ones are said to be durable, and are not.
     EarlierSegmentSkipped,
+    /// A rule of replicas that lack parts of their state, or all of it.
+    Damage(replication::Bug),
 }
 
 /// What a seed's mix of faults is replaced by.
@@ -26,6 +31,8 @@ enum Weather {
     Rotting,
     /// Power fails, and processes end as soon as they start.
     Dark,
+    /// Parts of files cannot be read, while daemons come and go.
+    Lacking,
 }
 
 const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
@@ -36,6 +43,9 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Broken::Start(Bug::DamageCutOff), PaxosLease, Weather::Rotting, 20, "stores"),
     (Broken::Start(Bug::MemoMadeFirst), Flease, Weather::Dark, 20, "stores"),
     (Broken::EarlierSegmentSkipped, Flease, Weather::Dark, 5, "stores"),
+    (Broken::Damage(Damage::DamagedServes), Flease, Weather::Lacking, 20, "linearizability or replicas"),
+    (Broken::Damage(Damage::DamagedServes), PaxosLease, Weather::Lacking, 20, "linearizability or replicas"),
+    (Broken::Damage(Damage::DamageNotKept), Flease, Weather::Lacking, 20, "starts"),
 ];
 
 impl finding::Weather for Weather {
@@ -47,6 +57,7 @@ impl finding::Weather for Weather {
         match bug {
             Some(Broken::Start(bug)) => plan.shard.bug = Some(bug),
             Some(Broken::EarlierSegmentSkipped) => plan.skips_older = Some(8),
+            Some(Broken::Damage(bug)) => Arc::make_mut(&mut plan.shard.replication).bug = Some(bug),
             None => {}
         }
         plan.faults = FaultPlan::in_tenths(self.faults().iter().copied(), plan.shard.lease.t_max);
@@ -70,6 +81,12 @@ impl Weather {
                 (FaultKind::PowerCut, 60),
             ],
             Self::Dark => &[(FaultKind::PowerCut, 10), (FaultKind::PowerCutAll, 40), (FaultKind::Crash, 10)],
+            Self::Lacking => &[
+                (FaultKind::ContentRot, 5),
+                (FaultKind::Crash, 20),
+                (FaultKind::Partition, 20),
+                (FaultKind::Break, 20),
+            ],
         }
     }
 }
@@ -81,5 +98,10 @@ fn every_planted_bug_is_found() {
 
 #[test]
 fn without_a_bug_the_same_weathers_are_clean() {
-    finding::assert_clean_without_bugs(&[Weather::Failing, Weather::Rotting, Weather::Dark]);
+    finding::assert_clean_without_bugs(&[
+        Weather::Failing,
+        Weather::Rotting,
+        Weather::Dark,
+        Weather::Lacking,
+    ]);
 }

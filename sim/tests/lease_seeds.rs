@@ -10,10 +10,12 @@ use sim::{FaultKind, Summary};
 
 const FIXED_SEEDS: Range<u64> = 0..25;
 /// What happens to whole clusters only.
-const NOT_TO_LEASES: [FaultKind; 21] = [
+const NOT_TO_LEASES: [FaultKind; 23] = [
     FaultKind::CrashAll,
     FaultKind::Break,
     FaultKind::ClockStray,
+    FaultKind::ClockWrong,
+    FaultKind::ContentRot,
     FaultKind::Drain,
     FaultKind::DiskStall,
     FaultKind::DiskFull,

@@ -119,12 +119,13 @@ impl<'a, O: Options> Series<'a, O> {
         if !is_one_run && !self.args.json {
             let (Self { runs, failures, .. }, seconds) = (&self, self.started.elapsed().as_secs());
             writeln!(io::stdout(), "seeds {first} to {last}: {runs} runs, {failures} failures, {seconds} s")?;
-            let Judgement { linearizable, searched } = self.judgement;
+            let Judgement { linearizable, searched, loose, stale } = self.judgement;
             if linearizable + searched > 0 {
                 let all = linearizable + searched;
                 writeln!(
                     io::stdout(),
-                    "  {all} histories in order, {searched} of them not in that of the replicas"
+                    "  {all} histories in order, {searched} of them not in that of the replicas; {loose} answers while clocks \
+                     were wrong, {stale} of them stale"
                 )?;
             }
         }

@@ -138,6 +138,7 @@ const fn is_primarys(message: &Message<File>) -> bool {
         | Message::Pulled { .. }
         | Message::Adopt { .. }
         | Message::WhichView { .. }
+        | Message::Lacks { .. }
         | Message::Forget { .. } => true,
         // An answer to a new primary names that one's epoch.
         Message::Append { .. }
@@ -150,6 +151,7 @@ const fn is_primarys(message: &Message<File>) -> bool {
         | Message::Synced { .. }
         | Message::Pull { .. }
         | Message::Adopted { .. }
+        | Message::Found { .. }
         | Message::There { .. } => false,
     }
 }
@@ -159,6 +161,8 @@ fn check(message: &Message<File>) -> Result<(), DecodeError> {
     match message {
         Message::Append { epoch, after, entries, .. } => check_entries(*after, entries, *epoch),
         Message::Pull { have, .. } => check_parts(have),
+        Message::Lacks { parts, .. } => check_parts(parts),
+        Message::Found { parts, .. } => check_parts(parts),
         Message::Pulled { page, .. } if page.rest.is_some() != page.upto.is_none() => {
             Err(DecodeError::Impossible("the end of a state in its middle"))
         }
@@ -205,9 +209,11 @@ choice!(Message<File>, "what a replica says":
     16 WhichView { epoch };
     17 There { epoch };
     18 Forget { epoch, view };
+    19 Lacks { epoch, at, parts };
+    20 Found { epoch, parts };
 );
 record!(Page<File> { after, upto, parts, same, rest });
-record!(Account { tail, committed, memory });
+record!(Account { tail, committed, memory, frozen_at });
 choice!(Memory, "what a replica remembers":
     0 Clean;
     1 Forgot;

@@ -76,7 +76,8 @@ impl Kept for FileRecord {
     fn check(&self) -> Result<(), DecodeError> {
         match &self.record {
             Record::Appended { after, entries, .. } => check_behind(*after, entries),
-            Record::Placed(parts) => check_parts(parts),
+            Record::Placed(parts) | Record::Mended(parts) => check_parts(parts),
+            Record::Damaged { parts, .. } => check_parts(parts),
             _ => Ok(()),
         }
     }
@@ -147,8 +148,11 @@ choice!(Record<File>, "what happened to a replica":
     4 Ended(rest);
     5 Adopted(view);
     6 Buried(view);
+    7 Damaged { applied, parts };
+    8 Mended(parts);
+    9 Repaired(rest);
 );
-record!(Head<File> { promised, accepted, rest, holding, base, entries, adopted, damaged_at });
+record!(Head<File> { promised, accepted, rest, holding, base, entries, adopted, damaged_at, lacking, is_mixed });
 choice!(Holding, "what a replica has":
     0 Nothing;
     1 Whole;

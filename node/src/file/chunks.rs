@@ -44,6 +44,10 @@ impl Chunks {
         self.chunks.get(&number)
     }
 
+    pub(super) fn version(&self, number: u64) -> Option<Position> {
+        self.chunks.get(&number).map(|&(at, _)| at)
+    }
+
     /// The versions of the chunks behind `after`.
     pub(super) fn versions(&self, after: Option<u64>) -> impl Iterator<Item = (u64, Position)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);

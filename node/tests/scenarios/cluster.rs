@@ -213,7 +213,7 @@ impl<A: Algorithm> Cluster<A> {
         let mut config = ShardConfig { bug, ..ShardConfig::new(map) };
         (self.configure)(&mut config);
         let damaged = daemon.damaged.iter();
-        files.extend(damaged.map(|&object| (object, KeptFile::damaged(&config, object, ceiling))));
+        files.extend(damaged.map(|&object| (object, KeptFile::damaged(&config, me.node, object, ceiling))));
         let remembered = Remembered { start, ceiling, forgot_at, files };
         daemon.shard = Some(Shard::new(config, me, remembered, now, seed).unwrap());
         self.collect(node);

@@ -109,13 +109,27 @@ fn an_answer_whose_content_comes_after_the_lease_is_none() {
     assert_eq!(cluster.file_reply(1, id), Some(FileReplyBody::Unavailable(Unavailable::NoMajority)));
 }
 
+/// It is not returned. Another member leads, and the first one has it again soon.
 #[test]
 fn what_cannot_be_read_is_no_answer() {
-    let (mut cluster, [first, ..]) = put_apart();
+    let (mut cluster, [first, second, third]) = put_apart();
     cluster.daemons.get_mut(&first).unwrap().rotten.insert(0);
     assert_eq!(read(&mut cluster, first), Some(FileReplyBody::Unavailable(Unavailable::NoMajority)));
     let is_told = |event: &ShardEvent| matches!(event, ShardEvent::FileUnreadable { object: FILE, .. });
     assert!(cluster.events(first).iter().any(is_told));
+    let is_damaged = |event: &ShardEvent| *event == ShardEvent::FileDamaged { object: FILE, parts: 1 };
+    assert!(cluster.events(first).iter().any(is_damaged));
+    cluster.run(ms(100));
+    let is_mended = |event: &ShardEvent| *event == ShardEvent::FileMended { object: FILE };
+    assert!(cluster.events(first).iter().any(is_mended));
+    let told: Vec<_> = [first, second, third].map(|node| read(&mut cluster, node)).into();
+    assert!(told.contains(&data("\0abcdef")), "{told:?}");
+    // It is counted on again.
+    [second, third].into_iter().for_each(|node| _ = cluster.kill(node));
+    cluster.start(third);
+    cluster.run(ms(8_000));
+    let told: Vec<_> = [first, third].map(|node| read(&mut cluster, node)).into();
+    assert!(told.contains(&data("\0abcdef")), "{told:?}");
 }
 
 /// A member that was away for so long that it takes the state over.

@@ -22,7 +22,7 @@ pub(crate) fn write(data: &str) -> Change {
 }
 
 /// Three daemons, and the file with its primary, the first.
-fn created(bug: Option<Bug>) -> (Daemons, Vec<u32>) {
+pub(crate) fn created(bug: Option<Bug>) -> (Daemons, Vec<u32>) {
     let mut cluster = Cluster::with(3, 3, bug);
     cluster.client(1);
     let members: Vec<u32> = cluster.map.members(FILE).into_iter().map(|node| node.0).collect();

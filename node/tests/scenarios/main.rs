@@ -2,6 +2,7 @@
 
 mod bugs;
 mod client;
+mod clocks;
 mod cluster;
 mod content;
 mod endings;

@@ -181,6 +181,44 @@ fn who_is_asked_to_vote_in_a_view_asks_for_it(bug: Option<Bug>) {
     assert_eq!(told, data("kept"));
 }
 
+/// Who has lost all that it had of a file may have voted in a later view than it knows now. A member of old does not know of
+/// that view, and has nobody but the one who forgot it.
+fn who_has_lost_a_file_votes_for_nobody(bug: Option<Bug>) {
+    let (mut cluster, home, others) = daemons(7, 3, bug);
+    let [primary, damaged, ignorant] = home[..] else { panic!("{home:?}") };
+    // The rest tell both sides what time it is.
+    let new = others[0];
+    cluster.isolate(ignorant);
+    cluster.must_change(primary, FILE, Admit(node(new)), SOON);
+    cluster.must_change(primary, FILE, Dismiss(node(ignorant)), SOON);
+    cluster.run(ms(500));
+    assert!(members(&cluster, ignorant).contains(&ignorant), "it knows nothing of the other view");
+    cluster.kill(damaged);
+    cluster.damage(damaged, FILE);
+    cluster.mend();
+    for (one, other) in [(primary, damaged), (primary, ignorant), (new, damaged), (new, ignorant)] {
+        cluster.cut(one, other);
+    }
+    cluster.start(damaged);
+    let owns = |cluster: &Daemons, node: u32| {
+        cluster.shard(node).leases().valid_until(cluster.clock(node), FILE).is_some()
+    };
+    for _ in 0..100 {
+        _ = read(&mut cluster, ignorant);
+        _ = read(&mut cluster, primary);
+        cluster.run(ms(100));
+        assert!(
+            !owns(&cluster, ignorant),
+            "it has the lease by a vote of somebody who may have voted for another"
+        );
+    }
+    assert!(owns(&cluster, primary));
+    assert_eq!(read(&mut cluster, primary), data("kept"));
+    cluster.mend();
+    cluster.run(ms(10_000));
+    assert_eq!(cluster.shard(damaged).file(FILE).unwrap().memory(), replication::Memory::Clean);
+}
+
 macro_rules! stories {
     ($($bug:ident: $story:ident, $without:ident;)*) => {
         $(
@@ -205,6 +243,7 @@ stories! {
     ChangeToldEarly: who_was_told_of_new_members_may_count_on_them, an_operator_who_is_told_early_is_deceived;
     NewcomerVotesAtOnce: a_newcomer_votes_for_nobody_at_first, a_newcomer_that_counts_as_old_votes_at_once;
     ViewNotAskedFor: who_is_asked_to_vote_in_a_view_asks_for_it, who_asks_nobody_never_votes;
+    UnsureVotes: who_has_lost_a_file_votes_for_nobody, who_has_lost_a_file_and_votes_makes_two_owners;
 }
 
 #[test]

@@ -228,6 +228,9 @@ impl FileDisk {
             }
             Err(error @ (PutError::Full | PutError::Unreadable { .. })) => {
                 tracing::error!("no checkpoint was made: {error}");
+                if let PutError::Unreadable { object, what } = error {
+                    shard.handle_unreadable(object, what);
+                }
                 for Restored { object, is_new, chunks } in restored {
                     shard.handle_no_checkpoint(object, is_new, chunks);
                     self.changed.insert(object);

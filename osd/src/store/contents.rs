@@ -8,8 +8,8 @@
 //! checkpoint does so, too. So long writes are written once. Such content has *landed*. Until a checkpoint has the record it is known
 //! by where it stands in memory.
 //!
-//! Each row of the index has a checksum of its own, over its key, too. A row that cannot be read costs its file, which
-//! its other members give back.
+//! Each row of the index has a checksum of its own, over its key, too. A row that cannot be read costs its chunk, or its
+//! file, and other members give that back.
 
 mod packed;
 mod rows;
@@ -62,8 +62,17 @@ struct Landed {
 pub struct FoundFiles {
     /// Records of the journal up to this one are in what was found.
     pub applied: u64,
-    /// What is kept of each file, and up to which record of the journal that goes. None of what cannot be read.
-    pub files: BTreeMap<ObjectId, Option<(Checkpoint<File>, u64)>>,
+    /// What is kept of each file.
+    pub files: BTreeMap<ObjectId, FoundFile>,
+}
+
+/// What a start finds of a file.
+#[derive(Default)]
+pub struct FoundFile {
+    /// The file, and up to which record of the journal that goes. None if it cannot be read.
+    pub kept: Option<(Checkpoint<File>, u64)>,
+    /// Chunks that cannot be read.
+    pub unreadable: Vec<u64>,
 }
 
 /// A checkpoint of a file: up to which record of the journal it goes, and what has changed.
@@ -467,7 +476,7 @@ type KeptAt = (u64, Position, Chunk);
 struct Loading {
     applied: u64,
     heads: BTreeMap<ObjectId, Option<PackedHead>>,
-    chunks: BTreeMap<ObjectId, Option<Vec<KeptAt>>>,
+    chunks: BTreeMap<ObjectId, (Vec<KeptAt>, Vec<u64>)>,
     /// Those that are the same are one, with the number of rows that refer to it.
     places: BTreeMap<Vec<u64>, (Place, usize)>,
 }
@@ -488,10 +497,10 @@ impl Loading {
             Some(key @ Key::Chunk(object, number)) => {
                 let kept = rows::decode_chunk(key, row);
                 let kept = kept.map(|kept| (number, kept.at, self.with_shared(&kept.chunk)));
-                let chunks = self.chunks.entry(object).or_insert_with(|| Some(Vec::new()));
-                match (chunks, kept) {
-                    (Some(chunks), Some(kept)) => chunks.push(kept),
-                    (chunks, _) => *chunks = None,
+                let (chunks, unreadable) = self.chunks.entry(object).or_default();
+                match kept {
+                    Some(kept) => chunks.push(kept),
+                    None => unreadable.push(number),
                 }
             }
             None => return false,
@@ -533,16 +542,15 @@ impl Loading {
         let mut found = FoundFiles { applied: self.applied, files: BTreeMap::new() };
         let read = |place: &Place| extents.read(&whole(place)).ok();
         for (object, head) in self.heads {
-            let chunks = self.chunks.remove(&object).unwrap_or_else(|| Some(Vec::new()));
+            let (chunks, unreadable) = self.chunks.remove(&object).unwrap_or_default();
             let head = head.and_then(|head| head.unpack(read));
-            let file = head.zip(chunks).map(|(row, chunks)| {
-                let HeadRow { applied, head, attributes } = row;
+            let kept = head.map(|HeadRow { applied, head, attributes }| {
                 (Checkpoint::from_parts(head, File::kept(attributes, chunks)), applied)
             });
-            found.files.insert(object, file);
+            found.files.insert(object, FoundFile { kept, unreadable });
         }
         // Chunks without a head are of a file of which that row is gone.
-        self.chunks.into_keys().for_each(|object| _ = found.files.insert(object, None));
+        self.chunks.into_keys().for_each(|object| _ = found.files.insert(object, FoundFile::default()));
         found
     }
 }

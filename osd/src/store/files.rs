@@ -10,13 +10,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use base::ObjectId;
+use base::{NodeId, ObjectId};
 use bytes::Bytes;
+use node::file::Key;
 use node::{FileChanges, KeptFile, Memo, OpenStep, ShardConfig, StoreFound, StoreRefusal};
 use replication::Record;
 use wire::{FileRecord, decode_stored, encode_stored};
 
-use super::contents::{ClaimError, Contents, ContentsError, FoundFiles, PutError, Taken};
+use super::contents::{ClaimError, Contents, ContentsError, FoundFile, FoundFiles, PutError, Taken};
 use super::index::Index;
 use super::journal::{
     AppendError, Journal, JournalError, JournalLimits, JournalReadError, MadeSegment, Search, Segments, Sync,
@@ -120,7 +121,8 @@ pub fn open(store: &mut Store, config: &ShardConfig, parts: FilesParts) -> Resul
         forgot_at: store.forgot_at(),
     };
     let opening = state.open(config.rules())?;
-    let (kept, damaged) = read_files(found, (&search, &contents), (config, store.epoch_ceiling()))?;
+    let of = (config, store.owner().node, store.epoch_ceiling());
+    let (kept, damaged) = read_files(found, (&search, &contents), of)?;
     let mut search = Some(search);
     let (mut journal, mut noted) = (None, Memo::default());
     for step in opening.steps {
@@ -171,18 +173,19 @@ type Kept = (BTreeMap<ObjectId, KeptFile>, Vec<ObjectId>);
 fn read_files(
     found: FoundFiles,
     (search, contents): (&Search, &Contents),
-    (config, ceiling): (&ShardConfig, u64),
+    (config, node, ceiling): (&ShardConfig, NodeId, u64),
 ) -> Result<Kept, FilesError> {
     let (mut kept, mut damaged) = (BTreeMap::new(), Vec::new());
     let mut applied = BTreeMap::new();
-    for (object, file) in found.files {
+    for (object, FoundFile { kept: file, unreadable }) in found.files {
         let file = if let Some((checkpoint, upto)) = file {
             applied.insert(object, upto);
-            KeptFile { checkpoint: Some(checkpoint), records: Vec::new() }
+            let file = KeptFile { checkpoint: Some(checkpoint), records: Vec::new() };
+            if unreadable.is_empty() { file } else { file.lacking(unreadable.into_iter().map(Key::Chunk)) }
         } else {
             damaged.push(object);
             applied.insert(object, u64::MAX);
-            KeptFile::damaged(config, object, ceiling)
+            KeptFile::damaged(config, node, object, ceiling)
         };
         kept.insert(object, file);
     }

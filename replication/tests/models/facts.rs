@@ -29,6 +29,7 @@ pub(crate) struct Facts {
     pub(crate) log: Vec<(Position, u64)>,
     /// Up to where that is committed, and what it has made. None if there is no state that makes sense.
     pub(crate) committed: Option<(Position, u64)>,
+    pub(crate) is_whole: bool,
     pub(crate) has_unwritten: bool,
     pub(crate) has_unsynced: bool,
     pub(crate) is_busy: bool,
@@ -39,7 +40,8 @@ impl Facts {
         let replica = &node.replica;
         let standing = replica.standing();
         let entries = (1..=replica.tail().seq.0).filter_map(|seq| replica.entry(Seq(seq)));
-        let whole = replica.is_whole().then(|| {
+        // What is lacking is in no state.
+        let whole = replica.is_sound().then(|| {
             let made = hasher.hash_one((replica.machine(), replica.rest()));
             (replica.rest().at, made)
         });
@@ -55,6 +57,7 @@ impl Facts {
             members: members.fold(0, |bits, &member| bits | 1 << index(member)),
             log: entries.map(|entry| (entry.at, hasher.hash_one(&entry.body))).collect(),
             committed: whole,
+            is_whole: replica.is_whole(),
             has_unwritten: node.has_unwritten(),
             has_unsynced: node.has_unsynced(),
             is_busy: replica.poll_timeout().is_some(),

@@ -9,6 +9,7 @@
 //! every planted bug that is found.
 #![allow(clippy::print_stdout, reason = "counts and stories are what these tests have to tell")]
 
+mod damage;
 mod facts;
 mod milestone;
 mod node;

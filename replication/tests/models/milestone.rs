@@ -29,6 +29,8 @@ pub(crate) enum Milestone {
     DroppedTail,
     LostUnwritten,
     LostUnsynced,
+    Damaged,
+    Mended,
 }
 
 impl Milestone {
@@ -67,6 +69,8 @@ impl Milestone {
             Event::View(_) => Self::ViewEntered.bit(),
             Event::WrongView => Self::WrongView.bit(),
             Event::Forgotten => Self::Forgotten.bit(),
+            Event::Damaged { .. } => Self::Damaged.bit(),
+            Event::Mended => Self::Mended.bit(),
             _ => 0,
         }
     }

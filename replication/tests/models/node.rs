@@ -75,6 +75,8 @@ pub(crate) enum Input {
     Kill,
     /// Its power fails and comes back.
     Power,
+    /// The first part of its state is damaged.
+    Rot,
     Admit(u8),
     Dismiss(u8),
 }
@@ -209,6 +211,10 @@ impl Node {
                 self.forgot_at = Some(self.ceiling);
                 self.records.clear();
                 self.start(config, me);
+            }
+            Input::Rot => {
+                let found = replication::Machine::version(self.replica.machine(), &0);
+                self.replica.damage(NOW, found.map(|at| (0, at)));
             }
             Input::Admit(node) => drop(self.replica.admit(NOW, id(node))),
             Input::Dismiss(node) => drop(self.replica.dismiss(NOW, id(node))),

@@ -8,7 +8,7 @@ use replication::Bug;
 use crate::report::{find, prove};
 use crate::setup::Setup;
 use crate::world::{DURABLE, ENTRIES, MAJORITY, ONCE, PROMISES, SEEN, STATES};
-use crate::{power, transfers, views};
+use crate::{damage, power, transfers, views};
 
 macro_rules! found {
     ($($test:ident: $bug:ident in $setup:expr, broken $broken:expr;)*) => {
@@ -37,6 +37,8 @@ found! {
     transfer_without_requests: TransferWithoutRequests in transfers::setup(), broken STATES;
     transfer_without_requests_executes_twice: TransferWithoutRequests in transfers::setup(), broken ONCE;
     transfer_forgets_promise: TransferForgetsPromise in transfers::setup(), broken PROMISES;
+    damaged_serves: DamagedServes in damage::setup(), broken SEEN;
+    damaged_is_source: DamagedIsSource in damage::setup(), broken SEEN;
     view_not_durable: ViewNotDurable in views::setup_power(), broken DURABLE;
     tombstone_dropped_early: TombstoneDroppedEarly in views::setup_tombstones(), broken SEEN;
 }

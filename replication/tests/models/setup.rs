@@ -43,6 +43,9 @@ pub(crate) struct Setup {
     /// Whose power may fail and come back, and how often in all. If there are none, disks sync at once.
     pub(crate) powers: Vec<u8>,
     pub(crate) powers_max: u8,
+    /// Of whose state a part may be damaged, and how often in all.
+    pub(crate) rots: Vec<u8>,
+    pub(crate) rots_max: u8,
     /// How often timers are served in all.
     pub(crate) retries_max: u8,
     /// Whose timers.
@@ -74,6 +77,8 @@ impl Setup {
             kills_max: 0,
             powers: Vec::new(),
             powers_max: 0,
+            rots: Vec::new(),
+            rots_max: 0,
             retries_max: 0,
             retries: vec![0, 1, 2, 3],
             patience: false,

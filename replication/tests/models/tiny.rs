@@ -59,6 +59,11 @@ impl Machine for Tiny {
         behind.map(|(key, &(at, _))| (key, at)).take(parts_max).collect()
     }
 
+    fn version(&self, &key: &u8) -> Option<Position> {
+        let (at, _) = self.cells[usize::from(key)];
+        (at != Position::START).then_some(at)
+    }
+
     fn part(&self, &key: &u8) -> Option<u32> {
         let (at, list) = self.cells[usize::from(key)];
         (at != Position::START).then_some(list)

@@ -31,6 +31,7 @@ pub(crate) struct State {
     pub(crate) tenures: u8,
     pub(crate) kills: u8,
     pub(crate) powers: u8,
+    pub(crate) rots: u8,
     pub(crate) retries: u8,
     pub(crate) faults: u8,
 }
@@ -134,6 +135,7 @@ impl World {
             tenures: 0,
             kills: 0,
             powers: 0,
+            rots: 0,
             retries: 0,
             faults: 0,
         };
@@ -284,6 +286,9 @@ impl World {
         if state.powers < setup.powers_max && setup.powers.contains(&node) {
             order(Input::Power);
         }
+        if state.rots < setup.rots_max && setup.rots.contains(&node) && facts.is_whole {
+            order(Input::Rot);
+        }
     }
 
     /// All nodes, as the properties see them.
@@ -342,6 +347,7 @@ impl Model for World {
             Input::Lead(_) => state.tenures += 1,
             Input::Kill => state.kills += 1,
             Input::Power => state.powers += 1,
+            Input::Rot => state.rots += 1,
             Input::Retry => state.retries += 1,
             _ => {}
         }

@@ -94,6 +94,14 @@ impl Machine for Cells {
         all.filter(|(key, _)| after.is_none_or(|after| key > after)).take(parts_max).collect()
     }
 
+    fn version(&self, key: &Key) -> Option<Position> {
+        match key {
+            Key::Executed => Some(self.executed.0),
+            Key::Cell(cell) => self.cells.get(cell).map(|&(at, _)| at),
+            Key::History(at) => self.history.contains_key(at).then_some(*at),
+        }
+    }
+
     fn part(&self, key: &Key) -> Option<u64> {
         match key {
             Key::Executed => Some(self.executed.1),
@@ -426,6 +434,12 @@ impl Cluster {
         self.cut.insert((from, to));
     }
 
+    /// Whether the node's disk has all that it was given.
+    pub(crate) fn is_written(&self, id: u32) -> bool {
+        let node = &self.nodes[&id];
+        node.written == node.journal.len()
+    }
+
     pub(crate) fn is_up(&self, id: u32) -> bool {
         self.nodes[&id].replica.is_some()
     }
@@ -467,6 +481,34 @@ impl Cluster {
         node.checkpoint = members.map(damaged);
         node.journal.clear();
         (node.written, node.durable) = (0, 0);
+        self.start(id);
+    }
+
+    /// The node finds parts of its state to be damaged.
+    pub(crate) fn rot(&mut self, id: u32, keys: &[Key]) {
+        let machine = self.replica(id).machine();
+        let parts: Vec<_> = keys.iter().filter_map(|key| Some((*key, machine.version(key)?))).collect();
+        self.call(id, |replica, now| replica.damage(now, parts));
+    }
+
+    /// A start finds parts of what is in the node's last checkpoint to be damaged.
+    pub(crate) fn rot_disk(&mut self, id: u32, keys: &[Key]) {
+        self.kill(id);
+        let node = self.nodes.get_mut(&id).unwrap();
+        let checkpoint = node.checkpoint.take().unwrap();
+        let (_, machine) = checkpoint.clone().into_parts();
+        let there = keys.iter().copied().filter(|key| machine.version(key).is_some());
+        node.checkpoint = Some(checkpoint.lacking(there));
+        self.start(id);
+    }
+
+    /// A start finds that there was a part in the node's last checkpoint, and not what it was.
+    pub(crate) fn lose_on_disk(&mut self, id: u32, key: Key) {
+        self.kill(id);
+        let node = self.nodes.get_mut(&id).unwrap();
+        let (head, mut machine) = node.checkpoint.take().unwrap().into_parts();
+        machine.place(key, None);
+        node.checkpoint = Some(Checkpoint::from_parts(head, machine).lacking([key]));
         self.start(id);
     }
 

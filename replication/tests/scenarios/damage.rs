@@ -1,11 +1,12 @@
 //! What was kept cannot be read any more: who has lost it counts for nothing until it has all of it again.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
-use base::Epoch;
-use replication::{Bug, Config, Memory, Message, Standing};
+use base::{Epoch, Members, NodeId};
+use replication::{Bug, Checkpoint, Config, Memory, Message, Record, Replica, Standing};
 
-use crate::cluster::{Cluster, ms};
+use crate::cluster::{Cells, Cluster, ms};
 
 /// Durable at nodes 1 and 2; node 3 has nothing of it, and node 2 does not know that it is committed.
 fn durable_at_two(bug: Option<Bug>) -> Cluster {
@@ -115,6 +116,18 @@ fn a_state_is_not_all_that_was_acknowledged(bug: Option<Bug>) {
     cluster.start(2);
     cluster.run(ms(1_000));
     assert_eq!(cluster.read(3, 1), Some(10));
+}
+
+/// It left after that, and was told to forget the object.
+#[test]
+fn what_is_not_kept_is_not_damaged() {
+    let members = Members::new([1, 2, 3].map(NodeId)).unwrap();
+    let damaged = Checkpoint::damaged(members, Cells::default(), 5);
+    let replica = Replica::new(NodeId(3), Arc::default(), damaged.clone(), [], None).unwrap();
+    assert!(replica.is_unsure() && !replica.is_void());
+    let buried = [Record::Buried(None)];
+    let replica = Replica::new(NodeId(3), Arc::default(), damaged, buried, None).unwrap();
+    assert!(replica.is_void(), "a start would keep it for ever");
 }
 
 stories! {

@@ -64,7 +64,7 @@ fn limits_that_something_would_never_fit_are_named() {
     };
     assert_eq!(Config::default().check::<Cells>(), Ok(()));
     let cases = [
-        (broken(|c| c.batch_bytes_max = 1_000), "batch_bytes_max (1000) must be at least 1256"),
+        (broken(|c| c.batch_bytes_max = 1_000), "batch_bytes_max (1000) must be at least 1288"),
         (broken(|c| c.uncommitted_bytes_max = 1_500), "uncommitted_bytes_max (1500) must be at least 1640"),
         (broken(|c| c.page_bytes_max = 500_000), "page_bytes_max (500000) must be at least"),
         (broken(|c| c.kept_lending_max = 1), "kept_lending_max (1) must be at least 1024"),

@@ -21,6 +21,7 @@ mod damage;
 mod failovers;
 mod limits;
 mod power;
+mod rot;
 mod rules;
 mod storms;
 mod transfers;

@@ -8,10 +8,11 @@ use std::panic::catch_unwind;
 
 use base::{ClientId, Epoch, Members, NodeId, Random, Seq, ViewId, WallTime};
 use replication::{
-    Body, Bug, Config, Event, Mark, Memory, Position, ProposeError, Replica, Request, Standing, Ticket,
+    Body, Bug, Config, Event, Machine, Mark, Memory, Position, ProposeError, Replica, Request, Standing,
+    Ticket,
 };
 
-use crate::cluster::{Cells, Cluster, Put, Told, ms};
+use crate::cluster::{Cells, Cluster, Key, Put, Told, ms};
 
 const STEPS: u64 = 1_500;
 
@@ -52,12 +53,15 @@ struct Storm {
     forgot: BTreeSet<u32>,
     /// How often anybody led.
     tenures: u64,
+    /// How often parts of a state were damaged.
+    rotten: u64,
 }
 
 /// What a storm has seen, so that it is known that something happened.
 #[derive(Clone, Copy, Default, Debug)]
 struct Seen {
     tenures: u64,
+    rotten: u64,
     acknowledged: u64,
     answered: u64,
     over: u64,
@@ -94,6 +98,7 @@ impl Storm {
             heard: 0,
             forgot: BTreeSet::new(),
             tenures: 0,
+            rotten: 0,
         }
     }
 
@@ -128,6 +133,7 @@ impl Storm {
             86..90 if is_up && self.weather != Weather::Rough => self.strike(node),
             90..93 if is_up => self.expire(node),
             93..105 if is_up => self.ask(node),
+            105..107 if is_up => self.rot(node, other),
             _ => (0..3).for_each(|_| self.cluster.deliver_one(&mut self.random)),
         }
         self.check();
@@ -214,6 +220,36 @@ impl Storm {
         if self.cluster.propose(node, request, put) == Err(ProposeError::Expired) {
             let replica = self.cluster.replica(node);
             self.over.push((request.client, generation(replica), replica.committed()));
+        }
+    }
+
+    /// Some parts of a state cannot be read any more, of which another node has a copy that will stay.
+    fn rot(&mut self, node: u32, other: u32) {
+        let (here, there) = (self.cluster.replica(node), self.cluster.is_up(other));
+        if node == other || !there || !self.cluster.is_written(other) || !here.is_whole() {
+            return;
+        }
+        let copy = self.cluster.replica(other);
+        let is_good = copy.is_sound()
+            && copy.memory() == Memory::Clean
+            && copy.committed() >= here.committed()
+            && generation(copy) == generation(here)
+            && copy.members_to_be().contains(NodeId(other))
+            && here.members_to_be() == copy.members_to_be();
+        let others = (1..=self.nodes).filter(|id| *id != node && !self.gone.contains(id));
+        let is_alone = { others }.all(|id| self.cluster.is_up(id) && !self.cluster.replica(id).lacks());
+        // Where members go for good, or forget, one copy has to be left to whom nothing happens.
+        if !is_good || self.weather != Weather::Rough && !is_alone {
+            return;
+        }
+        let keys: Vec<Key> = here.machine().versions(None, 1_000).into_iter().map(|(key, _)| key).collect();
+        let chosen: Vec<Key> = keys.into_iter().filter(|_| self.random.index(4) == 0).collect();
+        self.cluster.sync_disk(other);
+        self.rotten += u64::from(!chosen.is_empty());
+        if self.random.index(3) == 0 {
+            self.cluster.rot_disk(node, &chosen);
+        } else {
+            self.cluster.rot(node, &chosen);
         }
     }
 
@@ -332,7 +368,7 @@ impl Storm {
 
 /// The loss generation of all that is here. A view may be known to be committed before the barrier behind it is.
 fn generation(replica: &Replica<Cells>) -> Epoch {
-    let behind = replica.committed().seq.0 + 1..=replica.tail().seq.0;
+    let behind = replica.rest().at.seq.0 + 1..=replica.tail().seq.0;
     let barriers = behind.filter_map(|seq| match replica.entry(Seq(seq))?.body {
         Body::Barrier { generation } => Some(generation),
         _ => None,
@@ -407,6 +443,7 @@ fn pass(seed: u64, weather: Weather, bug: Option<Bug>) -> Seen {
     let members: Vec<u32> =
         cluster.members(leader).into_iter().filter(|id| !storm.gone.contains(id)).collect();
     cluster.assert_same(&members);
+    assert!(members.iter().all(|&node| !cluster.replica(node).lacks()));
     let replica = cluster.replica(leader);
     let puts: Vec<Put> = replica.machine().history.values().copied().collect();
     let executed: BTreeSet<Put> = puts.iter().copied().collect();
@@ -430,6 +467,7 @@ fn pass(seed: u64, weather: Weather, bug: Option<Bug>) -> Seen {
     let answered = if weather == Weather::Dark { 0 } else { storm.check_answers(&history) };
     Seen {
         tenures: storm.tenures,
+        rotten: storm.rotten,
         acknowledged: done.len() as u64,
         answered,
         over: storm.over.len() as u64,
@@ -448,6 +486,7 @@ fn passes(weather: Weather) {
         let passed = catch_unwind(|| pass(seed, weather, None));
         let seen = passed.unwrap_or_else(|_| panic!("seed {seed} of {weather:?} weather"));
         all.tenures += seen.tenures;
+        all.rotten += seen.rotten;
         all.acknowledged += seen.acknowledged;
         all.answered += seen.answered;
         all.over += seen.over;
@@ -457,6 +496,7 @@ fn passes(weather: Weather) {
     // Storms in which nothing happens prove nothing.
     assert!(all.tenures > 3 * seeds() && all.acknowledged > 5 * seeds() && all.over > seeds() / 2, "{all:?}");
     assert!(weather == Weather::Dark || all.answered > seeds(), "{all:?}");
+    assert!(all.rotten > seeds() / 2, "{all:?}");
     assert!(weather == Weather::Rough || all.gone > seeds() / 20, "{all:?}");
 }
 
@@ -489,6 +529,9 @@ fn storms_find_what_breaks_a_rule() {
         (Weather::Rough, Bug::TransferWithoutRequests),
         (Weather::Rough, Bug::ExpiredForgotten),
         (Weather::Rough, Bug::ReadsUncommitted),
+        (Weather::Rough, Bug::DamagedServes),
+        (Weather::Rough, Bug::DamagedIsSource),
+        (Weather::Rough, Bug::DamageNotKept),
         (Weather::Changing, Bug::NewcomerNotCaughtUp),
         (Weather::Changing, Bug::TombstoneDroppedEarly),
     ];

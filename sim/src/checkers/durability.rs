@@ -41,7 +41,7 @@ impl Durability {
     }
 
     /// Who has a file on disk, up to which entry, and since when.
-    fn of(&self, object: ObjectId) -> impl Iterator<Item = (NodeId, (Position, TrueTime))> {
+    pub(crate) fn of(&self, object: ObjectId) -> impl Iterator<Item = (NodeId, (Position, TrueTime))> {
         let all = self.durable.range((object, NodeId(0))..=(object, NodeId(u32::MAX)));
         all.map(|(&(_, node), &upto)| (node, upto))
     }

@@ -259,19 +259,25 @@ impl Entries {
         history.last_key_value().map(|(_, &seen)| seen)
     }
 
+    /// The latest loss generation of a file.
+    pub fn generation(&self, object: ObjectId) -> Epoch {
+        let history = self.files.get(&object).and_then(|file| file.histories.last_key_value());
+        history.map_or(Epoch::default(), |(&generation, _)| generation)
+    }
+
     /// Whether a log that ends with `tail` has an entry.
     pub fn is_before(&self, object: ObjectId, at: Position, tail: Position) -> bool {
         self.files.get(&object).is_some_and(|file| file.way_to(tail).any(|known| known.entry.at == at))
     }
 
-    /// The requests that took effect in a generation, in order.
-    pub fn took_effect(&self, object: ObjectId, generation: Epoch) -> Vec<(ClientId, u64)> {
+    /// The requests that took effect in a generation, in order, and where.
+    pub fn took_effect(&self, object: ObjectId, generation: Epoch) -> Vec<(Position, (ClientId, u64))> {
         let Some(file) = self.files.get(&object) else { return Vec::new() };
         let Some(history) = file.histories.get(&generation) else { return Vec::new() };
         let begun = history.values().find(|seen| file.known[&seen.at].generation == generation);
         let (Some(begun), Some((_, last))) = (begun, history.last_key_value()) else { return Vec::new() };
         let effective = file.effective(last.at).into_iter().filter(|(at, ..)| at.seq > begun.at.seq);
-        effective.map(|(_, request, _)| (request.client, request.number)).collect()
+        effective.map(|(at, request, _)| (at, (request.client, request.number))).collect()
     }
 
     /// A client is being told that a change has taken effect.
@@ -561,7 +567,7 @@ mod tests {
         watch.commit(1, at(1, 4)).unwrap();
         let took_effect = |watch: &Watch, generation| -> Vec<u64> {
             let all = watch.0.took_effect(FILE, generation);
-            all.into_iter().map(|(_, number)| number).collect()
+            all.into_iter().map(|(_, (_, number))| number).collect()
         };
         assert_eq!(took_effect(&watch, Epoch::default()), [7, 8]);
         watch
@@ -586,8 +592,7 @@ mod tests {
         let entries = [barrier(1, 1, 0), op(1, 2, 7), over(3, 5, 0), op(1, 4, 8), over(5, 9, 6), op(1, 6, 9)];
         watch.append(1, 0, &entries).unwrap();
         watch.commit(1, at(1, 6)).unwrap();
-        let client = (client, 7);
-        assert_eq!(watch.0.took_effect(FILE, Epoch::default()), [client]);
+        assert_eq!(watch.0.took_effect(FILE, Epoch::default()), [(at(1, 2), (client, 7))]);
     }
 
     /// Node 1 leads in epoch 2, with entries that it has from epoch 1, and takes the first `upto` for committed.

@@ -5,14 +5,20 @@
 //!
 //! The order in which replicas committed the changes is tried first. Only if it does not explain all, others are looked for;
 //! and if none is found in time, that is a violation, too.
+//!
+//! While clocks are wrong ([`loosen`](Histories::loosen)) a question may be answered from the past ([`Past`]). It has its
+//! place in no order, and the rest has one as ever.
 
 use std::collections::BTreeMap;
 
 use base::{ClientId, Epoch, ObjectId};
 
+use node::file::Position;
+
 use super::Violation;
 use super::entries::Entries;
 use super::evidence::{Fact, Machines};
+use super::past::Past;
 use crate::TrueTime;
 use crate::check::file::{FileModel, FileOp, FileOutcome};
 use crate::check::{Moment, Operation, Specification, Verdict, check, misfit};
@@ -28,6 +34,7 @@ pub struct Histories {
     files: BTreeMap<ObjectId, Vec<History>>,
     /// When which moment was.
     moments: Vec<TrueTime>,
+    is_loose: bool,
 }
 
 /// Names an operation.
@@ -45,7 +52,9 @@ struct History {
     start: Vec<u8>,
     operations: Vec<Operation<FileOp, FileOutcome>>,
     /// By what name a change goes at the daemons.
-    names: BTreeMap<(ClientId, u64), usize>,
+    names: BTreeMap<Name, usize>,
+    /// The questions that were open while clocks were wrong, and what was known to be committed when they were answered.
+    loose: BTreeMap<usize, Position>,
 }
 
 /// What the histories were found to be.
@@ -55,6 +64,10 @@ pub struct Judgement {
     pub linearizable: u64,
     /// Histories that only another order explains.
     pub searched: u64,
+    /// Answers that came while clocks were wrong.
+    pub loose: u64,
+    /// Those among them that lack a change which had been acknowledged before they were asked for.
+    pub stale: u64,
 }
 
 impl Judgement {
@@ -63,11 +76,67 @@ impl Judgement {
         Self {
             linearizable: self.linearizable + other.linearizable,
             searched: self.searched + other.searched,
+            loose: self.loose + other.loose,
+            stale: self.stale + other.stale,
         }
     }
 }
 
 impl History {
+    /// Whether a single copy could have told the same, but for what was answered from the past.
+    fn judge(&self, committed: &[(Position, Name)]) -> Result<Judgement, Wrong> {
+        let begun = Begun(&self.start);
+        let (operations, places) = self.strict();
+        let place = |name: &Name| places.binary_search(self.names.get(name)?).ok();
+        let order: Vec<usize> = committed.iter().filter_map(|(_, name)| place(name)).collect();
+        let Some(misfit) = misfit(&begun, &operations, &order) else {
+            return Ok(Judgement { linearizable: 1, ..Judgement::default() });
+        };
+        let found = match check(&begun, &operations, STEPS_MAX) {
+            Verdict::Linearizable => return Ok(Judgement { searched: 1, ..Judgement::default() }),
+            Verdict::Undecided => (self.describe(), vec![misfit]),
+            Verdict::Violation(found) => (found.headline(), found.operations),
+        };
+        let (found, shown) = found;
+        let shown = shown.into_iter().map(|place| places[place]).collect();
+        Err((format!("a file that began with {} bytes: {found}", self.start.len()), shown))
+    }
+
+    /// All that must have an order, and where each stands in the history.
+    fn strict(&self) -> (Vec<Operation<FileOp, FileOutcome>>, Vec<usize>) {
+        let all = self.operations.iter().enumerate();
+        let strict = all.filter(|(place, _)| !self.loose.contains_key(place));
+        strict.map(|(place, operation)| (operation.clone(), place)).unzip()
+    }
+
+    /// Whether what was answered while clocks were wrong was so once. What this generation was is added to the past.
+    fn judge_loose(&self, committed: &[(Position, Name)], past: &mut Past) -> Result<Judgement, Wrong> {
+        let mut judgement = Judgement::default();
+        past.begin(&self.start);
+        let place = |name: &Name| self.names.get(name).copied();
+        let changes = committed.iter().filter_map(|(at, name)| Some((*at, place(name)?)));
+        let changes: Vec<(Position, usize)> = changes.collect();
+        changes.iter().for_each(|&(at, place)| past.follow(at, &self.operations[place].op));
+        for (&place, &known) in &self.loose {
+            let question = &self.operations[place];
+            let Some((_, outcome)) = &question.returned else { continue };
+            let is_owed = |change: usize| {
+                let returned = self.operations[change].returned.as_ref();
+                returned.is_some_and(|(at, _)| *at < question.called)
+            };
+            let owed = changes.iter().rposition(|&(_, change)| is_owed(change)).map_or(0, |last| last + 1);
+            judgement.loose += 1;
+            match past.find((&question.op, outcome), known) {
+                Some(changes) => judgement.stale += u64::from(changes < owed),
+                None => {
+                    let what = format!("the file was never so, up to {known:?}, though clocks were wrong");
+                    return Err((what, vec![place]));
+                }
+            }
+        }
+        Ok(judgement)
+    }
+
     /// What the order of the replicas does not explain, nor any that was found in time.
     fn describe(&self) -> String {
         format!(
@@ -78,11 +147,17 @@ impl History {
     }
 }
 
+/// By what name a change goes at the daemons.
+type Name = (ClientId, u64);
+
+/// What is wrong, and with which operations.
+type Wrong = (String, Vec<usize>);
+
 /// A file that holds something at the beginning.
 #[derive(Debug)]
 struct Begun<'a>(&'a [u8]);
 
-const MODEL: FileModel = FileModel { size_max: SIZE_MAX };
+pub(super) const MODEL: FileModel = FileModel { size_max: SIZE_MAX };
 
 impl Histories {
     /// Somebody wants this done.
@@ -90,13 +165,34 @@ impl Histories {
         let called = self.tick(now);
         let histories = self.files.entry(object).or_insert_with(|| vec![History::default()]);
         let history = histories.len() - 1;
-        let operations = &mut histories[history].operations;
-        operations.push(Operation { client, called, op, returned: None });
-        OperationId { object, history, place: operations.len() - 1 }
+        let place = histories[history].operations.len();
+        if self.is_loose && MODEL.is_query(&op) {
+            histories[history].loose.insert(place, Position::START);
+        }
+        histories[history].operations.push(Operation { client, called, op, returned: None });
+        OperationId { object, history, place }
+    }
+
+    /// From here on a question may be answered from the past, and so may those that are open.
+    pub fn loosen(&mut self) {
+        self.is_loose = true;
+        for history in self.files.values_mut().filter_map(|histories| histories.last_mut()) {
+            let is_open = |operation: &Operation<FileOp, FileOutcome>| {
+                operation.returned.is_none() && MODEL.is_query(&operation.op)
+            };
+            let operations = history.operations.iter().enumerate();
+            let open = operations.filter(|(_, operation)| is_open(operation));
+            history.loose.extend(open.map(|(place, _)| (place, Position::START)));
+        }
+    }
+
+    /// Whoever asks from here on is told what is.
+    pub const fn tighten(&mut self) {
+        self.is_loose = false;
     }
 
     /// It is a change, and goes by this name.
-    pub fn goes_by(&mut self, id: OperationId, name: (ClientId, u64)) {
+    pub fn goes_by(&mut self, id: OperationId, name: Name) {
         if let Some(history) = self.files.get_mut(&id.object).and_then(|all| all.get_mut(id.history)) {
             history.names.insert(name, id.place);
         }
@@ -108,6 +204,15 @@ impl Histories {
         let Some(histories) = self.files.get_mut(&id.object) else { return };
         if id.history + 1 == histories.len() {
             histories[id.history].operations[id.place].returned = Some((at, outcome));
+        }
+    }
+
+    /// It was a question, and this is the answer. Up to `latest` somebody knows the file to be committed.
+    pub fn answered(&mut self, now: TrueTime, id: OperationId, outcome: FileOutcome, latest: Position) {
+        self.returned(now, id, outcome);
+        let history = self.files.get_mut(&id.object).and_then(|histories| histories.get_mut(id.history));
+        if let Some(known) = history.and_then(|history| history.loose.get_mut(&id.place)) {
+            *known = latest;
         }
     }
 
@@ -133,7 +238,7 @@ impl Histories {
         let names =
             before.names.iter().filter_map(|(&name, place)| Some((name, places.binary_search(place).ok()?)));
         let names = names.collect();
-        histories.push(History { generation, start, operations, names });
+        histories.push(History { generation, start, operations, names, loose: BTreeMap::new() });
     }
 
     /// How many operations have a result.
@@ -146,26 +251,16 @@ impl Histories {
     pub fn judge(&self, now: TrueTime, entries: &Entries) -> Result<Judgement, Violation> {
         let mut judgement = Judgement::default();
         for (&object, histories) in &self.files {
+            let mut past = Past::default();
             for history in histories {
                 let committed = entries.took_effect(object, history.generation);
-                let order: Vec<usize> =
-                    committed.iter().filter_map(|name| history.names.get(name).copied()).collect();
-                let begun = Begun(&history.start);
-                let Some(misfit) = misfit(&begun, &history.operations, &order) else {
-                    judgement.linearizable += 1;
-                    continue;
+                let wrong = |(what, places): Wrong| {
+                    let facts = places.into_iter().flat_map(|place| self.tell(history, place));
+                    Violation::new(now, "linearizability", what).about(object).shown_by(facts)
                 };
-                let (found, operations) = match check(&begun, &history.operations, STEPS_MAX) {
-                    Verdict::Linearizable => {
-                        judgement.searched += 1;
-                        continue;
-                    }
-                    Verdict::Undecided => (history.describe(), vec![misfit]),
-                    Verdict::Violation(found) => (found.headline(), found.operations),
-                };
-                let what = format!("a file that began with {} bytes: {found}", history.start.len());
-                let facts = operations.into_iter().flat_map(|place| self.tell(history, place));
-                return Err(Violation::new(now, "linearizability", what).about(object).shown_by(facts));
+                let found = history.judge(&committed).map_err(wrong)?;
+                let loose = history.judge_loose(&committed, &mut past).map_err(wrong)?;
+                judgement = judgement.and(found).and(loose);
             }
         }
         Ok(judgement)
@@ -265,7 +360,7 @@ mod tests {
         does(&mut histories, READ, data(&[1]));
         assert_eq!(
             histories.judge(TrueTime::ZERO, &Entries::default()),
-            Ok(Judgement { linearizable: 0, searched: 1 })
+            Ok(Judgement { searched: 1, ..Judgement::default() })
         );
         does(&mut histories, write(2), FileOutcome::Done);
         does(&mut histories, READ, data(&[1]));
@@ -315,7 +410,8 @@ mod tests {
         }
         let read = FileOp::Read { offset: 0, length: 99 };
         does(&mut histories, read.clone(), data(&effective.flat_map(appended).collect::<Vec<u8>>()));
-        let judgement = |linearizable, searched| Ok(Judgement { linearizable, searched });
+        let judgement =
+            |linearizable, searched| Ok(Judgement { linearizable, searched, ..Judgement::default() });
         assert_eq!(histories.judge(TrueTime::ZERO, &entries), judgement(0, 1));
         let last = log.last().unwrap().at;
         entries.append(TrueTime::ZERO, (LATER.node, FILE), (Seq(0), &log)).unwrap();

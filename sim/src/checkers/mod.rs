@@ -21,6 +21,7 @@ pub mod histories;
 pub mod leftovers;
 pub mod liveness;
 pub mod locks;
+mod past;
 pub mod promises;
 pub mod promptness;
 pub mod rejection;

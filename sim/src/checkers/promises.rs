@@ -124,7 +124,7 @@ mod tests {
 
     const fn promised(number: u64) -> Message<File> {
         let nothing = Position { epoch: epoch(0), seq: Seq(0) };
-        let account = Account { tail: nothing, committed: nothing, memory: Memory::Clean };
+        let account = Account { tail: nothing, committed: nothing, memory: Memory::Clean, frozen_at: None };
         Message::Promised { epoch: epoch(number), account }
     }
 

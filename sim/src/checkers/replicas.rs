@@ -60,7 +60,7 @@ impl<'a> Look<'a> {
     /// A member has all, and nothing else.
     fn check_one(&self, node: NodeId) -> Result<&'a Replica<File>, Violation> {
         let Self { object, all, entries, .. } = *self;
-        let replica = all.iter().find(|(other, replica)| *other == node && replica.is_whole());
+        let replica = all.iter().find(|(other, replica)| *other == node && replica.is_sound());
         let Some(&(_, replica)) = replica else {
             return Err(self.wrong(format!("{node:?} has nothing that makes sense"), Vec::new()));
         };

@@ -1,6 +1,7 @@
 //! Replies: what a client must not be told about a file.
 //!
 //! - That its change is settled, which it does not say before it has the outcome.
+//! - That a change may be lost, if the file has not begun anew since.
 //! - That a file is gone that somebody was told is there, unless something may have been lost.
 //! - Anything that is no answer to what it wanted.
 

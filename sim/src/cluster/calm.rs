@@ -58,6 +58,7 @@ impl<A: Algorithm> World<'_, A> {
         for daemon in 0..self.daemons.len() {
             self.daemons[daemon].disk_stalls_until = self.now;
             self.daemons[daemon].disk_full_until = self.now;
+            self.put_right(daemon);
             self.turn_back(daemon);
             if self.daemons[daemon].shard.as_ref().is_some_and(node::Shard::is_draining) {
                 self.crash(daemon);
@@ -71,12 +72,17 @@ impl<A: Algorithm> World<'_, A> {
             }
         }
         for machine in 0..self.machines() {
+            self.put_right(machine);
             self.running_mut(machine).freezes_next = false;
             let life = self.running(machine).life;
             self.resume(machine, life)?;
             self.start(machine)?;
         }
+        self.strike_lost()?;
         while self.daemons.iter().any(|machine| machine.clock.is_astray()) {
+            self.run_until(self.now + STEP * 20)?;
+        }
+        while self.clocks_matter() {
             self.run_until(self.now + STEP * 20)?;
         }
         Ok(())
@@ -92,7 +98,7 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     /// How long a daemon that has just started may not vote.
-    fn quarantine(&self) -> Span {
+    pub(super) fn quarantine(&self) -> Span {
         let lease = &self.plan.shard.lease;
         (lease.t_max.stretched(lease.rate_error_ppm) + lease.epsilon * 3).stretched(lease.rate_error_ppm)
     }
@@ -169,6 +175,7 @@ impl<A: Algorithm> World<'_, A> {
             };
             leftovers::check((quiet, self.now), left)?;
         }
+        self.wrong_clocks.may_share_locks = false;
         Ok(())
     }
 

@@ -9,9 +9,9 @@
 use std::collections::BTreeMap;
 
 use base::{ObjectId, Random};
-use node::file::File;
+use node::file::{File, Key};
 use node::{JournalFound, KeptFile};
-use replication::{Checkpoint, Record};
+use replication::{Checkpoint, Machine, Record};
 
 use crate::TrueTime;
 
@@ -46,6 +46,8 @@ struct Kept {
     place: u64,
     checkpoint: Checkpoint<File>,
     is_damaged: bool,
+    /// Parts of it that the next start cannot read.
+    rotten: Vec<Key>,
 }
 
 /// A record, and what became of it on the disk.
@@ -110,7 +112,7 @@ impl Journal {
         let kept = |checkpoint| KeptFile { checkpoint, records: Vec::new() };
         let checkpoints = self.checkpoints.iter();
         let mut files: BTreeMap<ObjectId, KeptFile> =
-            checkpoints.map(|(&object, file)| (object, kept(Some(file.checkpoint.clone())))).collect();
+            checkpoints.map(|(&object, file)| (object, kept(Some(file.readable())))).collect();
         for slot in self.slots.values() {
             let file = files.entry(slot.object).or_insert_with(|| kept(None));
             file.records.push(slot.record.clone());
@@ -190,6 +192,18 @@ impl Journal {
         self.checkpoints.iter().filter(|(_, kept)| kept.is_damaged).map(|(&object, _)| object).collect()
     }
 
+    /// Parts of what is kept of a file cannot be read from now on. False if nothing is kept of it beside the journal.
+    pub(super) fn rot(&mut self, object: ObjectId, keys: Vec<Key>) -> bool {
+        let Some(kept) = self.checkpoints.get_mut(&object) else { return false };
+        kept.rotten.extend(keys);
+        true
+    }
+
+    /// Whether there are such parts.
+    pub(super) fn is_rotten(&self) -> bool {
+        self.checkpoints.values().any(|kept| !kept.rotten.is_empty())
+    }
+
     /// Something else is kept of a file instead of all there was.
     pub(super) fn replace(&mut self, object: ObjectId, checkpoint: Checkpoint<File>) {
         self.checkpoints.remove(&object);
@@ -243,7 +257,8 @@ impl Journal {
         if self.checkpoints.get(&object).is_some_and(|kept| kept.place >= handed_over) {
             return;
         }
-        self.checkpoints.insert(object, Kept { place: handed_over, checkpoint, is_damaged: false });
+        self.checkpoints
+            .insert(object, Kept { place: handed_over, checkpoint, is_damaged: false, rotten: Vec::new() });
         let is_freed = |place: u64, slot: &Slot| slot.object == object && place <= handed_over;
         let freed = self.slots.range(..=self.durable.min(handed_over));
         let freed = freed.filter(|&(&place, slot)| is_freed(place, slot) && slot.flaw.is_none());
@@ -292,6 +307,15 @@ impl Journal {
         for kept in self.checkpoints.values_mut() {
             kept.place = kept.place.min(last);
         }
+    }
+}
+
+impl Kept {
+    /// What a start can read of it.
+    fn readable(&self) -> Checkpoint<File> {
+        let (_, file) = self.checkpoint.clone().into_parts();
+        let there = self.rotten.iter().copied().filter(|key| file.version(key).is_some());
+        self.checkpoint.clone().lacking(there)
     }
 }
 

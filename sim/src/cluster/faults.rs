@@ -55,6 +55,7 @@ impl<A: Algorithm> World<'_, A> {
             FaultKind::Break => return self.break_some_connection(),
             FaultKind::ClockRate => self.change_rate(),
             FaultKind::ClockStray => self.lead_clock_astray(daemon),
+            FaultKind::ClockWrong => self.put_clocks_wrong(daemon, client),
             FaultKind::NoticeReplay => self.replay_notice(daemon),
             FaultKind::Drain => return self.drain(daemon),
             FaultKind::DiskStall => self.stall_disk(daemon),
@@ -69,6 +70,7 @@ impl<A: Algorithm> World<'_, A> {
             | FaultKind::SyncError
             | FaultKind::BitRot
             | FaultKind::Misdirected => self.harm_disk(daemon, kind),
+            FaultKind::ContentRot => return self.rot_some_parts(daemon),
             FaultKind::DirectoryEmptied | FaultKind::DirectoryRestored => self.change_directory(daemon, kind),
             FaultKind::CopyDies => self.copy_dies(daemon),
             FaultKind::ViewChange => return self.order_some_change(),
@@ -177,9 +179,7 @@ impl<A: Algorithm> World<'_, A> {
         }
         match self.client_on(machine) {
             None => {
-                // A start takes the time from elsewhere, and waits until that has passed the mark on disk.
-                self.daemons[machine].clock.step(self.now, &mut self.dice.clocks);
-                if self.daemons[machine].is_ahead(self.now) {
+                if !self.find_the_time(machine) {
                     self.queue.push(self.now + NOTICE_EVERY, Task::Start(machine));
                     return Ok(());
                 }
@@ -286,13 +286,17 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     fn cut(&mut self, links: Vec<(usize, usize)>) {
+        let lasts = self.while_it_lasts();
+        self.cut_for(lasts, links);
+    }
+
+    pub(super) fn cut_for(&mut self, lasts: Span, links: Vec<(usize, usize)>) {
         links.iter().for_each(|&(from, to)| self.network.cut(from, to));
         let ends: Machines = links.iter().flat_map(|&(from, to)| [from, to]).collect();
         self.mishaps.note(self.now, ends, "some of the links between them are cut");
         for machine in 0..self.machines() {
             self.watch_all(machine);
         }
-        let lasts = self.while_it_lasts();
         self.queue.push(self.now + lasts, Task::Mend(links));
     }
 
@@ -307,6 +311,9 @@ impl<A: Algorithm> World<'_, A> {
     fn change_rate(&mut self) {
         let machine = self.dice.faults.index(self.machines());
         let ppm = draw_rate(self.plan.clocks.rate_ppm_max, &mut self.dice.clocks);
+        if self.wrong_clocks.is_wrong(machine) {
+            return;
+        }
         self.summary.faults.count(FaultKind::ClockRate);
         self.note(None, format_args!("the clock of {machine} runs {ppm} ppm fast"));
         match self.client_on(machine) {
@@ -317,13 +324,16 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     /// A clock that is not what it was makes its process look at its timers.
-    fn wake_soon(&mut self, machine: usize) {
+    pub(super) fn wake_soon(&mut self, machine: usize) {
         self.running_mut(machine).wake = Some(self.now);
         self.push_input(self.now, machine, Input::Wake);
     }
 
     /// So slowly that the guard notices while no lease of this node can be misjudged.
     fn lead_clock_astray(&mut self, daemon: usize) {
+        if self.wrong_clocks.is_wrong(daemon) {
+            return;
+        }
         let (ppm, lasts) = self.straying();
         self.summary.faults.count(FaultKind::ClockStray);
         let ppm = if self.dice.clocks.chance(1, 2) { ppm } else { -ppm };
@@ -344,6 +354,9 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     pub(super) fn turn_back(&mut self, daemon: usize) {
+        if self.wrong_clocks.is_wrong(daemon) {
+            return;
+        }
         let (ppm, _) = self.straying();
         if !self.daemons[daemon].clock.come_back(self.now, ppm) {
             self.queue.push(self.now + NOTICE_EVERY, Task::TurnBack(daemon));

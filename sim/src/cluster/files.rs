@@ -176,7 +176,20 @@ impl<A: Algorithm> World<'_, A> {
                 self.checkers.entries.take_over(whose, rest.at);
                 Ok(())
             }
-            Record::Promised(_) | Record::Began { .. } | Record::Placed(_) | Record::Adopted(_) => Ok(()),
+            Record::Mended(_) => {
+                self.summary.parts_mended += 1;
+                Ok(())
+            }
+            // Its log stays.
+            Record::Repaired(_) => {
+                self.summary.transfers += 1;
+                Ok(())
+            }
+            Record::Promised(_)
+            | Record::Damaged { .. }
+            | Record::Began { .. }
+            | Record::Placed(_)
+            | Record::Adopted(_) => Ok(()),
             Record::Buried(view) => {
                 self.checkers.entries.bury(whose);
                 if view.is_none() {
@@ -193,7 +206,13 @@ impl<A: Algorithm> World<'_, A> {
             Record::Appended { entries, .. } => {
                 entries.last().is_some_and(|last| matches!(last.body, Body::Barrier { .. }))
             }
-            Record::Promised(_) | Record::Began { .. } | Record::Placed(_) | Record::Ended(_) => true,
+            Record::Promised(_)
+            | Record::Damaged { .. }
+            | Record::Mended(_)
+            | Record::Repaired(_)
+            | Record::Began { .. }
+            | Record::Placed(_)
+            | Record::Ended(_) => true,
             Record::Adopted(_) | Record::Buried(_) => false,
         };
         let percent = if self.is_calm || !is_delicate { 0 } else { self.plan.treacherous_percent };

@@ -52,6 +52,8 @@ pub(super) struct DaemonMachine<A> {
     pub(super) disk_full_until: TrueTime,
     /// The files that could not be read at some start.
     pub(super) damaged_files: BTreeSet<ObjectId>,
+    /// Whether it ever got back what its disk had damaged.
+    pub(super) was_damaged: bool,
     /// What its disk will do next.
     pub(super) ailment: Option<Ailment>,
     /// Its store does not open any more: this node does not come back.
@@ -99,6 +101,8 @@ pub(super) struct User {
     pub(super) doing: Doing,
     /// Counts what it did, so that a late reminder means nothing.
     pub(super) step: u64,
+    /// The highest token of the lock when it was asked for.
+    pub(super) before: Option<node::Token>,
 }
 
 /// What a user is about.
@@ -131,6 +135,7 @@ impl<A: Algorithm> DaemonMachine<A> {
             disk_stalls_until: TrueTime::ZERO,
             disk_full_until: TrueTime::ZERO,
             damaged_files: BTreeSet::new(),
+            was_damaged: false,
             ailment: None,
             is_lost: false,
             writing: Vec::new(),
@@ -181,6 +186,20 @@ impl<A: Algorithm> DaemonMachine<A> {
         self.is_lost || self.ailment.is_some() || self.directory.is_sick() || self.lacks_files()
     }
 
+    /// Whether something was damaged here that came back, and would be lost with the power.
+    pub(super) fn is_half_mended(&self) -> bool {
+        let journal = &self.directory.journal;
+        self.was_damaged && journal.durable() < journal.handed_over()
+    }
+
+    /// Whether some file lacks parts here, or will.
+    pub(super) fn is_rotten(&self) -> bool {
+        let lacks = |shard: &Shard<A>| {
+            shard.files().filter_map(|object| shard.file(object)).any(replication::Replica::lacks)
+        };
+        self.directory.journal.is_rotten() || self.shard.as_ref().is_some_and(lacks)
+    }
+
     /// Whether some file was damaged that this node does not remember again.
     fn lacks_files(&self) -> bool {
         let file = |object: &ObjectId| self.shard.as_ref().and_then(|shard| shard.file(*object));
@@ -191,10 +210,11 @@ impl<A: Algorithm> DaemonMachine<A> {
     /// Of files that cannot be read it is kept that they cannot.
     fn mend_files(&mut self, config: &ShardConfig) {
         for object in self.directory.journal.damaged_files() {
-            let kept = KeptFile::damaged(config, object, self.directory.ceiling);
+            let kept = KeptFile::damaged(config, self.id, object, self.directory.ceiling);
             if let Some(checkpoint) = kept.checkpoint {
                 self.directory.journal.replace(object, checkpoint);
                 self.damaged_files.insert(object);
+                self.was_damaged = true;
             }
         }
     }
@@ -267,7 +287,7 @@ impl ClientMachine {
         self.files.end();
         self.running = Running { life: self.running.life, ..Running::default() };
         for user in &mut self.users {
-            *user = User { doing: Doing::Thinking, step: user.step + 1 };
+            *user = User { doing: Doing::Thinking, step: user.step + 1, before: None };
         }
     }
 

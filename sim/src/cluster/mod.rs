@@ -6,6 +6,7 @@
 //! staged to see that a holder keeps its lock and that a freed lock is had in time.
 
 mod calm;
+mod datagrams;
 mod directory;
 mod disk;
 mod faults;
@@ -14,6 +15,7 @@ mod links;
 mod machine;
 mod operator;
 mod plan;
+mod rot;
 mod rules;
 mod settling;
 mod shape;
@@ -23,6 +25,7 @@ mod summary;
 mod users;
 mod world;
 mod writers;
+mod wrong_clocks;
 
 pub use plan::{ClusterPlan, FilePlan};
 pub use summary::{ACKNOWLEDGED_MIN, ClusterSummary, FAULTS_MIN, GRANTED_MIN, SIMULATED_MIN};

@@ -47,6 +47,8 @@ pub struct ClusterPlan {
     pub duration: Span,
     /// What is done with files.
     pub files: FilePlan,
+    /// A file never has fewer members, unless the cluster has: a single one could not tell anybody.
+    pub members_min: usize,
     /// Test only: a sync goes by without what is older than so many records, as if it stood in an earlier segment.
     pub skips_older: Option<u64>,
 }
@@ -95,6 +97,9 @@ const DISKS: &[Injected] = &[
     (FaultKind::Misdirected, 20, 300),
 ];
 
+/// Parts of files are damaged this often, in half of all seeds.
+const ROT: (u64, u64) = (5, 80);
+
 /// What is done to data directories. Each is injected in a third of all seeds.
 const TAMPERING: &[Injected] = &[
     (FaultKind::DirectoryEmptied, 40, 150),
@@ -108,6 +113,9 @@ const POWER: &[Injected] =
 
 /// Members of files change this often, in half of all seeds.
 const CHANGES: (u64, u64) = (5, 60);
+
+/// Clocks are wrong this often, in one seed of eight.
+const WRONG_CLOCKS: (u64, u64, u64) = (8, 30, 200);
 
 /// In hectic seeds faults are this many times as frequent.
 const HECTIC: u64 = 2;
@@ -142,10 +150,14 @@ impl ClusterPlan {
         let changes = of_members.chance(1, 2) && daemons > 1;
         let tenths = of_members.between(CHANGES.0, CHANGES.1);
         let changes = changes.then_some((FaultKind::ViewChange, tenths));
-        // A damaged file's members are taken from the map.
-        let on_disks = if changes.is_some() { Vec::new() } else { draw_some(DISKS, &mut disks) };
-        let faults = drawn.chain(draw_some(POWER, &mut power)).chain(changes).chain(on_disks);
-        let faults = FaultPlan::in_tenths(faults, scale);
+        let on_disks = draw_some(DISKS, &mut disks);
+        // A file of two members has none to lose.
+        let members_min = if on_disks.is_empty() { 2 } else { 3 };
+        let (rots, tenths) = (disks.chance(1, 2) && daemons > 1, disks.between(ROT.0, ROT.1));
+        let rot = rots.then_some((FaultKind::ContentRot, tenths));
+        let power = draw_some(POWER, &mut power);
+        let faults = drawn.chain(power).chain(changes).chain(on_disks).chain(rot);
+        let faults = FaultPlan::in_tenths(faults.chain(draw_wrong_clocks(seed)), scale);
         let clients = draw_u32(&mut sizes, 2, 6);
         let mut shard = draw_shard(&lease, (daemons, replicas), settings);
         draw_hosting(&mut shard, &mut of_files);
@@ -169,6 +181,7 @@ impl ClusterPlan {
             // A shorter run does not count.
             duration: Span::from_secs(sizes.between(60, 75)),
             files: FilePlan::draw(clients, &mut of_files),
+            members_min,
             skips_older: None,
             shard,
         }
@@ -286,6 +299,14 @@ fn draw_cluster_clocks(random: &mut Random, lease: &Config, clocks: Clocks) -> C
     let width = lease.epsilon / random.between(8, 40);
     let plan = draw_clocks(random, lease, clocks, false);
     ClockPlan { window: plan.window.map(|_| Span::from_micros(width.as_micros() / 2 * 2)), ..plan }
+}
+
+/// What must not happen to clocks happens in a few seeds, and there the checkers ask for less.
+fn draw_wrong_clocks(seed: u64) -> Option<(FaultKind, u64)> {
+    let (seeds, low, high) = WRONG_CLOCKS;
+    let mut random = Random::new(seed ^ 0xc10c);
+    let tenths = random.between(low, high);
+    random.chance(1, seeds).then_some((FaultKind::ClockWrong, tenths))
 }
 
 /// Each in a third of all seeds.

@@ -35,6 +35,9 @@ impl<A: Algorithm> World<'_, A> {
             Record::Appended { entries, .. } => entries.last().map(|entry| entry.at),
             Record::Ended(rest) => Some(rest.at),
             Record::Promised(_)
+            | Record::Damaged { .. }
+            | Record::Mended(_)
+            | Record::Repaired(_)
             | Record::Began { .. }
             | Record::Placed(_)
             | Record::Adopted(_)
@@ -84,7 +87,9 @@ impl<A: Algorithm> World<'_, A> {
         let is_leased = machine.owner(self.now, object).is_some();
         let answering = Answering { node: machine.id, is_leased, committed: replica.committed(), asked };
         let owned = || self.checkers.exclusion.owned(object);
-        answers::check(self.now, object, answering, (self.checkers.entries.latest(object), owned))?;
+        // Who leads by a wrong clock need not know what another leads to.
+        let latest = self.checkers.entries.latest(object).filter(|_| !self.wrong_clocks.is_loose);
+        answers::check(self.now, object, answering, (latest, owned))?;
         match (body, marks) {
             (FileReplyBody::Durable, Some((_, newest))) => {
                 self.watch_durable((object, asked), newest, replica.view().members.as_slice())

@@ -11,7 +11,7 @@ use replication::Standing;
 
 use super::directory::Closed;
 use super::files::DiskInput;
-use super::machine::{Ailment, Begun};
+use super::machine::{Ailment, Begun, DaemonMachine};
 use super::world::{Input, Task, World};
 use crate::checkers::stores;
 use crate::plan::span_between;
@@ -28,7 +28,9 @@ impl<A: Algorithm> World<'_, A> {
     /// How many stores may be lost at most.
     fn spare(&self) -> usize {
         let replicas = usize::from(self.plan.shard.map.replicas()).min(self.daemons.len());
-        replicas.saturating_sub(1) / 2
+        let spare = replicas.saturating_sub(1) / 2;
+        // Of files whose members change there may be fewer.
+        if self.plan.faults.has(FaultKind::ViewChange) { spare.min(1) } else { spare }
     }
 
     /// How many were lost.
@@ -49,7 +51,9 @@ impl<A: Algorithm> World<'_, A> {
     /// A disk does something that its store may not survive.
     pub(super) fn harm_disk(&mut self, daemon: usize, kind: FaultKind) {
         let sick = self.daemons.iter().filter(|machine| machine.is_sick()).count();
-        let is_moved = self.daemons.iter().any(|machine| machine.set_aside.is_some());
+        // What some file lacks there may be one copy of, which is to stay.
+        let is_needed = |machine: &DaemonMachine<A>| machine.is_rotten() || machine.is_half_mended();
+        let is_moved = self.daemons.iter().any(|machine| machine.set_aside.is_some() || is_needed(machine));
         if sick >= self.spare() || is_moved || self.daemons[daemon].is_sick() {
             return;
         }
@@ -206,6 +210,16 @@ impl<A: Algorithm> World<'_, A> {
         }
     }
 
+    /// An operator says of nodes whose stores are lost that they do not come back.
+    pub(super) fn strike_lost(&mut self) -> Result<(), Violation> {
+        for lost in (0..self.daemons.len()).filter(|&daemon| self.is_lost(daemon)).collect::<Vec<_>>() {
+            let node = self.daemons[lost].id;
+            (0..self.daemons.len())
+                .try_for_each(|daemon| self.call(daemon, |shard, now| _ = shard.strike(now, node)))?;
+        }
+        Ok(())
+    }
+
     /// A recovery waits for somebody. That may be a node that does not come back, so an operator is asked.
     pub(super) fn call_operator(&mut self, daemon: usize, object: ObjectId) {
         let at = self.now + OPERATOR_LOOKS;
@@ -219,9 +233,10 @@ impl<A: Algorithm> World<'_, A> {
         if replica.is_none_or(|replica| replica.standing() != Standing::Recovering) {
             return Ok(());
         }
-        let members = self.plan.shard.map.members(object);
+        let members = shard.map(|shard| shard.members_of(object));
+        let members = members.iter().flat_map(|members| members.as_slice());
         let (lost, others): (Vec<usize>, Vec<usize>) =
-            members.iter().map(|node| node.0 as usize).partition(|&index| self.is_lost(index));
+            members.map(|node| node.0 as usize).partition(|&index| self.is_lost(index));
         if lost.is_empty() || !others.iter().all(|&index| self.daemons[index].runs()) {
             self.call_operator(daemon, object);
             return Ok(());

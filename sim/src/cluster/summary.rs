@@ -9,7 +9,7 @@ use super::plan::ClusterPlan;
 use crate::checkers::histories::Judgement;
 use crate::checkers::promptness::Expected;
 use crate::summary::Faults;
-use crate::{Outcome, Violation};
+use crate::{FaultKind, Outcome, Violation};
 
 /// Below this much simulated time a run proves nothing.
 pub const SIMULATED_MIN: Span = Span::from_secs(60);
@@ -51,6 +51,8 @@ pub struct ClusterSummary {
     pub taken_over: u64,
     /// Locks detached because their lease might end too early.
     pub detached: u64,
+    /// How often a lock was seen to have two holders while clocks were wrong.
+    pub locks_shared: u64,
     /// How many files.
     pub files: u32,
     /// What users wanted done to files, without syncs.
@@ -77,6 +79,8 @@ pub struct ClusterSummary {
     pub blocked: u64,
     /// States that were taken over.
     pub transfers: u64,
+    /// How often parts that could not be read came back as they were.
+    pub parts_mended: u64,
     /// Changes of the members of files that an operator was told are done.
     pub members_changed: u64,
     /// What the histories of files were found to be.
@@ -138,6 +142,35 @@ impl Outcome for ClusterSummary {
     }
 }
 
+impl ClusterSummary {
+    fn write_files(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "  files: {}; {} operations wanted, {} acknowledged, {} of them syncs, {} given up; {} changes lost in {} \
+             losses; {} recoveries blocked, {} states taken over, {} times parts got back, members changed {} times; {} histories in the order of \
+             the replicas, {} in another",
+            self.files,
+            self.file_operations,
+            self.file_acknowledged,
+            self.file_synced,
+            self.file_given_up,
+            self.file_changes_lost,
+            self.losses,
+            self.blocked,
+            self.transfers,
+            self.parts_mended,
+            self.members_changed,
+            self.judgement.linearizable,
+            self.judgement.searched
+        )?;
+        writeln!(
+            f,
+            "  limits: {} times no room, {} clients declared over, {} times told so, {} of these changes took effect before",
+            self.file_overloaded, self.file_clients_over, self.file_told_over, self.file_over_effective
+        )
+    }
+}
+
 impl fmt::Display for ClusterSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
@@ -156,35 +189,21 @@ impl fmt::Display for ClusterSummary {
             "  locks: {} wanted, {} granted, {} busy, {} unavailable, {} lost; {} taken over, {} detached",
             self.wanted, self.granted, self.busy, self.unavailable, self.lost, self.taken_over, self.detached
         )?;
-        writeln!(
-            f,
-            "  files: {}; {} operations wanted, {} acknowledged, {} of them syncs, {} given up; {} changes lost in {} \
-             losses; {} recoveries blocked, {} states taken over, members changed {} times; {} histories in the order of \
-             the replicas, {} in another",
-            self.files,
-            self.file_operations,
-            self.file_acknowledged,
-            self.file_synced,
-            self.file_given_up,
-            self.file_changes_lost,
-            self.losses,
-            self.blocked,
-            self.transfers,
-            self.members_changed,
-            self.judgement.linearizable,
-            self.judgement.searched
-        )?;
-        writeln!(
-            f,
-            "  limits: {} times no room, {} clients declared over, {} times told so, {} of these changes took effect before",
-            self.file_overloaded, self.file_clients_over, self.file_told_over, self.file_over_effective
-        )?;
+        self.write_files(f)?;
         writeln!(
             f,
             "  sessions: {} opened, {} timed out; {} messages sent",
             self.sessions, self.sessions_over, self.messages
         )?;
         writeln!(f, "  faults: {}", self.faults)?;
+        if self.faults.of(FaultKind::ClockWrong) > 0 {
+            let Judgement { loose, stale, .. } = self.judgement;
+            writeln!(
+                f,
+                "  while clocks were wrong: {loose} answers about files, {stale} of them stale; locks seen to be shared {} times",
+                self.locks_shared
+            )?;
+        }
         if let Some(span) = self.recovered_in {
             write!(
                 f,

@@ -70,6 +70,7 @@ impl<A: Algorithm> World<'_, A> {
         self.note(Some(cell), format_args!("user {user} of client {client} wants the lock: {ticket:?}"));
         self.summary.wanted += 1;
         self.now_does(client, user, Doing::Wanting { ticket, lock });
+        self.clients[client].users[user].before = self.checkers.locks.highest(cell);
         self.drain_client(client)
     }
 
@@ -114,8 +115,13 @@ impl<A: Algorithm> World<'_, A> {
         let who = self.clients[client].id(self.daemons.len() + client);
         if let Some((_, token)) = self.clients[client].belief(self.now, user) {
             self.note(Some(self.cells[lock]), format_args!("{who:?} holds the lock by {token:?}"));
-            self.checkers.locks.granted(self.now, self.cells[lock], (who, token))?;
-            self.checkers.locks.observe(self.now, self.cells[lock], &self.holders(lock))?;
+            let (cell, before) = (self.cells[lock], self.clients[client].users[user].before);
+            if self.wrong_clocks.may_share_locks {
+                self.checkers.locks.granted_late(self.now, cell, (who, token), before)?;
+            } else {
+                self.checkers.locks.granted(self.now, cell, (who, token))?;
+            }
+            self.watch_holders(lock)?;
         }
         self.betray(client, ticket);
         let longest = if self.is_calm { HOLD_IN_CALM } else { self.plan.hold_max };

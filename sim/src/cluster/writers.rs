@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{ClientId, ObjectId, Span};
 use client::core::files::{FileEvent, FileTicket, Files};
 use lease::Algorithm;
-use node::file::Mark;
+use node::file::{Mark, Position};
 
 use super::shape::{Shape, Wanted};
 use super::world::{Input, World};
@@ -168,6 +168,7 @@ impl<A: Algorithm> World<'_, A> {
         match event {
             FileEvent::Lost { ticket, changes, .. } => {
                 self.summary.file_changes_lost += changes.len() as u64;
+                self.watch_losses(client, event, changes)?;
                 for owed in self.clients[client].files.owed.values_mut() {
                     owed.retain(|change, _| !changes.contains(change));
                 }
@@ -184,6 +185,26 @@ impl<A: Algorithm> World<'_, A> {
             | FileEvent::GivenUp { ticket, .. }
             | FileEvent::Full { ticket } => self.finish(client, *ticket, event),
         }
+    }
+
+    /// What a client is told to be lost may be: the file has begun anew since.
+    fn watch_losses(
+        &self,
+        client: usize,
+        event: &FileEvent,
+        changes: &[FileTicket],
+    ) -> Result<(), Violation> {
+        for (&file, owed) in &self.clients[client].files.owed {
+            let object = self.files[file];
+            let present = self.checkers.entries.generation(object);
+            let mut marks = changes.iter().filter_map(|change| owed.get(change)).peekable();
+            if marks.peek().is_some() && marks.all(|mark| mark.generation >= present) {
+                let who = self.clients[client].id(self.daemons.len() + client);
+                let asked = Asked { client: who, at: self.now, what: "what it changed to be there".into() };
+                return Err(self.checkers.replies.wrong(self.now, object, (&asked, event)));
+            }
+        }
+        Ok(())
     }
 
     /// Whoever waited for this has a result.
@@ -223,7 +244,8 @@ impl<A: Algorithm> World<'_, A> {
                 self.checkers.histories.returned(self.now, id, outcome);
             }
             (Work::Operation(_, Some(id)), FileEvent::Answered { answer: Ok(answer), .. }) => {
-                self.checkers.histories.returned(self.now, id, shape.answered(answer));
+                let latest = self.checkers.entries.latest(object).map_or(Position::START, |seen| seen.at);
+                self.checkers.histories.answered(self.now, id, shape.answered(answer), latest);
             }
             (Work::Sync(covered), FileEvent::Synced { .. }) => self.synced(client, file, &covered)?,
             (Work::Sync(_), FileEvent::Lost { .. }) => {}

@@ -43,6 +43,7 @@ impl<A: Algorithm> World<'_, A> {
             | FaultKind::CrashAll
             | FaultKind::Break
             | FaultKind::ClockStray
+            | FaultKind::ClockWrong
             | FaultKind::Drain
             | FaultKind::DiskStall
             | FaultKind::DiskFull
@@ -54,6 +55,7 @@ impl<A: Algorithm> World<'_, A> {
             | FaultKind::SyncError
             | FaultKind::BitRot
             | FaultKind::Misdirected
+            | FaultKind::ContentRot
             | FaultKind::StoreLost
             | FaultKind::LossAccepted
             | FaultKind::DirectoryEmptied

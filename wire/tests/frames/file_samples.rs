@@ -119,7 +119,8 @@ pub(crate) fn page() -> Page<File> {
 }
 
 fn account(memory: Memory) -> Account {
-    Account { tail: at(4, 9), committed: at(4, 8), memory }
+    let frozen_at = (memory == Memory::Forgot).then_some(at(4, 7));
+    Account { tail: at(4, 9), committed: at(4, 8), memory, frozen_at }
 }
 
 fn messages() -> Vec<Message<File>> {
@@ -155,6 +156,12 @@ fn messages() -> Vec<Message<File>> {
         Message::WhichView { epoch },
         Message::There { epoch },
         Message::Forget { epoch, view: view().id },
+        Message::Lacks {
+            epoch,
+            at: at(4, 3),
+            parts: vec![(Key::Attributes, at(1, 1)), (Key::Chunk(2), at(1, 2))],
+        },
+        Message::Found { epoch, parts: page().parts },
     ]
 }
 
@@ -245,6 +252,12 @@ pub(crate) fn records() -> Vec<FileRecord> {
         Record::Adopted(view()),
         Record::Buried(Some(view())),
         Record::Buried(None),
+        Record::Damaged {
+            applied: Seq(3),
+            parts: vec![(Key::Attributes, at(1, 1)), (Key::Chunk(2), at(1, 2))],
+        },
+        Record::Mended(page().parts),
+        Record::Repaired(Box::new(rest())),
     ];
     records.map(kept).into()
 }
@@ -259,6 +272,8 @@ pub(crate) fn head() -> Head<File> {
         entries: entries(),
         adopted: Some(view()),
         damaged_at: Some(2),
+        lacking: vec![(Key::Chunk(2), at(1, 2))],
+        is_mixed: true,
     }
 }
 

@@ -287,7 +287,7 @@ fn members_are_listed_as_they_are_kept() {
 #[test]
 fn what_a_primary_says_names_its_own_epoch() {
     // An answer names the epoch of whoever asked.
-    let of_others = [1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 14, 16, 19, 21];
+    let of_others = [1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 14, 16, 19, 21, 24];
     for (index, said) in file_messages().into_iter().enumerate() {
         let from_another = admitted(frame(&vec![said.clone()]), "node/2").decode::<Vec<FileMessage>>();
         let wrong = DecodeError::WrongSender { named: NodeId(1), actual: NodeId(2) };
@@ -398,7 +398,12 @@ fn no_message_takes_more_bytes_than_it_costs() {
         rest,
     };
     let pulled = |page| Message::Pulled { epoch, at: END, page };
-    let account = Account { tail: END, committed: END, memory: Memory::Mixed { source: NodeId(u32::MAX) } };
+    let account = Account {
+        tail: END,
+        committed: END,
+        memory: Memory::Mixed { source: NodeId(u32::MAX) },
+        frozen_at: Some(END),
+    };
     let messages = [
         Message::Promised { epoch, account },
         Message::WrongView { epoch, current: view.clone() },

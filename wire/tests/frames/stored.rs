@@ -54,7 +54,7 @@ fn what_is_kept_looks_as_documented() {
     let placed = "28000000 03 8001 03 03 00 01 050108 09 ac02 ad02 00 01 00 01 050109 09 02 04 14 b810fc12 8060 08 8b15db95 01 02 00 \
         6120 6368756e6b 0000000000 616e64206d6f7265 6661722061776179";
     expect(bytes(&records()[3]), placed);
-    expect(bytes(&mixed()), &format!("58000000 0601 0501 {rest} 02 0501 000000 00 00 00"));
+    expect(bytes(&mixed()), &format!("5f000000 0601 0501 {rest} 02 0501 000000 00 00 00 01 0102 010102 01"));
     expect(bytes(&attributes()), "09000000 050108 09 ac02 ad02 00");
     let micros = base::WallTime::from_micros;
     let removed = (at(5, 8), node::file::Attributes::removed(micros(300), micros(301)));

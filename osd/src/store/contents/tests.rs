@@ -49,7 +49,7 @@ fn content(contents: &Contents, chunk: &Chunk) -> Chunk {
 fn all(contents: &Contents, found: &FoundFiles) -> BTreeMap<(u64, u64), Chunk> {
     let mut all = BTreeMap::new();
     for (object, file) in &found.files {
-        let (_, file) = file.as_ref().unwrap().0.clone().into_parts();
+        let (_, file) = file.kept.as_ref().unwrap().0.clone().into_parts();
         for number in 0..8 {
             let chunk = file.chunk(number).map(|(_, chunk)| content(contents, chunk));
             all.extend(chunk.map(|chunk| ((object.low, number), chunk)));
@@ -73,7 +73,7 @@ fn what_is_put_is_found() {
     assert_eq!(content(&contents, &chunks[0].2), large);
     let (contents, found) = open(&media);
     assert_eq!(found.applied, 12);
-    let (checkpoint, applied) = found.files[&object(1)].clone().unwrap();
+    let (checkpoint, applied) = found.files[&object(1)].kept.clone().unwrap();
     let (_, file) = checkpoint.into_parts();
     assert_eq!((applied, file.stat().size), (9, 500_000));
     assert_eq!(content(&contents, &file.chunk(0).unwrap().1), large);
@@ -110,7 +110,7 @@ fn space_is_free_once_nothing_refers_to_it() {
 }
 
 #[test]
-fn a_row_that_cannot_be_read_costs_its_file() {
+fn a_row_that_cannot_be_read_costs_its_chunk_or_its_file() {
     let media = FakeMedia::default();
     let (contents, _) = open(&media);
     let chunk = |seed| vec![(0, Some((at(3), held(seed, 2_000))))];
@@ -127,7 +127,11 @@ fn a_row_that_cannot_be_read_costs_its_file() {
     let moved = contents.index.get(&Key::Chunk(object(3), 0).to_bytes()).unwrap().unwrap();
     contents.index.commit(&[Change::Put(Key::Chunk(object(3), 1).to_bytes(), moved)]).unwrap();
     let found = open(&media).1;
-    assert_eq!(found.files.values().filter(|file| file.is_none()).count(), 3);
+    let lost = |number| {
+        let FoundFile { kept, unreadable } = &found.files[&object(number)];
+        (kept.is_none(), unreadable.clone())
+    };
+    assert_eq!([lost(1), lost(2), lost(3)], [(true, vec![]), (false, vec![0]), (false, vec![1])]);
     spoil(Key::Mark);
     let index = RedbIndex::open(media.open(INDEX_FILE).unwrap()).unwrap();
     assert!(matches!(Contents::open(&media, Box::new(index)), Err(ContentsError::Mark)));

@@ -1,0 +1,69 @@
+//! Parts of a file's content that rot on the disk of a member: found by a read while it runs, or by its next start.
+//!
+//! Nothing may be owed to anybody that only one member has. So something rots only where a *good copy* is left: a running member
+//! that lacks nothing, remembers all, is about to stay one, and has everything on disk that the other has taken for committed.
+//! As long as any file lacks parts no disk does anything that its store might not survive. Then all has to come back.
+
+use base::{NodeId, ObjectId};
+use lease::Algorithm;
+use node::file::{File, Key, Position};
+use replication::{Machine, Memory, Replica};
+
+use super::world::World;
+use crate::{FaultKind, Violation};
+
+/// So many parts are looked at.
+const PARTS_MAX: usize = 1_000;
+
+impl<A: Algorithm> World<'_, A> {
+    /// Some parts of some file are damaged at a daemon.
+    pub(super) fn rot_some_parts(&mut self, daemon: usize) -> Result<(), Violation> {
+        let Some(&object) = self.dice.disks.pick(&self.files) else { return Ok(()) };
+        let machine = &self.daemons[daemon];
+        let replica = machine.shard.as_ref().and_then(|shard| shard.file(object));
+        let Some(replica) = replica.filter(|replica| replica.is_whole()) else { return Ok(()) };
+        if !machine.runs() || !self.has_good_copy(daemon, object, replica) {
+            return Ok(());
+        }
+        let all = replica.machine().versions(None, PARTS_MAX);
+        let some = 1 + self.dice.disks.index(3);
+        let parts: Vec<(Key, Position)> =
+            (0..some).filter_map(|_| self.dice.disks.pick(&all).copied()).collect();
+        let is_found_later = self.dice.disks.chance(1, 3);
+        let keys = parts.iter().map(|&(key, _)| key).collect();
+        if is_found_later && !self.daemons[daemon].directory.journal.rot(object, keys) {
+            return Ok(());
+        }
+        self.summary.faults.count(FaultKind::ContentRot);
+        self.daemons[daemon].was_damaged = true;
+        self.mishap(daemon, "parts of a file are damaged");
+        self.note(
+            Some(object),
+            format_args!("n{daemon} cannot read {parts:?}; at its next start: {is_found_later}"),
+        );
+        if is_found_later {
+            self.crash_some_daemon(daemon);
+            return Ok(());
+        }
+        self.call(daemon, |shard, now| shard.handle_damaged(now, object, parts))
+    }
+
+    fn has_good_copy(&self, daemon: usize, object: ObjectId, replica: &Replica<File>) -> bool {
+        let is_sound_cluster =
+            self.daemons.iter().all(|machine| machine.set_aside.is_none() && !machine.is_sick());
+        let is_good = |node: NodeId, on_disk: Position| {
+            let machine = &self.daemons[node.0 as usize];
+            let copy = machine.shard.as_ref().and_then(|shard| shard.file(object));
+            let stays = |replica: &Replica<File>| {
+                replica.view().members.contains(node) && replica.members_to_be().contains(node)
+            };
+            machine.id != self.daemons[daemon].id
+                && !machine.directory.journal.is_rotten()
+                && copy.is_some_and(|copy| copy.is_sound() && copy.memory() == Memory::Clean && stays(copy))
+                && stays(replica)
+                && self.checkers.entries.is_before(object, replica.committed(), on_disk)
+        };
+        is_sound_cluster
+            && self.checkers.durability.of(object).any(|(node, (on_disk, _))| is_good(node, on_disk))
+    }
+}
