@@ -8,10 +8,13 @@ use bytes::{Bytes, BytesMut};
 use crate::frame::{Admitted, FrameError, HEADER_BYTES, Header};
 use crate::kind::Lane;
 
+/// Memory for a frame is asked for in few steps, because what is there is copied in each.
+const GROWTH: usize = 16;
+
 /// Cuts a stream into frames, and refuses at its header what the sender may not send.
 ///
 /// A frame that lies within one piece is not copied. Of a frame that does not, the reader keeps what has arrived: never
-/// more than that one frame, and never much more memory than bytes have come in, whatever the header announces.
+/// more than that one frame, and never more than 16 times the memory that has come in, whatever the header announces.
 #[derive(Debug)]
 pub struct FrameReader {
     role: Role,
@@ -83,9 +86,13 @@ impl FrameReader {
         }
     }
 
-    /// Moves bytes of `piece` over until `len` are there. Memory grows with what arrived, at most doubling.
+    /// Moves bytes of `piece` over until `len` are there.
     fn take(&mut self, piece: &mut Bytes, len: usize) {
         let missing = len.saturating_sub(self.partial.len()).min(piece.len());
+        let there = self.partial.len() + missing;
+        if there > self.partial.capacity() {
+            self.partial.reserve(len.min(there * GROWTH) - self.partial.len());
+        }
         self.partial.extend_from_slice(&piece.split_to(missing));
     }
 }

@@ -26,7 +26,7 @@ use super::journal::{
 };
 use super::media::Media;
 use super::memo::MemoSlot;
-use super::{Store, WriteError};
+use super::{Start, Store, WriteError};
 
 /// What a store of files is opened from.
 pub struct FilesParts {
@@ -118,8 +118,10 @@ pub fn open(store: &mut Store, config: &ShardConfig, parts: FilesParts) -> Resul
     let (contents, found) = Contents::open(&*media, index)?;
     let contents = contents.with(inline_max, rules);
     let search = Search::of(&*media, (store.id(), found.applied), |record| contents.has_all(record))?;
+    // A store that was just made has forgotten nothing.
+    let fresh = (store.start() == Start::Fresh).then(Memo::default);
     let state = StoreFound {
-        memo: memo.read().map_err(FilesError::Memo)?,
+        memo: memo.read().map_err(FilesError::Memo)?.or(fresh),
         is_failed: store.has_failed(),
         journal: search.found(),
         ceiling: store.epoch_ceiling(),

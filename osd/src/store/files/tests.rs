@@ -245,6 +245,14 @@ fn long_content_is_written_once() {
     assert_eq!(opened.contents.used_bytes(), 0);
 }
 
+#[test]
+fn a_store_that_was_just_made_has_forgotten_nothing() {
+    let mut machine = Machine::new();
+    assert_eq!(machine.start().forgot_at, None);
+    machine.memo = FakeMemo::default();
+    assert!(machine.start().forgot_at.is_some());
+}
+
 /// Content of a record that was durable and has rotted is damage; if it was not, it is the torn end.
 #[test]
 fn rotten_content_is_damage_of_the_journal() {
