@@ -6,8 +6,8 @@
 //! The order in which replicas committed the changes is tried first. Only if it does not explain all, others are looked for;
 //! and if none is found in time, that is a violation, too.
 //!
-//! While clocks are wrong ([`loosen`](Histories::loosen)) a question may be answered from the past ([`Past`]). It has its
-//! place in no order, and the rest has one as ever.
+//! While clocks are wrong ([`loosen`](Histories::loosen)) a question may be answered from the past: it has its place in
+//! no order, and the rest has one as ever.
 
 use std::collections::BTreeMap;
 
