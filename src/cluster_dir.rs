@@ -17,11 +17,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use base::{ClusterId, Name, NodeId, Role};
+use clap::ValueEnum;
 use net::credentials::{
     AUTHORITY_FILE, CredentialFiles, create_folder, read_authority_expiry, read_peer, write_public,
 };
 use net::{Authority, Denied, Peer, Validity};
 use node::{ClusterMap, Osd, REPLICAS_DEFAULT, Settings};
+use osd::store::index::Engine;
 
 const MAP_FILE: &str = "cluster.toml";
 const OSD_FILE: &str = "osd.toml";
@@ -56,6 +58,26 @@ pub(crate) struct Plan {
     pub(crate) clients: Vec<Name>,
     /// How long the certificates are good.
     pub(crate) days: u32,
+    /// What keeps the index of the daemons' data.
+    pub(crate) index: Engine,
+}
+
+/// What `--index` takes.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Index {
+    /// The crate redb: one file
+    Redb,
+    /// The crate sled: a folder of its own
+    Sled,
+}
+
+impl From<Index> for Engine {
+    fn from(index: Index) -> Self {
+        match index {
+            Index::Redb => Self::Redb,
+            Index::Sled => Self::Sled,
+        }
+    }
 }
 
 /// What was made.
@@ -72,6 +94,8 @@ pub(crate) struct Made {
 pub(crate) struct ClusterDir {
     path: PathBuf,
     map: ClusterMap,
+    /// What keeps the index of daemons that get a folder.
+    index: Engine,
 }
 
 /// A certificate in a folder.
@@ -95,7 +119,7 @@ pub(crate) fn create(path: &Path, plan: &Plan, now_s: u64) -> anyhow::Result<Mad
     build(&parent, &path, |building| {
         authority.save(building)?;
         write_public(&building.join(MAP_FILE), &map.to_text())?;
-        let dir = ClusterDir { path: building.to_owned(), map: map.clone() };
+        let dir = ClusterDir { path: building.to_owned(), map: map.clone(), index: plan.index };
         for (folder, role) in &folders {
             let folder = building.join(folder);
             create_folder(&folder)?;
@@ -123,7 +147,7 @@ impl ClusterDir {
             format!("cannot read {}; name a folder that `fleasefs init` made", file.display())
         })?;
         let map = ClusterMap::parse(&text).with_context(|| file.display().to_string())?;
-        Ok(Self { path: path.to_owned(), map })
+        Ok(Self { path: path.to_owned(), map, index: Engine::default() })
     }
 
     /// The map.
@@ -227,7 +251,7 @@ impl ClusterDir {
             let denied = self.deny_lists()?.into_iter().next();
             identity.save(&CredentialFiles::in_folder(folder, "node"))?;
             supervisor.save(&CredentialFiles::in_folder(folder, "supervisor"))?;
-            write_public(&folder.join(OSD_FILE), &osd::config::commented(*node))?;
+            write_public(&folder.join(OSD_FILE), &osd::config::commented(*node, self.index))?;
             let denied = denied.map_or(DENIED_TEXT.to_owned(), |(_, text, _)| text);
             write_public(&folder.join(DENIED_FILE), &denied)?;
         } else {

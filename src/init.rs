@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use node::{LeaseAlgorithm, Settings};
 use serde_json::json;
 
-use crate::cluster_dir::{self, DAYS_DEFAULT, Made, Plan};
+use crate::cluster_dir::{self, DAYS_DEFAULT, Index, Made, Plan};
 
 /// Make the files of a new cluster: authority, certificates, keys, configurations
 ///
@@ -44,6 +44,9 @@ pub(crate) struct Args {
     /// The lease algorithm
     #[arg(long, value_enum, default_value_t = Algorithm::Flease)]
     algorithm: Algorithm,
+    /// What keeps the index of each daemon's data; it stays the same for good
+    #[arg(long, value_enum, default_value_t = Index::Redb)]
+    index: Index,
     /// The longest life of a lease, and so of the takeover from a machine that died
     #[arg(long, value_name = "MS", default_value_t = Settings::default().t_max_ms)]
     t_max_ms: u32,
@@ -83,6 +86,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         settings,
         clients: args.clients.clone(),
         days: args.days,
+        index: args.index.into(),
     };
     let made = cluster_dir::create(&args.dir, &plan, now_s()?)?;
     let printed = if args.json { print_json(args, &made) } else { print_text(args, &made) };

@@ -15,6 +15,7 @@ mod osd;
 mod shell;
 mod sim;
 mod status;
+mod store;
 mod up;
 
 use std::io::{self, Write};
@@ -49,6 +50,7 @@ enum Command {
     /// Run the cluster in one thread under a seed, with faults and checkers
     Sim(sim::SimArgs),
     Status(status::Args),
+    Store(store::Args),
     Up(up::Args),
 }
 
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Osd(args) => osd::run(&args),
         Command::Sim(args) => sim::run(args),
         Command::Status(args) => status::run(&args),
+        Command::Store(args) => store::run(&args),
         Command::Up(args) => up::run(&args),
     };
     match result {

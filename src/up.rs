@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ExitCode};
 use std::time::Duration;
 
 use ::osd::config::Config;
-use anyhow::{Context, bail};
+use ::osd::store::index::Engine;
+use anyhow::{Context, bail, ensure};
 use base::NodeId;
 use client::{Client, ConnectError, DaemonState};
 use node::{ClockTrust, Settings};
@@ -16,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
 
 use crate::background::Noted;
-use crate::cluster_dir::{self, DAYS_DEFAULT, Plan};
+use crate::cluster_dir::{self, DAYS_DEFAULT, Index, Plan};
 use crate::local::{LocalCluster, LocalDaemon, free_addresses};
 use crate::shell;
 
@@ -46,6 +47,9 @@ pub(crate) struct Args {
     /// How many daemons a new cluster gets
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=9))]
     osds: u8,
+    /// What keeps the index of each daemon's data, in a new cluster [default: redb]
+    #[arg(long, value_enum, value_name = "ENGINE")]
+    index: Option<Index>,
     /// Print a JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -66,9 +70,10 @@ type Missing = BTreeMap<NodeId, String>;
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let is_new = !args.dir.join("cluster.toml").exists();
     if is_new {
-        make(&args.dir, args.osds)?;
+        make(args)?;
     }
     let cluster = LocalCluster::open(&args.dir)?;
+    check_index(args, &cluster)?;
     let mut running = Vec::new();
     let ready = crate::runtime()?.block_on(async {
         // From here on an interrupt is a wish, and not the end.
@@ -100,13 +105,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn make(dir: &Path, osds: u8) -> anyhow::Result<()> {
+fn make(args: &Args) -> anyhow::Result<()> {
+    let dir = &args.dir;
     let plan = Plan {
-        addresses: free_addresses(osds.into())?,
+        addresses: free_addresses(args.osds.into())?,
         replicas: None,
         settings: Settings::default(),
         clients: Vec::new(),
         days: DAYS_DEFAULT,
+        index: args.index.map_or(Engine::default(), Engine::from),
     };
     match cluster_dir::create(dir, &plan, crate::init::now_s()?) {
         Ok(_) => Ok(()),
@@ -114,6 +121,20 @@ fn make(dir: &Path, osds: u8) -> anyhow::Result<()> {
         Err(_) if dir.join("cluster.toml").exists() => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// That a cluster which was made before has the index that is asked for.
+fn check_index(args: &Args, cluster: &LocalCluster) -> anyhow::Result<()> {
+    let Some(wanted) = args.index.map(Engine::from) else { return Ok(()) };
+    for daemon in cluster.daemons() {
+        let found = daemon.config()?.store.index;
+        ensure!(
+            found == wanted,
+            "the cluster in {} was made with --index {found}, which stays; make one with {wanted} in another folder",
+            args.dir.display()
+        );
+    }
+    Ok(())
 }
 
 fn start_all(cluster: &LocalCluster, running: &mut Vec<Running>) -> anyhow::Result<()> {

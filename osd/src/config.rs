@@ -55,7 +55,7 @@ pub struct Config {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoreConfig {
-    /// What keeps the index of a data directory that is made. Others keep theirs.
+    /// What keeps the index: chosen when the data directory is made, and the same from then on.
     pub index: Engine,
     /// A directory in memory that outlives the daemon, but not the power.
     pub memo: PathBuf,
@@ -392,7 +392,9 @@ impl LogLevel {
 }
 
 /// The file that a new daemon starts with: every key, with its unit, its default and what it does.
-pub fn commented(node: NodeId) -> String {
+pub fn commented(node: NodeId, index: Engine) -> String {
+    let is_default = index == Engine::default();
+    let index = format!("{}index = \"{index}\"", if is_default { "#" } else { "" });
     format!(
         r#"# The storage daemon {node}. Paths are relative to this file's folder. After a change: restart the daemon.
 
@@ -435,6 +437,14 @@ node = {node}
 #clients_max = 4096
 # Locks that are kept a record of. Default: 1048576. A further one is refused; each takes about 300 bytes.
 #locks_max = 1048576
+
+[store]
+# What keeps the index of the data directory: "redb" or "sled". Default: "redb". It is chosen when the directory is
+# made; a daemon whose directory has another one does not start.
+{index}
+# A directory in memory (tmpfs) that outlives the daemon and not the power. By a small file in it the daemon knows
+# after a crash that nothing was lost; without that it asks the others. A directory on a disk is refused.
+#memo = "/dev/shm"
 "#
     )
 }

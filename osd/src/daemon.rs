@@ -40,9 +40,10 @@ use crate::clock::{self, Behind, Clock, OffsetError, Reading};
 use crate::config::{Config, ConfigError};
 use crate::http::{self, ListenError};
 use crate::metrics::About;
+use crate::store::check::FILES_DIR;
 use crate::store::contents::INLINE_MAX;
 use crate::store::files::{self as files_store, FilesError, FilesParts};
-use crate::store::index::{Engine, IndexError};
+use crate::store::index::IndexError;
 use crate::store::journal::JournalLimits;
 use crate::store::media::{Media, RealMedia};
 use crate::store::memo::{MemoError, MemoFile};
@@ -58,8 +59,6 @@ use keeper::StoreKeeper;
 const BUSY_ATTEMPTS: u32 = 30;
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where files are kept within the data directory.
-const FILES_DIR: &str = "files";
 const JOURNAL: JournalLimits =
     JournalLimits { segment_bytes: 16 << 20, segments_max: 8, reserve_bytes: 1 << 20 };
 
@@ -295,8 +294,7 @@ fn open_files(
     let dir = config.data.join(FILES_DIR);
     let failed = |source| DaemonError::FilesDirectory { path: dir.clone(), source };
     let media: Arc<dyn Media> = Arc::new(RealMedia::open(dir.clone()).map_err(failed)?);
-    let engine = Engine::found(&*media).map_err(failed)?.unwrap_or(config.store.index);
-    let index = engine.open(&*media, &dir)?;
+    let index = config.store.index.choose(&*media, store.has_served())?.open(&*media, &dir)?;
     let memo = Box::new(MemoFile::open(&config.store.memo, store.id())?);
     let parts = FilesParts {
         media,

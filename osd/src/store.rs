@@ -27,11 +27,13 @@
 //! files      all of that together, and how a start opens it
 //! writer     the journal at work: what is written together, and synced
 //! checkpoints  when what is put into contents, and when the journal before that goes
+//! check      looks at all of a store, and changes nothing
 //! bugs       rules that can be broken in a test
 //! floor      the floor of the disk, for `fleasefs bench floor`
 //! ```
 
 mod bugs;
+pub mod check;
 pub mod checkpoints;
 pub mod contents;
 mod directory;
@@ -306,6 +308,11 @@ impl Store {
         self.write_mark(now, now + MARK_LEAD, since_boot)
     }
 
+    /// Whether a start has come as far as to serve, which it does only when its files are open: they were there then.
+    pub fn has_served(&self) -> bool {
+        has_served(&self.time, &self.ceiling, &self.peers)
+    }
+
     /// Notes that this start ends cleanly at `now`, from when on no node time is used.
     pub fn stop(&mut self, now: WallTime, since_boot: MonoTime) -> Result<(), WriteError> {
         self.write_mark(now, now, since_boot)?;
@@ -360,6 +367,11 @@ pub fn format(disk: &mut dyn Disk, owner: Owner, id: StoreId) -> Result<(), Writ
     write(disk, id, &Peers::default())?;
     write(disk, id, &Losses::default())?;
     write(disk, id, &owner)
+}
+
+/// Node time is marked, epochs are used and peers are met by those only who have files.
+fn has_served(time: &TimeMark, ceiling: &Ceiling, peers: &Peers) -> bool {
+    time.mark > WallTime::ZERO || ceiling.0 > 0 || !peers.0.is_empty()
 }
 
 fn write<T: Table>(disk: &mut dyn Disk, id: StoreId, table: &T) -> Result<(), WriteError> {

@@ -48,6 +48,7 @@ impl Cluster {
             settings,
             clients: Vec::new(),
             days: cluster_dir::DAYS_DEFAULT,
+            index: ::osd::store::index::Engine::default(),
         };
         cluster_dir::create(&home, &plan, crate::init::now_s()?)?;
         let program = std::env::current_exe().context("could not find this program")?;

@@ -51,7 +51,10 @@ fn both_parts(frame: &[u8]) -> Vec<u8> {
 /// The configurations that `fleasefs init` writes.
 fn configs() -> [(&'static str, String); 2] {
     let client = client::commented(&"client/a".parse().unwrap());
-    [("client_config", client), ("daemon_config", osd::config::commented(NodeId(1)))]
+    [
+        ("client_config", client),
+        ("daemon_config", osd::config::commented(NodeId(1), osd::store::index::Engine::Redb)),
+    ]
 }
 
 /// A configuration whose defaults, which stand there as comments without a space, are in force.

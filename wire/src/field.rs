@@ -53,6 +53,11 @@ pub(crate) fn read_whole<T: Field>(metadata: &[u8], tail: &Bytes) -> Result<T, D
     }
 }
 
+/// The first value in some metadata, whatever stands behind it.
+pub(crate) fn read_first<T: Field>(metadata: &[u8]) -> Result<T, DecodeError> {
+    T::get(&mut Source { metadata, tail: Bytes::new() })
+}
+
 /// Writes data that may come in several pieces: its length and checksum, and itself beside them.
 pub(crate) fn put_data<'a>(pieces: impl IntoIterator<Item = &'a Bytes>, checksum: u32, out: &mut Sink) {
     let mut length = 0_u64;

@@ -44,4 +44,4 @@ pub use kind::{ALPN, Kind, Lane, PROTOCOL_VERSION, REFUSAL_TEXT_BYTES_MAX};
 pub use lease_frame::{FRAME_MIN, decode_lease_frame, encode_lease_frames};
 pub use message::{Notice, NoticeAck, StatusRequest};
 pub use reader::FrameReader;
-pub use stored::{FileRecord, KeptChunk, Stored, decode_stored, encode_stored};
+pub use stored::{FileRecord, KeptChunk, Stored, decode_stored, encode_stored, object_of_record};

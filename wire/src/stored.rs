@@ -11,7 +11,7 @@ use replication::{Entry, Head, Holding, Record};
 
 use crate::DecodeError;
 use crate::entries::{check_entries, check_parts};
-use crate::field::{Element, Field, Sink, Source, choice, read_whole, record};
+use crate::field::{Element, Field, Sink, Source, choice, read_first, read_whole, record};
 
 /// The length of the length of the metadata.
 const LENGTH_BYTES: usize = size_of::<u32>();
@@ -70,6 +70,12 @@ pub fn decode_stored<T: Stored>(mut bytes: Bytes) -> Result<T, DecodeError> {
     let value: T = read_whole(&metadata, &bytes)?;
     value.check()?;
     Ok(value)
+}
+
+/// The file that a record is about, even if its data is not what it was.
+pub fn object_of_record(mut bytes: Bytes) -> Option<ObjectId> {
+    let length = usize::try_from(bytes.try_get_u32_le().ok()?).ok()?;
+    read_first(bytes.get(..length)?).ok()
 }
 
 impl Kept for FileRecord {

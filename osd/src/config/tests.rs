@@ -30,7 +30,7 @@ impl Folder {
         }
         let made = Self { folder, authority };
         made.write("cluster.toml", &map.to_text());
-        made.write("osd.toml", &commented(NODE));
+        made.write("osd.toml", &commented(NODE, Engine::Redb));
         made.write("denied.txt", "# nobody\n");
         made
     }
@@ -60,9 +60,9 @@ fn the_file_that_a_daemon_starts_with_says_what_holds_anyway() {
 
     // Each key that is commented out is there with its default; two of them depend on the map.
     let is_key = |line: &str| line.starts_with('#') && line.contains(" = ") && !line.starts_with("# ");
-    let keys = commented(NODE).lines().filter(|line| is_key(line)).count();
-    assert_eq!(keys, 14);
-    let uncommented: String = commented(NODE)
+    let keys = commented(NODE, Engine::Redb).lines().filter(|line| is_key(line)).count();
+    assert_eq!(keys, 16);
+    let uncommented: String = commented(NODE, Engine::Redb)
         .lines()
         .map(|line| if is_key(line) { format!("{}\n", &line[1..]) } else { format!("{line}\n") })
         .collect();
@@ -70,6 +70,13 @@ fn the_file_that_a_daemon_starts_with_says_what_holds_anyway() {
     let spelled_out =
         Config { listen: config.listen.clone(), metrics: config.metrics.clone(), ..folder.load().unwrap() };
     assert_eq!(spelled_out, config);
+}
+
+#[test]
+fn the_file_says_by_what_the_index_is_kept_if_that_is_not_the_default() {
+    let folder = Folder::new();
+    folder.write("osd.toml", &commented(NODE, Engine::Sled));
+    assert_eq!(folder.load().unwrap().store.index, Engine::Sled);
 }
 
 #[test]

@@ -13,6 +13,7 @@
 
 mod packed;
 mod rows;
+pub(super) mod survey;
 #[cfg(test)]
 mod tests;
 
@@ -37,7 +38,7 @@ use super::media::{Blob, Media};
 use wire::KeptChunk;
 
 /// The file with all content.
-const CONTENT_FILE: &str = "content";
+pub(super) const CONTENT_FILE: &str = "content";
 /// A chunk that is shorter stands in the index.
 pub const INLINE_MAX: usize = 1_024;
 

@@ -46,6 +46,34 @@ pub(super) fn open(
     Err(OpenError::Contended { dir: path })
 }
 
+/// Opens the data directory at `path` for somebody who changes nothing in it, and keeps daemons away meanwhile. None if
+/// nothing is there.
+pub(super) fn look(path: &Path) -> Result<Option<Directory>, OpenError> {
+    let io_error = |errno: Errno| OpenError::Io { path: path.to_owned(), source: errno.into() };
+    match first_entry(path, |name| Kind::ALL.iter().any(|kind| kind.file() == name))? {
+        Found::Store => {}
+        Found::Nothing => return Ok(None),
+        Found::Other(entry) => return Err(OpenError::NotAStore { dir: path.to_owned(), entry }),
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = rustix::fs::open(path, flags, Mode::empty()).map_err(io_error)?;
+    check_files(&dir, path)?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let mut lock = match rustix::fs::openat(&dir, LOCK, flags, Mode::empty()) {
+        Ok(lock) => File::from(lock),
+        // A copy may lack it, and nobody has that open.
+        Err(Errno::NOENT) => {
+            File::from(dir.try_clone().map_err(|source| OpenError::Io { path: path.to_owned(), source })?)
+        }
+        Err(errno) => return Err(io_error(errno)),
+    };
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(Directory { dir, lock })),
+        Err(Errno::WOULDBLOCK) => Err(OpenError::Locked { dir: path.to_owned(), holder: holder(&mut lock) }),
+        Err(errno) => Err(io_error(errno)),
+    }
+}
+
 /// What is at a path.
 enum Found {
     Nothing,

@@ -313,7 +313,7 @@ fn checksum(piece: &[u8]) -> u64 {
 }
 
 /// Where content begins and how long it is, if its place can be.
-fn checked(place: &Place) -> Option<(u64, u64)> {
+pub(super) fn checked(place: &Place) -> Option<(u64, u64)> {
     let &[offset, length, ref sums @ ..] = place.words() else { return None };
     let is_possible = length > 0
         && offset.is_multiple_of(UNIT_BYTES)

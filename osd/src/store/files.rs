@@ -4,7 +4,7 @@
 //! the shard counts its writes by, behind those of the starts before.
 
 #[cfg(test)]
-mod tests;
+pub(in crate::store) mod tests;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -72,6 +72,12 @@ pub enum FilesError {
     /// The journal cannot be read.
     #[error(transparent)]
     Read(#[from] JournalReadError),
+    /// There is none where there was one.
+    #[error(
+        "the journal is missing, and this store has been used; put its files back if they were moved, else take the node out of the \
+         cluster map and add it under a new id with an empty data directory"
+    )]
+    JournalMissing,
     /// The journal cannot be written.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -118,6 +124,10 @@ pub fn open(store: &mut Store, config: &ShardConfig, parts: FilesParts) -> Resul
     let (contents, found) = Contents::open(&*media, index)?;
     let contents = contents.with(inline_max, rules);
     let search = Search::of(&*media, (store.id(), found.applied), |record| contents.has_all(record))?;
+    // Each start begins with a batch, before it serves.
+    if search.is_empty() && store.has_served() {
+        return Err(FilesError::JournalMissing);
+    }
     // A store that was just made has forgotten nothing.
     let fresh = (store.start() == Start::Fresh).then(Memo::default);
     let state = StoreFound {

@@ -10,6 +10,7 @@ mod sled_engine;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -36,19 +37,40 @@ pub enum Engine {
     Sled,
 }
 
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Redb => "redb",
+            Self::Sled => "sled",
+        })
+    }
+}
+
 impl Engine {
     /// The name of what it keeps in the directory of a store's files.
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Redb => REDB,
             Self::Sled => "index.sled",
         }
     }
 
-    /// The engine that keeps the index in a directory, if there is one.
-    pub fn found(media: &dyn Media) -> io::Result<Option<Self>> {
+    /// The engines that keep an index in a directory: one, or none if it is new.
+    pub fn found(media: &dyn Media) -> io::Result<Vec<Self>> {
         let names = media.names()?;
-        Ok([Self::Redb, Self::Sled].into_iter().find(|engine| names.iter().any(|name| name == engine.name())))
+        let is_there = |engine: &Self| names.iter().any(|name| name == engine.name());
+        Ok([Self::Redb, Self::Sled].into_iter().filter(is_there).collect())
+    }
+
+    /// The engine for a directory: the one that made its index, which has to be this one. A store that `has_served` has an index.
+    pub fn choose(self, media: &dyn Media, has_served: bool) -> Result<Self, IndexError> {
+        match *Self::found(media).map_err(|error| IndexError::from_io(&error))? {
+            [] if has_served => Err(IndexError::Missing),
+            [] => Ok(self),
+            [found] if found == self => Ok(self),
+            [found] => Err(IndexError::OtherEngine { found, wanted: self }),
+            _ => Err(IndexError::Two),
+        }
     }
 
     /// Opens the index in the directory `dir`, which is `media`; makes one if there is none.
@@ -68,7 +90,7 @@ impl Engine {
 
 const REDB: &str = "index.redb";
 /// Its name while it is made.
-const REDB_NEW: &str = "index.redb.new";
+pub(super) const REDB_NEW: &str = "index.redb.new";
 
 /// Makes an empty index, if there is none. One that is being made when its process ends does not open any more, so it has another
 /// name until it is whole.
@@ -118,6 +140,28 @@ pub enum IndexError {
     /// There is no space; nothing has changed.
     #[error("the disk is full: the index keeps what it had; make space")]
     Full,
+    /// There is none where there was one.
+    #[error(
+        "the index is missing, and this store has been used; put it back if it was moved, else take the node out of the cluster map and \
+         add it under a new id with an empty data directory"
+    )]
+    Missing,
+    /// The directory was made with another engine.
+    #[error(
+        "the data directory was made with the index by {found}, and the configuration says {wanted}; set `index = \"{found}\"` in \
+         [store] of osd.toml, or give the node a new id and an empty data directory"
+    )]
+    OtherEngine {
+        /// By which it was made.
+        found: Engine,
+        /// Which one the configuration names.
+        wanted: Engine,
+    },
+    /// Somebody has copied one here.
+    #[error(
+        "there are two indexes in the data directory, and a store has one; move away the one that was copied there"
+    )]
+    Two,
     /// What is there cannot be read as an index.
     #[error(
         "the index is damaged ({0}); check the disk, then give this node a new id and an empty data directory"

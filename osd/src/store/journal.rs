@@ -351,6 +351,11 @@ fn make_segment(media: &dyn Media, slot: u32, bytes: u64) -> io::Result<Arc<dyn 
     Ok(blob)
 }
 
+/// Whether a file has the name of a segment.
+pub(super) fn is_segment(name: &str) -> bool {
+    name.strip_prefix(PREFIX).is_some_and(|slot| slot.parse::<u32>().is_ok())
+}
+
 /// The name of a segment's file.
 fn file_of(slot: u32) -> String {
     format!("{PREFIX}{slot}")

@@ -10,6 +10,7 @@
 pub(in crate::store) mod fake;
 
 mod around;
+mod view;
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use self::around::Around;
+pub use self::view::MediaView;
 
 /// A directory of such files. The store is its only user.
 pub trait Media: Send + Sync {
@@ -71,6 +73,7 @@ pub trait Blob: Send + Sync {
 /// A directory of the machine.
 pub struct RealMedia {
     path: PathBuf,
+    is_read_only: bool,
 }
 
 impl RealMedia {
@@ -83,7 +86,12 @@ impl RealMedia {
         if let Some(parent) = path.parent() {
             File::open(parent)?.sync_all()?;
         }
-        Ok(Self { path })
+        Ok(Self { path, is_read_only: false })
+    }
+
+    /// The directory at `path`, of which files are opened for reading only, and none is made.
+    pub const fn read_only(path: PathBuf) -> Self {
+        Self { path, is_read_only: true }
     }
 }
 
@@ -95,8 +103,10 @@ impl Media for RealMedia {
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn Blob>> {
         let path = self.path.join(name);
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
-        Ok(Arc::new(RealBlob { file, around: Around::new(path) }))
+        let writes = !self.is_read_only;
+        let mut options = OpenOptions::new();
+        options.read(true).write(writes).create(writes).truncate(false);
+        Ok(Arc::new(RealBlob { file: options.open(&path)?, around: Around::new(path) }))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

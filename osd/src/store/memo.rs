@@ -54,26 +54,46 @@ pub enum MemoError {
 impl MemoFile {
     /// The memo of a store in a directory in memory.
     pub fn open(dir: &Path, store: StoreId) -> Result<Self, MemoError> {
-        let name: String = store.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        let path = dir.join(format!("fleasefs-{name}"));
-        let failed = |source| MemoError::Io { path: path.clone(), source };
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let opened = Self::open_with(dir, store, &mut options);
+        if matches!(opened, Err(MemoError::OnDisk(_))) {
+            // What was just made is of no use.
+            let _ = std::fs::remove_file(path_of(dir, store));
+        }
+        opened
+    }
+
+    /// What the memo of a store says, for somebody who must not change it.
+    pub fn look(dir: &Path, store: StoreId) -> Result<Option<Memo>, MemoError> {
+        match Self::open_with(dir, store, &mut OpenOptions::new()) {
+            Ok(mut slot) => slot.read().map_err(|source| MemoError::Io { path: path_of(dir, store), source }),
+            Err(MemoError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn open_with(dir: &Path, store: StoreId, options: &mut OpenOptions) -> Result<Self, MemoError> {
+        let path = path_of(dir, store);
+        let failed = |source| MemoError::Io { path: path.clone(), source };
         let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
         let flags = i32::try_from(flags.bits()).map_err(|error| failed(io::Error::other(error)))?;
-        let file = options.custom_flags(flags).open(&path).map_err(failed)?;
+        let file = options.read(true).custom_flags(flags).open(&path).map_err(failed)?;
         let meta = file.metadata().map_err(failed)?;
         if !meta.is_file() || meta.uid() != rustix::process::geteuid().as_raw() {
             return Err(MemoError::Foreign(path));
         }
         let system = rustix::fs::fstatfs(&file).map_err(|errno| failed(errno.into()))?;
         if !IN_MEMORY.contains(&system.f_type) {
-            // What was just made is of no use.
-            let _ = std::fs::remove_file(&path);
             return Err(MemoError::OnDisk(dir.to_owned()));
         }
         Ok(Self { file })
     }
+}
+
+fn path_of(dir: &Path, store: StoreId) -> PathBuf {
+    let name: String = store.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    dir.join(format!("fleasefs-{name}"))
 }
 
 impl MemoSlot for MemoFile {
@@ -124,11 +144,15 @@ mod tests {
         let dir = TempDir::new_in("/dev/shm").unwrap();
         let mut slot = MemoFile::open(dir.path(), STORE).unwrap();
         assert_eq!(slot.read().unwrap(), None);
+        assert_eq!(MemoFile::look(dir.path(), STORE).unwrap(), None);
         slot.write(&MEMO).unwrap();
         assert_eq!(MemoFile::open(dir.path(), STORE).unwrap().read().unwrap(), Some(MEMO));
         let failed = Memo { is_failed: true, ..MEMO };
         slot.write(&failed).unwrap();
         assert_eq!(slot.read().unwrap(), Some(failed));
+        assert_eq!(MemoFile::look(dir.path(), STORE).unwrap(), Some(failed));
+        assert_eq!(MemoFile::look(dir.path(), StoreId([4; 16])).unwrap(), None);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "to look makes nothing");
         assert_eq!(MemoFile::open(dir.path(), StoreId([4; 16])).unwrap().read().unwrap(), None);
     }
 

@@ -108,6 +108,11 @@ impl PackedHead {
         })
     }
 
+    /// The last record of the journal that is in it.
+    pub(super) const fn applied(&self) -> u64 {
+        self.applied
+    }
+
     pub(super) fn places(&self) -> impl Iterator<Item = &Place> {
         self.head.places()
     }

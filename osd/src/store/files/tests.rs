@@ -13,12 +13,12 @@ use crate::store::index::RedbIndex;
 use crate::store::media::fake::FakeMedia;
 use crate::store::{Host, Owner, format};
 
-const OWNER: Owner = Owner { cluster: ClusterId([1; 16]), node: NodeId(1) };
+pub(in crate::store) const OWNER: Owner = Owner { cluster: ClusterId([1; 16]), node: NodeId(1) };
 const HOST: Host = Host { machine: [2; 16], boot: [3; 16], lock: [4, 5], is_local: true };
-const LIMITS: JournalLimits =
+pub(in crate::store) const LIMITS: JournalLimits =
     JournalLimits { segment_bytes: 192 << 10, segments_max: 6, reserve_bytes: 4 << 10 };
-const FILE: ObjectId = ObjectId::new(0, 9);
-const CHUNK_LEN: usize = 64 << 10;
+pub(in crate::store) const FILE: ObjectId = ObjectId::new(0, 9);
+pub(in crate::store) const CHUNK_LEN: usize = 64 << 10;
 
 /// Memory that outlives processes.
 #[derive(Clone, Default)]
@@ -50,11 +50,11 @@ struct Machine {
     durable: usize,
 }
 
-fn at(seq: u64) -> Position {
+pub(in crate::store) fn at(seq: u64) -> Position {
     Position { epoch: Epoch { number: 1, node: NodeId(1) }, seq: Seq(seq) }
 }
 
-fn record(seq: u64, data: &Bytes) -> FileRecord {
+pub(in crate::store) fn record(seq: u64, data: &Bytes) -> FileRecord {
     let change = Change::Write { offset: seq * (1 << 20), data: data.clone().into() };
     let client = base::ClientId { certificate: 1, program: 1 };
     let body = Body::Op {

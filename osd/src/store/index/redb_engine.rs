@@ -29,15 +29,17 @@ pub struct RedbIndex {
 struct Backend(Arc<dyn Blob>);
 
 impl RedbIndex {
-    /// Opens the index in a file; makes one in an empty file.
+    /// Opens the index in a file; makes one in an empty file. Each of its pages is as it was written, or it is damaged: a row would
+    /// be missing otherwise, and nobody would know.
     pub fn open(blob: Arc<dyn Blob>) -> Result<Self, IndexError> {
-        let open = RwLock::new(Some(open(&blob)?));
+        let open = RwLock::new(Some(open(&blob, true)?));
         Ok(Self { blob, open })
     }
 
     fn with<T>(&self, act: impl FnOnce(&Database) -> Result<T, IndexError>) -> Result<T, IndexError> {
         if self.open.read().unwrap_or_else(PoisonError::into_inner).is_none() {
-            let database = open(&self.blob)?;
+            // All of it was checked when it was opened first.
+            let database = open(&self.blob, false)?;
             *self.open.write().unwrap_or_else(PoisonError::into_inner) = Some(database);
         }
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
@@ -45,9 +47,9 @@ impl RedbIndex {
     }
 }
 
-fn open(blob: &Arc<dyn Blob>) -> Result<Database, IndexError> {
+fn open(blob: &Arc<dyn Blob>, checks: bool) -> Result<Database, IndexError> {
     let mut builder = Database::builder();
-    builder.set_cache_size(CACHE_BYTES);
+    builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(checks);
     builder.create_with_backend(Backend(Arc::clone(blob))).map_err(database_error)
 }
 

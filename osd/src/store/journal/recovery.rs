@@ -23,9 +23,9 @@ use crate::store::media::{Blob, Media};
 #[error("{file} of the journal cannot be read")]
 pub struct JournalReadError {
     /// Which file.
-    file: String,
+    pub file: String,
     /// What the system said.
-    source: io::Error,
+    pub source: io::Error,
 }
 
 /// What was found.
@@ -35,6 +35,7 @@ pub struct Search {
     chain: Vec<Place>,
     applied: u64,
     found: JournalFound,
+    is_empty: bool,
 }
 
 /// A batch that can be read.
@@ -59,7 +60,8 @@ impl Search {
             scan(store, slot, &**blob, &mut places).map_err(|source| read_error(slot, source))?;
         }
         let chain = follow(&places, applied);
-        let mut search = Self { store, slots, chain, applied, found: JournalFound::default() };
+        let found = JournalFound::default();
+        let mut search = Self { store, slots, chain, applied, found, is_empty: places.is_empty() };
         search.cut_off(has_all)?;
         search.found = account(&places, &search.chain, applied);
         Ok(search)
@@ -86,6 +88,16 @@ impl Search {
     /// What can be read.
     pub const fn found(&self) -> JournalFound {
         self.found
+    }
+
+    /// Whether there is not even the batch that each start begins with.
+    pub const fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
+    /// Where what can be read ends: in which file, and at which byte.
+    pub fn end(&self) -> Option<(String, u64)> {
+        self.chain.last().map(|place| (super::file_of(place.slot), place.at + place.header.bytes()))
     }
 
     /// Gives the records that are needed with their numbers, oldest first.
