@@ -179,6 +179,7 @@ impl RealDisk {
         }
         self.medium.refuse_reads(opening.refuses);
         self.medium.set_full(opening.is_full);
+        let was_failed = self.medium.memo().is_some_and(|memo| memo.is_failed);
         let opened = self.open_on(&handle, config, opening.nonce);
         let has_ended = self.medium.is_halted();
         self.medium.go_on();
@@ -189,7 +190,7 @@ impl RealDisk {
             return Err(NotOpened::Ended);
         }
         let mut found = opened.map_err(|error| self.explain(error, opening))?;
-        found.open.before = self.check(&found)?;
+        found.open.before = self.check(&found, was_failed)?;
         (self.written, self.durable) = (found.open.before, found.open.before);
         (self.is_dark, self.has_rotten_rows) = (false, false);
         self.medium.forgive();
@@ -233,8 +234,11 @@ impl RealDisk {
     }
 
     /// Nothing is missing that a process was told of.
-    fn check(&self, found: &Found) -> Result<u64, NotOpened> {
-        let (end, said) = (found.open.before, if self.is_dark { self.durable } else { self.written });
+    fn check(&self, found: &Found, was_failed: bool) -> Result<u64, NotOpened> {
+        // A process may end before it hears that a sync has failed, which may have cost what was written. It has marked nothing then.
+        let is_unheard = self.medium.has_refused() && !was_failed && found.forgot_at.is_some();
+        let is_forgotten = self.is_dark || is_unheard;
+        let (end, said) = (found.open.before, if is_forgotten { self.durable } else { self.written });
         if end < said {
             let what = format!("opens with {end} records, and {said} were there");
             return Err(NotOpened::Wrong(what));
