@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -183,6 +183,87 @@ fn damage_is_told_by_the_exit_code_with_its_place_and_its_remedy() {
         assert_eq!(refused.status.code(), Some(1));
         assert!(said(&refused).contains(wanted), "{}", said(&refused));
     }
+}
+
+/// Supervisors in the foreground, stopped when the test ends.
+struct Foreground(Vec<Child>);
+
+impl Drop for Foreground {
+    fn drop(&mut self) {
+        for osd in &mut self.0 {
+            // Nothing is left to be done if this fails.
+            let _ = kill_process(Pid::from_child(osd), Signal::TERM);
+            let _ = osd.wait();
+        }
+    }
+}
+
+/// Whatever is wrong with a store, its daemon ends and says what to do, and the others have everything.
+#[test]
+fn a_daemon_with_a_damaged_store_says_what_to_do_and_nothing_is_lost() {
+    let cluster = Cluster::up(&[]);
+    // One stands as content, and the other in the journal itself.
+    cluster.put("long", 300_000);
+    cluster.put("short", 900);
+    cluster.kill_all();
+    assert_eq!(cluster.check(1).0, 0);
+    let osd = |node: u32| {
+        let mut osd = fleasefs();
+        osd.arg("osd").arg("--config").arg(cluster.osd(node).join("osd.toml")).stderr(Stdio::piped());
+        osd
+    };
+    let _others = Foreground([2, 3].map(|node| osd(node).stderr(Stdio::null()).spawn().unwrap()).into());
+    let flip = |what: Vec<u8>| {
+        move |bytes: &mut Vec<u8>| {
+            let at = bytes.windows(what.len()).position(|window| window == what).expect("it is there");
+            bytes[at] ^= 1;
+        }
+    };
+    let newer = |bytes: &mut Vec<u8>| {
+        bytes.truncate(bytes.len() - 4);
+        bytes[8] += 1;
+        let sum = crc32c::crc32c(bytes);
+        bytes.extend(sum.to_le_bytes());
+    };
+    type Harm<'a> = Box<dyn Fn(&mut Vec<u8>) + 'a>;
+    let harms: [(&str, Harm<'_>, &str); 5] = [
+        (
+            "files/journal-0",
+            Box::new(flip(content(900))),
+            "of the journal is damaged or missing; add the node under a new id",
+        ),
+        (
+            "files/content",
+            Box::new(flip(content(100))),
+            "of the journal is damaged or missing; add the node under a new id",
+        ),
+        ("files/index.redb", Box::new(|bytes| bytes.fill(7)), "the index is damaged"),
+        (
+            "peers",
+            Box::new(|bytes| bytes[33] ^= 1),
+            "has a wrong checksum, so this node no longer knows what it promised",
+        ),
+        ("time", Box::new(newer), "install the newer program again"),
+    ];
+    for (name, harm, wanted) in harms {
+        let path = cluster.osd(1).join("data").join(name);
+        let sound = fs::read(&path).unwrap();
+        cluster.edit(1, name, harm);
+        let ended = osd(1).output().unwrap();
+        assert_eq!(ended.status.code(), Some(1), "{name}: {}", said(&ended));
+        assert!(said(&ended).contains(wanted), "{name}: {}", said(&ended));
+        fs::write(&path, sound).unwrap();
+    }
+    let (index, aside) =
+        (cluster.osd(1).join("data/files/index.redb"), cluster.folder.path().join("index.redb"));
+    fs::rename(&index, &aside).unwrap();
+    let ended = osd(1).output().unwrap();
+    assert!(said(&ended).contains("the index is missing"), "{}", said(&ended));
+    fs::rename(&aside, &index).unwrap();
+    assert!(cluster.get("long") == content(300_000) && cluster.get("short") == content(900));
+    // As it was, it takes part again.
+    let _first = Foreground(vec![osd(1).stderr(Stdio::null()).spawn().unwrap()]);
+    assert!(cluster.get("long") == content(300_000));
 }
 
 /// The engine is chosen when a cluster is made, and does all that the other does.
