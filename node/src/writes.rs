@@ -22,11 +22,6 @@ const BEHIND_BYTES: u64 = 8 << 20;
 /// While so much waits, other nodes' data is not taken; they send it again.
 const CROWDED_BYTES: u64 = 32 << 20;
 
-/// So many records at most between two demands make a habit of asking for a sync after each change.
-const HABIT_RECORDS: u64 = 2;
-/// So many such demands in a row.
-const HABIT_DEMANDS: u32 = 4;
-
 /// Writes to the journal, counted from 1 for this process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writes {
@@ -35,10 +30,6 @@ pub(crate) struct Writes {
     /// None until all that was there at the start is synced.
     durable: Option<u64>,
     asked: Option<u64>,
-    /// The last record of which somebody wanted to know that it is durable, and how many such demands in a row came after a few
-    /// records each: then the next one is expected, and the sync begins together with the write.
-    demanded: u64,
-    demands: u32,
     /// What waits until something is written, and until it is durable.
     for_written: Waiting,
     for_durable: Waiting,
@@ -81,9 +72,6 @@ impl Writes {
             self.writes_since = now;
         }
         self.last += 1;
-        if self.last - self.demanded > HABIT_RECORDS {
-            self.demands = 0;
-        }
         let bytes = record_data_bytes(record);
         if bytes > 0 {
             self.unwritten.push_back((self.last, bytes));
@@ -115,10 +103,6 @@ impl Writes {
     /// A message that may leave once the journal has everything up to a record. It comes back if that is so already.
     /// What goes to `me` is kept always.
     pub(crate) fn hold(&mut self, until: Until, me: NodeId, held: Held) -> Option<Held> {
-        if until.is_durable && until.number > self.demanded {
-            self.demanded = until.number;
-            self.demands = self.demands.saturating_add(1);
-        }
         if self.covers(until) {
             return Some(held);
         }
@@ -133,11 +117,10 @@ impl Writes {
         None
     }
 
-    /// The sync that somebody waits for, or is expected to, and nobody has asked for yet.
+    /// The sync that somebody waits for and nobody has asked for yet.
     pub(crate) fn poll_sync(&mut self, now: WallTime) -> Option<u64> {
         let wanted = self.for_durable.held.last_key_value().map(|(&(number, ..), _)| number);
-        let expected = (self.demands >= HABIT_DEMANDS).then_some(self.last);
-        let wanted = wanted.max(expected).filter(|&wanted| self.asked < Some(wanted))?;
+        let wanted = wanted.filter(|&wanted| self.asked < Some(wanted))?;
         if self.asked <= self.durable {
             self.syncs_since = now;
         }
@@ -312,28 +295,6 @@ mod tests {
         writes.handle_written(at(3), 100);
         assert_eq!(seqs(&mut writes), [2]);
         assert!(writes.hold(durable(first), ME, ack(OTHER, 9)).is_some());
-    }
-
-    #[test]
-    fn who_has_the_habit_of_asking_for_syncs_need_not_ask() {
-        let mut writes = Writes::default();
-        for turn in 1..=u64::from(HABIT_DEMANDS) {
-            let number = writes.next(at(turn), &small());
-            assert_eq!(writes.poll_sync(at(turn)), None, "nobody has asked");
-            assert!(writes.hold(durable(number), ME, ack(OTHER, turn)).is_none());
-            assert_eq!(writes.poll_sync(at(turn)), Some(number));
-            writes.handle_durable(at(turn), number);
-        }
-        for _ in 0..3 {
-            let number = writes.next(at(9), &small());
-            assert_eq!(writes.poll_sync(at(9)), Some(number), "together with the write");
-            writes.handle_durable(at(9), number);
-            assert!(writes.hold(durable(number), ME, ack(OTHER, 9)).is_some());
-        }
-        let syncs: Vec<_> = (0..5).map(|_| (writes.next(at(9), &small()), writes.poll_sync(at(9)))).collect();
-        let first = syncs[0].0;
-        let wanted = (0..5).map(|more| (first + more, (more < HABIT_RECORDS).then_some(first + more)));
-        assert_eq!(syncs, wanted.collect::<Vec<_>>(), "the habit ends when nobody asks");
     }
 
     #[test]
