@@ -237,7 +237,7 @@ fn a_daemon_with_a_damaged_store_says_what_to_do_and_nothing_is_lost() {
             Box::new(flip(content(100))),
             "of the journal is damaged or missing; add the node under a new id",
         ),
-        ("files/index.redb", Box::new(|bytes| bytes.fill(7)), "the index is damaged"),
+        ("files/index.redb", Box::new(|bytes| bytes[4_096..].fill(7)), "the index is damaged"),
         (
             "peers",
             Box::new(|bytes| bytes[33] ^= 1),
