@@ -1,65 +1,97 @@
 //! The processes that this one has started, and those that they have started.
 //!
-//! The end of a script does not end what it has started, which would go on without the lock. A process whose parent
-//! had ended before anybody looked has left the family, and is left alone.
+//! The end of a script does not end what it has started, which would go on without the lock. So this process takes in
+//! whatever loses its parent: nothing leaves the family before this process ends itself.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::os::fd::OwnedFd;
 
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal,
+    set_child_subreaper, waitid,
+};
 
-/// How often to look for processes that were started while others were killed.
+/// How often to look for processes that were started while others were told something.
 const ROUNDS_MAX: u32 = 10;
 
-/// The processes that were found so far. Those that have ended do no harm: a descriptor names no other.
-#[derive(Debug, Default)]
+/// The processes that were found last. Those that have ended do no harm: a descriptor names no other.
+#[derive(Debug)]
 pub(crate) struct Family {
     known: BTreeMap<i32, OwnedFd>,
 }
 
 impl Family {
-    /// Sends a signal to all of them.
-    pub(crate) fn tell(&mut self, what: Signal) {
-        self.look();
-        self.signal(what);
+    /// That of this process, which keeps together from now on.
+    pub(crate) fn found() -> io::Result<Self> {
+        set_child_subreaper(Some(getpid()))?;
+        Ok(Self { known: BTreeMap::new() })
     }
 
-    fn signal(&self, what: Signal) {
-        for process in self.known.values() {
-            // It may have ended.
-            let _ = pidfd_send_signal(process, what);
+    /// Sends a signal to all of them, once.
+    pub(crate) fn tell(&mut self, what: Signal) {
+        let mut told = BTreeMap::new();
+        // Whoever is told may have started another before it heard.
+        for _ in 0..ROUNDS_MAX {
+            let before = told.len();
+            for (id, process) in members(&told) {
+                told.entry(id).or_insert_with(|| {
+                    // It may have ended.
+                    let _ = pidfd_send_signal(&process, what);
+                    process
+                });
+            }
+            if told.len() == before {
+                break;
+            }
         }
+        self.known = told;
     }
 
     /// Kills all of them.
     pub(crate) fn kill(&mut self) {
         // Those that are known first: to look for others takes time, and the lock is somebody else's soon.
-        self.signal(Signal::KILL);
-        for _ in 0..ROUNDS_MAX {
-            let before = self.known.len();
-            self.tell(Signal::KILL);
-            if self.known.len() == before {
-                break;
-            }
+        for process in self.known.values() {
+            let _ = pidfd_send_signal(process, Signal::KILL);
         }
+        self.tell(Signal::KILL);
     }
 
-    /// Looks for new ones.
-    fn look(&mut self) {
-        let parents = parents();
-        let mut grown = vec![getpid().as_raw_nonzero().get()];
-        while let Some(parent) = grown.pop() {
-            for (&child, _) in parents.iter().filter(|(_, other)| **other == parent) {
-                grown.push(child);
-                let process = Pid::from_raw(child).and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok());
-                // Opened first and compared then: the id may have become another process's.
-                if let (Some(process), true) = (process, parent_of(child) == Some(parent)) {
-                    self.known.insert(child, process);
-                }
+    /// Takes note of the ends of those that were taken in, but for `child`, whose end somebody waits for.
+    pub(crate) fn bury_all_but(&self, child: Option<u32>) {
+        let us = getpid().as_raw_nonzero().get();
+        for (id, _) in
+            parents().into_iter().filter(|(id, parent)| *parent == us && u32::try_from(*id).ok() != child)
+        {
+            if let Some(id) = Pid::from_raw(id) {
+                // It may live.
+                let _ = waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
             }
         }
     }
+}
+
+/// All that are there now, `known` among them. One whose parent is just ending is found by that.
+fn members(known: &BTreeMap<i32, OwnedFd>) -> BTreeMap<i32, OwnedFd> {
+    let (us, parents) = (getpid().as_raw_nonzero().get(), parents());
+    let mut grown: Vec<i32> = known.keys().copied().chain([us]).collect();
+    let mut members = BTreeMap::new();
+    while let Some(parent) = grown.pop() {
+        for (&child, _) in parents.iter().filter(|(_, other)| **other == parent) {
+            let Some(process) = Pid::from_raw(child).and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok())
+            else {
+                continue;
+            };
+            // Opened first and compared then: the id may have become another process's.
+            if parent_of(child).is_some_and(|now| now == parent || now == us)
+                && members.insert(child, process).is_none()
+            {
+                grown.push(child);
+            }
+        }
+    }
+    members
 }
 
 /// The parent of each process that runs.

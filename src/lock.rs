@@ -101,6 +101,8 @@ async fn obtain(client: &Client, args: &Args) -> Result<Option<Lock>, client::Lo
 }
 
 async fn run_under(lock: &Lock, args: &Args, signals: &mut Signals) -> anyhow::Result<ExitCode> {
+    let mut family = Family::found().context("could not keep what the command starts together")?;
+    let mut ended = signal(SignalKind::child()).context("could not listen for signals")?;
     let mut child = match start(lock, args) {
         Ok(child) => child,
         Err(error) => {
@@ -109,7 +111,6 @@ async fn run_under(lock: &Lock, args: &Args, signals: &mut Signals) -> anyhow::R
             return Ok(ExitCode::from(unstarted(&error)));
         }
     };
-    let mut family = Family::default();
     let mut warned = false;
     loop {
         tokio::select! {
@@ -126,6 +127,7 @@ async fn run_under(lock: &Lock, args: &Args, signals: &mut Signals) -> anyhow::R
             signal = signals.next() => if signal != Signal::INT || signals.was_sent() {
                 family.tell(signal);
             },
+            _ = ended.recv() => family.bury_all_but(child.id()),
             () = lock.at_risk(), if !warned => {
                 warned = true;
                 say(&format!("no daemon confirms the lock `{}`; ending the command", args.name));

@@ -36,7 +36,8 @@ impl Cluster {
 
     /// A command that has the lock until its input ends, which `wait_with_output` would bring about.
     fn holder(&self, name: &str) -> Child {
-        let mut command = self.lock(name, &[], "echo $FLEASEFS_TOKEN; cat >/dev/null");
+        // Starts nothing: a shell's child takes SIGINT for its parent's until it has become another program.
+        let mut command = self.lock(name, &[], "echo $FLEASEFS_TOKEN; read _ || :");
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let mut token = String::new();
         BufReader::with_capacity(1, child.stdout.as_mut().unwrap()).read_line(&mut token).unwrap();
@@ -140,6 +141,30 @@ fn what_a_script_has_started_ends_with_it_when_its_lock_is_lost() {
     let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
     assert!(fleasefs().arg("down").arg(cluster.dir()).output().unwrap().status.success());
     assert_eq!(lock.wait().unwrap().code(), Some(143));
+    assert_ends(pid);
+}
+
+#[test]
+fn what_has_left_its_script_ends_with_it_and_does_not_stay_as_a_zombie() {
+    let cluster = Cluster::start();
+    // The inner shells end at once, and leave what they started to whoever takes it in.
+    let script = "sh -c 'sleep 0 &'; sh -c 'sleep 100000 >&2 & echo $!'; cat >/dev/null";
+    let mut lock = cluster.lock("a", &[], script).stdin(Stdio::piped()).spawn().unwrap();
+    let _input = lock.stdin.take();
+    let mut pid = String::new();
+    BufReader::with_capacity(1, lock.stdout.as_mut().unwrap()).read_line(&mut pid).unwrap();
+    let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+    let end = Instant::now() + Duration::from_secs(10);
+    while has_zombie(&lock) {
+        assert!(Instant::now() < end, "nobody takes note of an end");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    kill_process(Pid::from_child(&lock), Signal::TERM).unwrap();
+    assert_eq!(lock.wait().unwrap().code(), Some(143));
+    assert_ends(pid);
+}
+
+fn assert_ends(pid: Pid) {
     let end = Instant::now() + Duration::from_secs(10);
     loop {
         let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
@@ -150,6 +175,15 @@ fn what_a_script_has_started_ends_with_it_when_its_lock_is_lost() {
         assert!(Instant::now() < end, "it goes on without the lock: {stat}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Whether a process that was taken in has ended and nobody has taken note of it.
+fn has_zombie(parent: &Child) -> bool {
+    let ours = format!(") Z {} ", parent.id());
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter_map(|process| fs::read_to_string(process.path().join("stat")).ok())
+        .any(|stat| stat.contains(&ours))
 }
 
 #[test]
