@@ -386,10 +386,10 @@ impl<M: Machine> Replica<M> {
         }
     }
 
-    /// A node is gone for good: nobody waits for it, and it becomes no member any more.
-    pub fn strike(&mut self, now: WallTime, node: NodeId) {
+    /// A node is gone for good: nobody waits for it, and it becomes no member any more. Whether that is news.
+    pub fn strike(&mut self, now: WallTime, node: NodeId) -> bool {
         if !self.struck.insert(node) {
-            return;
+            return false;
         }
         if let Role::Primary(primary) = &mut self.role
             && primary.newcomer.is_some_and(|(newcomer, _)| newcomer == node)
@@ -399,6 +399,7 @@ impl<M: Machine> Replica<M> {
             self.lent.remove(&node);
         }
         self.chase(now);
+        true
     }
 
     pub(crate) fn push(&mut self, entry: Entry<M::Op>) {
