@@ -18,13 +18,13 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::ObjectId;
 use bytes::{Bytes, BytesMut};
-use node::file::{Chunk, File, Piece, Place, Position, Stored};
+use node::file::{BLOCK_BYTES, Chunk, File, Piece, Place, Position, Stored};
 use node::{FileChanges, Unreadable};
 use replication::Checkpoint;
 
@@ -421,30 +421,32 @@ impl<'a> Work<'a> {
         };
         // It takes up all of the chunk.
         if let Some(place) = landed {
-            return Ok(with_piece(&chunk, first, Piece::Stored(whole(&place))));
+            return Ok(with_pieces(&chunk, [(first, Piece::Stored(whole(&place)))]));
         }
-        let mut content = BytesMut::new();
+        let mut joined = Joined::default();
         for (start, piece) in chunk.pieces() {
-            content.resize((start - first) as usize, 0);
             match piece {
-                Piece::Held(bytes) => content.extend_from_slice(bytes),
+                Piece::Held(bytes) => joined.push(&chunk, start, bytes),
                 Piece::Stored(stored) => {
                     let unreadable = || Unreadable { place: stored.place.clone() };
                     let read = self.contents.read_one(stored);
                     let bytes = read.map_err(|_| PutError::Unreadable { object, what: unreadable() })?;
-                    content.extend_from_slice(&bytes);
+                    joined.push(&chunk, start, &bytes);
                 }
             }
         }
-        let piece = if content.len() <= self.contents.inline_max {
-            Piece::Held(content.freeze())
-        } else {
-            let place = self.contents.extents.write(&content).map_err(not_written)?;
-            self.written.push(place.clone());
-            let len = u32::try_from(content.len()).expect("a chunk is short");
-            Piece::Stored(Stored { place, from: 0, len })
-        };
-        Ok(with_piece(&chunk, first, piece))
+        let Joined { content, spans } = joined;
+        let content = content.freeze();
+        if content.len() <= self.contents.inline_max {
+            let piece =
+                |span: &Range<u32>| Piece::Held(content.slice(span.start as usize..span.end as usize));
+            return Ok(with_pieces(&chunk, spans.iter().map(|(start, span)| (*start, piece(span)))));
+        }
+        let place = self.contents.extents.write(&content).map_err(not_written)?;
+        self.written.push(place.clone());
+        let piece =
+            |span: Range<u32>| Stored { place: place.clone(), from: span.start, len: span.end - span.start };
+        Ok(with_pieces(&chunk, spans.into_iter().map(|(start, span)| (start, Piece::Stored(piece(span))))))
     }
 
     fn drop_rows(&mut self, object: ObjectId) -> Result<(), PutError> {
@@ -485,9 +487,37 @@ fn places(chunk: &Chunk) -> Vec<Place> {
     places
 }
 
-/// The same chunk with all its content in one piece.
-fn with_piece(chunk: &Chunk, first: u32, piece: Piece) -> Chunk {
-    Chunk::new(chunk.blocks(), vec![(first, piece)]).expect("it is where the pieces were")
+/// The content of a chunk in one place, without the blocks that nobody wrote to.
+#[derive(Default)]
+struct Joined {
+    content: BytesMut,
+    /// What it is made of: where that begins in the chunk, and where it stands in `content`.
+    spans: Vec<(u32, Range<u32>)>,
+}
+
+impl Joined {
+    /// Takes the next piece. Zeros before it in blocks that were written to are content, so that a chunk has few spans.
+    fn push(&mut self, chunk: &Chunk, start: u32, bytes: &[u8]) {
+        let to = |content: &BytesMut| u32::try_from(content.len()).expect("a chunk is short");
+        let is_written = |gap: &Range<u32>| {
+            let (first, end) = (u64::from(gap.start) / BLOCK_BYTES, u64::from(gap.end).div_ceil(BLOCK_BYTES));
+            (first..end).all(|block| chunk.blocks() >> block & 1 == 1)
+        };
+        let gap = self.spans.last().map(|(first, span)| first + (span.end - span.start)..start);
+        match gap.filter(is_written) {
+            Some(gap) => self.content.resize(self.content.len() + gap.len(), 0),
+            None => self.spans.push((start, to(&self.content)..to(&self.content))),
+        }
+        self.content.extend_from_slice(bytes);
+        if let Some((_, span)) = self.spans.last_mut() {
+            span.end = to(&self.content);
+        }
+    }
+}
+
+/// The same chunk with its content in these pieces.
+fn with_pieces(chunk: &Chunk, pieces: impl IntoIterator<Item = (u32, Piece)>) -> Chunk {
+    Chunk::new(chunk.blocks(), pieces.into_iter().collect()).expect("they are where its pieces were")
 }
 
 impl From<IndexError> for PutError {

@@ -82,6 +82,41 @@ fn what_is_put_is_found() {
 }
 
 #[test]
+fn blocks_that_nobody_wrote_to_stay_so() {
+    let media = FakeMedia::default();
+    let (contents, _) = open(&media);
+    let mut random = Random::new(5);
+    let mut wanted = BTreeMap::new();
+    let (block, chunk) = (BLOCK_BYTES as usize, PART_BYTES);
+    let piece = |start: usize, length| (u32::try_from(start).unwrap(), Piece::Held(vec![7; length].into()));
+    for number in 0..64 {
+        let (mut pieces, mut blocks, mut at) = (Vec::new(), 0_u16, 0);
+        while at < chunk {
+            let start = at + random.index((chunk - at).min(3 * block));
+            let length = 1 + random.index((chunk - start).min(2 * block));
+            at = start + length;
+            (start / block..=(at - 1) / block).for_each(|block| blocks |= 1 << block);
+            pieces.push(piece(start, length));
+        }
+        wanted.insert(number, Chunk::new(blocks, pieces).unwrap());
+    }
+    // The first and the fourth.
+    wanted.insert(64, Chunk::new(0b1001, vec![piece(0, block), piece(3 * block, block)]).unwrap());
+    let chunks = wanted.iter().map(|(number, chunk)| (*number, Some((at(3), chunk.clone())))).collect();
+    let put = contents.put(vec![taken(1, 1, changes(true, 65 << 16, chunks))], 1).unwrap();
+    assert_eq!(put[0].chunks.len(), wanted.len());
+    for (number, _, kept) in &put[0].chunks {
+        assert!(kept.pieces().count() <= 8 && places(kept).len() == 1, "{number}: {kept:?}");
+        assert_eq!(content(&contents, kept), wanted[number], "{number}");
+    }
+    let (contents, found) = open(&media);
+    let (_, file) = found.files[&object(1)].kept.clone().unwrap().0.into_parts();
+    for (number, wanted) in &wanted {
+        assert_eq!(&content(&contents, &file.chunk(*number).unwrap().1), wanted, "{number}");
+    }
+}
+
+#[test]
 fn space_is_free_once_nothing_refers_to_it() {
     let media = FakeMedia::default();
     let (contents, _) = open(&media);
