@@ -331,7 +331,7 @@ impl<A: Algorithm> Shard<A> {
         let (map, struck) = (&self.config.map, &self.files.struck);
         let gone: Vec<NodeId> =
             former.filter(|node| struck.contains(node) || map.osd(*node).is_none()).collect();
-        gone.into_iter().fold(false, |is_news, node| hosted.replica.strike(now, node) || is_news)
+        gone.into_iter().filter(|&node| hosted.replica.strike(now, node)).count() > 0
     }
 
     /// This node leads as soon as it has the lease, and then it can be asked again.

@@ -55,6 +55,9 @@ impl<A: Algorithm> World<'_, A> {
         let whole = |object| shard.file(object).filter(|replica| replica.is_whole());
         let files = shard.files().filter_map(|object| Some((object, whole(object)?.tail())));
         self.checkers.durability.begin(machine.id, files);
+        let is_damaged = |&object: &ObjectId| shard.file(object).is_some_and(|replica| !replica.is_sound());
+        let damaged = shard.files().filter(is_damaged).collect();
+        self.daemons[daemon].began_damaged = damaged;
     }
 
     /// A replica follows whom it has told.
