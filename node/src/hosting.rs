@@ -162,6 +162,7 @@ impl<A: Algorithm> Shard<A> {
     /// Puts a request to a replica that leads.
     fn ask_replica(&mut self, now: WallTime, object: ObjectId, asker: Asker, body: FileBody) {
         let ticket = self.files.ticket();
+        let is_idle = self.files.writes.is_idle();
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let refusal = match body {
             FileBody::Create => Some(FileReplyBody::Exists),
@@ -179,6 +180,9 @@ impl<A: Algorithm> Shard<A> {
                     forget_asker(hosted, (asker.client, number), asker);
                 } else {
                     hosted.heard.insert(asker.client, now);
+                    if is_idle {
+                        hosted.replica.sync_ahead();
+                    }
                 }
                 if refusal == Some(ProposeError::Full) {
                     self.end_silent_client(now, object);

@@ -90,6 +90,11 @@ impl Writes {
         self.unwritten_bytes > CROWDED_BYTES
     }
 
+    /// Whether the disk owes nothing.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.written == self.last && self.asked <= self.durable
+    }
+
     /// The last record that left.
     pub(crate) const fn last(&self) -> u64 {
         self.last

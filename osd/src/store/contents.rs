@@ -33,7 +33,7 @@ use self::rows::{HeadRow, Key, PackedHead};
 use super::bugs::{Bug, Rules};
 use super::extents::{BadPlace, Extents, ReadError};
 use super::index::{Change, Index, IndexError};
-use super::media::{Blob, Media};
+use super::media::{Blob, Media, Reads};
 use wire::KeptChunk;
 
 /// The file with all content.
@@ -182,13 +182,13 @@ impl Contents {
 
     /// A record, as the journal is to have it: what is long in it lands. It is durable together with
     /// [`landed_blob`](Self::landed_blob). If there is no space nothing has changed.
-    pub fn land(&self, number: u64, record: &[Bytes]) -> io::Result<Vec<Bytes>> {
+    pub fn land(&self, number: u64, record: &[Bytes], reads: Reads) -> io::Result<Vec<Bytes>> {
         let mut landed = self.landed();
         let mut parts: Vec<Bytes> = packed::parts(record).collect();
         // The same may come twice.
         let mut seen = BTreeSet::new();
         parts.retain(|part| known_mut(&mut landed, part).is_none() && seen.insert(part.as_ptr().addr()));
-        let places = if parts.is_empty() { Vec::new() } else { self.extents.write_parts(&parts)? };
+        let places = if parts.is_empty() { Vec::new() } else { self.extents.write_parts(&parts, reads)? };
         for (content, place) in parts.into_iter().zip(places) {
             landed.insert(content.as_ptr().addr(), Landed { content, place, last: number });
         }

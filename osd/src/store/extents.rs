@@ -18,7 +18,7 @@ use bytes::{Bytes, BytesMut};
 use node::file::{Place, Stored};
 
 use super::bugs::{Bug, Rules};
-use super::media::Blob;
+use super::media::{Blob, Reads};
 
 /// What space is given out in.
 pub const UNIT_BYTES: u64 = 4_096;
@@ -118,10 +118,10 @@ impl Extents {
     }
 
     /// The same for long content in parts of whole units, each of which gets a place of its own.
-    pub fn write_parts(&self, parts: &[Bytes]) -> io::Result<Vec<Place>> {
+    pub fn write_parts(&self, parts: &[Bytes], reads: Reads) -> io::Result<Vec<Place>> {
         let length = parts.iter().map(|part| part.len() as u64).sum();
         let offset = self.space().take(length);
-        if let Err(error) = self.blob.write_parts_at(offset, parts) {
+        if let Err(error) = self.blob.write_parts_at(offset, parts, reads) {
             self.space().give_back(offset, length);
             return Err(error);
         }

@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use base::{NodeId, ObjectId};
 use bytes::Bytes;
-use node::file::Key;
+use node::file::{File, Key};
 use node::{FileChanges, KeptFile, Memo, OpenStep, ShardConfig, StoreFound, StoreRefusal};
-use replication::Record;
+use replication::{Entry, Record};
 use wire::{FileRecord, decode_stored, encode_stored};
 
 use super::bugs::{Bug, Rules};
@@ -24,9 +24,12 @@ use super::journal::{
     AppendError, Journal, JournalError, JournalLimits, JournalReadError, MadeSegment, Search, Segments, Sync,
     Urgency,
 };
-use super::media::Media;
+use super::media::{Media, Reads};
 use super::memo::MemoSlot;
 use super::{Start, Store, WriteError};
+
+/// So much of what landed waits in a cache at most before it is written out.
+const CACHED_BYTES_MAX: usize = 16 << 20;
 
 /// What a store of files is opened from.
 pub struct FilesParts {
@@ -107,6 +110,9 @@ pub struct FileLog {
     landed_bytes: usize,
     /// Whether something has landed since the last sync.
     has_landed: bool,
+    /// How much of that is in a cache that has to be written out.
+    cached_bytes: usize,
+    me: NodeId,
     /// The record before the first of this process.
     before: u64,
     rules: Rules,
@@ -157,6 +163,8 @@ pub fn open(store: &mut Store, config: &ShardConfig, parts: FilesParts) -> Resul
         contents: Arc::clone(&contents),
         landed_bytes: 0,
         has_landed: false,
+        cached_bytes: 0,
+        me: store.owner().node,
         before,
         rules,
     };
@@ -235,16 +243,34 @@ impl FileLog {
         };
         let pieces = encode_stored(record);
         let landing = Contents::landing_bytes(&pieces);
-        let landed = self.contents.land(self.before + number, &pieces);
+        let reads = self.reads(&record.record);
+        let landed = self.contents.land(self.before + number, &pieces, reads);
         let pieces = landed
             .map_err(JournalError::Io)
             .map_err(|error| if error.is_full() { AppendError::Full.into() } else { error })?;
         self.landed_bytes += landing;
         self.has_landed |= landing > 0;
+        if reads == Reads::Soon {
+            self.cached_bytes += landing;
+        }
         let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &**piece).collect();
         let place = self.journal.append(&pieces, urgency)?;
         assert_eq!(place, self.before + number, "records are handed over in order");
         Ok(())
+    }
+
+    /// Files are read at the primary, and others are asked for what they keep only in need.
+    fn reads(&self, record: &Record<File>) -> Reads {
+        let is_ours = |entry: &Entry<_>| entry.at.epoch.node == self.me;
+        match record {
+            Record::Appended { entries, .. } if entries.iter().all(is_ours) => Reads::Soon,
+            _ => Reads::Seldom,
+        }
+    }
+
+    /// Whether so much waits in a cache that whoever wants a sync later would wait for long.
+    pub const fn wants_sync(&self) -> bool {
+        self.cached_bytes >= CACHED_BYTES_MAX
     }
 
     /// How much was handed over since something was written.
@@ -275,6 +301,7 @@ impl FileLog {
     /// What to do so that all that is written is durable.
     pub fn sync(&mut self) -> Sync {
         let landed = std::mem::take(&mut self.has_landed).then(|| self.contents.landed_blob());
+        self.cached_bytes = 0;
         self.journal.sync(landed)
     }
 

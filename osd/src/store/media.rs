@@ -39,6 +39,15 @@ pub trait Media: Send + Sync {
     fn sync(&self) -> io::Result<()>;
 }
 
+/// Whether somebody is likely to read what is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reads {
+    /// It is worth a place in a cache.
+    Soon,
+    /// It is long and need not go through one, if the disk is as fast without.
+    Seldom,
+}
+
 /// One file.
 pub trait Blob: Send + Sync {
     /// How long it is.
@@ -50,9 +59,8 @@ pub trait Blob: Send + Sync {
     /// Puts `bytes` at `offset`; the file grows if it ends there.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Puts `parts` behind each other at `offset`. What is long and not read soon need not go through a cache, if the disk is as fast
-    /// without; that it is durable says only a sync all the same.
-    fn write_parts_at(&self, offset: u64, parts: &[Bytes]) -> io::Result<()> {
+    /// Puts `parts` behind each other at `offset`. That they are durable says only a sync, whatever way they go.
+    fn write_parts_at(&self, offset: u64, parts: &[Bytes], _: Reads) -> io::Result<()> {
         let mut at = offset;
         for part in parts {
             self.write_at(at, part)?;
@@ -131,8 +139,11 @@ impl Blob for RealBlob {
         self.file.write_all_at(bytes, offset)
     }
 
-    fn write_parts_at(&self, offset: u64, parts: &[Bytes]) -> io::Result<()> {
-        self.around.write(&self.file, offset, parts)
+    fn write_parts_at(&self, offset: u64, parts: &[Bytes], reads: Reads) -> io::Result<()> {
+        match reads {
+            Reads::Soon => around::write_through(&self.file, offset, parts),
+            Reads::Seldom => self.around.write(&self.file, offset, parts),
+        }
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {

@@ -106,6 +106,7 @@ impl LogWriter {
         if written > before {
             self.done.push_back(DiskDone::Written(written));
         }
+        self.wants_sync |= self.log.wants_sync();
         let (used, bytes_max) = self.log.used_bytes();
         if std::mem::replace(&mut self.used, used) != used {
             self.done.push_back(DiskDone::Used(used, bytes_max));

@@ -592,6 +592,7 @@ impl Cluster {
     /// Proposes, and delivers what can be delivered.
     pub(crate) fn propose(&mut self, id: u32, request: Request, op: Put) -> Result<(), ProposeError> {
         let proposed = self.call(id, |replica, now| replica.propose(now, request, op));
+        self.call(id, |replica, _| replica.sync_ahead());
         self.settle();
         proposed
     }

@@ -202,3 +202,29 @@ fn what_was_made_durable_with_something_later_is_known_to_be() {
     let ticket = cluster.sync(1, first);
     assert!(cluster.is_durable(ticket));
 }
+
+#[test]
+fn where_each_change_is_made_durable_nobody_has_to_wait_for_that() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    for value in 0..4 {
+        let at = cluster.must_put(1, 1, value);
+        let ticket = cluster.sync(1, at);
+        assert!(cluster.is_durable(ticket));
+    }
+    let at = cluster.must_put(1, 1, 10);
+    cluster.isolate(1);
+    let ticket = cluster.sync(1, at);
+    assert!(cluster.is_durable(ticket), "all were asked together with the change");
+    cluster.mend();
+    for value in 20..24 {
+        cluster.must_put(1, 1, value);
+    }
+    let at = cluster.must_put(1, 1, 30);
+    cluster.isolate(1);
+    let ticket = cluster.sync(1, at);
+    assert!(!cluster.is_durable(ticket), "nobody makes durable what nobody wants to be");
+    cluster.mend();
+    cluster.run(ms(2_000));
+    assert!(cluster.is_durable(ticket), "they are asked again");
+}

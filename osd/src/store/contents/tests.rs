@@ -87,7 +87,7 @@ fn blocks_that_nobody_wrote_to_stay_so() {
     let (contents, _) = open(&media);
     let mut random = Random::new(5);
     let mut wanted = BTreeMap::new();
-    let (block, chunk) = (BLOCK_BYTES as usize, PART_BYTES);
+    let (block, chunk) = (usize::try_from(BLOCK_BYTES).unwrap(), PART_BYTES);
     let piece = |start: usize, length| (u32::try_from(start).unwrap(), Piece::Held(vec![7; length].into()));
     for number in 0..64 {
         let (mut pieces, mut blocks, mut at) = (Vec::new(), 0_u16, 0);

@@ -52,12 +52,7 @@ impl Around {
             }
         }
         drop(way);
-        let mut at = offset;
-        for part in parts {
-            file.write_all_at(part, at)?;
-            at += part.len() as u64;
-        }
-        Ok(())
+        write_through(file, offset, parts)
     }
 
     fn open(&self) -> Way {
@@ -67,6 +62,16 @@ impl Around {
             Err(_) => Way::None,
         }
     }
+}
+
+/// Puts `parts` behind each other at `offset` of `file`, through the cache.
+pub(super) fn write_through(file: &File, offset: u64, parts: &[Bytes]) -> io::Result<()> {
+    let mut at = offset;
+    for part in parts {
+        file.write_all_at(part, at)?;
+        at += part.len() as u64;
+    }
+    Ok(())
 }
 
 /// Hands `parts` to `write` as they come to stand behind each other in `memory`, from an aligned place on.
