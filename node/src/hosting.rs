@@ -268,7 +268,12 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn drain_replica(&mut self, now: WallTime, object: ObjectId) {
         loop {
             let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-            let Some(output) = hosted.replica.poll_output() else { break };
+            let Some(output) = hosted.replica.poll_output() else {
+                if self.strike_gone(now, object) {
+                    continue;
+                }
+                break;
+            };
             match output {
                 ReplicaOutput::Journal { record, .. } => {
                     let number = self.files.writes.next(now, &record);
@@ -470,7 +475,6 @@ impl<A: Algorithm> Shard<A> {
                 self.leave_file(now, object, successor);
             }
         }
-        self.strike_gone(now, object);
         self.raise_ceiling();
         self.drain_replica(now, object);
     }

@@ -130,7 +130,6 @@ impl<A: Algorithm> Shard<A> {
         }
         self.files.struck.insert(node);
         for object in self.files().collect::<Vec<_>>() {
-            self.strike_gone(now, object);
             self.drain_replica(now, object);
         }
         self.take_events(now);
@@ -323,14 +322,16 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Nobody waits for nodes that are gone for good, by an operator's word or by the map.
-    pub(crate) fn strike_gone(&mut self, now: WallTime, object: ObjectId) {
-        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+    /// Nobody waits for nodes that are gone for good, by an operator's word or by the map. Which of them were members is known only of
+    /// changes that are known to be committed, and so this is asked again whenever a replica may know more. Whether one of them is news
+    /// to it.
+    pub(crate) fn strike_gone(&mut self, now: WallTime, object: ObjectId) -> bool {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
         let former = hosted.replica.rest().former.iter().copied();
         let (map, struck) = (&self.config.map, &self.files.struck);
         let gone: Vec<NodeId> =
             former.filter(|node| struck.contains(node) || map.osd(*node).is_none()).collect();
-        gone.into_iter().for_each(|node| hosted.replica.strike(now, node));
+        gone.into_iter().filter(|&node| hosted.replica.strike(now, node)).count() > 0
     }
 
     /// This node leads as soon as it has the lease, and then it can be asked again.

@@ -6,7 +6,8 @@ use crate::replica::{Role, follow_each_other};
 use crate::sessions::Known;
 use crate::state::Holding;
 use crate::{
-    Account, Body, Bug, Entry, Event, Machine, Message, Output, Position, Record, Replica, Request, When,
+    Account, Body, Bug, Entry, Event, Limit, Machine, Message, Output, Position, Record, Replica, Request,
+    When,
 };
 
 impl<M: Machine> Replica<M> {
@@ -248,11 +249,23 @@ impl<M: Machine> Replica<M> {
     }
 
     fn trim(&mut self) {
-        let config = &self.config;
-        let kept = self.log.first_kept(config.kept_max, config.kept_bytes_max);
-        let lending = self.log.first_kept(config.kept_lending_max, config.kept_lending_bytes_max);
+        let (config, log) = (&self.config, &self.log);
+        let kept = log.first_kept(config.kept_max, config.kept_bytes_max);
+        let lending = log.first_kept(config.kept_lending_max, config.kept_lending_bytes_max);
         let lent = self.lent.values().map(|lent| lent.at().seq).min().unwrap_or(Seq(u64::MAX));
-        self.log.trim(kept.min(lent).max(lending).min(self.state.rest.at.seq));
+        let (wanted, upto) = (kept.min(lent), kept.min(lent).max(lending).min(self.state.rest.at.seq));
+        if upto > log.base().seq {
+            let is_lent = wanted < upto;
+            let entries_max = if is_lent { config.kept_lending_max } else { config.kept_max };
+            let is_long = log.first_kept(entries_max, u64::MAX) >= upto;
+            self.reached.note(match (is_lent, is_long) {
+                (false, true) => Limit::Kept,
+                (false, false) => Limit::KeptBytes,
+                (true, true) => Limit::Lending,
+                (true, false) => Limit::LendingBytes,
+            });
+        }
+        self.log.trim(upto);
     }
 
     /// The members change.

@@ -11,7 +11,7 @@ use crate::replica::Role;
 use crate::sessions::Known;
 use crate::weight::ENTRY_BYTES;
 use crate::{
-    AskError, Body, Bug, Config, Entry, Event, Machine, Mark, Message, Output, Position, ProposeError,
+    AskError, Body, Bug, Config, Entry, Event, Limit, Machine, Mark, Message, Output, Position, ProposeError,
     Record, Replica, Request, Standing, SyncError, Ticket, Waiting, When,
 };
 
@@ -216,7 +216,7 @@ impl<M: Machine> Replica<M> {
     }
 
     /// Whether the outcome of a request can be remembered, and whose it was.
-    fn check_client(&self, request: Request) -> Result<(), ProposeError> {
+    fn check_client(&mut self, request: Request) -> Result<(), ProposeError> {
         let Role::Primary(primary) = &self.role else { return Err(ProposeError::NotPrimary) };
         let (sessions, config) = (&self.state.rest.sessions, &self.config);
         let settled = sessions.settled(request.client).max(request.settled.min(request.number));
@@ -224,11 +224,17 @@ impl<M: Machine> Replica<M> {
         let (shared, share) = (config.outcomes_max / 2, config.outcomes_max / 2 / config.clients_max.max(1));
         let is_full = sessions.kept() + primary.requests.len() >= shared;
         if ahead >= config.unsettled_max || is_full && ahead >= share as u64 {
+            let is_far = ahead >= config.unsettled_max;
+            self.reached.note(if is_far { Limit::Unsettled } else { Limit::Outcomes });
             return Err(ProposeError::Unsettled);
         }
         let is_known = sessions.knows(request.client) || primary.clients.contains(&request.client);
         let is_crowded = sessions.clients() + primary.clients.len() >= config.clients_max;
-        if !is_known && is_crowded { Err(ProposeError::Full) } else { Ok(()) }
+        if !is_known && is_crowded {
+            self.reached.note(Limit::Clients);
+            return Err(ProposeError::Full);
+        }
+        Ok(())
     }
 
     /// Whether each backup has all that there is, and knows that it is committed, as far as it answers at all.
@@ -243,7 +249,7 @@ impl<M: Machine> Replica<M> {
     }
 
     /// Whether an operation may be proposed beside what is not committed yet.
-    fn check_room(&self, op: &M::Op) -> Result<(), ProposeError> {
+    fn check_room(&mut self, op: &M::Op) -> Result<(), ProposeError> {
         let (bytes, bytes_max) = (M::op_bytes(op), M::OP_BYTES_MAX);
         if bytes > bytes_max {
             return Err(ProposeError::TooLarge { bytes, bytes_max });
@@ -251,8 +257,12 @@ impl<M: Machine> Replica<M> {
         let committed = self.log.committed();
         let count = self.log.tail().seq.0 - committed.0;
         let weight = self.log.bytes_behind(committed) + ENTRY_BYTES + bytes;
-        let fits = count < self.config.uncommitted_max as u64 && weight <= self.config.uncommitted_bytes_max;
-        if fits { Ok(()) } else { Err(ProposeError::Busy) }
+        let are_few = count < self.config.uncommitted_max as u64;
+        if are_few && weight <= self.config.uncommitted_bytes_max {
+            return Ok(());
+        }
+        self.reached.note(if are_few { Limit::UncommittedBytes } else { Limit::Uncommitted });
+        Err(ProposeError::Busy)
     }
 
     /// Declares a client dead: once this is committed its requests are refused. One that is about to be over is not
@@ -274,6 +284,7 @@ impl<M: Machine> Replica<M> {
             return Ok(());
         }
         if sessions.expired_since(forget) + ending >= self.config.expired_max {
+            self.reached.note(Limit::Expired);
             return Err(ProposeError::Full);
         }
         self.append(now, Body::Expire { client, since: now, forget });
@@ -346,7 +357,7 @@ impl<M: Machine> Replica<M> {
         }
     }
 
-    pub(crate) fn check_asking(&self) -> Result<(), AskError> {
+    pub(crate) fn check_asking(&mut self) -> Result<(), AskError> {
         let Role::Primary(primary) = &self.role else {
             let is_candidate = matches!(self.role, Role::Candidate(_));
             return Err(if is_candidate { AskError::Recovering } else { AskError::NotPrimary });
@@ -356,6 +367,7 @@ impl<M: Machine> Replica<M> {
             return Err(AskError::Recovering);
         }
         if primary.questions.len() + primary.syncs.len() >= self.config.waiting_max {
+            self.reached.note(Limit::Waiting);
             return Err(AskError::Busy);
         }
         Ok(())
@@ -527,7 +539,15 @@ impl<M: Machine> Replica<M> {
             let Some(after) = log.position(peer.sent) else { return };
             let entries = log.batch(peer.sent, config.batch_max, config.entries_bytes_max());
             peer.sent = entries.last().map_or(tail, |entry| entry.at.seq);
+            if peer.sent < tail {
+                let is_long = entries.len() >= config.batch_max;
+                self.reached.note(if is_long { Limit::Batch } else { Limit::BatchBytes });
+            }
             messages.push(Message::Append { epoch, after, entries, committed });
+        }
+        if peer.sent < tail && !peer.is_silent {
+            let is_long = peer.sent.0 - peer.begin().0 >= window_max;
+            self.reached.note(if is_long { Limit::Window } else { Limit::WindowBytes });
         }
         if !messages.is_empty() {
             peer.told = committed;

@@ -14,8 +14,8 @@ use crate::state::Holding;
 use crate::transfer::{Incoming, Lent};
 use crate::weight::entry_bytes;
 use crate::{
-    Bug, Checkpoint, Config, Entry, Event, Io, JournalError, Machine, Memory, Message, Output, Position,
-    Record, Rest, State, When,
+    Bug, Checkpoint, Config, Entry, Event, Io, JournalError, Limit, Machine, Memory, Message, Output,
+    Position, Reached, Record, Rest, State, When,
 };
 
 /// A replica of one object.
@@ -53,6 +53,7 @@ pub struct Replica<M: Machine> {
     pub(crate) role: Role<M>,
     last_io: Io,
     pub(crate) outputs: VecDeque<Output<M>>,
+    pub(crate) reached: Reached,
 }
 
 /// What a replica does besides following.
@@ -137,6 +138,7 @@ impl<M: Machine> Replica<M> {
             role: Role::Backup,
             last_io: Io(0),
             outputs: VecDeque::new(),
+            reached: Reached::default(),
         };
         if holding != Holding::Whole {
             return (base == Position::START && entries.is_empty()).then_some(replica);
@@ -269,9 +271,16 @@ impl<M: Machine> Replica<M> {
     /// Forgets the committed part of the log, unless somebody who takes over a state needs it. Who lags behind takes over a
     /// state then.
     pub fn forget_log(&mut self) {
-        if self.lent.is_empty() {
-            self.log.trim(self.log.committed().min(self.state.rest.at.seq));
+        let upto = self.log.committed().min(self.state.rest.at.seq);
+        if self.lent.is_empty() && upto > self.log.base().seq {
+            self.reached.note(Limit::Logs);
+            self.log.trim(upto);
         }
+    }
+
+    /// How often each limit was reached since this replica was made.
+    pub const fn reached(&self) -> &Reached {
+        &self.reached
     }
 
     /// The clients whose requests are remembered.
@@ -377,10 +386,10 @@ impl<M: Machine> Replica<M> {
         }
     }
 
-    /// A node is gone for good: nobody waits for it, and it becomes no member any more.
-    pub fn strike(&mut self, now: WallTime, node: NodeId) {
+    /// A node is gone for good: nobody waits for it, and it becomes no member any more. Whether that is news.
+    pub fn strike(&mut self, now: WallTime, node: NodeId) -> bool {
         if !self.struck.insert(node) {
-            return;
+            return false;
         }
         if let Role::Primary(primary) = &mut self.role
             && primary.newcomer.is_some_and(|(newcomer, _)| newcomer == node)
@@ -390,6 +399,7 @@ impl<M: Machine> Replica<M> {
             self.lent.remove(&node);
         }
         self.chase(now);
+        true
     }
 
     pub(crate) fn push(&mut self, entry: Entry<M::Op>) {

@@ -18,7 +18,8 @@ use crate::replica::Role;
 use crate::state::Holding;
 use crate::weight::{MESSAGE_BYTES, part_bytes, rest_bytes};
 use crate::{
-    Bug, Config, Event, Machine, Message, Page, Parts, Position, Record, Replica, Rest, State, When,
+    Bug, Config, Event, Limit, Machine, Message, Page, Parts, Position, Reached, Record, Replica, Rest,
+    State, When,
 };
 
 /// Who lacks parts and asks for none of them for so many times as long as it waits for an answer needs them no longer.
@@ -79,11 +80,12 @@ impl<M: Machine> Lent<M> {
         &self,
         (after, mut upto): (Option<M::Key>, Option<M::Key>),
         have: &[(M::Key, Position)],
-        config: &Config,
+        (config, reached): (&Config, &mut Reached),
     ) -> Page<M> {
         let machine = &self.state.machine;
         let ours = machine.versions(after.as_ref(), config.versions_max);
         if let Some((last, _)) = ours.last().filter(|_| ours.len() == config.versions_max) {
+            reached.note(Limit::Versions);
             upto = Some(upto.map_or_else(|| last.clone(), |upto| upto.min(last.clone())));
         }
         let ours: BTreeMap<M::Key, Position> = ours.into_iter().collect();
@@ -109,6 +111,8 @@ impl<M: Machine> Lent<M> {
             parts.push((key.clone(), part));
         }
         if is_cut {
+            let is_long = parts.len() >= config.parts_max;
+            reached.note(if is_long { Limit::Parts } else { Limit::PageBytes });
             upto = parts.last().map(|(key, _)| key.clone());
             same.retain(|(key, _)| Some(key) <= upto.as_ref());
         }
@@ -117,6 +121,9 @@ impl<M: Machine> Lent<M> {
             // It may be large, and goes alone then.
             let room = config.page_bytes_max.saturating_sub(MESSAGE_BYTES + page.bytes());
             page.upto = page.last_key().filter(|_| rest_bytes::<M>(&self.state.rest) > room).cloned();
+            if page.upto.is_some() {
+                reached.note(Limit::PageBytes);
+            }
         }
         page.rest = page.upto.is_none().then(|| Box::new(self.state.rest.clone()));
         page
@@ -275,7 +282,7 @@ impl<M: Machine> Replica<M> {
             return;
         };
         let Some(lent) = self.lent.get_mut(&from).filter(|lent| lent.at() == at) else { return };
-        let page = lent.page((after, upto), have, &self.config);
+        let page = lent.page((after, upto), have, (&self.config, &mut self.reached));
         if lent.mends() {
             lent.mends = Some(now);
         } else {

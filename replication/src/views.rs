@@ -138,7 +138,7 @@ impl<M: Machine> Replica<M> {
         self.adopted = view;
     }
 
-    fn check_changing(&self) -> Result<Members, ChangeError> {
+    fn check_changing(&mut self) -> Result<Members, ChangeError> {
         self.check_asking()?;
         let Role::Primary(primary) = &self.role else { return Err(crate::AskError::NotPrimary.into()) };
         if !primary.serves {

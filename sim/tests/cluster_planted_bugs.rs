@@ -35,7 +35,7 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Bug::NumbersForgotten, Flease, Weather::AsDrawn, 5, "tokens"),
     (Bug::NumbersForgotten, PaxosLease, Weather::AsDrawn, 5, "tokens"),
     (Bug::NoWaitAfterDeath, Flease, Weather::AsDrawn, 5, "keeping or locks"),
-    (Bug::NoWaitAfterDeath, PaxosLease, Weather::AsDrawn, 5, "keeping or locks"),
+    (Bug::NoWaitAfterDeath, PaxosLease, Weather::AsDrawn, 20, "keeping or locks"),
     (Bug::SessionNotStretched, Flease, Weather::AsDrawn, 10, "sessions"),
     (Bug::SessionNotStretched, PaxosLease, Weather::AsDrawn, 10, "sessions"),
     (Bug::AckWithoutCover, Flease, Weather::Pauses, 300, "locks"),
@@ -45,7 +45,13 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Bug::OldCopyAdmitted, PaxosLease, Weather::Restored, 100, STRANGERS),
     (Bug::LineIgnored, Flease, Weather::Copies, 100, "exclusion or locks or promptness"),
     (Bug::LineIgnored, PaxosLease, Weather::Copies, 100, "exclusion or locks or promptness"),
-    (Bug::HomeForgets, Flease, Weather::Moves, 20, "replicas or starts or replies or entries or promises"),
+    (
+        Bug::HomeForgets,
+        Flease,
+        Weather::Moves,
+        20,
+        "exclusion or replicas or starts or replies or entries or promises",
+    ),
     (Bug::LeaseStaysAtHome, Flease, Weather::Moves, 20, "exclusion or promptness or replicas"),
 ];
 

@@ -5,6 +5,7 @@ mod seeds;
 
 use std::ops::Range;
 
+use replication::{Limit, Reached};
 use sim::FaultKind;
 use sim::checkers::promptness::Expected;
 use sim::cluster::{ClusterSummary, Clusters};
@@ -14,6 +15,10 @@ const FIXED_SEEDS: Range<u64> = 0..40;
 /// What happens to leases by themselves only.
 const NOT_TO_CLUSTERS: [FaultKind; 4] =
     [FaultKind::ClockStep, FaultKind::StandDown, FaultKind::ViewChange, FaultKind::Impossible];
+
+/// Where so many ends of clients cannot be remembered, no further client is let in until a day has passed: there is a story of it
+/// in `replication/tests/scenarios/limits.rs`.
+const NEVER_REACHED: [Limit; 1] = [Limit::Expired];
 
 /// What only some seeds draw must not be forgotten by all of them.
 fn assert_everything_happened(runs: &[ClusterSummary], never: &[FaultKind]) {
@@ -27,6 +32,12 @@ fn assert_everything_happened(runs: &[ClusterSummary], never: &[FaultKind]) {
     assert!(runs.iter().any(|run| run.lost > 0) && runs.iter().any(|run| run.busy > 0));
     assert!(runs.iter().any(|run| run.taken_over > 0) && runs.iter().any(|run| run.detached > 0));
     assert!(runs.iter().any(|run| run.file_overloaded > 0), "there was always room");
+    assert!(runs.iter().any(|run| run.file_removals > 0), "no file was removed");
+    assert!(runs.iter().any(|run| run.file_told_removed > 0), "nobody was told that a file was removed");
+    let mut limits = Reached::default();
+    runs.iter().for_each(|run| limits.add(&run.limits));
+    let never: Vec<Limit> = Limit::ALL.into_iter().filter(|&limit| limits.of(limit) == 0).collect();
+    assert_eq!(never, NEVER_REACHED, "what of the limits was never reached");
     assert!(runs.iter().any(|run| run.file_clients_over > 0), "no client was declared over");
     assert!(runs.iter().all(|run| run.sessions_over > 0 && run.recovered_in.is_some()));
 }

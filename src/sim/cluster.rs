@@ -79,6 +79,8 @@ impl Told for ClusterSummary {
             let took = self.worst.get(&what)?;
             Some((format!("{}_us", what.label().replace(' ', "_")), json!(took.as_micros())))
         };
+        let limits = self.limits.iter().map(|(limit, times)| (limit.label().replace(' ', "_"), json!(times)));
+        let limits: serde_json::Map<_, _> = limits.collect();
         json!({
             "seed": self.seed,
             "algorithm": self.algorithm,
@@ -102,7 +104,10 @@ impl Told for ClusterSummary {
             "file_clients_over": self.file_clients_over,
             "file_told_over": self.file_told_over,
             "file_over_effective": self.file_over_effective,
+            "file_removals": self.file_removals,
+            "file_told_removed": self.file_told_removed,
             "file_changes_lost": self.file_changes_lost,
+            "limits": limits,
             "losses": self.losses,
             "blocked": self.blocked,
             "transfers": self.transfers,

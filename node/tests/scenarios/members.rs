@@ -430,6 +430,37 @@ fn who_is_gone_for_good_is_not_waited_for() {
     assert!(cluster.shard(guest).file(FILE).is_none());
 }
 
+/// All were told so after a start, when nobody knows any more that the change which left it out is committed. Whoever leads next finds
+/// that out only then.
+#[test]
+fn who_is_gone_for_good_is_not_waited_for_by_a_later_primary() {
+    let (mut cluster, home, _) = daemons(4, 4, None);
+    let [primary, gone, ..] = home[..] else { panic!("{home:?}") };
+    let left: Vec<u32> = home.iter().copied().filter(|&id| id != gone).collect();
+    cluster.kill(gone);
+    cluster.must_change(primary, FILE, Dismiss(node(gone)), SOON);
+    cluster.run(ms(50));
+    for &id in &left {
+        cluster.kill(id);
+    }
+    for &id in &left {
+        cluster.start(id);
+    }
+    for &id in &left {
+        let former = &cluster.shard(id).file(FILE).unwrap().rest().former;
+        assert!(former.is_empty(), "n{id} knows nothing of the change");
+        assert_eq!(cluster.obey(id, OrderBody::Strike(node(gone))), OrderReplyBody::Struck(Ok(())));
+    }
+    cluster.run(ms(4_000));
+    assert_eq!(read_from(&mut cluster, primary), data("kept"));
+    cluster.run(ms(4_000));
+    for &id in &left {
+        let replica = cluster.shard(id).file(FILE).unwrap();
+        assert_eq!(members(&cluster, id).len(), 3);
+        assert!(replica.is_settled(), "n{id} waits for {:?}", replica.rest().former);
+    }
+}
+
 /// A daemon that is no member, has nothing, and is not where anybody looks says so.
 #[test]
 fn a_stranger_knows_nothing() {

@@ -679,7 +679,9 @@ impl Cluster {
     }
 
     pub(crate) fn strike(&mut self, id: u32, node: u32) {
-        self.call(id, |replica, now| replica.strike(now, NodeId(node)));
+        self.call(id, |replica, now| {
+            replica.strike(now, NodeId(node));
+        });
         self.settle();
     }
 

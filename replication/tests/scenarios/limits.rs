@@ -1,7 +1,7 @@
 //! What is bounded, in numbers and in bytes, and what is never refused all the same.
 
 use base::{ClientId, Seq, Span};
-use replication::{Bug, Config, ConfigError, Message, ProposeError, Request, Standing};
+use replication::{Bug, Config, ConfigError, Limit, Message, ProposeError, Request, Standing};
 
 use crate::cluster::{Cells, Cluster, HEAVY, Put, ms};
 
@@ -91,6 +91,8 @@ fn what_is_under_way_is_weighed() {
         Err(ProposeError::Busy),
         "there is no room for a small one"
     );
+    let reached = cluster.replica(1).reached();
+    assert_eq!([reached.of(Limit::UncommittedBytes), reached.of(Limit::Uncommitted)], [2, 0]);
     cluster.mend();
     cluster.run(ms(500));
     writer.must(&mut cluster, 1, Put(HEAVY, 2));
@@ -117,6 +119,7 @@ fn a_log_keeps_no_more_than_it_may_weigh() {
         let replica = cluster.replica(node);
         let kept = (1..=replica.tail().seq.0).filter(|&seq| replica.entry(Seq(seq)).is_some());
         assert_eq!(kept.count(), 3, "at node {node}");
+        assert!(replica.reached().of(Limit::KeptBytes) > 0 && replica.reached().of(Limit::Kept) == 0);
     }
 }
 
@@ -133,6 +136,8 @@ fn who_lags_gets_messages_that_are_not_too_large() {
         cluster.mend();
         cluster.run(ms(1_000));
         cluster.assert_same(&[1, 2, 3]);
+        let limit = if kept_bytes_max > 0 { Limit::BatchBytes } else { Limit::Versions };
+        assert!(cluster.replica(1).reached().of(limit) > 0);
         // And a new primary that lacks something fetches it in pieces.
         cluster.isolate(2);
         (0..2).for_each(|value| writer.must(&mut cluster, 1, Put(HEAVY, value)));
@@ -287,6 +292,7 @@ fn nobody_is_over_whose_end_could_not_be_remembered() {
     cluster.expire(1, client(2));
     cluster.expire(1, client(2));
     assert_eq!(cluster.try_expire(1, client(3)), Err(ProposeError::Full));
+    assert_eq!(cluster.replica(1).reached().of(Limit::Expired), 1);
     cluster.run(ms(6_000));
     cluster.expire(1, client(3));
     let old = [1, 2, 3].map(|program| cluster.propose(1, request(program, 1, 1), Put(1, 1)));

@@ -7,6 +7,15 @@ use std::fmt::Write as _;
 
 use super::Specification;
 
+/// What a file holds.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Content {
+    /// Its bytes: none if it was removed.
+    pub bytes: Vec<u8>,
+    /// Whether it was removed, and was not begun anew.
+    pub is_removed: bool,
+}
+
 /// Files of at most so many bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileModel {
@@ -50,6 +59,12 @@ pub enum FileOp {
     },
     /// Asks for the size.
     Stat,
+    /// Takes the file away with what it holds.
+    Remove,
+    /// Begins it anew, empty, if it was removed.
+    Begin,
+    /// Does nothing, and can always be done.
+    Nothing,
 }
 
 /// What can come of it.
@@ -65,18 +80,26 @@ pub enum FileOutcome {
     Size(usize),
     /// The file would become too long.
     Refused,
+    /// The file was removed.
+    Removed,
+}
+
+impl From<&[u8]> for Content {
+    fn from(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.to_vec(), is_removed: false }
+    }
 }
 
 impl Specification for FileModel {
-    type State = Vec<u8>;
+    type State = Content;
     type Op = FileOp;
     type Outcome = FileOutcome;
 
-    fn start(&self) -> Vec<u8> {
-        Vec::new()
+    fn start(&self) -> Content {
+        Content::default()
     }
 
-    fn step(&self, before: &Vec<u8>, op: &FileOp, outcome: Option<&FileOutcome>) -> Option<Vec<u8>> {
+    fn step(&self, before: &Content, op: &FileOp, outcome: Option<&FileOutcome>) -> Option<Content> {
         let (after, expected) = self.run(before, op);
         let is_right = outcome.is_none_or(|outcome| *outcome == expected);
         is_right.then(|| after.unwrap_or_else(|| before.clone()))
@@ -92,6 +115,9 @@ impl Specification for FileModel {
             FileOp::Punch { offset, length } => format!("punch {offset}..{}", offset.saturating_add(*length)),
             FileOp::Read { offset, length } => format!("read {offset}..{}", offset.saturating_add(*length)),
             FileOp::Stat => "stat".to_owned(),
+            FileOp::Remove => "remove".to_owned(),
+            FileOp::Begin => "begin".to_owned(),
+            FileOp::Nothing => "nothing".to_owned(),
         };
         let _ = match outcome {
             None | Some(FileOutcome::Done) => Ok(()),
@@ -99,19 +125,29 @@ impl Specification for FileModel {
             Some(FileOutcome::Data(data)) => write!(line, " = {}", shown(data)),
             Some(FileOutcome::Size(size)) => write!(line, " = {size} bytes"),
             Some(FileOutcome::Refused) => write!(line, ": refused"),
+            Some(FileOutcome::Removed) => write!(line, ": the file was removed"),
         };
         line
     }
 
     fn is_query(&self, op: &FileOp) -> bool {
-        matches!(op, FileOp::Read { .. } | FileOp::Stat)
+        matches!(op, FileOp::Read { .. } | FileOp::Stat | FileOp::Nothing)
     }
 
     fn may_matter(&self, one: &FileOp, other: &FileOp) -> bool {
         may_matter(one, other)
     }
 
-    fn is_hopeless(&self, state: &Vec<u8>, op: (&FileOp, &FileOutcome), others: &[&FileOp]) -> bool {
+    fn is_hopeless(&self, state: &Content, op: (&FileOp, &FileOutcome), others: &[&FileOp]) -> bool {
+        let may_come = |what: &FileOp| others.contains(&what);
+        let is_of_any = matches!(op.0, FileOp::Begin | FileOp::Nothing);
+        let is_of_removed = op.1 == &FileOutcome::Removed;
+        if is_of_removed && !state.is_removed && !may_come(&FileOp::Remove)
+            || !is_of_removed && !is_of_any && state.is_removed && !may_come(&FileOp::Begin)
+        {
+            return true;
+        }
+        let state = &state.bytes;
         match op {
             (FileOp::Append { .. }, FileOutcome::Appended(size)) | (_, FileOutcome::Size(size)) => {
                 !can_be_of_size(state, (*size, *size), others)
@@ -133,7 +169,22 @@ impl Specification for FileModel {
 
 impl FileModel {
     /// What `op` makes of `before`, if anything else, and what comes of it.
-    fn run(&self, before: &[u8], op: &FileOp) -> (Option<Vec<u8>>, FileOutcome) {
+    fn run(&self, before: &Content, op: &FileOp) -> (Option<Content>, FileOutcome) {
+        match op {
+            FileOp::Nothing => (None, FileOutcome::Done),
+            FileOp::Begin if before.is_removed => (Some(Content::default()), FileOutcome::Done),
+            _ if before.is_removed => (None, FileOutcome::Removed),
+            FileOp::Begin => (None, FileOutcome::Done),
+            FileOp::Remove => (Some(Content { bytes: Vec::new(), is_removed: true }), FileOutcome::Done),
+            _ => {
+                let (after, outcome) = self.change(&before.bytes, op);
+                (after.map(|bytes| Content { bytes, is_removed: false }), outcome)
+            }
+        }
+    }
+
+    /// What `op` makes of a file that holds this, if anything else, and what comes of it.
+    fn change(&self, before: &[u8], op: &FileOp) -> (Option<Vec<u8>>, FileOutcome) {
         let size = before.len();
         let put = |offset: usize, data: &[u8], outcome: FileOutcome| {
             let end = offset.saturating_add(data.len());
@@ -169,18 +220,19 @@ impl FileModel {
                 (None, FileOutcome::Data(before[range].to_vec()))
             }
             FileOp::Stat => (None, FileOutcome::Size(size)),
+            FileOp::Remove | FileOp::Begin | FileOp::Nothing => (None, FileOutcome::Done),
         }
     }
 }
 
 /// Whether the order of the two may matter.
 fn may_matter(one: &FileOp, other: &FileOp) -> bool {
-    use FileOp::{Append, Punch, Read, Stat, Truncate, Write};
+    use FileOp::{Append, Begin, Nothing, Punch, Read, Remove, Stat, Truncate, Write};
     let meet = |(a, len): (usize, usize), (b, width): (usize, usize)| {
         a < b.saturating_add(width) && b < a.saturating_add(len)
     };
     match (one, other) {
-        (Read { .. } | Stat, Read { .. } | Stat) => false,
+        (Nothing, _) | (_, Nothing) | (Read { .. } | Stat, Read { .. } | Stat) => false,
         // These keep the size, and one makes zeros of what the other makes zeros of or cuts.
         (Punch { .. }, Punch { .. } | Truncate { .. } | Stat) => false,
         (&Punch { offset, length }, &Read { offset: start, length: width }) => {
@@ -198,13 +250,18 @@ fn may_matter(one: &FileOp, other: &FileOp) -> bool {
         (Write { offset, data }, Read { offset: start, .. }) => offset + data.len() > *start,
         (Read { .. } | Stat | Truncate { .. } | Write { .. }, Punch { .. })
         | (Read { .. } | Truncate { .. }, Write { .. }) => may_matter(other, one),
-        (Append { .. } | Truncate { .. } | Stat, _) | (_, Append { .. } | Truncate { .. } | Stat) => true,
+        (Append { .. } | Truncate { .. } | Stat | Remove | Begin, _)
+        | (_, Append { .. } | Truncate { .. } | Stat | Remove | Begin) => true,
     }
 }
 
 /// Whether some of `others` could make the file so long.
 fn can_be_of_size(state: &[u8], (least, most): (usize, usize), others: &[&FileOp]) -> bool {
-    let cuts = others.iter().any(|op| matches!(op, FileOp::Truncate { size } if *size <= most));
+    let cuts = others.iter().any(|op| match op {
+        FileOp::Truncate { size } => *size <= most,
+        FileOp::Remove => true,
+        _ => false,
+    });
     if state.len() > most && !cuts {
         return false;
     }
@@ -219,7 +276,7 @@ fn can_be_of_size(state: &[u8], (least, most): (usize, usize), others: &[&FileOp
 
 /// Whether some of `others` could put each byte into place that is not there.
 fn can_hold(state: &[u8], offset: usize, data: &[u8], others: &[&FileOp]) -> bool {
-    let cuts = others.iter().any(|op| matches!(op, FileOp::Truncate { .. }));
+    let cuts = others.iter().any(|op| matches!(op, FileOp::Truncate { .. } | FileOp::Remove));
     let can_put = |op: &FileOp, at: usize, byte: u8| {
         // Where the file does not reach, growing makes zeros.
         let is_behind = cuts || at >= state.len();
@@ -230,7 +287,7 @@ fn can_hold(state: &[u8], offset: usize, data: &[u8], others: &[&FileOp]) -> boo
             FileOp::Write { .. } | FileOp::Truncate { .. } => byte == 0 && is_behind,
             FileOp::Append { data } => is_behind && (byte == 0 || data.contains(&byte)),
             FileOp::Punch { offset, length } => byte == 0 && at >= *offset && at - offset < *length,
-            FileOp::Read { .. } | FileOp::Stat => false,
+            FileOp::Read { .. } | FileOp::Stat | FileOp::Remove | FileOp::Begin | FileOp::Nothing => false,
         }
     };
     (offset..)

@@ -3,7 +3,7 @@ mod long;
 mod stories;
 mod witness;
 
-use super::file::{FileModel, FileOp, FileOutcome};
+use super::file::{Content, FileModel, FileOp, FileOutcome};
 use super::{Moment, Operation, Specification, Verdict, Violation, check};
 
 const MODEL: FileModel = FileModel { size_max: 64 };
@@ -42,15 +42,15 @@ const DONE: FileOutcome = FileOutcome::Done;
 struct Plain(FileModel);
 
 impl Specification for Plain {
-    type State = Vec<u8>;
+    type State = Content;
     type Op = FileOp;
     type Outcome = FileOutcome;
 
-    fn start(&self) -> Vec<u8> {
+    fn start(&self) -> Content {
         self.0.start()
     }
 
-    fn step(&self, state: &Vec<u8>, op: &FileOp, outcome: Option<&FileOutcome>) -> Option<Vec<u8>> {
+    fn step(&self, state: &Content, op: &FileOp, outcome: Option<&FileOutcome>) -> Option<Content> {
         self.0.step(state, op, outcome)
     }
 

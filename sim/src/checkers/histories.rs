@@ -20,7 +20,7 @@ use super::entries::Entries;
 use super::evidence::{Fact, Machines};
 use super::past::Past;
 use crate::TrueTime;
-use crate::check::file::{FileModel, FileOp, FileOutcome};
+use crate::check::file::{Content, FileModel, FileOp, FileOutcome};
 use crate::check::{Moment, Operation, Specification, Verdict, check, misfit};
 
 /// No search may take more steps. Most need less than a tenth of that.
@@ -49,7 +49,7 @@ pub struct OperationId {
 #[derive(Clone, Debug, Default)]
 struct History {
     generation: Epoch,
-    start: Vec<u8>,
+    start: Content,
     operations: Vec<Operation<FileOp, FileOutcome>>,
     /// By what name a change goes at the daemons.
     names: BTreeMap<Name, usize>,
@@ -99,7 +99,7 @@ impl History {
         };
         let (found, shown) = found;
         let shown = shown.into_iter().map(|place| places[place]).collect();
-        Err((format!("a file that began with {} bytes: {found}", self.start.len()), shown))
+        Err((format!("a file that began with {} bytes: {found}", self.start.bytes.len()), shown))
     }
 
     /// All that must have an order, and where each stands in the history.
@@ -155,7 +155,7 @@ type Wrong = (String, Vec<usize>);
 
 /// A file that holds something at the beginning.
 #[derive(Debug)]
-struct Begun<'a>(&'a [u8]);
+struct Begun<'a>(&'a Content);
 
 pub(super) const MODEL: FileModel = FileModel { size_max: SIZE_MAX };
 
@@ -218,14 +218,14 @@ impl Histories {
 
     /// It was never sent, or changes nothing whatever comes of it.
     pub fn void(&mut self, now: TrueTime, id: OperationId) {
-        self.returned(now, id, FileOutcome::Data(Vec::new()));
+        self.returned(now, id, FileOutcome::Done);
         let Some(histories) = self.files.get_mut(&id.object) else { return };
         let operation = &mut histories[id.history].operations[id.place];
-        operation.op = FileOp::Read { offset: 0, length: 0 };
+        operation.op = FileOp::Nothing;
     }
 
     /// Something that was told before may be lost: from here on the file is what was recovered.
-    pub fn begin_anew(&mut self, now: TrueTime, object: ObjectId, generation: Epoch, start: Vec<u8>) {
+    pub fn begin_anew(&mut self, now: TrueTime, object: ObjectId, generation: Epoch, start: Content) {
         let called = self.tick(now);
         let histories = self.files.entry(object).or_insert_with(|| vec![History::default()]);
         let Some(before) = histories.last() else { return };
@@ -295,15 +295,15 @@ impl Histories {
 }
 
 impl Specification for Begun<'_> {
-    type State = Vec<u8>;
+    type State = Content;
     type Op = FileOp;
     type Outcome = FileOutcome;
 
-    fn start(&self) -> Vec<u8> {
-        self.0.to_vec()
+    fn start(&self) -> Content {
+        self.0.clone()
     }
 
-    fn step(&self, state: &Vec<u8>, op: &FileOp, outcome: Option<&FileOutcome>) -> Option<Vec<u8>> {
+    fn step(&self, state: &Content, op: &FileOp, outcome: Option<&FileOutcome>) -> Option<Content> {
         MODEL.step(state, op, outcome)
     }
 
@@ -319,7 +319,7 @@ impl Specification for Begun<'_> {
         MODEL.may_matter(one, other)
     }
 
-    fn is_hopeless(&self, state: &Vec<u8>, op: (&FileOp, &FileOutcome), others: &[&FileOp]) -> bool {
+    fn is_hopeless(&self, state: &Content, op: (&FileOp, &FileOutcome), others: &[&FileOp]) -> bool {
         MODEL.is_hopeless(state, op, others)
     }
 }
@@ -379,7 +379,7 @@ mod tests {
             does(&mut histories, write(3), FileOutcome::Done);
             does(&mut histories, write(1), FileOutcome::Done);
             let under_way = histories.called(TrueTime::ZERO, FILE, 2, write(late));
-            histories.begin_anew(TrueTime::ZERO, FILE, LATER, vec![start]);
+            histories.begin_anew(TrueTime::ZERO, FILE, LATER, [start].as_slice().into());
             histories.returned(TrueTime::ZERO, under_way, FileOutcome::Done);
             does(&mut histories, READ, data(&[found]));
             assert_eq!(
@@ -419,6 +419,28 @@ mod tests {
         assert_eq!(histories.judge(TrueTime::ZERO, &entries), judgement(1, 0));
         does(&mut histories, read, data(&[99]));
         assert!(histories.judge(TrueTime::ZERO, &entries).is_err());
+    }
+
+    #[test]
+    fn what_was_removed_is_not_read_and_begins_anew_with_nothing() {
+        use FileOutcome::{Done, Removed};
+        let is_right = |outcomes: [FileOutcome; 4]| {
+            let mut histories = Histories::default();
+            does(&mut histories, write(7), Done);
+            does(&mut histories, FileOp::Remove, Done);
+            let [gone, changed, begun, read] = outcomes;
+            does(&mut histories, READ, gone);
+            does(&mut histories, write(8), changed);
+            does(&mut histories, FileOp::Begin, begun);
+            does(&mut histories, READ, read);
+            histories.judge(TrueTime::ZERO, &Entries::default()).is_ok()
+        };
+        assert!(is_right([Removed, Removed, Done, data(&[])]));
+        assert!(!is_right([data(&[7]), Removed, Done, data(&[])]), "it was gone");
+        assert!(!is_right([data(&[]), Removed, Done, data(&[])]), "gone is not empty");
+        assert!(!is_right([Removed, Done, Done, data(&[])]), "it was written to although it was gone");
+        assert!(!is_right([Removed, Removed, Done, data(&[7])]), "what it held came again");
+        assert!(!is_right([Removed, Removed, Done, Removed]), "it was begun anew");
     }
 
     #[test]

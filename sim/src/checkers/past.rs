@@ -5,22 +5,22 @@ use node::file::Position;
 
 use super::histories::MODEL;
 use crate::check::Specification;
-use crate::check::file::{FileOp, FileOutcome};
+use crate::check::file::{Content, FileOp, FileOutcome};
 
 /// What a file was, in the order of its generations.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     /// What it was before the present generation.
-    before: Vec<Vec<u8>>,
+    before: Vec<Content>,
     /// What it was in the present one, behind which change.
-    present: Vec<(Position, Vec<u8>)>,
+    present: Vec<(Position, Content)>,
 }
 
 impl Past {
     /// A generation begins with what was recovered.
-    pub(super) fn begin(&mut self, recovered: &[u8]) {
+    pub(super) fn begin(&mut self, recovered: &Content) {
         self.before.extend(self.present.drain(..).map(|(_, state)| state));
-        self.present.push((Position::START, recovered.to_vec()));
+        self.present.push((Position::START, recovered.clone()));
     }
 
     /// A change takes effect.
@@ -32,7 +32,7 @@ impl Past {
     /// After how many changes of the present generation an answer was right, if it ever was: the latest of them that was known to
     /// be committed.
     pub(super) fn find(&self, (question, answer): (&FileOp, &FileOutcome), known: Position) -> Option<usize> {
-        let is_right = |state: &Vec<u8>| MODEL.step(state, question, Some(answer)).is_some();
+        let is_right = |state: &Content| MODEL.step(state, question, Some(answer)).is_some();
         let present = self.present.iter().rposition(|(at, state)| at.seq <= known.seq && is_right(state));
         present.or_else(|| self.before.iter().any(is_right).then_some(0))
     }
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn an_answer_is_of_some_committed_state() {
         let mut past = Past::default();
-        past.begin(b"");
+        past.begin(&Content::default());
         past.follow(at(2), &FileOp::Write { offset: 0, data: b"ab".to_vec() });
         past.follow(at(5), &FileOp::Write { offset: 0, data: b"cd".to_vec() });
         assert_eq!(
@@ -72,9 +72,9 @@ mod tests {
     #[test]
     fn what_was_lost_was_so_once() {
         let mut past = Past::default();
-        past.begin(b"");
+        past.begin(&Content::default());
         past.follow(at(2), &FileOp::Append { data: b"lost".to_vec() });
-        past.begin(b"old");
+        past.begin(&b"old".as_slice().into());
         assert_eq!([finds(&past, b"lost", 9), finds(&past, b"old", 9)], [Some(0); 2]);
     }
 }

@@ -105,6 +105,7 @@ impl<A: Algorithm> World<'_, A> {
         self.note(None, format_args!("{dead:?} crashes"));
         self.mishap(daemon, "its process ends");
         self.leave_ghosts(daemon);
+        self.count_limits(daemon);
         self.daemons[daemon].end(self.now);
         self.abandon_connections(daemon);
         dead

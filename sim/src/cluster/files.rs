@@ -68,6 +68,13 @@ impl<A: Algorithm> World<'_, A> {
         Ok(())
     }
 
+    /// A daemon ends: which limits its replicas have reached is counted.
+    pub(super) fn count_limits(&mut self, daemon: usize) {
+        let Some(shard) = &self.daemons[daemon].shard else { return };
+        let replicas = shard.files().filter_map(|object| shard.file(object));
+        replicas.for_each(|replica| self.summary.limits.add(replica.reached()));
+    }
+
     pub(super) fn hear_disk(&mut self, daemon: usize, input: DiskInput) -> Result<(), Violation> {
         if let DiskInput::Store(step) = input {
             return self.step_store(daemon, step);

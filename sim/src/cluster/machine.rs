@@ -59,6 +59,8 @@ pub(super) struct DaemonMachine<A> {
     pub(super) damaged_files: BTreeSet<ObjectId>,
     /// Whether it ever got back what its disk had damaged.
     pub(super) was_damaged: bool,
+    /// The files of which its present process did not find all that there should be. They may have it by now, and the disk not.
+    pub(super) began_damaged: BTreeSet<ObjectId>,
     /// What its disk will do next.
     pub(super) ailment: Option<Ailment>,
     /// Its store does not open any more: this node does not come back.
@@ -142,6 +144,7 @@ impl<A: Algorithm> DaemonMachine<A> {
             disk_full_until: TrueTime::ZERO,
             damaged_files: BTreeSet::new(),
             was_damaged: false,
+            began_damaged: BTreeSet::new(),
             ailment: None,
             is_lost: false,
             writing: Vec::new(),

@@ -69,6 +69,10 @@ pub struct FilePlan {
     pub sync_percent: u64,
     /// How many of them it gives up if they take long, in percent.
     pub impatient_percent: u64,
+    /// How many of the things that it wants are that a file be gone, in thousand.
+    pub remove_permille: u64,
+    /// Whether half of the files are written to in large pieces.
+    pub is_bulky: bool,
     /// A daemon makes a checkpoint of some file this often.
     pub checkpoint_every: Span,
 }
@@ -164,7 +168,13 @@ impl ClusterPlan {
         let clients = draw_u32(&mut sizes, 2, 6);
         let mut shard = draw_shard(&lease, (daemons, replicas), settings);
         draw_hosting(&mut shard, &mut of_files);
-        draw_limits(&mut shard, clients, &mut Random::new(seed ^ 0x11b0));
+        let mut limits = Random::new(seed ^ 0x11b0);
+        draw_limits(&mut shard, clients, &mut limits);
+        let mut habits = Random::new(seed ^ 0x4ab1);
+        let files = FilePlan::draw(clients, &mut of_files).with_habits(&mut habits);
+        if files.is_bulky {
+            draw_narrow_limits(&mut shard, &mut limits);
+        }
         Arc::make_mut(&mut shard.replication).retired_every =
             Span::from_millis(of_members.between(500, 10_000));
         Self {
@@ -183,7 +193,7 @@ impl ClusterPlan {
             hold_max: t_max / 100 * sizes.between(1, 200),
             // A shorter run does not count.
             duration: Span::from_secs(sizes.between(60, 75)),
-            files: FilePlan::draw(clients, &mut of_files),
+            files,
             members_min,
             store: None,
             skips_older: None,
@@ -207,7 +217,14 @@ impl FilePlan {
             sync_percent: [2, 5, 10, 20][random.index(4)],
             impatient_percent: [0, 2, 6][random.index(3)],
             checkpoint_every: Span::from_millis(random.between(200, 5_000)),
+            remove_permille: 0,
+            is_bulky: false,
         }
+    }
+
+    /// In half of all seeds files are removed, and in one of six they are written to in large pieces.
+    fn with_habits(self, random: &mut Random) -> Self {
+        Self { remove_permille: [0, 0, 5, 20][random.index(4)], is_bulky: random.chance(1, 6), ..self }
     }
 }
 
@@ -246,7 +263,7 @@ fn draw_limits(shard: &mut ShardConfig, clients: u32, random: &mut Random) {
     // Whoever is there has room for one process, and those that were there before make room.
     let present = clients as usize;
     small(&mut config.clients_max, [present, present + 1, present + 3]);
-    small(&mut config.outcomes_max, [1, 2, 4].map(|share| 2 * share * config.clients_max));
+    small(&mut config.outcomes_max, [1, 1, 2].map(|share| 2 * share * config.clients_max));
     small(&mut config.expired_max, [1_000, 2_000, 4_000]);
     let mut small = |limit: &mut u64, sizes: [u64; 3]| {
         if random.chance(1, 2) {
@@ -258,15 +275,32 @@ fn draw_limits(shard: &mut ShardConfig, clients: u32, random: &mut Random) {
     small(&mut config.kept_lending_bytes_max, [1, 2, 10].map(|times| config.kept_bytes_max * times + 1_000));
     config.kept_lending_bytes_max = config.kept_lending_bytes_max.max(config.kept_bytes_max);
     small(&mut shard.logs_bytes_max, [1_000, 5_000, 50_000]);
-    // The largest operation, part and table of requests have to fit, and nothing more.
-    let (largest, parts) = ((1 << 20) + 1_024, (1 << 16) + 64 * config.versions_max as u64);
-    let table = 1_024 + 64 * config.clients_max + 128 * config.outcomes_max + 32 * config.expired_max;
+    let (largest, page) = least_bytes(config);
     small(&mut config.uncommitted_bytes_max, [largest; 3]);
     small(&mut config.batch_bytes_max, [largest; 3]);
-    small(&mut config.page_bytes_max, [parts.max(table as u64) + 1_024; 3]);
+    small(&mut config.page_bytes_max, [page; 3]);
     if random.chance(2, 3) {
         shard.client_silent = Span::from_millis(random.between(500, 8_000));
     }
+}
+
+/// There is room for one large operation or part at a time.
+fn draw_narrow_limits(shard: &mut ShardConfig, random: &mut Random) {
+    let config = Arc::make_mut(&mut shard.replication);
+    config.clients_max = config.clients_max.min(256);
+    config.outcomes_max = config.outcomes_max.min(512);
+    config.expired_max = config.expired_max.min(1_000);
+    let (largest, page) = least_bytes(config);
+    (config.uncommitted_bytes_max, config.batch_bytes_max, config.page_bytes_max) = (largest, largest, page);
+    shard.client_silent = Span::from_millis(random.between(500, 8_000));
+}
+
+/// The largest operation has to fit, and the largest part and the table of requests, and nothing more.
+const fn least_bytes(config: &replication::Config) -> (u64, u64) {
+    let (largest, parts) = ((1 << 20) + 1_024, (1 << 16) + 64 * config.versions_max as u64);
+    let table = 1_024 + 64 * config.clients_max + 128 * config.outcomes_max + 32 * config.expired_max;
+    let page = if parts > table as u64 { parts } else { table as u64 };
+    (largest, page + 1_024)
 }
 
 /// Settings that the production check accepts.

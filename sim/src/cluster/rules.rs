@@ -9,7 +9,7 @@ use replication::Record;
 use super::files::Question;
 use super::world::{Checkers, World};
 use crate::checkers::answers::{self, Answering};
-use crate::checkers::endings::Part;
+use crate::checkers::endings::{Declaring, Heard, Part};
 use crate::checkers::evidence::{Fact, Machines};
 use crate::{TrueTime, Violation};
 
@@ -55,6 +55,9 @@ impl<A: Algorithm> World<'_, A> {
         let whole = |object| shard.file(object).filter(|replica| replica.is_whole());
         let files = shard.files().filter_map(|object| Some((object, whole(object)?.tail())));
         self.checkers.durability.begin(machine.id, files);
+        let is_damaged = |&object: &ObjectId| shard.file(object).is_some_and(|replica| !replica.is_sound());
+        let damaged = shard.files().filter(is_damaged).collect();
+        self.daemons[daemon].began_damaged = damaged;
     }
 
     /// A replica follows whom it has told.
@@ -107,10 +110,13 @@ impl<A: Algorithm> World<'_, A> {
         // The clock of who declares it may run fast, and be led back to the others.
         let silent =
             self.plan.shard.client_silent * 1_000_000 / (1_000_000 + u64::from(lease.rate_error_ppm));
-        let silent = silent.saturating_sub(lease.epsilon);
-        let has_session = self.has_session(daemon, part.1);
-        let node = self.daemons[daemon].id;
-        self.checkers.endings.declared(self.now, part, node, (silent, has_session))
+        let declaring = Declaring {
+            by: self.daemons[daemon].id,
+            silent: silent.saturating_sub(lease.epsilon),
+            has_session: self.has_session(daemon, part.1),
+            right_since: self.wrong_clocks.right_since(daemon),
+        };
+        self.checkers.endings.declared(self.now, part, declaring)
     }
 
     /// What a client is told of a file shows whether it is over for that.
@@ -127,10 +133,11 @@ impl<A: Algorithm> World<'_, A> {
             return Ok(());
         }
         let Checkers { entries, endings, .. } = &mut self.checkers;
+        let heard = Heard { asked, is_exclusive: !self.wrong_clocks.is_loose };
         match body {
             FileReplyBody::Changed { outcome, mark } => {
                 if outcome.is_ok() {
-                    endings.heard(asked, part, by);
+                    endings.heard(part, by, heard);
                 }
                 let end = entries.end_of(part, mark.at);
                 endings.took_effect(self.now, part, (by, end), || entries.story_of(object, mark.at))

@@ -51,8 +51,11 @@ impl<A: Algorithm> World<'_, A> {
         for file in 0..self.files.len() {
             let shape = self.shape(file);
             let write = shape.draw_write(self.summary.file_operations, &mut self.dice.files);
+            let is_begun = self.dice.removals.chance(1, 2);
+            let begin = if is_begun { FileOp::Begin } else { FileOp::Stat };
             let works = [
                 Work::Create,
+                Work::Operation(begin, None),
                 Work::Operation(write, None),
                 Work::Sync(Vec::new()),
                 Work::Operation(shape.read_all(), None),

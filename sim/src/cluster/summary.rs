@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use base::Span;
+use replication::Reached;
 
 use super::plan::ClusterPlan;
+use crate::check::file::{FileOp, FileOutcome};
 use crate::checkers::histories::Judgement;
 use crate::checkers::promptness::Expected;
 use crate::summary::Faults;
@@ -83,6 +85,12 @@ pub struct ClusterSummary {
     pub parts_mended: u64,
     /// Changes of the members of files that an operator was told are done.
     pub members_changed: u64,
+    /// How often a file was removed, and how often somebody was told that it was.
+    pub file_removals: u64,
+    /// See there.
+    pub file_told_removed: u64,
+    /// How often which limit was reached.
+    pub limits: Reached,
     /// What the histories of files were found to be.
     pub judgement: Judgement,
     /// Sessions opened.
@@ -112,6 +120,15 @@ impl ClusterSummary {
             files: plan.files.count,
             t_max: plan.shard.lease.t_max,
             ..Self::default()
+        }
+    }
+
+    /// A change has a result.
+    pub(super) fn note_removed(&mut self, op: &FileOp, outcome: &FileOutcome) {
+        match (op, outcome) {
+            (_, FileOutcome::Removed) => self.file_told_removed += 1,
+            (FileOp::Remove, FileOutcome::Done) => self.file_removals += 1,
+            _ => {}
         }
     }
 
@@ -167,6 +184,15 @@ impl ClusterSummary {
             f,
             "  limits: {} times no room, {} clients declared over, {} times told so, {} of these changes took effect before",
             self.file_overloaded, self.file_clients_over, self.file_told_over, self.file_over_effective
+        )?;
+        write!(f, "  limits reached:")?;
+        for (index, (limit, times)) in self.limits.iter().enumerate() {
+            write!(f, "{} {} {times} times", if index == 0 { "" } else { "," }, limit.label())?;
+        }
+        writeln!(
+            f,
+            "\n  removed: {} files, {} changes refused since",
+            self.file_removals, self.file_told_removed
         )
     }
 }

@@ -115,6 +115,7 @@ pub(super) struct Dice {
     pub(super) disks: Random,
     pub(super) streams: Random,
     pub(super) files: Random,
+    pub(super) removals: Random,
 }
 
 /// What a dead process owned, as far as its clients may rely on it.
@@ -223,6 +224,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             disks: random.fork(),
             streams: random.fork(),
             files: Random::new(plan.seed ^ 0xf11e),
+            removals: Random::new(plan.seed ^ 0x4e30),
         };
         Self {
             plan,
@@ -262,6 +264,7 @@ impl<'a, A: Algorithm> World<'a, A> {
         if self.summary.violations.is_empty() {
             self.judge_histories();
         }
+        (0..self.daemons.len()).for_each(|daemon| self.count_limits(daemon));
         self.summary.simulated = self.now.since(TrueTime::ZERO);
         self.summary.sessions_over = self.checkers.sessions.ended;
         self.summary.file_clients_over = self.checkers.endings.count;

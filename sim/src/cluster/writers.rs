@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{ClientId, ObjectId, Span};
 use client::core::files::{FileEvent, FileTicket, Files};
 use lease::Algorithm;
-use node::file::{Mark, Position};
+use node::file::{FileError, Mark, Position};
 
 use super::shape::{Shape, Wanted};
 use super::world::{Input, World};
@@ -25,6 +25,8 @@ pub(super) struct FileUse {
     pub(super) writers: Vec<Writer>,
     /// The files that it was told are there.
     created: BTreeSet<usize>,
+    /// The files that it was told were removed.
+    removed: BTreeSet<usize>,
     /// What was acknowledged to it and is not known to be durable.
     owed: BTreeMap<usize, BTreeMap<FileTicket, Mark>>,
     /// Whether it was told that it is over for some file.
@@ -71,6 +73,15 @@ impl FileUse {
         *self = Self { writers: writers.collect(), ..Self::default() };
     }
 
+    /// What was told of a file says whether it was removed.
+    fn note_removed(&mut self, (file, op): (usize, &FileOp), outcome: &FileOutcome) {
+        if *outcome == FileOutcome::Removed || *op == FileOp::Remove {
+            self.removed.insert(file);
+        } else {
+            self.removed.remove(&file);
+        }
+    }
+
     fn writer_of(&self, ticket: FileTicket) -> Option<usize> {
         let is_of = |writer: &Writer| writer.pending.as_ref().is_some_and(|pending| pending.ticket == ticket);
         self.writers.iter().position(is_of)
@@ -104,7 +115,7 @@ impl<A: Algorithm> World<'_, A> {
             Work::Sync(Vec::new())
         } else {
             self.summary.file_operations += 1;
-            Work::Operation(self.shape(file).draw(self.summary.file_operations, &mut self.dice.files), None)
+            Work::Operation(self.draw_operation(client, file), None)
         };
         self.work(client, writer, (file, work))?;
         if self.dice.files.chance(self.plan.files.impatient_percent, 100) {
@@ -114,6 +125,18 @@ impl<A: Algorithm> World<'_, A> {
             self.push_input(at, self.daemons.len() + client, Input::Writer(writer, step));
         }
         Ok(())
+    }
+
+    /// What a user wants done to a file. Who was told that it was removed often begins it anew.
+    fn draw_operation(&mut self, client: usize, file: usize) -> FileOp {
+        let is_removed = self.clients[client].files.removed.contains(&file);
+        if is_removed && self.dice.removals.chance(1, 2) {
+            return FileOp::Begin;
+        }
+        if self.dice.removals.chance(self.plan.files.remove_permille, 1_000) {
+            return FileOp::Remove;
+        }
+        self.shape(file).draw(self.summary.file_operations, &mut self.dice.files)
     }
 
     /// A user wants something done.
@@ -239,13 +262,19 @@ impl<A: Algorithm> World<'_, A> {
                 if let (Ok(_), Some(mark)) = (outcome, uses.told) {
                     uses.owed.entry(file).or_default().insert(ticket, mark);
                 }
-                let refused = FileOutcome::Refused;
-                let outcome = outcome.as_ref().map_or(refused, |done| shape.changed(&op, done));
+                let outcome = shape.changed(&op, outcome);
+                uses.note_removed((file, &op), &outcome);
+                self.summary.note_removed(&op, &outcome);
                 self.checkers.histories.returned(self.now, id, outcome);
             }
-            (Work::Operation(_, Some(id)), FileEvent::Answered { answer: Ok(answer), .. }) => {
+            (
+                Work::Operation(op, Some(id)),
+                FileEvent::Answered { answer: answer @ (Ok(_) | Err(FileError::Removed)), .. },
+            ) => {
                 let latest = self.checkers.entries.latest(object).map_or(Position::START, |seen| seen.at);
-                self.checkers.histories.answered(self.now, id, shape.answered(answer), latest);
+                let outcome = shape.answered(answer);
+                uses.note_removed((file, &op), &outcome);
+                self.checkers.histories.answered(self.now, id, outcome, latest);
             }
             (Work::Sync(covered), FileEvent::Synced { .. }) => self.synced(client, file, &covered)?,
             (Work::Sync(_), FileEvent::Lost { .. }) => {}
@@ -308,6 +337,12 @@ impl<A: Algorithm> World<'_, A> {
 
     /// How a file is used.
     pub(super) const fn shape(&self, file: usize) -> Shape {
-        if file as u64 & 1 == self.plan.seed & 1 { Shape::Dense } else { Shape::Wide }
+        // Segments of the production store's journal are too short for large records.
+        let is_bulky = self.plan.files.is_bulky && self.plan.store.is_none();
+        match (file as u64 & 1 == self.plan.seed & 1, is_bulky) {
+            (true, false) => Shape::Dense,
+            (true, true) => Shape::Bulky,
+            (false, _) => Shape::Wide,
+        }
     }
 }

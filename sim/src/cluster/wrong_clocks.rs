@@ -27,6 +27,8 @@ const RATES_PPM: &[i32] = &[-PPM, -PPM, -900_000, -400_000, 300_000, 1_000_000, 
 pub(super) struct WrongClocks {
     /// Whose clock is wrong since when, and what it showed then.
     since: BTreeMap<usize, (TrueTime, WallTime)>,
+    /// When whose clock was last put right.
+    righted: BTreeMap<usize, TrueTime>,
     /// Until when it matters what wrong clocks said of leases.
     matter_until: TrueTime,
     /// Whether leases may overlap.
@@ -45,6 +47,12 @@ enum Wrong {
 impl WrongClocks {
     pub(super) fn is_wrong(&self, machine: usize) -> bool {
         self.since.contains_key(&machine)
+    }
+
+    /// Since when the clock of a machine is right, if it is.
+    pub(super) fn right_since(&self, machine: usize) -> Option<TrueTime> {
+        let righted = self.righted.get(&machine).copied().unwrap_or(TrueTime::ZERO);
+        (!self.is_wrong(machine)).then_some(righted)
     }
 }
 
@@ -158,6 +166,7 @@ impl<A: Algorithm> World<'_, A> {
         let Some((since, showed)) = self.wrong_clocks.since.remove(&machine) else { return };
         let ppm = draw_rate(self.plan.clocks.rate_ppm_max, &mut self.dice.clocks);
         let now = self.now;
+        self.wrong_clocks.righted.insert(machine, now);
         let shows = self.clock_of(machine).reading(now);
         let should = showed + now.since(since);
         let off = shows.since(should).max(should.since(shows));

@@ -11,7 +11,7 @@ use super::*;
 const TINY: FileModel = FileModel { size_max: 3 };
 
 /// Whether there is an order of what is left, by trying all.
-fn has_order(state: &Vec<u8>, left: &[FileOperation]) -> bool {
+fn has_order(state: &Content, left: &[FileOperation]) -> bool {
     if left.iter().all(|operation| operation.returned.is_none()) {
         return true;
     }
@@ -32,6 +32,13 @@ fn tiny_data() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(0..3_u8, 0..3)
 }
 
+fn tiny_content() -> impl Strategy<Value = Content> {
+    prop_oneof![
+        4 => tiny_data().prop_map(|data| data.as_slice().into()),
+        1 => Just(Content { bytes: Vec::new(), is_removed: true }),
+    ]
+}
+
 fn tiny_op() -> impl Strategy<Value = FileOp> {
     prop_oneof![
         4 => (0..3_usize, tiny_data()).prop_map(|(offset, data)| FileOp::Write { offset, data }),
@@ -40,6 +47,9 @@ fn tiny_op() -> impl Strategy<Value = FileOp> {
         2 => (0..3_usize, 0..3_usize).prop_map(|(offset, length)| FileOp::Punch { offset, length }),
         4 => (0..3_usize, 0..4_usize).prop_map(|(offset, length)| FileOp::Read { offset, length }),
         1 => Just(FileOp::Stat),
+        1 => Just(FileOp::Remove),
+        2 => Just(FileOp::Begin),
+        1 => Just(FileOp::Nothing),
     ]
 }
 
@@ -77,7 +87,7 @@ fn tiny_outcomes() -> impl Iterator<Item = FileOutcome> {
             FileOutcome::Data((0..length).map(digit).collect())
         })
     });
-    [FileOutcome::Done, FileOutcome::Refused].into_iter().chain(sizes).chain(data)
+    [FileOutcome::Done, FileOutcome::Refused, FileOutcome::Removed].into_iter().chain(sizes).chain(data)
 }
 
 #[test]
@@ -113,10 +123,10 @@ proptest! {
     #![proptest_config(Config { failure_persistence: None, ..Config::with_cases(20_000) })]
 
     #[test]
-    fn an_order_that_does_not_matter_does_not(state in tiny_data(), one in tiny_op(), other in tiny_op()) {
+    fn an_order_that_does_not_matter_does_not(state in tiny_content(), one in tiny_op(), other in tiny_op()) {
         prop_assert_eq!(TINY.may_matter(&one, &other), TINY.may_matter(&other, &one));
         let run = |first: &FileOp, second: &FileOp| {
-            let done = |state: &Vec<u8>, op: &FileOp| {
+            let done = |state: &Content, op: &FileOp| {
                 let outcome = tiny_outcomes().find(|outcome| TINY.step(state, op, Some(outcome)).is_some());
                 (TINY.step(state, op, None).expect("it can always happen"), outcome)
             };
@@ -131,7 +141,7 @@ proptest! {
 
     #[test]
     fn what_is_hopeless_never_comes(
-        state in tiny_data(),
+        state in tiny_content(),
         op in tiny_op(),
         others in proptest::collection::vec(tiny_op(), 0..4),
     ) {
@@ -148,7 +158,7 @@ proptest! {
 }
 
 /// All states after some of `others` in some order.
-fn all_after(state: &Vec<u8>, others: &[&FileOp], found: &mut Vec<Vec<u8>>) {
+fn all_after(state: &Content, others: &[&FileOp], found: &mut Vec<Content>) {
     found.push(state.clone());
     for n in 0..others.len() {
         let mut rest = others.to_vec();

@@ -66,15 +66,16 @@ fn draw_op(random: &mut Random, number: usize) -> FileOp {
     }
 }
 
-fn outcome(state: &Vec<u8>, op: &FileOp) -> (Vec<u8>, FileOutcome) {
-    let size = state.len();
+fn outcome(state: &Content, op: &FileOp) -> (Content, FileOutcome) {
+    let bytes = &state.bytes;
+    let size = bytes.len();
     let outcomes = [
         FileOutcome::Done,
         FileOutcome::Appended(size),
         FileOutcome::Size(size),
         FileOutcome::Refused,
         match *op {
-            FileOp::Read { offset, length } => data(&state[offset.min(size)..(offset + length).min(size)]),
+            FileOp::Read { offset, length } => data(&bytes[offset.min(size)..(offset + length).min(size)]),
             _ => FileOutcome::Done,
         },
     ];
