@@ -51,6 +51,11 @@ impl<A: Algorithm> Shard<A> {
         chunks.into_iter().for_each(|(number, at, chunk)| machine.keep_elsewhere(number, at, chunk));
     }
 
+    /// Checkpoints have all records up to this one, counted for this process: their data is in memory no longer.
+    pub fn handle_placed(&mut self, number: u64) {
+        self.files.writes.handle_placed(number);
+    }
+
     /// A checkpoint that was taken is not on disk: it changed these chunks.
     pub fn handle_no_checkpoint(&mut self, object: ObjectId, is_new: bool, chunks: BTreeSet<u64>) {
         if let Some(hosted) = self.files.hosted.get_mut(&object) {

@@ -17,10 +17,16 @@ use crate::files::{FileMessage, SMALL_BYTES_MAX};
 const HELD_MAX: usize = 1 << 16;
 /// How much may be in those that carry data.
 const HELD_BYTES_MAX: u64 = 64 << 20;
-/// While so much data waits for the journal, clients are not told of their changes, and so send no more.
-const BEHIND_BYTES: u64 = 8 << 20;
+/// While so much data waits for the journal, or for a checkpoint, clients are not told of their changes, and so send no more.
+const BEHIND: Lag = Lag { unwritten: 8 << 20, unplaced: 96 << 20 };
 /// While so much waits, other nodes' data is not taken; they send it again.
-const CROWDED_BYTES: u64 = 32 << 20;
+const CROWDED: Lag = Lag { unwritten: 32 << 20, unplaced: 160 << 20 };
+
+/// How far a disk is behind, in bytes of data.
+struct Lag {
+    unwritten: u64,
+    unplaced: u64,
+}
 
 /// Writes to the journal, counted from 1 for this process.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +45,9 @@ pub(crate) struct Writes {
     /// How much data is in each record that is not written, by its number, and in all of them.
     unwritten: VecDeque<(u64, u64)>,
     unwritten_bytes: u64,
+    /// The same of records that are in no checkpoint: all of it is in memory.
+    unplaced: VecDeque<(u64, u64)>,
+    unplaced_bytes: u64,
 }
 
 /// Messages that wait, by the write that each waits for.
@@ -76,18 +85,24 @@ impl Writes {
         if bytes > 0 {
             self.unwritten.push_back((self.last, bytes));
             self.unwritten_bytes += bytes;
+            self.unplaced.push_back((self.last, bytes));
+            self.unplaced_bytes += bytes;
         }
         self.last
     }
 
-    /// Whether the journal lags so far behind that clients are to wait for it.
+    /// Whether the disk lags so far behind that clients are to wait for it.
     pub(crate) const fn is_behind(&self) -> bool {
-        self.unwritten_bytes > BEHIND_BYTES
+        self.lags(&BEHIND)
     }
 
     /// Whether it lags so far behind that no more data of others is taken.
     pub(crate) const fn is_crowded(&self) -> bool {
-        self.unwritten_bytes > CROWDED_BYTES
+        self.lags(&CROWDED)
+    }
+
+    const fn lags(&self, lag: &Lag) -> bool {
+        self.unwritten_bytes > lag.unwritten || self.unplaced_bytes > lag.unplaced
     }
 
     /// Whether the disk owes nothing.
@@ -139,10 +154,12 @@ impl Writes {
         if upto > self.written {
             (self.written, self.writes_since) = (upto, now);
         }
-        while let Some(&(_, bytes)) = self.unwritten.front().filter(|(number, _)| *number <= upto) {
-            self.unwritten.pop_front();
-            self.unwritten_bytes -= bytes;
-        }
+        self.unwritten_bytes -= take_upto(&mut self.unwritten, upto);
+    }
+
+    /// Checkpoints have all up to a record.
+    pub(crate) fn handle_placed(&mut self, upto: u64) {
+        self.unplaced_bytes -= take_upto(&mut self.unplaced, upto);
     }
 
     pub(crate) fn handle_durable(&mut self, now: WallTime, upto: u64) {
@@ -165,6 +182,12 @@ impl Writes {
         let ready = self.for_written.pop(Some(self.written));
         ready.or_else(|| self.for_durable.pop(self.durable))
     }
+}
+
+/// Takes away the records up to this one, and returns how much data was in them.
+fn take_upto(records: &mut VecDeque<(u64, u64)>, upto: u64) -> u64 {
+    let count = records.partition_point(|(number, _)| *number <= upto);
+    records.drain(..count).map(|(_, bytes)| bytes).sum()
 }
 
 /// How much data a record carries.
@@ -369,5 +392,23 @@ mod tests {
         writes.handle_durable(at(3), numbers[39]);
         assert!(!writes.is_behind());
         assert_eq!(writes.unwritten_bytes, 0);
+    }
+
+    #[test]
+    fn checkpoints_that_lag_make_others_wait() {
+        let mut writes = Writes::default();
+        let write = |writes: &mut Writes| {
+            let number = writes.next(at(1), &large());
+            writes.handle_durable(at(1), number);
+            number
+        };
+        let numbers: Vec<u64> = (0..200).map(|_| write(&mut writes)).collect();
+        assert!(writes.is_behind() && writes.is_crowded(), "all of it is in memory");
+        writes.handle_placed(numbers[50]);
+        assert!(writes.is_behind() && !writes.is_crowded());
+        writes.handle_placed(numbers[150]);
+        assert!(!writes.is_behind());
+        writes.handle_placed(numbers[199]);
+        assert_eq!(writes.unplaced_bytes, 0);
     }
 }

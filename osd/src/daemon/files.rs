@@ -141,7 +141,7 @@ impl FileDisk {
     fn go_on(&self, next: Option<Next>) {
         match next {
             None => {}
-            Some(Next::Sync) => self.sync(),
+            Some(Next::Sync(number)) => self.job(Job::SyncUpto(number)),
             Some(Next::Free(place)) => self.job(Job::Free(place)),
             Some(Next::Put(taken, place)) => {
                 let (contents, doing) = (Arc::clone(&self.contents), self.doing.clone());

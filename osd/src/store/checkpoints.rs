@@ -63,8 +63,8 @@ struct Restored {
 
 /// What is to be done next.
 pub enum Next {
-    /// Sync the journal.
-    Sync,
+    /// Sync the journal up to this record, even if it has no space for that.
+    Sync(u64),
     /// [Put](super::contents::Contents::put) these, with which all up to this place is there, and tell
     /// [`handle_put`](Checkpoints::handle_put).
     Put(Vec<Taken>, u64),
@@ -110,14 +110,14 @@ impl Checkpoints {
         let taken = std::mem::take(&mut self.changed).into_iter().map(take).collect();
         (self.changed_bytes, self.due) = (0, None);
         self.stage = Stage::Waiting(number, taken);
-        Some(Next::Sync)
+        Some(Next::Sync(number))
     }
 
     /// The journal is durable up to a record: a checkpoint that waited for that goes to the disk.
     pub fn handle_durable(&mut self, durable: u64) -> Option<Next> {
         let Stage::Waiting(number, _) = self.stage else { return None };
         if durable < number {
-            return Some(Next::Sync);
+            return Some(Next::Sync(number));
         }
         let waited = std::mem::replace(&mut self.stage, Stage::None);
         let Stage::Waiting(_, taken) = waited else { return None };
@@ -141,6 +141,7 @@ impl Checkpoints {
         match put {
             Ok(put) => {
                 put.into_iter().for_each(|Put { object, chunks }| shard.handle_checkpoint(object, chunks));
+                shard.handle_placed(number);
                 Ok(Some(Next::Free(self.before + number)))
             }
             Err(error @ (PutError::Full | PutError::Unreadable { .. })) => {

@@ -353,9 +353,9 @@ impl FileLog {
         (self.journal.used_bytes(), self.journal.bytes_max())
     }
 
-    /// The segment to be made, if there is to be one more.
-    pub fn wanted(&self) -> Option<u32> {
-        self.journal.wanted()
+    /// The segment to be made, if there is to be one more; if the journal `has_to_grow` there may be more than usual.
+    pub fn wanted(&self, has_to_grow: bool) -> Option<u32> {
+        self.journal.wanted(has_to_grow)
     }
 
     /// It was made.

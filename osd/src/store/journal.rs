@@ -12,6 +12,7 @@
 //! - A batch that was abandoned at a start is not taken for one that follows a later batch: batches are chained by their checksums
 //!   and name the start that wrote them, and each start begins with one of its own.
 //! - A batch never shares a block with what may be durable, because a block that is being written may be torn.
+//! - A checkpoint never waits for space that only it can free: for what it waits for, the journal grows beyond its bound.
 //! - A lack of space changes nothing. After any other failure nothing is written any more: nobody knows what the disk holds.
 //!
 //! ```text
@@ -45,7 +46,7 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 pub struct JournalLimits {
     /// The length of a segment.
     pub segment_bytes: u64,
-    /// How many there may be.
+    /// How many there may be, unless a checkpoint waits for more.
     pub segments_max: usize,
     /// What only urgent records may use: those that let others be freed.
     pub reserve_bytes: u64,
@@ -311,10 +312,10 @@ impl Journal {
         }
     }
 
-    /// The file to be made for one more segment, unless one is ready or there may be no more.
-    pub fn wanted(&self) -> Option<u32> {
-        let may_have_more = self.spare.is_empty() && self.used.len() < self.limits.segments_max;
-        may_have_more.then(|| self.free_slot())
+    /// The file to be made for one more segment, unless one is ready or there may be no more: if it `has_to_grow` there may.
+    pub fn wanted(&self, has_to_grow: bool) -> Option<u32> {
+        let may_have_more = has_to_grow || self.used.len() < self.limits.segments_max;
+        (self.spare.is_empty() && may_have_more).then(|| self.free_slot())
     }
 
     fn free_slot(&self) -> u32 {

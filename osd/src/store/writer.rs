@@ -19,6 +19,8 @@ pub enum Job {
     Append(u64, FileRecord),
     /// Sync what is written.
     Sync,
+    /// Sync all up to this record, and take the space that it needs: what lets space be freed waits for it.
+    SyncUpto(u64),
     /// Checkpoints have all up to this place.
     Free(u64),
     /// The store has failed elsewhere.
@@ -49,6 +51,8 @@ pub struct LogWriter {
     /// Records for which there is no space yet.
     waiting: VecDeque<(u64, FileRecord)>,
     wants_sync: bool,
+    /// Up to this record space is to be found.
+    needed: u64,
     is_syncing: bool,
     is_making: bool,
     used: u64,
@@ -63,6 +67,7 @@ impl LogWriter {
             segments,
             waiting: VecDeque::new(),
             wants_sync: false,
+            needed: 0,
             is_syncing: false,
             is_making: false,
             used: 0,
@@ -75,6 +80,7 @@ impl LogWriter {
         match job {
             Job::Append(number, record) => self.waiting.push_back((number, record)),
             Job::Sync => self.wants_sync = true,
+            Job::SyncUpto(number) => (self.wants_sync, self.needed) = (true, self.needed.max(number)),
             Job::Free(place) => self.log.free(place),
             Job::Fail => return Err(JournalError::Closed),
             Job::Synced(synced) => {
@@ -146,7 +152,8 @@ impl LogWriter {
 
     /// A segment that is to be made before it is needed; the end of that is a [`Job::Made`].
     pub fn poll_segment(&mut self) -> Option<(Segments, u32)> {
-        let slot = self.log.wanted().filter(|_| !self.is_making)?;
+        let has_to_grow = self.waiting.front().is_some_and(|(number, _)| *number <= self.needed);
+        let slot = self.log.wanted(has_to_grow).filter(|_| !self.is_making)?;
         self.is_making = true;
         Some((self.segments.clone(), slot))
     }

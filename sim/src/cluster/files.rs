@@ -94,7 +94,11 @@ impl<A: Algorithm> World<'_, A> {
                 if self.is_genuine(daemon) {
                     self.checkers.durability.sync(self.now, self.daemons[daemon].id, number);
                 }
-                self.call(daemon, |shard, now| shard.handle_durable(now, number))
+                self.call(daemon, |shard, now| {
+                    shard.handle_durable(now, number);
+                    // It keeps records as they are, and content nowhere else.
+                    shard.handle_placed(number);
+                })
             }
             DiskInput::Failed => self.call(daemon, |shard, _| shard.handle_store_failed()),
             DiskInput::Operator(object) => self.operator_looks(daemon, object),

@@ -265,7 +265,8 @@ impl<A: Algorithm> DaemonMachine<A> {
     /// Whether some file lacks parts here, or will.
     pub(super) fn is_rotten(&self) -> bool {
         let lacks = |shard: &Shard<A>| {
-            shard.files().filter_map(|object| shard.file(object)).any(replication::Replica::lacks)
+            let mut replicas = shard.files().filter_map(|object| shard.file(object));
+            replicas.any(|replica| replica.lacks() || self.has_rotten_content(replica))
         };
         self.directory.is_rotten() || self.shard.as_ref().is_some_and(lacks)
     }

@@ -1,7 +1,7 @@
 //! Parts of a file's content that rot on the disk of a member: found by a read while it runs, or by its next start.
 //!
 //! Nothing may be owed to anybody that only one member has. So something rots only where a *good copy* is left: a running member
-//! that lacks nothing, remembers all, is about to stay one, and has everything on disk that the other has taken for committed. What
+//! that lacks nothing, has nothing on its disk that has rotted unnoticed, remembers all, is about to stay one, and has everything on disk that the other has taken for committed. What
 //! its start could not read in the production store's index stands there until a checkpoint takes its place, although the process has it back.
 //! As long as any file lacks parts no disk does anything that its store might not survive. Then all has to come back.
 
@@ -67,7 +67,10 @@ impl<A: Algorithm> World<'_, A> {
             machine.id != self.daemons[daemon].id
                 && !machine.directory.is_rotten()
                 && !(self.is_real() && machine.began_damaged.contains(&object))
-                && copy.is_some_and(|copy| copy.is_sound() && copy.memory() == Memory::Clean && stays(copy))
+                && copy.is_some_and(|copy| {
+                    let is_clean = copy.is_sound() && copy.memory() == Memory::Clean;
+                    is_clean && stays(copy) && !machine.has_rotten_content(copy)
+                })
                 && stays(replica)
                 && self.checkers.entries.is_before(object, replica.committed(), on_disk)
         };

@@ -71,6 +71,7 @@ impl<A: Algorithm> World<'_, A> {
         let replication = &self.plan.shard.replication;
         let forgotten = replication.retired_every * 4 + self.plan.shard.file_idle * 2;
         let end = self.now + self.file_recovery_bound() + forgotten;
+        self.notice_rot(self.files[file])?;
         while let Err(violation) = self.check_alike(file) {
             if self.now > end {
                 return Err(violation);

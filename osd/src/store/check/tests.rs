@@ -40,7 +40,7 @@ impl Kept {
         store.mark_time(WallTime::from_micros(7), base::MonoTime::from_micros(7)).unwrap();
         let mut held = Vec::new();
         for number in 1..=WRITTEN {
-            while let Some(slot) = log.wanted() {
+            while let Some(slot) = log.wanted(false) {
                 log.handle_made(segments.make(slot).unwrap());
             }
             held.push(data(number));

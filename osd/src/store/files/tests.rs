@@ -11,6 +11,7 @@ use super::*;
 use crate::store::disk::tests::FakeDisk;
 use crate::store::index::RedbIndex;
 use crate::store::media::fake::FakeMedia;
+use crate::store::writer::{DiskDone, Job, LogWriter};
 use crate::store::{Host, Owner, format};
 
 pub(in crate::store) const OWNER: Owner = Owner { cluster: ClusterId([1; 16]), node: NodeId(1) };
@@ -178,7 +179,7 @@ fn content(contents: &Contents, chunk: &Chunk) -> Bytes {
 fn work(machine: &mut Machine, opened: &mut OpenedFiles, random: &mut Random) {
     let mut number = 0;
     for _ in 0..random.between(1, 8) {
-        while let Some(slot) = opened.log.wanted() {
+        while let Some(slot) = opened.log.wanted(false) {
             opened.log.handle_made(opened.segments.make(slot).unwrap());
         }
         number += 1;
@@ -192,6 +193,41 @@ fn work(machine: &mut Machine, opened: &mut OpenedFiles, random: &mut Random) {
                 let count = 1 + random.index(machine.records.len());
                 machine.checkpoint(opened, number, count);
             }
+        }
+    }
+}
+
+/// What waits for space is needed by the checkpoint that frees it.
+#[test]
+fn the_journal_grows_for_a_checkpoint_that_waits_for_what_it_has_no_space_for() {
+    let opened = Machine::new().start();
+    let mut writer = LogWriter::new(opened.log, opened.segments);
+    let last = 200;
+    let data = Bytes::from(vec![7; CHUNK_LEN - 1]);
+    (1..=last).for_each(|number| writer.take(Job::Append(number, record(number, &data))).unwrap());
+    let written = drive(&mut writer);
+    assert!(written < last, "there is no space for all of it");
+    assert_eq!(drive(&mut writer), written, "and nobody frees any");
+    writer.take(Job::SyncUpto(last)).unwrap();
+    assert_eq!(drive(&mut writer), last);
+}
+
+/// Does all that there is to do, and returns the last record that is durable.
+fn drive(writer: &mut LogWriter) -> u64 {
+    let mut durable = 0;
+    loop {
+        writer.take(Job::Sync).unwrap();
+        writer.write().unwrap();
+        let synced = writer.poll_sync().unwrap().run();
+        writer.take(Job::Synced(synced)).unwrap();
+        let made = writer.poll_segment().map(|(segments, slot)| segments.make(slot));
+        let is_over = made.is_none();
+        made.into_iter().for_each(|made| writer.take(Job::Made(made)).unwrap());
+        while let Some(done) = writer.poll_done() {
+            durable = if let DiskDone::Durable(upto) = done { upto } else { durable };
+        }
+        if is_over {
+            return durable;
         }
     }
 }
@@ -228,7 +264,7 @@ fn what_has_landed_is_as_durable_as_the_journal() {
 fn long_content_is_written_once() {
     let mut machine = Machine::new();
     let mut opened = machine.start();
-    opened.log.handle_made(opened.segments.make(opened.log.wanted().unwrap()).unwrap());
+    opened.log.handle_made(opened.segments.make(opened.log.wanted(false).unwrap()).unwrap());
     let data: Bytes = vec![7; 3 * CHUNK_LEN].into();
     opened.log.append(1, &record(1, &data)).unwrap();
     machine.records.push(data);
@@ -259,7 +295,7 @@ fn rotten_content_is_damage_of_the_journal() {
     for (is_synced, power_fails) in [(true, true), (true, false), (false, true)] {
         let mut machine = Machine::new();
         let mut opened = machine.start();
-        opened.log.handle_made(opened.segments.make(opened.log.wanted().unwrap()).unwrap());
+        opened.log.handle_made(opened.segments.make(opened.log.wanted(false).unwrap()).unwrap());
         for number in 1..3 {
             let data: Bytes = vec![7; CHUNK_LEN].into();
             opened.log.append(number, &record(number, &data)).unwrap();

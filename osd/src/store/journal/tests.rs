@@ -26,7 +26,7 @@ fn found(media: &FakeMedia, applied: u64) -> JournalFound {
 }
 
 fn make_wanted(media: &FakeMedia, journal: &mut Journal) {
-    while let Some(slot) = journal.wanted() {
+    while let Some(slot) = journal.wanted(false) {
         let segments = Segments::new(Arc::new(media.clone()), LIMITS);
         journal.handle_made(segments.make(slot).unwrap());
     }

@@ -249,7 +249,7 @@ impl<A: Algorithm> World<'_, A> {
     fn go_on(&mut self, daemon: usize, next: Option<Next>) -> Result<(), Violation> {
         match next {
             None => Ok(()),
-            Some(Next::Sync) => self.job(daemon, Job::Sync),
+            Some(Next::Sync(number)) => self.job(daemon, Job::SyncUpto(number)),
             Some(Next::Free(place)) => self.job(daemon, Job::Free(place)),
             Some(Next::Put(taken, place)) => {
                 if let Some((files, _)) = self.open_files(daemon) {

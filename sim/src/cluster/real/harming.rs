@@ -6,11 +6,12 @@ use node::StoreFound;
 use node::file::{File, Key, Position, Stored};
 use osd::store::index::{Change, Engine};
 use osd::store::journal::Search;
-use replication::Machine;
+use replication::{Machine, Replica};
 
 use super::medium::Medium;
 use super::{RealDisk, place_of};
 use crate::Violation;
+use crate::cluster::machine::DaemonMachine;
 use crate::cluster::world::World;
 
 /// So many places of the journal are tried.
@@ -86,6 +87,25 @@ impl<A: Algorithm> World<'_, A> {
         Ok(others)
     }
 
+    /// Somebody reads all that daemons have of a file on their disks: what has rotted unnoticed is noticed.
+    pub(in crate::cluster) fn notice_rot(&mut self, object: ObjectId) -> Result<(), Violation> {
+        for daemon in 0..self.daemons.len() {
+            let machine = &self.daemons[daemon];
+            let replica = machine.shard.as_ref().and_then(|shard| shard.file(object));
+            let Some(replica) = replica.filter(|replica| machine.has_rotten_content(replica)) else {
+                continue;
+            };
+            let stored: Vec<Stored> = stored_in(replica.machine()).cloned().collect();
+            for stored in stored {
+                let Some(files) = &self.daemons[daemon].files else { continue };
+                if let Err(unreadable) = files.contents.read(&[stored]) {
+                    self.call(daemon, |shard, _| shard.handle_unreadable(object, unreadable))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Where a part is on the disk.
     fn stored_of(&self, daemon: usize, object: ObjectId, key: Key) -> Option<Stored> {
         let Key::Chunk(number) = key else { return None };
@@ -102,6 +122,26 @@ impl<A: Algorithm> World<'_, A> {
     ) -> Option<Vec<bytes::Bytes>> {
         self.daemons[node.0 as usize].files.as_ref()?.contents.read(stored).ok()
     }
+}
+
+impl<A: Algorithm> DaemonMachine<A> {
+    /// Whether content of a replica has rotted on its disk, noticed or not: a process may end before it has noted what it found.
+    pub(in crate::cluster) fn has_rotten_content(&self, replica: &Replica<File>) -> bool {
+        let Some(disk) = &self.directory.real else { return false };
+        stored_in(replica.machine()).any(|stored| {
+            let (from, length) = place_of(stored.place.words());
+            disk.medium.is_rotten("content", from, from + length)
+        })
+    }
+}
+
+/// What of a file is on the disk alone.
+fn stored_in(file: &File) -> impl Iterator<Item = &Stored> {
+    let chunks = file.versions(None, usize::MAX).into_iter().filter_map(|(key, _)| match key {
+        Key::Chunk(number) => file.chunk(number),
+        Key::Attributes => None,
+    });
+    chunks.flat_map(|(_, chunk)| chunk.stored())
 }
 
 fn key_of(kind: u8, object: ObjectId) -> Vec<u8> {
