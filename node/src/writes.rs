@@ -18,9 +18,9 @@ const HELD_MAX: usize = 1 << 16;
 /// How much may be in those that carry data.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 /// While so much data waits for the journal, or for a checkpoint, clients are not told of their changes, and so send no more.
-const BEHIND: Lag = Lag { unwritten: 8 << 20, unplaced: 96 << 20 };
+const BEHIND: Lag = Lag { unwritten: 8 << 20, unplaced: 64 << 20 };
 /// While so much waits, other nodes' data is not taken; they send it again.
-const CROWDED: Lag = Lag { unwritten: 32 << 20, unplaced: 160 << 20 };
+const CROWDED: Lag = Lag { unwritten: 32 << 20, unplaced: 96 << 20 };
 
 /// How far a disk is behind, in bytes of data.
 struct Lag {
@@ -404,7 +404,7 @@ mod tests {
         };
         let numbers: Vec<u64> = (0..200).map(|_| write(&mut writes)).collect();
         assert!(writes.is_behind() && writes.is_crowded(), "all of it is in memory");
-        writes.handle_placed(numbers[50]);
+        writes.handle_placed(numbers[115]);
         assert!(writes.is_behind() && !writes.is_crowded());
         writes.handle_placed(numbers[150]);
         assert!(!writes.is_behind());
