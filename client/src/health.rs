@@ -69,6 +69,12 @@ fn of_one(status: &Status, now_s: u64) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if status.disk_is_full {
+        found.push(
+            "its disk is nearly full, so files take no more data: remove objects, or make space on the disk"
+                .to_owned(),
+        );
+    }
     if status.supervisor.is_some_and(|supervisor| supervisor.crash_looping) {
         found.push("ends again and again soon after its start; its log says why".to_owned());
     }
@@ -104,6 +110,7 @@ mod tests {
             locks: LockStatus::default(),
             certificate_expires_unix_s: NOW_S + EXPIRY_WARNING_S,
             deny_list_is_stale: false,
+            disk_is_full: false,
             supervisor: None,
             draining: false,
             peers: Vec::new(),
@@ -130,6 +137,7 @@ mod tests {
                 Status { deny_list_is_stale: true, ..well() },
                 "its deny list cannot be read, so the one before",
             ),
+            (Status { disk_is_full: true, ..well() }, "its disk is nearly full"),
         ] {
             let found = problems_of(Ok(status));
             assert!(found.len() == 1 && found[0].starts_with("daemon 1 at a:1: "), "{found:?}");

@@ -109,6 +109,8 @@ pub enum Change {
     Remove,
     /// Begins a file anew that was removed, empty. Does nothing to any other.
     Begin,
+    /// What was asked for found no space on the disks: a primary puts this in its place, and nothing changes.
+    NoSpace,
 }
 
 /// What came of an operation.
@@ -159,6 +161,11 @@ pub enum FileError {
     /// It was there once.
     #[error("the file was removed; create it to begin it anew")]
     Removed,
+    /// No data is taken until something is removed.
+    #[error(
+        "no space is left on the disks of a majority of the daemons, or of the one that leads; `fleasefs status` shows which"
+    )]
+    NoSpace,
 }
 
 /// A question about a file.
@@ -368,6 +375,7 @@ impl Machine for File {
             }
             Change::Remove => self.remove(at, *time),
             Change::Begin => self.begin(at, *time),
+            Change::NoSpace => return Err(FileError::NoSpace),
         }
         Ok(Done::Changed { stat: self.stat() })
     }
@@ -410,7 +418,7 @@ impl Machine for File {
             Change::Punch { offset: start, length: width } => {
                 start < end && offset < start.saturating_add(width)
             }
-            Change::Touch { .. } => false,
+            Change::Touch { .. } | Change::NoSpace => false,
             Change::Remove | Change::Begin => true,
         }
     }
@@ -466,7 +474,7 @@ impl Change {
             Self::Append { ref data } => within(data.len() as u64, WRITE_BYTES_MAX),
             Self::Truncate { size } => end_of(size, 0).map(drop),
             Self::Punch { offset, length } => end_of(offset, length).map(drop),
-            Self::Touch { .. } | Self::Remove | Self::Begin => Ok(()),
+            Self::Touch { .. } | Self::Remove | Self::Begin | Self::NoSpace => Ok(()),
         }
     }
 
@@ -474,7 +482,7 @@ impl Change {
     pub const fn data_bytes(&self) -> u64 {
         match self {
             Self::Write { data, .. } | Self::Append { data } => data.len() as u64,
-            Self::Truncate { .. } | Self::Punch { .. } | Self::Touch { .. } | Self::Remove | Self::Begin => 0,
+            _ => 0,
         }
     }
 
@@ -483,6 +491,7 @@ impl Change {
         let is_empty = match self {
             Self::Write { data, .. } | Self::Append { data } => data.is_empty(),
             Self::Punch { length, .. } => *length == 0,
+            Self::NoSpace => true,
             Self::Truncate { .. } | Self::Touch { .. } | Self::Remove | Self::Begin => false,
         };
         is_empty || self.check().is_err()

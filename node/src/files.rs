@@ -48,6 +48,8 @@ pub(crate) struct Files {
     pub(crate) logs: Logs,
     /// Whether the disk does nothing although it should.
     pub(crate) is_stalled: bool,
+    /// Nodes whose disks take no more data.
+    pub(crate) full: BTreeSet<NodeId>,
     /// Files with something to do, and when.
     due: BTreeSet<(WallTime, ObjectId)>,
     /// Files that this node leads, and when they may have been idle for too long.
@@ -259,6 +261,7 @@ impl Files {
             writes: Writes::default(),
             logs: Logs::default(),
             is_stalled: false,
+            full: BTreeSet::new(),
             due: BTreeSet::new(),
             idle: BTreeSet::new(),
             forgotten: BTreeSet::new(),

@@ -16,6 +16,7 @@ use crate::file::{File, FileBody, FileError, FileReply, FileReplyBody, FileReque
 use crate::files::{FileMessage, Hosted, SMALL_BYTES_MAX, Stage};
 use crate::lock::Asker;
 use crate::message::is_lock;
+use crate::space::within_space;
 use crate::steps::Step;
 use crate::writes::{Held, Until};
 use crate::{Bug, Output, ReplyBody, SessionId, Shard, ShardConfig, ShardEvent, Token, Unavailable};
@@ -162,13 +163,14 @@ impl<A: Algorithm> Shard<A> {
     /// Puts a request to a replica that leads.
     fn ask_replica(&mut self, now: WallTime, object: ObjectId, asker: Asker, body: FileBody) {
         let ticket = self.files.ticket();
-        let is_idle = self.files.writes.is_idle();
+        let (is_idle, me) = (self.files.writes.is_idle(), self.me().node);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let refusal = match body {
             FileBody::Create => Some(FileReplyBody::Exists),
             FileBody::Change { number, settled, ref change } => {
                 let request = Request { client: asker.client, number, settled };
-                let op = Op { time: now, change: change.clone() };
+                let change = within_space(change, &hosted.replica, &self.files.full, me);
+                let op = Op { time: now, change };
                 let askers = hosted.changing.entry((asker.client, number)).or_default();
                 if askers.len() >= ASKERS_MAX {
                     let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);

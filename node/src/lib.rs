@@ -52,6 +52,7 @@ mod owner;
 mod requests;
 mod session;
 mod shard;
+mod space;
 mod starts;
 mod status;
 mod steps;

@@ -123,6 +123,8 @@ pub enum PeerMessage {
         /// The number.
         at: u64,
     },
+    /// The disk of the sender takes no more data, or does again. Who is connected anew takes data unless it says so.
+    Full(bool),
 }
 
 /// What a client says in one turn. Every frame keeps its session alive, an empty one too.

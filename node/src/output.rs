@@ -186,6 +186,8 @@ pub enum ShardEvent {
     },
     /// The disk has done nothing for long although it should, so this node leads no file; or it goes on.
     DiskStalled(bool),
+    /// The disk takes no more data, or does again.
+    DiskFull(bool),
     /// A peer runs with other cluster-wide settings; its lease messages are ignored.
     SettingsDiffer {
         /// The peer.

@@ -252,11 +252,15 @@ impl<A: Algorithm> Shard<A> {
         if let Some(at) = self.files.forgot_at {
             self.post(peer.node, PeerMessage::Forgot { at });
         }
+        if self.is_full() {
+            self.post(peer.node, PeerMessage::Full(true));
+        }
     }
 
     /// A peer's connection is gone.
     pub fn handle_peer_down(&mut self, node: NodeId) {
         self.peers.remove(&node);
+        self.peer_is_full(node, false);
         self.outbox.remove(&node);
         // What it asked for it asks again, and its next run is somebody else.
         self.deferred.retain(|(_, to, _)| to.node != node);

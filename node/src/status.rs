@@ -35,6 +35,8 @@ pub struct Status {
     pub certificate_expires_unix_s: u64,
     /// Whether the file of its deny list cannot be read, so that the list before is still in force.
     pub deny_list_is_stale: bool,
+    /// Whether its disk takes no more data.
+    pub disk_is_full: bool,
     /// Its parent process, unless it runs without one.
     pub supervisor: Option<SupervisorStatus>,
     /// Whether it gives its leases up and takes no new ones.

@@ -16,6 +16,7 @@ mod keeper;
 mod links;
 mod refusals;
 mod report;
+mod space;
 
 use std::future::Future;
 use std::io;
@@ -310,7 +311,7 @@ fn open_files(
     }
     let files = std::mem::take(&mut opened.kept);
     let forgot_at = opened.forgot_at;
-    let disk = FileDisk::start(&files, opened).map_err(DaemonError::Thread)?;
+    let disk = FileDisk::start(dir, &files, opened).map_err(DaemonError::Thread)?;
     let (start, ceiling) = (remembered(store.start()), store.epoch_ceiling());
     Ok((Remembered { start, ceiling, forgot_at, files }, disk))
 }

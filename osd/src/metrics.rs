@@ -33,6 +33,8 @@ pub struct Metrics {
     pub clock_is_trusted: Value,
     /// 1 while the deny list's file cannot be read, and the list before is in force.
     pub deny_list_is_stale: Value,
+    /// 1 while the disk takes no more data.
+    pub disk_is_full: Value,
     /// How long a packet and its acknowledgement take.
     pub round_trip: Histogram,
     /// How far peers' clocks may be off, either way.
@@ -196,6 +198,7 @@ impl Metrics {
             ("in_quarantine", "1 while no lease vote is cast after a start.", &self.in_quarantine),
             ("clock_is_trusted", "1 while this daemon's clock is trusted.", &self.clock_is_trusted),
             ("deny_list_is_stale", "1 while the deny list cannot be read.", &self.deny_list_is_stale),
+            ("disk_is_full", "1 while the disk takes no more data.", &self.disk_is_full),
         ] {
             text.gauge(name, help, value.get());
         }

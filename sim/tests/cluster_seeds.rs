@@ -34,6 +34,7 @@ fn assert_everything_happened(runs: &[ClusterSummary], never: &[FaultKind]) {
     assert!(runs.iter().any(|run| run.file_overloaded > 0), "there was always room");
     assert!(runs.iter().any(|run| run.file_removals > 0), "no file was removed");
     assert!(runs.iter().any(|run| run.file_told_removed > 0), "nobody was told that a file was removed");
+    assert!(runs.iter().any(|run| run.file_no_space > 0), "nobody was told that the disks are full");
     let mut limits = Reached::default();
     runs.iter().for_each(|run| limits.add(&run.limits));
     let never: Vec<Limit> = Limit::ALL.into_iter().filter(|&limit| limits.of(limit) == 0).collect();

@@ -41,6 +41,7 @@ choice!(FileError, "why a file was not changed":
     2 TooLong { length, bytes_max };
     3 BadChunk;
     4 Removed;
+    5 NoSpace;
 );
 choice!(Change, "a change of a file":
     0 Write { offset, data };
@@ -50,6 +51,7 @@ choice!(Change, "a change of a file":
     4 Touch { modified };
     5 Remove;
     6 Begin;
+    7 NoSpace;
 );
 choice!(Key, "the name of a part":
     0 Attributes;

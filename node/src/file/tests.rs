@@ -425,6 +425,7 @@ fn what_cannot_change_an_answer_does_not_hold_it_up() {
         (Change::Punch { offset: 19, length: 10 }, true, true, true),
         (Change::Punch { offset: 20, length: 10 }, false, false, true),
         (Change::Touch { modified: None }, false, false, true),
+        (Change::NoSpace, false, false, false),
         (Change::Remove, true, true, true),
         (Change::Begin, true, true, true),
     ] {
@@ -459,6 +460,7 @@ impl Model {
                 self.bytes[range].fill(0);
             }
             Change::Touch { .. } | Change::Begin => {}
+            Change::NoSpace => return,
             Change::Remove => self.bytes.clear(),
         }
         if let Change::Write { data, .. } | Change::Append { data } = change

@@ -12,3 +12,4 @@ mod grants;
 mod hosting;
 mod members;
 mod restarts;
+mod space;

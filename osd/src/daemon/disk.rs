@@ -10,12 +10,16 @@
 use std::io;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::store::files::FileLog;
 use crate::store::journal::{JournalError, Segments, Sync};
 use crate::store::writer::{DiskDone, Job, LogWriter};
+
+/// How long after finding the disk full the next segment is tried.
+const FULL_RETRY: Duration = Duration::from_secs(1);
 
 /// Something for the journal's thread.
 pub(super) enum Order {
@@ -99,8 +103,13 @@ impl Writer {
         let Some((segments, slot)) = self.writer.poll_segment() else { return };
         let again = self.again.clone();
         let made = move || {
+            let made = segments.make(slot);
+            if made.as_ref().is_err_and(JournalError::is_full) {
+                // It is wanted again at once.
+                thread::sleep(FULL_RETRY);
+            }
             // Nobody waits for it any longer once the journal's thread is gone.
-            let _ = again.send(Order::Job(Job::Made(segments.make(slot))));
+            let _ = again.send(Order::Job(Job::Made(made)));
         };
         if thread::Builder::new().name("segment".into()).spawn(made).is_err() {
             self.writer.handle_not_made();

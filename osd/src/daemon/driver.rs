@@ -493,6 +493,7 @@ impl<A: Algorithm> Driver<A> {
     fn measure(&mut self) {
         let now = self.now();
         self.parts.gauges.measure(&self.shard, now, &self.links);
+        self.disk.look_at_space(&mut self.shard);
         if let Some(callers) = self.refusals.untold(now) {
             tracing::warn!(callers, "more callers were not let in");
         }

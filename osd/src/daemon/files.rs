@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, mpsc as threads};
 
 use base::{ObjectId, WallTime};
@@ -15,6 +16,7 @@ use tokio::sync::mpsc;
 use wire::FileRecord;
 
 use super::disk::{self, Order};
+use super::space::Space;
 use crate::store::checkpoints::{CheckpointLimits, Checkpoints, Next};
 use crate::store::contents::{Contents, Put, PutError};
 use crate::store::files::OpenedFiles;
@@ -29,6 +31,7 @@ pub(super) struct FileDisk {
     done: mpsc::UnboundedReceiver<ContentsDone>,
     doing: mpsc::UnboundedSender<ContentsDone>,
     checkpoints: Checkpoints,
+    space: Space,
 }
 
 /// What the disk has done.
@@ -56,12 +59,17 @@ pub enum FilesFailed {
 
 impl FileDisk {
     /// Starts the threads of a store that has kept these files.
-    pub(super) fn start(kept: &BTreeMap<ObjectId, KeptFile>, opened: OpenedFiles) -> io::Result<Self> {
+    pub(super) fn start(
+        dir: PathBuf,
+        kept: &BTreeMap<ObjectId, KeptFile>,
+        opened: OpenedFiles,
+    ) -> io::Result<Self> {
         let (done_disk, told) = mpsc::unbounded_channel();
         let (doing, done) = mpsc::unbounded_channel();
         let checkpoints = Checkpoints::new(kept, opened.log.place(0), CheckpointLimits::default());
         let orders = disk::start(opened.log, opened.segments, done_disk)?;
-        Ok(Self { orders, contents: opened.contents, told, done, doing, checkpoints })
+        let space = Space::new(dir, Arc::clone(&opened.contents));
+        Ok(Self { orders, contents: opened.contents, told, done, doing, checkpoints, space })
     }
 
     /// The next thing that the disk has done.
@@ -74,7 +82,9 @@ impl FileDisk {
 
     /// A record for the journal.
     pub(super) fn write(&mut self, now: WallTime, (number, object): (u64, ObjectId), record: Record<File>) {
-        self.checkpoints.note_write(now, (number, object), record_data_bytes(&record));
+        let bytes = record_data_bytes(&record);
+        self.checkpoints.note_write(now, (number, object), bytes);
+        self.space.note_write(bytes);
         self.job(Job::Append(number, FileRecord { object, record }));
     }
 
@@ -125,13 +135,24 @@ impl FileDisk {
         Ok(())
     }
 
+    /// Tells the shard whether there is space for more.
+    pub(super) fn look_at_space<A: Algorithm>(&mut self, shard: &mut Shard<A>) {
+        match self.space.is_full() {
+            Ok(is_full) => shard.handle_full(is_full),
+            Err(error) => tracing::warn!("how much space the disk has cannot be told: {error}"),
+        }
+    }
+
     /// When a checkpoint is to be made at the latest.
     pub(super) fn due(&self) -> Option<WallTime> {
         self.checkpoints.due()
     }
 
-    /// Makes a checkpoint if it is time, or if much was written.
+    /// Makes a checkpoint if it is time, or if much was written, and looks at how much space that has left.
     pub(super) fn check_due<A: Algorithm>(&mut self, shard: &mut Shard<A>, now: WallTime) {
+        if self.space.is_due() {
+            self.look_at_space(shard);
+        }
         if self.checkpoints.is_due(now) {
             let next = self.checkpoints.begin(shard);
             self.go_on(next);

@@ -92,6 +92,7 @@ impl Gauges {
             (&metrics.peers, links.node_count()),
             (&metrics.in_quarantine, is_quarantined.into()),
             (&metrics.clock_is_trusted, shard.is_trusted().into()),
+            (&metrics.disk_is_full, shard.is_full().into()),
         ] {
             value.set(now as u64);
         }

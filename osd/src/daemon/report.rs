@@ -66,6 +66,7 @@ pub(super) fn status<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Fact
         },
         certificate_expires_unix_s: facts.certificate_expires_s,
         deny_list_is_stale: facts.deny_list_is_stale,
+        disk_is_full: shard.is_full(),
         supervisor: facts.supervised.map(|supervised| SupervisorStatus {
             restarts: supervised.restarts,
             crash_looping: is_crash_looping(supervised, facts.uptime),
@@ -128,6 +129,10 @@ pub(super) fn shard_event(event: &ShardEvent, now: WallTime) {
         ShardEvent::DiskStalled(true) => {
             tracing::error!("the disk does nothing although it should: leading no file until it goes on");
         }
+        ShardEvent::DiskFull(true) => tracing::warn!(
+            "the disk is nearly full: files take no more data until something is removed, here or on the rest of the disk"
+        ),
+        ShardEvent::DiskFull(false) => tracing::info!("the disk has space again"),
         ShardEvent::DiskStalled(false) => tracing::info!("the disk goes on"),
         ShardEvent::LeaseLost { cell, why } => tracing::debug!(?cell, ?why, "lost a lease"),
         ShardEvent::SessionOver { session, cells } => {

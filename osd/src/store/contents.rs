@@ -322,6 +322,11 @@ impl Contents {
         self.extents.used_bytes()
     }
 
+    /// How much content could be written without more space on the disk.
+    pub fn free_bytes(&self) -> u64 {
+        self.extents.free_bytes()
+    }
+
     fn landed(&self) -> MutexGuard<'_, BTreeMap<usize, Landed>> {
         self.landed.lock().unwrap_or_else(PoisonError::into_inner)
     }

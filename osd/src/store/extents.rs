@@ -213,6 +213,11 @@ impl Extents {
         space.end - space.free.values().sum::<u64>()
     }
 
+    /// How much of the file is free.
+    pub fn free_bytes(&self) -> u64 {
+        self.space().free.values().sum()
+    }
+
     /// Content was written there.
     fn add(&self, offset: u64, content: &[u8]) -> Place {
         let sums = content.chunks(checked_len()).map(checksum);

@@ -82,6 +82,8 @@ pub enum FileOutcome {
     Refused,
     /// The file was removed.
     Removed,
+    /// The disks were full. Nothing has changed.
+    NoSpace,
 }
 
 impl From<&[u8]> for Content {
@@ -100,6 +102,9 @@ impl Specification for FileModel {
     }
 
     fn step(&self, before: &Content, op: &FileOp, outcome: Option<&FileOutcome>) -> Option<Content> {
+        if outcome == Some(&FileOutcome::NoSpace) {
+            return (!self.is_query(op) && !before.is_removed).then(|| before.clone());
+        }
         let (after, expected) = self.run(before, op);
         let is_right = outcome.is_none_or(|outcome| *outcome == expected);
         is_right.then(|| after.unwrap_or_else(|| before.clone()))
@@ -126,6 +131,7 @@ impl Specification for FileModel {
             Some(FileOutcome::Size(size)) => write!(line, " = {size} bytes"),
             Some(FileOutcome::Refused) => write!(line, ": refused"),
             Some(FileOutcome::Removed) => write!(line, ": the file was removed"),
+            Some(FileOutcome::NoSpace) => write!(line, ": no space"),
         };
         line
     }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, WallTime};
-use node::file::{File, Mark, Op};
+use node::file::{Change, File, Mark, Op};
 use replication::{Body, Entry, Machine, Position, Replica, Request, Standing};
 
 use super::Violation;
@@ -277,6 +277,7 @@ impl Entries {
         let begun = history.values().find(|seen| file.known[&seen.at].generation == generation);
         let (Some(begun), Some((_, last))) = (begun, history.last_key_value()) else { return Vec::new() };
         let effective = file.effective(last.at).into_iter().filter(|(at, ..)| at.seq > begun.at.seq);
+        let effective = effective.filter(|(.., op)| op.change != Change::NoSpace);
         effective.map(|(at, request, _)| (at, (request.client, request.number))).collect()
     }
 
@@ -309,7 +310,9 @@ impl Entries {
         let (Some(file), Some(latest)) = (self.files.get(&object), self.latest(object)) else { return false };
         let mut way = file.way_to(latest.at);
         way.any(|known| match known.entry.body {
-            Body::Op { request, .. } => (request.client, request.number) == name,
+            Body::Op { request, ref op } => {
+                (request.client, request.number) == name && op.change != Change::NoSpace
+            }
             _ => false,
         })
     }
@@ -555,7 +558,7 @@ mod tests {
     fn op(number: u64, seq: u64, request: u64) -> Entry<Op> {
         let client = ClientId { certificate: 1, program: 1 };
         let request = Request { client, number: request, settled: 1 };
-        let change = node::file::Change::Truncate { size: request.number };
+        let change = Change::Truncate { size: request.number };
         let op = Op { time: WallTime::ZERO, change };
         Entry { at: at(number, seq), lease: 0, body: Body::Op { request, op } }
     }

@@ -102,10 +102,11 @@ impl History {
         Err((format!("a file that began with {} bytes: {found}", self.start.bytes.len()), shown))
     }
 
-    /// All that must have an order, and where each stands in the history.
+    /// All that must have an order, and where each stands in the history. What found no space has changed nothing, and says nothing.
     fn strict(&self) -> (Vec<Operation<FileOp, FileOutcome>>, Vec<usize>) {
         let all = self.operations.iter().enumerate();
-        let strict = all.filter(|(place, _)| !self.loose.contains_key(place));
+        let is_void = |op: &Operation<_, _>| matches!(op.returned, Some((_, FileOutcome::NoSpace)));
+        let strict = all.filter(|(place, op)| !self.loose.contains_key(place) && !is_void(op));
         strict.map(|(place, operation)| (operation.clone(), place)).unzip()
     }
 

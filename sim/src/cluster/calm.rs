@@ -8,8 +8,9 @@ use client::core::Ticket;
 use lease::Algorithm;
 use node::lock_cell;
 
+use super::files::DiskInput;
 use super::machine::Doing;
-use super::world::World;
+use super::world::{Input, World};
 use crate::checkers::evidence::Machines;
 use crate::checkers::leftovers::{self, Left};
 use crate::checkers::promptness::Expected;
@@ -58,6 +59,7 @@ impl<A: Algorithm> World<'_, A> {
         for daemon in 0..self.daemons.len() {
             self.daemons[daemon].disk_stalls_until = self.now;
             self.daemons[daemon].disk_full_until = self.now;
+            self.push_input(self.now, daemon, Input::Disk(DiskInput::Space));
             self.put_right(daemon);
             self.turn_back(daemon);
             if self.daemons[daemon].shard.as_ref().is_some_and(node::Shard::is_draining) {

@@ -5,6 +5,7 @@ use client::core::Core;
 use client::core::files::Files;
 use lease::Algorithm;
 
+use super::files::DiskInput;
 use super::world::{Input, Task, World};
 use crate::checkers::evidence::Machines;
 use crate::clock::draw_rate;
@@ -409,6 +410,9 @@ impl<A: Algorithm> World<'_, A> {
         self.mishap(daemon, "its disk is full");
         let lasts = self.while_it_lasts();
         self.daemons[daemon].disk_full_until = self.now + lasts;
+        // It may notice later than its disk.
+        let notices = self.now + span_between(Span::ZERO, lasts, &mut self.dice.faults);
+        self.push_input(notices, daemon, Input::Disk(DiskInput::Space));
     }
 
     /// The mark is being written: it may be on disk although the process ends before it hears of it, or not.

@@ -44,6 +44,8 @@ pub(super) enum DiskInput {
     Operator(ObjectId),
     /// It is time for a checkpoint.
     Checkpoint,
+    /// It is time to look how much space there is.
+    Space,
     /// A checkpoint is on disk, of when so many records had been handed over.
     Kept(ObjectId, u64, Box<Checkpoint<File>>),
 }
@@ -53,6 +55,9 @@ impl<A: Algorithm> World<'_, A> {
     pub(super) fn begin_files(&mut self, daemon: usize) -> Result<(), Violation> {
         let at = self.now + around(self.plan.files.checkpoint_every, &mut self.dice.disks);
         self.push_input(at, daemon, Input::Disk(DiskInput::Checkpoint));
+        if self.now < self.daemons[daemon].disk_full_until {
+            self.push_input(self.now, daemon, Input::Disk(DiskInput::Space));
+        }
         self.watch_beginning(daemon);
         let machine = &self.daemons[daemon];
         self.checkers.entries.forget(machine.id);
@@ -103,12 +108,23 @@ impl<A: Algorithm> World<'_, A> {
             DiskInput::Failed => self.call(daemon, |shard, _| shard.handle_store_failed()),
             DiskInput::Operator(object) => self.operator_looks(daemon, object),
             DiskInput::Checkpoint => self.take_checkpoint(daemon),
+            DiskInput::Space => self.look_at_space(daemon),
             DiskInput::Store(_) => Ok(()),
             DiskInput::Kept(object, handed_over, checkpoint) => {
                 journal.keep(object, handed_over, *checkpoint);
                 Ok(())
             }
         }
+    }
+
+    /// A daemon looks how much space there is, and does so again when there is some.
+    pub(super) fn look_at_space(&mut self, daemon: usize) -> Result<(), Violation> {
+        let full_until = self.daemons[daemon].disk_full_until;
+        let is_full = self.now < full_until;
+        if is_full {
+            self.push_input(full_until, daemon, Input::Disk(DiskInput::Space));
+        }
+        self.call(daemon, |shard, _| shard.handle_full(is_full))
     }
 
     fn take_checkpoint(&mut self, daemon: usize) -> Result<(), Violation> {

@@ -215,6 +215,7 @@ impl Shape {
 const fn refusal(error: FileError) -> FileOutcome {
     match error {
         FileError::Removed => FileOutcome::Removed,
+        FileError::NoSpace => FileOutcome::NoSpace,
         _ => FileOutcome::Refused,
     }
 }

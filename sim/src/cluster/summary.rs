@@ -89,6 +89,8 @@ pub struct ClusterSummary {
     pub file_removals: u64,
     /// See there.
     pub file_told_removed: u64,
+    /// How many changes found no space.
+    pub file_no_space: u64,
     /// How often which limit was reached.
     pub limits: Reached,
     /// What the histories of files were found to be.
@@ -127,6 +129,7 @@ impl ClusterSummary {
     pub(super) fn note_removed(&mut self, op: &FileOp, outcome: &FileOutcome) {
         match (op, outcome) {
             (_, FileOutcome::Removed) => self.file_told_removed += 1,
+            (_, FileOutcome::NoSpace) => self.file_no_space += 1,
             (FileOp::Remove, FileOutcome::Done) => self.file_removals += 1,
             _ => {}
         }
@@ -191,8 +194,8 @@ impl ClusterSummary {
         }
         writeln!(
             f,
-            "\n  removed: {} files, {} changes refused since",
-            self.file_removals, self.file_told_removed
+            "\n  removed: {} files, {} changes refused since; {} changes found no space",
+            self.file_removals, self.file_told_removed, self.file_no_space
         )
     }
 }

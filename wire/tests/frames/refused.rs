@@ -226,7 +226,7 @@ fn padded_numbers_are_refused() {
 #[test]
 fn values_without_a_meaning_are_refused() {
     let malformed = Err(DecodeError::Malformed(Kind::Peer));
-    for bad in [&[1, 9][..], &[1, 0x85, 0x80, 0x80, 0x80, 0x10], &[0xff; 11]] {
+    for bad in [&[1, 10][..], &[1, 0x85, 0x80, 0x80, 0x80, 0x10], &[0xff; 11]] {
         assert_eq!(decode::<Vec<PeerMessage>>(bad, "node/1"), malformed);
     }
     let refusal = |tail: &'static [u8]| {

@@ -117,6 +117,7 @@ pub(crate) fn peer() -> Vec<PeerMessage> {
         PeerMessage::Query { cell, epoch },
         PeerMessage::Over { cell, epoch },
         PeerMessage::Forgot { at: 11 },
+        PeerMessage::Full(true),
     ]
 }
 
@@ -185,6 +186,7 @@ pub(crate) fn status() -> Status {
         locks: LockStatus { held: 9, waiting: 10, sessions: 11 },
         certificate_expires_unix_s: 1_800_000_000,
         deny_list_is_stale: true,
+        disk_is_full: true,
         supervisor: Some(SupervisorStatus { restarts: 1, crash_looping: false }),
         draining: false,
         peers: vec![peer],

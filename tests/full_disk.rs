@@ -1,0 +1,162 @@
+//! A disk that fills up under a running cluster: writers are told so, nothing is lost, and all goes on when there is space.
+//!
+//! The disk is a small file system in memory, in a mount namespace that the test makes for itself and that ends with it.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const DISK_MIB: usize = 1_024;
+const OBJECT_BYTES: usize = 24 << 20;
+/// Three daemons share the disk, and no more objects than these could be on it.
+const OBJECTS_MAX: usize = DISK_MIB / 3 / 24 + 1;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A mount namespace with a disk at `dir`, and a cluster on it; both end with the test, however it ends.
+struct Disk {
+    holder: Child,
+    dir: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl Disk {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("disk");
+        fs::create_dir(&dir).unwrap();
+        // Reads until the test is gone.
+        let script = format!("mount -t tmpfs -o size={DISK_MIB}m disk \"$0\" && echo ready && exec cat");
+        let mut holder = Command::new("unshare")
+            .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
+            .arg(&dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = [0; 6];
+        holder.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+        let disk = Self { holder, dir, folder };
+        disk.must(&["up", disk.cluster().to_str().unwrap()]);
+        disk
+    }
+
+    fn cluster(&self) -> PathBuf {
+        self.dir.join("cluster")
+    }
+
+    /// A command where the disk is.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        let holder = self.holder.id().to_string();
+        command.args(["--preserve-credentials", "--user", "--mount", "--target", &holder, program]);
+        command.stdin(Stdio::null()).env_remove("FLEASEFS_CLUSTER");
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(env!("CARGO_BIN_EXE_fleasefs")).args(args).output().unwrap()
+    }
+
+    fn must(&self, args: &[&str]) -> Output {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {}", said(&output));
+        output
+    }
+
+    fn object(&self, args: &[&str]) -> Output {
+        self.run(&[&["object"], args, &["--cluster", self.cluster().to_str().unwrap()]].concat())
+    }
+
+    fn put(&self, number: usize) -> Output {
+        let file = self.folder.path().join("in");
+        fs::write(&file, content(number)).unwrap();
+        self.object(&["put", &name(number), file.to_str().unwrap()])
+    }
+
+    fn check(&self, number: usize) {
+        let got = self.object(&["get", &name(number)]);
+        assert!(got.status.success(), "{}", said(&got));
+        assert!(got.stdout == content(number), "object {number} has {} bytes", got.stdout.len());
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Nothing is left to be done if this fails.
+        let _ = self.run(&["down", self.cluster().to_str().unwrap()]);
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn name(number: usize) -> String {
+    format!("object {number}")
+}
+
+fn content(number: usize) -> Vec<u8> {
+    (0..OBJECT_BYTES)
+        .map(|at| u8::try_from((at / 4_096 * 31 + number * 17 + at % 7) % 251).unwrap())
+        .collect()
+}
+
+/// Waits until something is so.
+fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Fills the rest of the disk with a file, but for a little.
+fn fill(disk: &Disk, file: &Path) {
+    let mut filler = disk.command("sh");
+    filler.arg("-c").arg("head -c 2G /dev/zero > \"$0\"").arg(file).stderr(Stdio::null());
+    assert!(!filler.status().unwrap().success(), "the disk is not full");
+}
+
+#[test]
+fn a_full_disk_refuses_data_loses_none_and_is_survived() {
+    let disk = Disk::start();
+    let mut put = 0;
+    let refused = loop {
+        let output = disk.put(put);
+        if !output.status.success() {
+            break output;
+        }
+        put += 1;
+        assert!(put < OBJECTS_MAX, "there cannot be so many");
+    };
+    assert!(put > 1, "{}", said(&refused));
+    assert!(said(&refused).contains("no space is left"), "{}", said(&refused));
+    let status = disk.run(&["status", "--cluster", disk.cluster().to_str().unwrap()]);
+    let told = String::from_utf8_lossy(&status.stdout).into_owned() + &said(&status);
+    assert!(told.contains("disk is nearly full"), "{told}");
+    (0..put).for_each(|number| disk.check(number));
+    // Somebody else takes the rest: nothing more can be kept, and what is there can be read.
+    let rest = disk.dir.join("rest");
+    fill(&disk, &rest);
+    (0..put).for_each(|number| disk.check(number));
+    assert!(disk.command("rm").arg(&rest).status().unwrap().success());
+    // What is removed makes space, more than a little.
+    for number in [0, 1, put] {
+        let removed = disk.object(&["rm", &name(number)]);
+        assert!(removed.status.success(), "{}", said(&removed));
+    }
+    wait("there is space again, and nothing is taken", || disk.put(0).status.success());
+    assert!(disk.object(&["get", &name(1)]).status.code() == Some(66), "it was removed");
+    let kept = || (0..put).filter(|number| *number != 1);
+    kept().for_each(|number| disk.check(number));
+    disk.must(&["down", disk.cluster().to_str().unwrap()]);
+    for node in 1..=3 {
+        disk.must(&["store", "check", disk.cluster().join(format!("osd-{node}")).to_str().unwrap()]);
+    }
+    disk.must(&["up", disk.cluster().to_str().unwrap()]);
+    kept().for_each(|number| disk.check(number));
+}
