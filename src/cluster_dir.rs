@@ -67,7 +67,7 @@ pub(crate) struct Plan {
 pub(crate) enum Index {
     /// The crate redb: one file
     Redb,
-    /// The crate sled: a folder of its own
+    /// The crate sled: a folder of its own. A power cut in the moments after a start may cost the node
     Sled,
 }
 

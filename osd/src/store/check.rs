@@ -24,7 +24,7 @@ pub use self::finding::{Finding, Problem, Severity};
 use super::contents::CONTENT_FILE;
 use super::contents::survey::{self, Holder, Survey};
 use super::disk::{Disk, NEW_SUFFIX};
-use super::index::{Change, Engine, Index, IndexError, REDB_NEW, RedbIndex, SledIndex, Visit};
+use super::index::{Change, Engine, Index, IndexError, REDB_NEW, RedbIndex, SLED_NEW, SledIndex, Visit};
 use super::journal::{JournalReadError, Search, is_segment};
 use super::media::{Blob, Media, MediaView, RealMedia};
 use super::memo::{MemoError, MemoFile};
@@ -245,7 +245,7 @@ impl Check<'_> {
         let index = |name: &str| [Engine::Redb, Engine::Sled].iter().any(|engine| engine.name() == name);
         self.names_in(&path.join(FILES_DIR), "files/", &|name| {
             let is_known = index(name) || name == CONTENT_FILE || is_segment(name);
-            let is_left = name == REDB_NEW;
+            let is_left = [REDB_NEW, SLED_NEW].contains(&name);
             (!is_known).then_some(if is_left { Problem::Leftover } else { Problem::Stranger })
         })
     }

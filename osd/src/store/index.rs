@@ -51,7 +51,7 @@ impl Engine {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Redb => REDB,
-            Self::Sled => "index.sled",
+            Self::Sled => SLED,
         }
     }
 
@@ -81,7 +81,10 @@ impl Engine {
                 make_redb(media)?;
                 Box::new(RedbIndex::open(media.open(REDB).map_err(failed)?)?)
             }
-            Self::Sled => Box::new(SledIndex::open(&dir.join(self.name()))?),
+            Self::Sled => {
+                make_sled(media, dir)?;
+                Box::new(SledIndex::open(&dir.join(SLED))?)
+            }
         };
         media.sync().map_err(failed)?;
         Ok(index)
@@ -89,11 +92,12 @@ impl Engine {
 }
 
 const REDB: &str = "index.redb";
-/// Its name while it is made.
+const SLED: &str = "index.sled";
+/// Their names while they are made: one that is being made when its process ends, or its power fails, may not open any more.
 pub(super) const REDB_NEW: &str = "index.redb.new";
+pub(super) const SLED_NEW: &str = "index.sled.new";
 
-/// Makes an empty index, if there is none. One that is being made when its process ends does not open any more, so it has another
-/// name until it is whole.
+/// Makes an empty index by redb, if there is none.
 fn make_redb(media: &dyn Media) -> Result<(), IndexError> {
     let failed = |error: io::Error| IndexError::from_io(&error);
     let names = media.names().map_err(failed)?;
@@ -107,6 +111,22 @@ fn make_redb(media: &dyn Media) -> Result<(), IndexError> {
     drop(RedbIndex::open(Arc::clone(&blob))?);
     blob.sync().map_err(failed)?;
     media.rename(REDB_NEW, REDB).map_err(failed)?;
+    media.sync().map_err(failed)
+}
+
+/// Makes an empty index by sled in `dir`, which is `media`, if there is none.
+fn make_sled(media: &dyn Media, dir: &Path) -> Result<(), IndexError> {
+    let failed = |error: io::Error| IndexError::from_io(&error);
+    if media.names().map_err(failed)?.iter().any(|name| name == SLED) {
+        return Ok(());
+    }
+    let new = dir.join(SLED_NEW);
+    match std::fs::remove_dir_all(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    SledIndex::open(&new)?.close()?;
+    media.rename(SLED_NEW, SLED).map_err(failed)?;
     media.sync().map_err(failed)
 }
 

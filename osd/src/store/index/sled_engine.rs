@@ -2,12 +2,21 @@
 //!
 //! sled's `flush` hands pages to the disk without waiting until they are durable, so its file is synced here. A start that was cut
 //! short may leave a snapshot that is half made, which would keep sled from opening; it is of no use to anybody.
+//!
+//! When it opens, sled makes a snapshot of where its pages are, and then overwrites what of its log is not needed any more. It does not sync its
+//! directory in between, nor can anybody else. If the disk has the overwritten log and not the name of the snapshot when the power fails, the index
+//! does not open any more.
 
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FlockOperation;
+
 use super::{CACHE_BYTES, Change, Index, IndexError, Visit};
+
+/// The file in it that whoever has it open has locked.
+const LOG: &str = "db";
 
 /// An index in a directory.
 pub struct SledIndex {
@@ -23,6 +32,14 @@ impl SledIndex {
         let index = Self { db: config.open().map_err(sled_error)?, path: path.to_owned() };
         index.sync()?;
         Ok(index)
+    }
+
+    /// Waits until nobody has it open any more, which is a moment after it is dropped: sled's threads end when they like.
+    pub(super) fn close(self) -> Result<(), IndexError> {
+        let Self { db, path } = self;
+        drop(db);
+        let file = File::open(path.join(LOG)).map_err(io_error)?;
+        rustix::fs::flock(file, FlockOperation::LockExclusive).map_err(|errno| io_error(errno.into()))
     }
 
     fn sync(&self) -> Result<(), IndexError> {

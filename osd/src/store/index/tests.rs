@@ -56,7 +56,9 @@ fn both_engines_do_the_same() {
     assert_eq!(content(&redb(&media)).len(), 2, "it is there after a start");
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("sled");
-    exercise(&SledIndex::open(&path).unwrap());
+    let index = SledIndex::open(&path).unwrap();
+    exercise(&index);
+    index.close().unwrap();
     std::fs::write(path.join("snap.0000.generating"), b"half").unwrap();
     assert_eq!(content(&SledIndex::open(&path).unwrap()).len(), 2, "it is there after a start");
 }
