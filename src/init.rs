@@ -45,7 +45,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Algorithm::Flease)]
     algorithm: Algorithm,
     /// What keeps the index of each daemon's data; it stays the same for good
-    #[arg(long, value_enum, default_value_t = Index::Redb)]
+    #[arg(long, value_enum, value_name = "ENGINE", default_value_t = Index::Redb)]
     index: Index,
     /// The longest life of a lease, and so of the takeover from a machine that died
     #[arg(long, value_name = "MS", default_value_t = Settings::default().t_max_ms)]

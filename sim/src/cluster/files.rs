@@ -168,6 +168,7 @@ impl<A: Algorithm> World<'_, A> {
         if self.is_traced() {
             self.note(Some(object), format_args!("n{daemon} writes {number}: {record:?}"));
         }
+        self.daemons[daemon].has_taken_over |= matches!(record, Record::Ended(_));
         if self.is_genuine(daemon) {
             self.watch_record(daemon, object, &record)?;
             self.watch_disk(daemon, (number, object), &record);

@@ -59,6 +59,9 @@ pub(super) struct DaemonMachine<A> {
     pub(super) damaged_files: BTreeSet<ObjectId>,
     /// Whether it ever got back what its disk had damaged.
     pub(super) was_damaged: bool,
+    /// Whether a state was ever taken over here; and whether one was when the last process ended.
+    pub(super) has_taken_over: bool,
+    ended_torn: bool,
     /// The files of which its present process did not find all that there should be. They may have it by now, and the disk not.
     pub(super) began_damaged: BTreeSet<ObjectId>,
     /// What its disk will do next.
@@ -144,6 +147,8 @@ impl<A: Algorithm> DaemonMachine<A> {
             disk_full_until: TrueTime::ZERO,
             damaged_files: BTreeSet::new(),
             was_damaged: false,
+            has_taken_over: false,
+            ended_torn: false,
             began_damaged: BTreeSet::new(),
             ailment: None,
             is_lost: false,
@@ -256,10 +261,21 @@ impl<A: Algorithm> DaemonMachine<A> {
         self.is_lost || self.ailment.is_some() || self.directory.is_sick() || self.lacks_files()
     }
 
-    /// Whether something was damaged here that came back, and would be lost with the power.
+    /// Whether something was damaged here that came back, or was taken over from another, and would be lost with the power.
     pub(super) fn is_half_mended(&self) -> bool {
         let journal = &self.directory.journal;
-        self.was_damaged && journal.durable() < journal.handed_over()
+        let owes_sync = match &self.directory.real {
+            Some(real) => real.owes_sync(),
+            None => journal.durable() < journal.handed_over(),
+        };
+        (self.was_damaged || self.has_taken_over) && owes_sync
+    }
+
+    /// Whether some file is being taken over here, or nothing but a part of it is left: what it had before is gone.
+    pub(super) fn is_torn(&self) -> bool {
+        let Some(shard) = &self.shard else { return self.ended_torn };
+        let mut replicas = shard.files().filter_map(|object| shard.file(object));
+        replicas.any(|replica| !matches!(replica.memory(), Memory::Clean | Memory::Forgot))
     }
 
     /// Whether some file lacks parts here, or will.
@@ -292,6 +308,7 @@ impl<A: Algorithm> DaemonMachine<A> {
 
     /// Ends the process: memory is lost, what is on disk stays.
     pub(super) fn end(&mut self, now: TrueTime) {
+        self.ended_torn = self.is_torn() || self.is_half_mended();
         self.mark = self.mark.max(self.clock.reading(now));
         for (mark, done) in std::mem::take(&mut self.writing) {
             if self.files.is_none() && (done <= now || self.seeds.chance(1, 2)) {

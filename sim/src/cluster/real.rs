@@ -285,6 +285,11 @@ impl RealDisk {
             || self.has_rotten_rows
     }
 
+    /// Whether something is written and not durable.
+    pub(super) const fn owes_sync(&self) -> bool {
+        self.durable < self.written
+    }
+
     /// All records of the present process up to this one are written, or durable.
     pub(super) fn note_progress(&mut self, place: u64, is_durable: bool) {
         self.written = self.written.max(place);

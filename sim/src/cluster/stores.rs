@@ -54,7 +54,8 @@ impl<A: Algorithm> World<'_, A> {
     pub(super) fn harm_disk(&mut self, daemon: usize, kind: FaultKind) {
         let sick = self.daemons.iter().filter(|machine| machine.is_sick()).count();
         // What some file lacks there may be one copy of, which is to stay.
-        let is_needed = |machine: &DaemonMachine<A>| machine.is_rotten() || machine.is_half_mended();
+        let is_needed =
+            |machine: &DaemonMachine<A>| machine.is_rotten() || machine.is_half_mended() || machine.is_torn();
         let is_moved = self.daemons.iter().any(|machine| machine.set_aside.is_some() || is_needed(machine));
         if sick >= self.spare() || is_moved || self.daemons[daemon].is_sick() {
             return;

@@ -134,6 +134,12 @@ fn storage_error(error: StorageError) -> IndexError {
     match error {
         StorageError::Corrupted(what) => IndexError::Damaged(what),
         StorageError::Io(error) if is_full(&error) => IndexError::Full,
+        // It is no index, or not all of one. A disk that cannot be read says something else.
+        StorageError::Io(error)
+            if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
+        {
+            IndexError::Damaged(error.to_string())
+        }
         error => failed(error),
     }
 }

@@ -63,6 +63,21 @@ fn both_engines_do_the_same() {
     assert_eq!(content(&SledIndex::open(&path).unwrap()).len(), 2, "it is there after a start");
 }
 
+#[test]
+fn an_index_that_was_overwritten_is_damaged_from_its_first_byte_on() {
+    for (from, length) in [(0, 1), (0, 9), (0, 4_096)] {
+        let media = FakeMedia::default();
+        redb(&media).commit(&[put(1, 1), put(2, 2)]).unwrap();
+        let blob = media.open(FILE).unwrap();
+        let mut bytes = vec![0; length];
+        blob.read_at(from, &mut bytes).unwrap();
+        bytes.iter_mut().for_each(|byte| *byte ^= 0x5a);
+        blob.write_at(from, &bytes).unwrap();
+        let opened = RedbIndex::open(media.open(FILE).unwrap()).map(drop);
+        assert!(matches!(opened, Err(IndexError::Damaged(_))), "{length} bytes at {from}: {opened:?}");
+    }
+}
+
 /// After a power cut all of a change is there or nothing; what `commit` returned for is there.
 #[test]
 fn a_power_cut_loses_no_commit_and_splits_none() {
