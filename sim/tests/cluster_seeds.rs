@@ -11,7 +11,7 @@ use sim::checkers::promptness::Expected;
 use sim::cluster::{ClusterSummary, Clusters};
 use sim::lease::Subject;
 
-const FIXED_SEEDS: Range<u64> = 0..40;
+const FIXED_SEEDS: Range<u64> = 0..48;
 /// What happens to leases by themselves only.
 const NOT_TO_CLUSTERS: [FaultKind; 4] =
     [FaultKind::ClockStep, FaultKind::StandDown, FaultKind::ViewChange, FaultKind::Impossible];
