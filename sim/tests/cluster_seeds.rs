@@ -38,6 +38,8 @@ fn assert_everything_happened(runs: &[ClusterSummary], never: &[FaultKind]) {
     let mut limits = Reached::default();
     runs.iter().for_each(|run| limits.add(&run.limits));
     let never: Vec<Limit> = Limit::ALL.into_iter().filter(|&limit| limits.of(limit) == 0).collect();
+    // Whether so much is ever proposed at once depends on the pace of a seed: PaxosLease has some where it is.
+    let never: Vec<Limit> = never.into_iter().filter(|&limit| limit != Limit::UncommittedBytes).collect();
     assert_eq!(never, NEVER_REACHED, "what of the limits was never reached");
     assert!(runs.iter().any(|run| run.file_clients_over > 0), "no client was declared over");
     assert!(runs.iter().all(|run| run.sessions_over > 0 && run.recovered_in.is_some()));
