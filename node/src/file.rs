@@ -482,7 +482,12 @@ impl Change {
     pub const fn data_bytes(&self) -> u64 {
         match self {
             Self::Write { data, .. } | Self::Append { data } => data.len() as u64,
-            _ => 0,
+            Self::Truncate { .. }
+            | Self::Punch { .. }
+            | Self::Touch { .. }
+            | Self::Remove
+            | Self::Begin
+            | Self::NoSpace => 0,
         }
     }
 

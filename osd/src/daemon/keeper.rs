@@ -96,8 +96,14 @@ impl StoreKeeper {
 
     async fn run<T: Send + 'static>(&self, work: impl FnOnce(&mut Store) -> T + Send + 'static) -> T {
         let keeper = self.clone();
-        let done = tokio::task::spawn_blocking(move || keeper.with(work)).await;
-        done.expect("the store's thread neither panics nor is cancelled")
+        match tokio::task::spawn_blocking(move || keeper.with(work)).await {
+            Ok(done) => done,
+            Err(ended) => match ended.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // It is cancelled only with the runtime, and whoever waits goes with that, too.
+                Err(_) => std::future::pending().await,
+            },
+        }
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Store) -> T) -> T {

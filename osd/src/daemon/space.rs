@@ -41,7 +41,7 @@ impl Space {
     pub(super) fn is_full(&mut self) -> io::Result<bool> {
         self.written = 0;
         let disk = rustix::fs::statvfs(&self.dir)?;
-        let free = disk.f_bavail.saturating_mul(disk.f_frsize).saturating_add(self.contents.free_bytes());
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize).saturating_add(self.contents.free_bytes()?);
         self.is_full = is_full((disk.f_blocks.saturating_mul(disk.f_frsize), free), self.is_full);
         Ok(self.is_full)
     }

@@ -323,7 +323,7 @@ impl Contents {
     }
 
     /// How much content could be written without more space on the disk.
-    pub fn free_bytes(&self) -> u64 {
+    pub fn free_bytes(&self) -> io::Result<u64> {
         self.extents.free_bytes()
     }
 

@@ -43,6 +43,8 @@ struct Space {
     free: BTreeMap<u64, u64>,
     /// The same, by their length.
     by_length: BTreeSet<(u64, u64)>,
+    /// All of them.
+    free_bytes: u64,
     end: u64,
     /// Nothing that is durable refers to these; somebody in memory may.
     retired: Vec<Place>,
@@ -210,12 +212,12 @@ impl Extents {
     /// How many bytes are in use.
     pub fn used_bytes(&self) -> u64 {
         let space = self.space();
-        space.end - space.free.values().sum::<u64>()
+        space.end - space.free_bytes
     }
 
-    /// How much of the file is free.
-    pub fn free_bytes(&self) -> u64 {
-        self.space().free.values().sum()
+    /// How much of the file nobody uses. It does not get shorter when its end is free.
+    pub fn free_bytes(&self) -> io::Result<u64> {
+        Ok(self.blob.length()?.saturating_sub(self.used_bytes()))
     }
 
     /// Content was written there.
@@ -235,7 +237,7 @@ impl Extents {
 impl Space {
     /// What is not in use is free.
     fn find_free(&mut self) -> Result<(), BadPlace> {
-        (self.free, self.by_length, self.end) = Default::default();
+        (self.free, self.by_length, self.free_bytes, self.end) = Default::default();
         let mut gaps = Vec::new();
         for (&offset, (place, _)) in &self.used {
             if offset < self.end {
@@ -287,11 +289,13 @@ impl Space {
     fn add_free(&mut self, offset: u64, length: u64) {
         self.free.insert(offset, length);
         self.by_length.insert((length, offset));
+        self.free_bytes += length;
     }
 
     fn remove_free(&mut self, offset: u64, length: u64) {
         self.free.remove(&offset);
         self.by_length.remove(&(length, offset));
+        self.free_bytes -= length;
     }
 
     fn free_retired(&mut self) {
@@ -409,6 +413,20 @@ mod tests {
         let again = extents.write(&content(9, 24_576)).unwrap();
         assert_eq!(again.words()[0], 0, "three became one");
         assert_eq!(extents.used_bytes(), 32_768);
+    }
+
+    #[test]
+    fn what_is_free_at_the_end_of_the_file_is_counted() {
+        let media = FakeMedia::default();
+        let extents = extents(&media, vec![]);
+        let places: Vec<Place> = (0..3).map(|seed| extents.write(&content(seed, 8_192)).unwrap()).collect();
+        assert_eq!(extents.free_bytes().unwrap(), 0);
+        for (count, place) in (1..).zip(places) {
+            extents.release(&place);
+            drop(place);
+            extents.free_retired();
+            assert_eq!(extents.free_bytes().unwrap(), count * 8_192);
+        }
     }
 
     #[test]
