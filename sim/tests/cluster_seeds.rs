@@ -11,7 +11,9 @@ use sim::checkers::promptness::Expected;
 use sim::cluster::{ClusterSummary, Clusters};
 use sim::lease::Subject;
 
-const FIXED_SEEDS: Range<u64> = 0..48;
+const FIXED_SEEDS: Range<u64> = 0..40;
+/// Something happens in these that happens in few.
+const RARE_SEEDS: [u64; 2] = [47, 158];
 /// What happens to leases by themselves only.
 const NOT_TO_CLUSTERS: [FaultKind; 4] =
     [FaultKind::ClockStep, FaultKind::StandDown, FaultKind::ViewChange, FaultKind::Impossible];
@@ -19,6 +21,10 @@ const NOT_TO_CLUSTERS: [FaultKind; 4] =
 /// Where so many ends of clients cannot be remembered, no further client is let in until a day has passed: there is a story of it
 /// in `replication/tests/scenarios/limits.rs`.
 const NEVER_REACHED: [Limit; 1] = [Limit::Expired];
+
+fn fixed_seeds() -> impl Iterator<Item = u64> {
+    FIXED_SEEDS.chain(RARE_SEEDS)
+}
 
 /// What only some seeds draw must not be forgotten by all of them.
 fn assert_everything_happened(runs: &[ClusterSummary], never: &[FaultKind]) {
@@ -38,8 +44,6 @@ fn assert_everything_happened(runs: &[ClusterSummary], never: &[FaultKind]) {
     let mut limits = Reached::default();
     runs.iter().for_each(|run| limits.add(&run.limits));
     let never: Vec<Limit> = Limit::ALL.into_iter().filter(|&limit| limits.of(limit) == 0).collect();
-    // Whether so much is ever proposed at once depends on the pace of a seed: PaxosLease has some where it is.
-    let never: Vec<Limit> = never.into_iter().filter(|&limit| limit != Limit::UncommittedBytes).collect();
     assert_eq!(never, NEVER_REACHED, "what of the limits was never reached");
     assert!(runs.iter().any(|run| run.file_clients_over > 0), "no client was declared over");
     assert!(runs.iter().all(|run| run.sessions_over > 0 && run.recovered_in.is_some()));
@@ -47,12 +51,12 @@ fn assert_everything_happened(runs: &[ClusterSummary], never: &[FaultKind]) {
 
 #[test]
 fn a_cluster_with_flease_is_clean_under_fixed_seeds() {
-    assert_everything_happened(&seeds::check_all::<Clusters>(Subject::Flease, FIXED_SEEDS), &[]);
+    assert_everything_happened(&seeds::check_all::<Clusters>(Subject::Flease, fixed_seeds()), &[]);
 }
 
 #[test]
 fn a_cluster_with_paxoslease_is_clean_under_fixed_seeds() {
-    let runs = seeds::check_all::<Clusters>(Subject::PaxosLease, FIXED_SEEDS);
+    let runs = seeds::check_all::<Clusters>(Subject::PaxosLease, fixed_seeds());
     assert_everything_happened(&runs, &[FaultKind::ClockStray]);
 }
 

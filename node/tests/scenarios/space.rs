@@ -1,28 +1,17 @@
 //! Disks without space: clients are told at once, and nothing else waits for it.
 
-use base::ObjectId;
 use bytes::Bytes;
 use node::ShardEvent;
-use node::file::{Answer, Change, FileBody, FileError, FileReplyBody, Query};
+use node::file::{Change, FileBody, FileError, FileReplyBody};
 
-use crate::cluster::{Cluster, ms};
-
-const FILE: ObjectId = ObjectId::new(1, 2);
-
-type Daemons = Cluster<lease::FleaseRules>;
+use crate::cluster::ms;
+use crate::files::{Daemons, FILE, created, data, read};
 
 /// Three daemons, and the file with its primary, the first, and something in it.
 fn written() -> (Daemons, [u32; 3]) {
-    let mut cluster = Cluster::stopped(3, 3, None);
-    cluster.start_all();
-    cluster.client(1);
-    let members: Vec<u32> = cluster.map.members(FILE).into_iter().map(|node| node.0).collect();
-    let members: [u32; 3] = members.try_into().unwrap();
-    let id = cluster.ask_file(1, members[0], FILE, FileBody::Create);
-    cluster.run(ms(50));
-    assert_eq!(cluster.file_reply(1, id), Some(FileReplyBody::Exists));
+    let (mut cluster, members) = created(None);
     assert!(is_done(&append(&mut cluster, members[0], 1)));
-    (cluster, members)
+    (cluster, members.try_into().unwrap())
 }
 
 fn change(cluster: &mut Daemons, node: u32, number: u64, change: Change) -> Option<FileReplyBody> {
@@ -41,16 +30,6 @@ fn is_done(told: &Option<FileReplyBody>) -> bool {
 
 fn found_no_space(told: &Option<FileReplyBody>) -> bool {
     matches!(told, Some(FileReplyBody::Changed { outcome: Err(FileError::NoSpace), .. }))
-}
-
-fn read(cluster: &mut Daemons, node: u32) -> Option<FileReplyBody> {
-    let id = cluster.ask_file(1, node, FILE, FileBody::Ask(Query::Read { offset: 0, length: 100 }));
-    cluster.run(ms(20));
-    cluster.file_reply(1, id)
-}
-
-fn data(text: &str) -> Option<FileReplyBody> {
-    Some(FileReplyBody::Answer(Ok(Answer::Data(Bytes::copy_from_slice(text.as_bytes()).into()))))
 }
 
 fn set_full(cluster: &mut Daemons, node: u32, is_full: bool) {

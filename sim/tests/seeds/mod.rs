@@ -3,7 +3,6 @@
 use std::env;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use sim::lease::Subject;
@@ -15,8 +14,11 @@ const RANDOM_SECONDS: u64 = 10;
 const LINES_SHOWN: usize = 30;
 
 /// Runs seeds, each of which must be clean.
-pub(crate) fn check_all<S: Simulation>(subject: Subject, seeds: Range<u64>) -> Vec<S::Summary> {
-    seeds.map(|seed| check::<S>(subject, seed)).collect()
+pub(crate) fn check_all<S: Simulation>(
+    subject: Subject,
+    seeds: impl IntoIterator<Item = u64>,
+) -> Vec<S::Summary> {
+    seeds.into_iter().map(|seed| check::<S>(subject, seed)).collect()
 }
 
 /// Runs a seed; if it is not clean, says why and how to see it again.
