@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use base::Random;
 use bytes::Bytes;
 use client::{Client, Config, Object, ObjectError};
+use osd::supervisor::GOOD_RUN;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -191,12 +192,18 @@ async fn run(cluster: &Cluster, rounds: u64, seed: u64) {
     }
     for round in 0..rounds {
         sleep(Duration::from_millis(random.below(700))).await;
+        let is_rested = rounds > ROUNDS && round % 6 == 0;
+        if is_rested {
+            // Who dies all the time is started again later and later, and not any more in the end.
+            sleep(Duration::from_micros(GOOD_RUN.as_micros())).await;
+        }
         let (nodes, before) = (victims(round, &mut random), acknowledged.load(Ordering::Relaxed));
         cluster.kill(&nodes).await;
         let took = serving_after(&probe, Instant::now(), round).await;
         println!(
-            "round {round}: {} killed at once, serving again after {} ms",
+            "round {round}: {} killed at once{}, serving again after {} ms",
             nodes.len(),
+            if is_rested { " after a rest" } else { "" },
             took.as_millis()
         );
         assert!(took < SERVING_AFTER_MAX, "{took:?}");
