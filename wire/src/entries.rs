@@ -365,7 +365,8 @@ impl Element for (ClientId, Session<Outcome>) {
 
 impl Element for (u64, Outcome) {
     const COUNT_MAX: usize = 1 << 14;
-    const BYTES_MIN: usize = 4;
+    // A refusal that needs no words.
+    const BYTES_MIN: usize = 3;
 }
 
 /// A client that is over.

@@ -2,14 +2,14 @@
 
 use std::fmt::Debug;
 
-use base::{Epoch, Members, NodeId, Seq};
+use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq};
 use bytes::Bytes;
-use node::file::{CHUNK_BYTES, Chunk, File, Key, Piece};
+use node::file::{CHUNK_BYTES, Chunk, File, FileError, Key, Piece};
 use proptest::prelude::*;
-use replication::{Checkpoint, Head, Holding, Machine, Record};
+use replication::{Checkpoint, Head, Holding, Machine, Record, Rest, Session, Sessions};
 use wire::{DecodeError, FileRecord, KeptChunk, Stored, decode_stored, encode_stored};
 
-use crate::samples::{at, attributes, chunk, entries, head, kept, mixed, page, records};
+use crate::samples::{at, attributes, chunk, entries, head, kept, mixed, page, records, rest};
 
 fn bytes<T: Stored>(value: &T) -> Vec<u8> {
     encode_stored(value).concat()
@@ -17,6 +17,17 @@ fn bytes<T: Stored>(value: &T) -> Vec<u8> {
 
 fn digits(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Of two at the end of a record, which leave as few bytes as can be.
+#[test]
+fn refusals_that_need_no_words_are_read() {
+    let refused = [(1, Err(FileError::Removed)), (2, Err(FileError::Removed)), (3, Err(FileError::NoSpace))];
+    let session = Session::new(1, refused.into()).unwrap();
+    let client = ClientId { certificate: 1, program: 1 };
+    let rest = Rest { sessions: Sessions::new(vec![(client, session)], vec![]).unwrap(), ..rest() };
+    let record = FileRecord { object: ObjectId::new(1, 1), record: Record::Ended(rest.into()) };
+    assert_eq!(decode_stored(bytes(&record).into()), Ok(record));
 }
 
 /// Groups of digits belong together; `docs/wire.md` says what they are.
