@@ -30,7 +30,7 @@ pub struct ShardConfig {
     pub client_silent: Span,
     /// When the disk has owed a write or a sync for so long, this node leads no file until it goes on. Default 2 s.
     pub stalled_after: Span,
-    /// What the logs of all files may weigh together in memory. Default 1 GiB.
+    /// What the logs of all files may weigh together in memory. Default 64 MiB.
     pub logs_bytes_max: u64,
     /// Limits and times of the replication of files.
     pub replication: Arc<replication::Config>,
@@ -57,7 +57,7 @@ impl ShardConfig {
             file_idle: Span::from_secs(10),
             client_silent: Span::from_secs(60 * 60),
             stalled_after: Span::from_secs(2),
-            logs_bytes_max: 1 << 30,
+            logs_bytes_max: 64 << 20,
             replication: Arc::default(),
             sessions_max: 4_096,
             replies_max: 1 << 18,

@@ -1,8 +1,8 @@
 //! Layout: fields that are written and read by hand, and data that travels beside them.
 //!
 //! What is said about files carries data, which no codec is to touch: it stands in the tail of a frame as it is, and in the
-//! metadata stand its length and its checksum. An encoder hands the data on without copying it, and a decoder cuts it out
-//! of the tail. Numbers look as postcard writes them, and one that is padded is refused at once; so there is one encoding
+//! metadata stand its length and its checksum. An encoder hands the data on without copying it, and a decoder cuts what is
+//! long out of the tail. Numbers look as postcard writes them, and one that is padded is refused at once; so there is one encoding
 //! of each value.
 //!
 //! A type says once what its fields are, and in which order; [`record`], [`choice`] and [`number`] make of it both ways.
@@ -71,6 +71,10 @@ pub(crate) fn put_data<'a>(pieces: impl IntoIterator<Item = &'a Bytes>, checksum
     out.metadata.extend_from_slice(&checksum.to_le_bytes());
 }
 
+/// Data that is shorter is copied out of its frame. It may be kept for long, and would keep all of the frame, and the
+/// packets that came with it.
+const COPIED_BELOW: usize = 64 << 10;
+
 /// Reads data, and what its checksum is said to be.
 pub(crate) fn get_data(from: &mut Source<'_>) -> Result<(Bytes, u32), DecodeError> {
     let length = usize::try_from(u64::get(from)?).unwrap_or(usize::MAX);
@@ -78,7 +82,9 @@ pub(crate) fn get_data(from: &mut Source<'_>) -> Result<(Bytes, u32), DecodeErro
     if length > from.tail.len() {
         return Err(DecodeError::Truncated);
     }
-    Ok((from.tail.split_to(length), checksum))
+    let data = from.tail.split_to(length);
+    let data = if length < COPIED_BELOW { Bytes::copy_from_slice(&data) } else { data };
+    Ok((data, checksum))
 }
 
 /// Data whose checksum is made as it leaves, and compared as it comes.

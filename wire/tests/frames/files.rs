@@ -59,8 +59,8 @@ fn requests(frame: Vec<u8>) -> Result<Vec<FileRequest>, DecodeError> {
 }
 
 #[test]
-fn data_is_not_copied() {
-    let data = Bytes::from(vec![7; 5_000]);
+fn long_data_is_not_copied() {
+    let data = Bytes::from(vec![7; 100_000]);
     let change = Change::Write { offset: 1, data: data.clone().into() };
     let body = FileBody::Change { number: 1, settled: 1, change };
     let request = FileRequest { id: RequestId(1), object: OBJECT, body };
@@ -74,7 +74,24 @@ fn data_is_not_copied() {
         FileBody::Change { change: Change::Write { data, .. }, .. } => data.as_ptr(),
         _ => panic!("a write was sent"),
     });
-    assert!(places.eq([stream[stream.len() - 10_000..].as_ptr(), stream[stream.len() - 5_000..].as_ptr()]));
+    assert!(
+        places.eq([stream[stream.len() - 200_000..].as_ptr(), stream[stream.len() - 100_000..].as_ptr()])
+    );
+}
+
+#[test]
+fn short_data_does_not_keep_its_frame() {
+    let change = |length| Change::Append { data: Bytes::from(vec![7; length]).into() };
+    let bodies =
+        [100_000, 5_000].map(change).map(|change| FileBody::Change { number: 1, settled: 1, change });
+    let requests: Vec<_> = bodies.map(|body| FileRequest { id: RequestId(1), object: OBJECT, body }).into();
+    let stream = Bytes::from(encode_in_pieces(&requests).concat());
+    let frame = FrameReader::new("client/a".parse().unwrap()).next(&mut stream.clone()).unwrap().unwrap();
+    let mut decoded: Vec<FileRequest> = frame.decode().unwrap();
+    drop(frame);
+    assert!(!stream.is_unique(), "the long one is a part of it");
+    decoded.remove(0);
+    assert!(stream.is_unique());
 }
 
 #[test]
