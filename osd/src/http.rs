@@ -85,7 +85,8 @@ async fn accept(listener: TcpListener, pages: Arc<dyn Pages>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
-        let place = Arc::clone(&places).acquire_owned().await.expect("the places are never closed");
+        // Nobody closes the places.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
                 let pages = Arc::clone(&pages);
