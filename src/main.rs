@@ -1,5 +1,7 @@
 //! `fleasefs`: the one command. One file per subcommand, no logic of its own.
 
+#![recursion_limit = "256"] // for the one long `json!`
+
 mod background;
 mod bench;
 mod cert;

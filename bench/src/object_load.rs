@@ -41,6 +41,17 @@ pub struct Plan {
     pub memory_bytes: Option<u64>,
 }
 
+/// What a small write is followed by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Synced {
+    /// Nothing.
+    Never,
+    /// Nothing, as it is durable when it returns.
+    With,
+    /// A sync.
+    After,
+}
+
 /// What came out. `docs/benchmarks.md` says what each figure means.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Figures {
@@ -70,7 +81,7 @@ pub struct Figures {
     pub write_4k_one_p50_us: f64,
     /// 99 of 100 took no longer.
     pub write_4k_one_p99_us: f64,
-    /// Writes of 4 KiB with a sync each, one at a time.
+    /// Writes of 4 KiB that are durable when they return, one at a time.
     pub sync_4k_iops: f64,
     /// Half of them took no longer.
     pub sync_4k_p50_us: f64,
@@ -82,13 +93,19 @@ pub struct Figures {
     pub sync_4k_many_p50_us: f64,
     /// 99 of 100 took no longer.
     pub sync_4k_many_p99_us: f64,
+    /// Writes of 4 KiB, and after each a sync, one at a time.
+    pub sync_4k_after_iops: f64,
+    /// Half of them took no longer.
+    pub sync_4k_after_p50_us: f64,
+    /// 99 of 100 took no longer.
+    pub sync_4k_after_p99_us: f64,
     /// The most memory that one daemon had during a long write, if that was watched.
     pub daemon_memory_max_mib: Option<f64>,
 }
 
 impl Figures {
     /// What each line of a table says: what it is, its rate and unit, and the middle and the slowest of its times.
-    pub const fn rows(&self) -> [(&'static str, f64, &'static str, [f64; 2]); 6] {
+    pub const fn rows(&self) -> [(&'static str, f64, &'static str, [f64; 2]); 7] {
         [
             ("written, 1 MiB at a time", self.write_mib_s, "MiB/s", [self.write_p50_us, self.write_p99_us]),
             ("read, 1 MiB at a time", self.read_mib_s, "MiB/s", [self.read_p50_us, self.read_p99_us]),
@@ -104,12 +121,18 @@ impl Figures {
                 "/s",
                 [self.write_4k_one_p50_us, self.write_4k_one_p99_us],
             ),
-            ("4 KiB written and synced", self.sync_4k_iops, "/s", [self.sync_4k_p50_us, self.sync_4k_p99_us]),
+            ("4 KiB written durably", self.sync_4k_iops, "/s", [self.sync_4k_p50_us, self.sync_4k_p99_us]),
             (
-                "4 KiB written and synced, 64 objects",
+                "4 KiB written durably, 64 objects",
                 self.sync_4k_many_iops,
                 "/s",
                 [self.sync_4k_many_p50_us, self.sync_4k_many_p99_us],
+            ),
+            (
+                "4 KiB written, and then synced",
+                self.sync_4k_after_iops,
+                "/s",
+                [self.sync_4k_after_p50_us, self.sync_4k_after_p99_us],
             ),
         ]
     }
@@ -156,7 +179,8 @@ pub async fn run(
     let mut figures = Figures { rounds: plan.rounds.get(), ..Figures::default() };
     bench.warm_up().await?;
     let (mut writes, mut reads) = (Vec::new(), Vec::new());
-    let (mut small, mut small_one, mut syncs, mut syncs_many) = (vec![], vec![], vec![], vec![]);
+    let (mut small, mut small_one) = (Vec::new(), Vec::new());
+    let (mut syncs, mut syncs_many, mut syncs_after) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=plan.rounds.get() {
         before(&format!("round {round}: one long object"));
         let object = bench.object(&format!("long-{round}")).await?;
@@ -164,11 +188,12 @@ pub async fn run(
         reads.push(bench.read_all(&object, plan.sequential_bytes).await?);
         object.remove().await?;
         before(&format!("round {round}: writes of 4 KiB"));
-        small.push(bench.small("many", (DEPTH, DEPTH), false).await?);
-        small_one.push(bench.small("one", (1, DEPTH), false).await?);
-        before(&format!("round {round}: writes of 4 KiB with a sync each"));
-        syncs.push(bench.small("synced", (1, 1), true).await?);
-        syncs_many.push(bench.small("all-synced", (DEPTH, DEPTH), true).await?);
+        small.push(bench.small("many", (DEPTH, DEPTH), Synced::Never).await?);
+        small_one.push(bench.small("one", (1, DEPTH), Synced::Never).await?);
+        before(&format!("round {round}: durable writes of 4 KiB"));
+        syncs.push(bench.small("synced", (1, 1), Synced::With).await?);
+        syncs_many.push(bench.small("all-synced", (DEPTH, DEPTH), Synced::With).await?);
+        syncs_after.push(bench.small("synced-after", (1, 1), Synced::After).await?);
     }
     [figures.write_mib_s, figures.write_p50_us, figures.write_p99_us] = medians(&writes);
     [figures.read_mib_s, figures.read_p50_us, figures.read_p99_us] = medians(&reads);
@@ -178,6 +203,8 @@ pub async fn run(
     [figures.sync_4k_iops, figures.sync_4k_p50_us, figures.sync_4k_p99_us] = medians(&syncs);
     [figures.sync_4k_many_iops, figures.sync_4k_many_p50_us, figures.sync_4k_many_p99_us] =
         medians(&syncs_many);
+    [figures.sync_4k_after_iops, figures.sync_4k_after_p50_us, figures.sync_4k_after_p99_us] =
+        medians(&syncs_after);
     if let Some(bytes) = plan.memory_bytes {
         before("a long write, for the daemons' memory");
         figures.daemon_memory_max_mib = Some(bench.memory(daemons, bytes).await?);
@@ -258,7 +285,7 @@ impl Bench<'_> {
         &self,
         name: &str,
         (count, depth): (u32, u32),
-        syncs: bool,
+        synced: Synced,
     ) -> Result<Round, ObjectLoadError> {
         let mut objects = Vec::new();
         for number in 0..count {
@@ -278,9 +305,13 @@ impl Bench<'_> {
                 for turn in 0_u64.. {
                     let at = (first + turn * stride) * SMALL_BYTES % SMALL_REGION_BYTES;
                     let asked = Instant::now();
-                    object.write(at, data.clone()).await?;
-                    if syncs {
-                        object.sync().await?;
+                    match synced {
+                        Synced::Never => _ = object.write(at, data.clone()).await?,
+                        Synced::With => _ = object.write_synced(at, data.clone()).await?,
+                        Synced::After => {
+                            object.write(at, data.clone()).await?;
+                            object.sync().await?;
+                        }
                     }
                     latencies.push(asked.elapsed());
                     if began.elapsed() >= until {

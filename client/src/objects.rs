@@ -13,7 +13,7 @@ use std::time::Duration;
 use base::{MonoTime, NodeId, ObjectId};
 use bytes::Bytes;
 use net::Link;
-use node::file::{Answer, Change, Done, FileError, FileReply, FileRequest, Payload, Query, Stat};
+use node::file::{Answer, Change, Done, FileError, FileReply, FileRequest, Level, Payload, Query, Stat};
 use node::{ClusterMap, object_named};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio::time::{sleep, timeout};
@@ -148,6 +148,23 @@ impl Object {
         Ok(stat_of(&self.change(Change::Write { offset, data: Payload::new(data) }).await?))
     }
 
+    /// The same, and returns once the disks of a majority have it: in less time than [`write`](Self::write) and then
+    /// [`sync`](Self::sync) take.
+    pub async fn write_synced(&self, offset: u64, data: Bytes) -> Result<Stat, ObjectError> {
+        let change = Change::Write { offset, data: Payload::new(data) };
+        let losses = || self.shared.with_objects(|objects| objects.losses(self.id));
+        let before = losses();
+        let (done, level) = self.change_to(change, Level::Durable).await?;
+        if level == Level::Written {
+            self.sync().await?;
+            // Whoever synced meanwhile was told, and there was nothing left to be synced.
+            if losses() != before {
+                return Err(ObjectError::Lost);
+            }
+        }
+        Ok(stat_of(&done))
+    }
+
     /// Puts data at the end. Returns where that was.
     pub async fn append(&self, data: Bytes) -> Result<u64, ObjectError> {
         match self.change(Change::Append { data: Payload::new(data) }).await? {
@@ -198,9 +215,14 @@ impl Object {
     }
 
     async fn change(&self, change: Change) -> Result<Done, ObjectError> {
+        self.change_to(change, Level::Written).await.map(|(done, _)| done)
+    }
+
+    /// Changes it, and says how safe that is.
+    async fn change_to(&self, change: Change, level: Level) -> Result<(Done, Level), ObjectError> {
         let _permit = self.windows().for_change(change.data_bytes()).await?;
-        match self.run(&Wanted::Change(change)).await? {
-            FileEvent::Changed { outcome, .. } => outcome.map_err(ObjectError::from),
+        match self.run(&Wanted::Change(change, level)).await? {
+            FileEvent::Changed { outcome, level, .. } => Ok((outcome?, level)),
             event => Err(error_of(event)),
         }
     }
@@ -258,7 +280,7 @@ impl fmt::Debug for Object {
 /// What is asked of the core.
 enum Wanted {
     Create,
-    Change(Change),
+    Change(Change, Level),
     Ask(Query),
     Sync,
 }
@@ -351,7 +373,7 @@ impl Objects {
         let now = clock::now();
         let ticket = match wanted {
             Wanted::Create => self.core.create(now, id),
-            Wanted::Change(change) => self.core.change(now, id, change.clone()),
+            Wanted::Change(change, level) => self.core.change(now, id, change.clone(), *level),
             Wanted::Ask(query) => self.core.ask(now, id, *query),
             Wanted::Sync => self.core.sync(now, id),
         };

@@ -51,6 +51,8 @@ pub enum Bug {
     StalledDiskLeads,
     /// An answer about a file leaves without a look at the lease.
     LeaseNotCheckedWhenLeaving,
+    /// A change that is to be durable is said to be as soon as it has taken effect.
+    DurableEarly,
     /// A client is given up for another one although it was heard of lately.
     HeardClientOver,
     /// A client is given up for another one although it has a session.

@@ -40,7 +40,7 @@ pub use chunks::CHUNK_BYTES;
 use chunks::Chunks;
 pub use data::{Data, Piece, Place, Stored};
 pub use payload::{Damaged, Payload};
-pub use request::{FileBody, FileReply, FileReplyBody, FileRequest};
+pub use request::{FileBody, FileReply, FileReplyBody, FileRequest, Level};
 
 /// No file is longer. Offsets of POSIX have 63 bits; every chunk below this is a whole one.
 pub const FILE_BYTES_MAX: u64 = (1 << 63) - CHUNK_BYTES;

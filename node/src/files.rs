@@ -8,7 +8,7 @@ use base::{ClientId, Incarnation, NodeId, ObjectId, Process, Span, View, ViewId,
 use replication::{Checkpoint, JournalError, Memory, Message, Position, Record, Replica, Standing, Ticket};
 
 use crate::fetches::Fetches;
-use crate::file::{File, FileBody, FileReply, FileReplyBody, Key};
+use crate::file::{Done, File, FileBody, FileReply, FileReplyBody, Key, Level, Mark};
 use crate::lock::Asker;
 use crate::logs::Logs;
 use crate::writes::Writes;
@@ -116,9 +116,9 @@ pub(crate) struct Hosted {
     /// Requests that came before this node served.
     pub(crate) waiting: VecDeque<(Asker, FileBody)>,
     /// Who waits for a change.
-    pub(crate) changing: BTreeMap<(ClientId, u64), Vec<Asker>>,
+    pub(crate) changing: BTreeMap<(ClientId, u64), Vec<(Asker, Level)>>,
     /// Who waits for an answer or for durability.
-    pub(crate) asking: BTreeMap<Ticket, Asker>,
+    pub(crate) asking: BTreeMap<Ticket, Asking>,
     /// When a client last wanted something.
     pub(crate) used: WallTime,
     /// Since when this node leads it, and when it has last heard of which client since then.
@@ -142,6 +142,20 @@ pub(crate) struct Hosted {
     /// Whether an operator waits to be told something, and whether that is that there is no such file.
     pub(crate) is_ordered: bool,
     pub(crate) is_absent: bool,
+}
+
+/// Who waits for an answer or for durability.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    pub(crate) asker: Asker,
+    /// The change that is to be durable, if it is one.
+    pub(crate) change: Option<(Done, Mark)>,
+}
+
+impl From<Asker> for Asking {
+    fn from(asker: Asker) -> Self {
+        Self { asker, change: None }
+    }
 }
 
 /// How far this node is as the file's primary.

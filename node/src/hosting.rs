@@ -12,8 +12,8 @@ use replication::{
     Request, SyncError, Tenure, Ticket, Waiting, When,
 };
 
-use crate::file::{File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Op};
-use crate::files::{FileMessage, Hosted, SMALL_BYTES_MAX, Stage};
+use crate::file::{Done, File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Mark, Op};
+use crate::files::{Asking, FileMessage, Hosted, SMALL_BYTES_MAX, Stage};
 use crate::lock::Asker;
 use crate::message::is_lock;
 use crate::space::within_space;
@@ -167,7 +167,7 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let refusal = match body {
             FileBody::Create => Some(FileReplyBody::Exists),
-            FileBody::Change { number, settled, ref change } => {
+            FileBody::Change { number, settled, level, ref change } => {
                 let request = Request { client: asker.client, number, settled };
                 let change = within_space(change, &hosted.replica, &self.files.full, me);
                 let op = Op { time: now, change };
@@ -176,13 +176,15 @@ impl<A: Algorithm> Shard<A> {
                     let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);
                     return self.files.reply(asker, busy, None);
                 }
-                askers.push(asker);
+                askers.push((asker, level));
                 let refusal = hosted.replica.propose(now, request, op).err();
                 if refusal.is_some() {
                     forget_asker(hosted, (asker.client, number), asker);
                 } else {
                     hosted.heard.insert(asker.client, now);
-                    if is_idle {
+                    if level == Level::Durable {
+                        hosted.replica.sync_with_last();
+                    } else if is_idle {
                         hosted.replica.sync_ahead();
                     }
                 }
@@ -192,7 +194,7 @@ impl<A: Algorithm> Shard<A> {
                 refusal.map(refused_change)
             }
             FileBody::Ask(query) => {
-                hosted.asking.insert(ticket, asker);
+                hosted.asking.insert(ticket, asker.into());
                 let asked = hosted.replica.ask(now, ticket, query);
                 if asked == Err(AskError::Recovering) && hosted.wait(asker, body) {
                     hosted.asking.remove(&ticket);
@@ -201,7 +203,7 @@ impl<A: Algorithm> Shard<A> {
                 asked.err().map(refused_question)
             }
             FileBody::Sync { oldest, newest } => {
-                hosted.asking.insert(ticket, asker);
+                hosted.asking.insert(ticket, asker.into());
                 hosted.replica.sync(now, ticket, (oldest, newest)).err().map(refused_sync)
             }
         };
@@ -298,8 +300,7 @@ impl<A: Algorithm> Shard<A> {
                     let askers =
                         hosted.changing.remove(&(request.client, request.number)).unwrap_or_default();
                     for asker in askers {
-                        let body = FileReplyBody::Changed { outcome, mark };
-                        self.files.reply(asker, body, Some(until));
+                        self.tell_changed(now, object, asker, (outcome, mark, until));
                     }
                 }
                 ReplicaOutput::Answer { ticket, answer, until } => {
@@ -320,6 +321,32 @@ impl<A: Algorithm> Shard<A> {
         self.files.bound_logs(object, self.config.logs_bytes_max);
     }
 
+    /// A change took effect, or cannot. Who wants it durable waits for that.
+    fn tell_changed(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        (asker, level): (Asker, Level),
+        (outcome, mark, until): (Result<Done, FileError>, Mark, WallTime),
+    ) {
+        let is_early = self.config.breaks(Bug::DurableEarly) && outcome.is_ok();
+        if let Ok(done) = outcome
+            && level == Level::Durable
+            && !is_early
+        {
+            let ticket = self.files.ticket();
+            let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+            hosted.asking.insert(ticket, Asking { asker, change: Some((done, mark)) });
+            if hosted.replica.sync(now, ticket, (mark, mark)).is_ok() {
+                return;
+            }
+            // Its client may still ask for a sync.
+            hosted.asking.remove(&ticket);
+        }
+        let level = if is_early { level } else { Level::Written };
+        self.files.reply(asker, FileReplyBody::Changed { outcome, mark, level }, Some(until));
+    }
+
     fn answer_ticket(
         &mut self,
         object: ObjectId,
@@ -327,8 +354,11 @@ impl<A: Algorithm> Shard<A> {
         body: FileReplyBody,
         until: Option<WallTime>,
     ) {
-        let asker = self.files.hosted.get_mut(&object).and_then(|hosted| hosted.asking.remove(&ticket));
-        if let Some(Asker { session, id, .. }) = asker {
+        let asking = self.files.hosted.get_mut(&object).and_then(|hosted| hosted.asking.remove(&ticket));
+        if let Some(Asking { asker: Asker { session, id, .. }, change }) = asking {
+            let changed =
+                |(done, mark)| FileReplyBody::Changed { outcome: Ok(done), mark, level: Level::Durable };
+            let body = change.map_or(body, changed);
             self.answer_file(object, (session, FileReply { id, body }), until);
         }
     }
@@ -336,10 +366,13 @@ impl<A: Algorithm> Shard<A> {
     fn answer_unknown(&mut self, object: ObjectId, waiting: Waiting) {
         let unknown = FileReplyBody::Unavailable(Unavailable::NoMajority);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        let askers = match waiting {
-            Waiting::Ticket(ticket) => hosted.asking.remove(&ticket).into_iter().collect(),
+        let askers: Vec<Asker> = match waiting {
+            Waiting::Ticket(ticket) => {
+                hosted.asking.remove(&ticket).map(|asking| asking.asker).into_iter().collect()
+            }
             Waiting::Request(request) => {
-                hosted.changing.remove(&(request.client, request.number)).unwrap_or_default()
+                let askers = hosted.changing.remove(&(request.client, request.number)).unwrap_or_default();
+                askers.into_iter().map(|(asker, _)| asker).collect()
             }
         };
         askers.into_iter().for_each(|asker| self.files.reply(asker, unknown.clone(), None));
@@ -724,7 +757,7 @@ fn check(body: &FileBody) -> Result<(), FileError> {
 
 fn forget_asker(hosted: &mut Hosted, key: (ClientId, u64), asker: Asker) {
     if let Some(askers) = hosted.changing.get_mut(&key) {
-        askers.retain(|other| *other != asker);
+        askers.retain(|(other, _)| *other != asker);
         if askers.is_empty() {
             hosted.changing.remove(&key);
         }

@@ -34,6 +34,7 @@ mod config;
 mod damage;
 mod entry;
 mod errors;
+mod habit;
 mod limits;
 mod log;
 mod machine;

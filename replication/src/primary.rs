@@ -1,11 +1,11 @@
 //! What a replica does that has the lease and knows what was before: order, and commit what a majority has.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use base::{ClientId, Epoch, Members, NodeId, Seq, Span, WallTime};
 
+use crate::habit::Habit;
 use crate::recovery::Found;
 use crate::replica::Role;
 use crate::sessions::Known;
@@ -14,11 +14,6 @@ use crate::{
     AskError, Body, Bug, Config, Entry, Event, Limit, Machine, Mark, Message, Output, Position, ProposeError,
     Record, Replica, Request, Standing, SyncError, Ticket, Waiting, When,
 };
-
-/// So many entries at most between two demands that something be durable make a habit.
-const HABIT_ENTRIES: u64 = 2;
-/// So many such demands in a row.
-const HABIT_DEMANDS: u32 = 4;
 
 /// What a lease gives to whoever has it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -93,40 +88,6 @@ struct Sync {
     /// Whoever waits for it; nobody if it is for a view.
     ticket: Option<Ticket>,
     asked: WallTime,
-}
-
-/// Whether those who change something make it durable at once. Only time depends on that, so it is no part of what is compared.
-#[derive(Clone, Copy, Debug, Default)]
-struct Habit {
-    /// The last entry that was to be made durable.
-    demanded: Seq,
-    /// How often in a row only a few entries came between such demands.
-    demands: u32,
-    /// All were asked to make entries durable up to here before anybody demanded it.
-    asked: Seq,
-}
-
-impl Habit {
-    /// Somebody wants the entries up to here to be durable. Whether all were asked for that already.
-    fn note(&mut self, upto: Seq) -> bool {
-        if upto > self.demanded {
-            self.demanded = upto;
-            self.demands = self.demands.saturating_add(1);
-        }
-        upto <= self.asked
-    }
-
-    /// Whether somebody will want this new entry to be durable.
-    fn expects(&mut self, seq: Seq) -> bool {
-        if seq.0.saturating_sub(self.demanded.0) > HABIT_ENTRIES {
-            self.demands = 0;
-        }
-        self.demands >= HABIT_DEMANDS
-    }
-}
-
-impl Hash for Habit {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 impl Peer {
@@ -347,11 +308,21 @@ impl<M: Machine> Replica<M> {
     /// Where each change is made durable, all are asked for that together with what was proposed last. It saves time if the disk has
     /// nothing else to do, and takes some if it has.
     pub fn sync_ahead(&mut self) {
+        let tail = self.log.tail().seq;
+        if let Role::Primary(primary) = &mut self.role
+            && primary.habit.expects(tail)
+        {
+            self.sync_with_last();
+        }
+    }
+
+    /// What was proposed last is to be durable: all are asked for that together with it.
+    pub fn sync_with_last(&mut self) {
         let at = self.log.tail();
         let Role::Primary(primary) = &mut self.role else { return };
         // Whoever was not sent the entry yet would have nothing to sync.
         let is_sent = |(&node, peer): (&NodeId, &Peer)| node == self.me || peer.sent >= at.seq;
-        if primary.habit.expects(at.seq) && primary.peers.iter().all(is_sent) {
+        if primary.peers.iter().all(is_sent) {
             primary.habit.asked = at.seq;
             self.ask_for_syncs(at);
         }

@@ -76,6 +76,7 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Replica(Bug::ExpiredForgotten), PaxosLease, Weather::Crowded, SEEDS, "endings or replicas"),
     (Host(node::Bug::HeardClientOver), Flease, Weather::Patient, SEEDS, "endings"),
     (Host(node::Bug::PresentClientOver), Flease, Weather::Crowded, SEEDS, "endings"),
+    (Host(node::Bug::DurableEarly), Flease, Weather::Rough, SEEDS, "durability"),
     (Host(node::Bug::EpochReused), Flease, Weather::Dying, SEEDS, "promises or entries"),
 ];
 

@@ -33,9 +33,11 @@ const MEMORY_BYTES: u64 = 4 << 30;
 /// a fresh folder, and this process is their client over QUIC:
 ///   write, read    one object from its beginning to its end, 1 MiB at a time
 ///   write_4k       writes of 4 KiB, 64 at a time, to 64 objects and to one
-///   sync_4k        a write of 4 KiB and a sync, one at a time, and 64 at a time
-/// A write is done when a majority of the daemons has it, and a sync when the
-/// disks of a majority have it. The floor of network and disk is measured first.
+///   sync_4k        durable writes of 4 KiB, one at a time, and 64 at a time;
+///                  and a write and then a sync, one at a time
+/// A write is done when a majority of the daemons has it, a sync or a durable
+/// write when the disks of a majority have it. The floor of network and disk is
+/// measured first.
 ///
 /// Examples:
 ///   fleasefs bench object --json --check
@@ -69,7 +71,7 @@ pub(crate) struct Args {
     json: bool,
 
     /// Fail if a figure misses its bar: long transfers reach 60 % of the network's floor, 30,000 writes of 4 KiB a
-    /// second, a synced one takes at most 3 times the disk's floor, many objects take 10 times as many of them as one
+    /// second, a durable one takes at most 3 times the disk's floor, many objects take 10 times as many of them as one
     /// does, and a daemon needs less than 300 MiB if that is measured
     #[arg(long)]
     check: bool,
@@ -185,12 +187,12 @@ impl Measured {
         let rows = [
             ("written, to the network's fan-out", self.write_ratio(), quic.quic_fan_out_1m_mib_s, "MiB/s"),
             ("read, to the network's one stream", self.read_ratio(), quic.quic_single_stream_mib_s, "MiB/s"),
-            ("synced, to the disk's three appends", self.sync_ratio(), disk.fdatasync_three_p50_us, "µs"),
+            ("durable, to the disk's three appends", self.sync_ratio(), disk.fdatasync_three_p50_us, "µs"),
         ];
         for (what, ratio, floor, unit) in rows {
             writeln!(out, "{what:<36} {ratio:>8.2} of {floor:.0} {unit}")?;
         }
-        writeln!(out, "{:<36} {:>8.2}", "synced on many, to on one", self.sync_many_ratio())?;
+        writeln!(out, "{:<36} {:>8.2}", "durable on many, to on one", self.sync_many_ratio())?;
         if let Some(mib) = figures.daemon_memory_max_mib {
             writeln!(out, "{:<36} {mib:>8.0} MiB", "most memory of a daemon")?;
         }

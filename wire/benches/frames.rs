@@ -7,7 +7,7 @@ use std::hint::black_box;
 use base::{Epoch, NodeId, ObjectId, Process, Random, Role};
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use node::file::{Change, FileBody, FileRequest, Payload};
+use node::file::{Change, FileBody, FileRequest, Level, Payload};
 use node::{
     ClientFrame, ClientId, DaemonFrame, Grant, PeerMessage, Record, Reply, ReplyBody, Request, RequestBody,
     RequestId, Token,
@@ -83,7 +83,7 @@ fn data(criterion: &mut Criterion) {
         let bytes = Bytes::from(vec![0x5a; length]);
         let request = |data: Payload| {
             let change = Change::Write { offset: 1 << 30, data };
-            let body = FileBody::Change { number: 1_000, settled: 990, change };
+            let body = FileBody::Change { number: 1_000, settled: 990, level: Level::Written, change };
             vec![FileRequest { id: RequestId(1_000_000), object: ObjectId::new(70_000, 12_345), body }]
         };
         let mut group = criterion.benchmark_group(format!("a write of {length} bytes"));

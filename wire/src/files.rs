@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use node::file::{
-    Answer, File, FileBody, FileReply, FileReplyBody, FileRequest, Query, READ_BYTES_MAX, WRITE_BYTES_MAX,
+    Answer, File, FileBody, FileReply, FileReplyBody, FileRequest, Level, Query, READ_BYTES_MAX,
+    WRITE_BYTES_MAX,
 };
 use node::{FileMessage, Unavailable};
 use replication::{Account, Memory, Message, Page};
@@ -224,9 +225,13 @@ choice!(Memory, "what a replica remembers":
 record!(FileRequest { id, object, body });
 choice!(FileBody, "what is asked about a file":
     0 Create;
-    1 Change { number, settled, change };
+    1 Change { number, settled, level, change };
     2 Ask(query);
     3 Sync { oldest, newest };
+);
+choice!(Level, "how safe a change is":
+    0 Written;
+    1 Durable;
 );
 choice!(Query, "a question about a file":
     0 Read { offset, length };
@@ -236,7 +241,7 @@ choice!(Query, "a question about a file":
 record!(FileReply { id, body });
 choice!(FileReplyBody, "what is said about a file":
     0 Exists;
-    1 Changed { outcome, mark };
+    1 Changed { outcome, mark, level };
     2 Answer(answer);
     3 Durable;
     4 Lost;

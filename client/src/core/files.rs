@@ -38,7 +38,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use base::{MonoTime, NodeId, ObjectId, Span};
-use node::file::{Answer, Change, Done, FileError, FileReply, FileReplyBody, FileRequest, Query};
+use node::file::{Answer, Change, Done, FileError, FileReply, FileReplyBody, FileRequest, Level, Query};
 use node::{ClusterMap, RequestId, Unavailable};
 
 use super::{BACKOFF_MAX, BACKOFF_MIN, SILENCE};
@@ -90,12 +90,15 @@ pub enum FileEvent {
         /// Which.
         ticket: FileTicket,
     },
-    /// The change took effect, or never will. It may still be lost with the power of several nodes, until it is synced.
+    /// The change took effect, or never will. Unless it is durable it may still be lost with the power of several nodes, until
+    /// it is synced.
     Changed {
         /// Which.
         ticket: FileTicket,
         /// What came of it.
         outcome: Result<Done, FileError>,
+        /// How safe it is, which may be less than was wanted.
+        level: Level,
     },
     /// The question has an answer.
     Answered {
@@ -254,14 +257,14 @@ impl Files {
         self.begin(now, object, Wish::Create)
     }
 
-    /// Changes a file, once.
-    pub fn change(&mut self, now: MonoTime, object: ObjectId, change: Change) -> FileTicket {
+    /// Changes a file, once. Whoever wants it durable is told when it is; or that it is written, and syncs.
+    pub fn change(&mut self, now: MonoTime, object: ObjectId, change: Change, level: Level) -> FileTicket {
         if let Err(error) = change.check() {
             let ticket = self.ticket();
             self.outputs.push_back(FileOutput::Event(FileEvent::Refused { ticket, error }));
             return ticket;
         }
-        self.begin(now, object, Wish::Change(change))
+        self.begin(now, object, Wish::Change(change, level))
     }
 
     /// Asks a question. The answer holds all changes that had a result before.
@@ -448,7 +451,7 @@ impl Files {
         {
             let task = match wish {
                 Wish::Create => Task::Create,
-                Wish::Change(change) => Task::Change { number: object.number(), change },
+                Wish::Change(change, level) => Task::Change { number: object.number(), level, change },
                 Wish::Ask(query) => Task::Ask(query),
             };
             self.jobs.insert(key, Job::new(id, task));
@@ -525,13 +528,13 @@ impl Files {
         let id = job.object;
         let event = match (&job.task, body) {
             (Task::Create, FileReplyBody::Exists) => FileEvent::Created { ticket },
-            (Task::Change { .. }, FileReplyBody::Changed { outcome, mark }) => {
+            (Task::Change { .. }, FileReplyBody::Changed { outcome, mark, level }) => {
                 let object = self.objects.get_mut(&id)?;
-                if outcome.is_ok() {
+                if outcome.is_ok() && level == Level::Written {
                     self.acknowledged += 1;
                     object.owed.insert(self.acknowledged, (ticket, mark));
                 }
-                FileEvent::Changed { ticket, outcome }
+                FileEvent::Changed { ticket, outcome, level }
             }
             (Task::Ask(_), FileReplyBody::Answer(answer)) => FileEvent::Answered { ticket, answer },
             (Task::Sync(_), FileReplyBody::Durable) => {

@@ -27,6 +27,8 @@ pub enum FileBody {
         number: u64,
         /// The client has the replies to all changes below this one.
         settled: u64,
+        /// When to reply.
+        level: Level,
         /// The change.
         change: Change,
     },
@@ -39,6 +41,15 @@ pub enum FileBody {
         /// The last.
         newest: Mark,
     },
+}
+
+/// How safe a change is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// A majority has it in its journal.
+    Written,
+    /// The disks of a majority have it.
+    Durable,
 }
 
 impl FileBody {
@@ -71,6 +82,8 @@ pub enum FileReplyBody {
         outcome: Result<Done, FileError>,
         /// What to sync.
         mark: Mark,
+        /// How safe it is, which may be less than was wanted.
+        level: Level,
     },
     /// The answer to a question.
     Answer(Result<Answer, FileError>),

@@ -2,7 +2,7 @@
 
 use base::ObjectId;
 use bytes::Bytes;
-use node::file::{Answer, CHUNK_BYTES, Change, FileBody, FileReplyBody, Query};
+use node::file::{Answer, CHUNK_BYTES, Change, FileBody, FileReplyBody, Level, Query};
 use node::{RequestId, ShardConfig, ShardEvent, Unavailable};
 use replication::Machine;
 
@@ -34,7 +34,12 @@ fn put_apart_with(configure: fn(&mut ShardConfig)) -> (Daemons, [u32; 3]) {
 
 fn write(cluster: &mut Daemons, node: u32, number: u64, offset: u64, data: &'static [u8]) {
     let change = Change::Write { offset, data: Bytes::from_static(data).into() };
-    let id = cluster.ask_file(1, node, FILE, FileBody::Change { number, settled: number, change });
+    let id = cluster.ask_file(
+        1,
+        node,
+        FILE,
+        FileBody::Change { number, settled: number, level: Level::Written, change },
+    );
     cluster.run(ms(20));
     let told = cluster.file_reply(1, id);
     assert!(matches!(told, Some(FileReplyBody::Changed { outcome: Ok(_), .. })), "{told:?}");

@@ -2,9 +2,9 @@
 
 use base::ObjectId;
 use bytes::Bytes;
-use node::file::{Answer, Change, Done, FILE_BYTES_MAX, FileBody, FileError, FileReplyBody, Query};
+use node::file::{Answer, Change, Done, FILE_BYTES_MAX, FileBody, FileError, FileReplyBody, Level, Query};
 use node::{Bug, ReplyBody, RequestBody, Unavailable};
-use replication::Mark;
+use replication::{Mark, Message};
 
 use crate::cluster::{Cluster, Flying, ms};
 
@@ -40,14 +40,15 @@ impl Writer {
         change: Change,
     ) -> Option<FileReplyBody> {
         self.number += 1;
-        let body = FileBody::Change { number: self.number, settled: self.number, change };
+        let body =
+            FileBody::Change { number: self.number, settled: self.number, level: Level::Written, change };
         let id = cluster.ask_file(1, node, FILE, body);
         cluster.file_reply(1, id)
     }
 
     pub(crate) fn must(&mut self, cluster: &mut Daemons, node: u32, change: Change) -> Mark {
         match self.change(cluster, node, change) {
-            Some(FileReplyBody::Changed { outcome: Ok(_), mark }) => mark,
+            Some(FileReplyBody::Changed { outcome: Ok(_), mark, .. }) => mark,
             other => panic!("{other:?}"),
         }
     }
@@ -135,6 +136,7 @@ fn a_change_that_is_sent_again_takes_effect_once() {
     let append = || FileBody::Change {
         number: 1,
         settled: 1,
+        level: Level::Written,
         change: Change::Append { data: Bytes::from_static(b"once").into() },
     };
     let first = cluster.ask_file(1, members[0], FILE, append());
@@ -164,6 +166,45 @@ fn what_is_synced_survives_the_power() {
     assert_eq!(read(&mut cluster, members[1]), data("kept"));
     let id = cluster.ask_file(1, members[1], FILE, FileBody::Sync { oldest: lost, newest: lost });
     assert_eq!(cluster.file_reply(1, id), Some(FileReplyBody::Lost));
+}
+
+/// And who wants a change to be durable is not told before that.
+fn what_is_to_be_durable_survives_the_power(bug: Option<Bug>) {
+    let (mut cluster, members) = created(bug);
+    let is_sync = |flying: &Flying| matches!(flying, Flying::File { message, .. } if matches!(message.message, Message::Sync { .. }));
+    cluster.hold_back(is_sync);
+    let durable = |number, text: &str| FileBody::Change {
+        number,
+        settled: number,
+        level: Level::Durable,
+        change: write(text),
+    };
+    let id = cluster.ask_file(1, members[0], FILE, durable(1, "kept"));
+    cluster.run(ms(50));
+    assert_eq!(cluster.file_reply(1, id), None, "it is not durable");
+    cluster.let_go();
+    let is_durable = |told: Option<FileReplyBody>| {
+        matches!(told, Some(FileReplyBody::Changed { outcome: Ok(_), level: Level::Durable, .. }))
+    };
+    assert!(is_durable(cluster.file_reply(1, id)));
+    members.iter().for_each(|&node| cluster.power_off(node));
+    members.iter().for_each(|&node| cluster.start(node));
+    cluster.run(ms(4_000));
+    assert_eq!(read(&mut cluster, members[1]), data("kept"));
+    // Whoever did not hear of it asks again.
+    let id = cluster.ask_file(1, members[1], FILE, durable(1, "kept"));
+    assert!(is_durable(cluster.file_reply(1, id)));
+}
+
+#[test]
+fn a_change_that_is_told_to_be_durable_survives_the_power() {
+    what_is_to_be_durable_survives_the_power(None);
+}
+
+#[test]
+#[should_panic]
+fn without_the_rule_a_change_is_told_to_be_durable_too_early() {
+    what_is_to_be_durable_survives_the_power(Some(Bug::DurableEarly));
 }
 
 #[test]
@@ -285,7 +326,7 @@ fn no_epoch_is_used_by_two_processes(bug: Option<Bug>) {
         Flying::Disk { node, .. } => node.node.0 == first,
         Flying::File { from, to, message } => {
             let orders = match &message.message {
-                replication::Message::Append { entries, .. } => {
+                Message::Append { entries, .. } => {
                     entries.iter().any(|entry| matches!(entry.body, replication::Body::Op { .. }))
                 }
                 _ => false,
@@ -354,6 +395,7 @@ fn a_change_has_not_any_number_of_askers() {
     let append = || FileBody::Change {
         number: 1,
         settled: 1,
+        level: Level::Written,
         change: Change::Append { data: Bytes::from_static(b"again").into() },
     };
     let asked: Vec<_> = (0..20).map(|_| cluster.ask_file(1, members[0], FILE, append())).collect();

@@ -2,7 +2,7 @@
 
 use base::{ObjectId, Span};
 use bytes::Bytes;
-use node::file::{Answer, Change, FileBody, FileReplyBody, Query};
+use node::file::{Answer, Change, FileBody, FileReplyBody, Level, Query};
 use node::{Bug, ClientId, ShardConfig, ShardEvent, Unavailable};
 use replication::{Memory, Standing};
 
@@ -36,7 +36,12 @@ fn create(cluster: &mut Daemons, node: u32) {
 
 fn append(cluster: &mut Daemons, client: u64, node: u32, number: u64) -> Option<FileReplyBody> {
     let change = Change::Append { data: Bytes::from_static(b"x").into() };
-    let id = cluster.ask_file(client, node, FILE, FileBody::Change { number, settled: number, change });
+    let id = cluster.ask_file(
+        client,
+        node,
+        FILE,
+        FileBody::Change { number, settled: number, level: Level::Written, change },
+    );
     cluster.run(ms(20));
     cluster.file_reply(client, id)
 }
@@ -200,7 +205,12 @@ fn a_file_is_let_go_when_its_backups_have_it() {
     cluster.kill(third);
     for number in 1..=8 {
         let change = Change::Write { offset: number << 16, data: Bytes::from_static(b"chunk").into() };
-        let id = cluster.ask_file(1, first, FILE, FileBody::Change { number, settled: number, change });
+        let id = cluster.ask_file(
+            1,
+            first,
+            FILE,
+            FileBody::Change { number, settled: number, level: Level::Written, change },
+        );
         assert!(is_changed(&cluster.file_reply(1, id)));
     }
     cluster.start(third);
@@ -260,7 +270,12 @@ fn the_logs_of_many_files_are_bounded() {
         cluster.run(ms(50));
         assert_eq!(cluster.file_reply(1, id), Some(FileReplyBody::Exists));
         let change = Change::Append { data: Bytes::from(vec![1; 3_000]).into() };
-        let id = cluster.ask_file(1, first, object, FileBody::Change { number: 1, settled: 1, change });
+        let id = cluster.ask_file(
+            1,
+            first,
+            object,
+            FileBody::Change { number: 1, settled: 1, level: Level::Written, change },
+        );
         assert!(is_changed(&cluster.file_reply(1, id)));
     }
     cluster.run(ms(100));
@@ -274,7 +289,12 @@ fn the_logs_of_many_files_are_bounded() {
     cluster.kill(third);
     let change = Change::Append { data: Bytes::from_static(b"more").into() };
     let object = ObjectId::new(2, 1);
-    let id = cluster.ask_file(1, first, object, FileBody::Change { number: 2, settled: 2, change });
+    let id = cluster.ask_file(
+        1,
+        first,
+        object,
+        FileBody::Change { number: 2, settled: 2, level: Level::Written, change },
+    );
     assert!(is_changed(&cluster.file_reply(1, id)));
     cluster.start(third);
     cluster.run(ms(1_000));

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use node::ShardEvent;
-use node::file::{Change, FileBody, FileError, FileReplyBody};
+use node::file::{Change, FileBody, FileError, FileReplyBody, Level};
 
 use crate::cluster::ms;
 use crate::files::{Daemons, FILE, created, data, read};
@@ -15,7 +15,12 @@ fn written() -> (Daemons, [u32; 3]) {
 }
 
 fn change(cluster: &mut Daemons, node: u32, number: u64, change: Change) -> Option<FileReplyBody> {
-    let id = cluster.ask_file(1, node, FILE, FileBody::Change { number, settled: number, change });
+    let id = cluster.ask_file(
+        1,
+        node,
+        FILE,
+        FileBody::Change { number, settled: number, level: Level::Written, change },
+    );
     cluster.run(ms(20));
     cluster.file_reply(1, id)
 }

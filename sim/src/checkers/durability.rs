@@ -55,19 +55,20 @@ impl Durability {
         members: &[NodeId],
         (is_before, before): (impl Fn(Position) -> bool, impl FnOnce() -> Vec<Fact>),
     ) -> Result<(), Violation> {
-        let disks: Vec<_> = self.of(object).filter(|(node, _)| members.contains(node)).collect();
-        let have = disks.iter().filter(|&&(_, (upto, _))| is_before(upto));
-        let have: Vec<NodeId> = have.map(|&(node, _)| node).collect();
+        let disks: BTreeMap<NodeId, _> = self.of(object).filter(|(node, _)| members.contains(node)).collect();
+        let have = disks.iter().filter(|&(_, &(upto, _))| is_before(upto));
+        let have: Vec<NodeId> = have.map(|(&node, _)| node).collect();
         if have.len() > members.len() / 2 {
             return Ok(());
         }
         let what = format!("{newest:?} is told to be durable; of {members:?} {have:?} have it on disk");
-        let on_disk = disks.into_iter().map(|(node, (upto, since))| {
-            Fact::new(
+        let on_disk = members.iter().map(|&node| match disks.get(&node) {
+            Some(&(upto, since)) => Fact::new(
                 since,
                 node,
                 format!("the disk of {node:?} has everything up to {upto:?}, and no more until now"),
-            )
+            ),
+            None => Fact::new(now, node, format!("the disk of {node:?} has nothing of it")),
         });
         let whose: Machines = members.iter().map(|node| node.0 as usize).collect();
         let told =
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!(confirmed(3), Ok(()));
         let broken = confirmed(4).unwrap_err();
         assert!(broken.checker == "durability" && broken.what.contains("[n1] have it"), "{broken}");
-        assert_eq!(broken.shown.len(), 3, "two disks, and what was told");
+        assert_eq!(broken.shown.len(), 4, "three disks, and what was told");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use base::{ClientId, MonoTime, ObjectId, Span};
 use client::core::files::{FileOutput, Files};
 use lease::Algorithm;
-use node::file::{File, FileBody, FileReply, FileReplyBody, FileRequest, Mark};
+use node::file::{File, FileBody, FileReply, FileReplyBody, FileRequest, Level, Mark};
 use node::{FileMessage, RequestId, SessionId};
 use replication::{Body, Checkpoint, Record};
 
@@ -314,8 +314,12 @@ impl<A: Algorithm> World<'_, A> {
         body: &FileReplyBody,
     ) -> Result<(), Violation> {
         match (body, marks) {
-            (FileReplyBody::Changed { outcome: Ok(_), mark }, _) => {
-                self.checkers.entries.told_written(self.now, object, *mark)
+            (FileReplyBody::Changed { outcome: Ok(_), mark, level }, _) => {
+                self.checkers.entries.told_written(self.now, object, *mark)?;
+                match level {
+                    Level::Written => Ok(()),
+                    Level::Durable => self.checkers.entries.told_durable(self.now, object, (*mark, *mark)),
+                }
             }
             (FileReplyBody::Durable, Some(marks)) => {
                 self.checkers.entries.told_durable(self.now, object, marks)

@@ -67,6 +67,8 @@ pub struct FilePlan {
     pub think: Span,
     /// How many of the things that it wants are syncs, in percent.
     pub sync_percent: u64,
+    /// How many of the changes are to be durable at once, in percent.
+    pub durable_percent: u64,
     /// How many of them it gives up if they take long, in percent.
     pub impatient_percent: u64,
     /// How many of the things that it wants are that a file be gone, in thousand.
@@ -215,6 +217,7 @@ impl FilePlan {
             writers,
             think: Span::from_secs(u64::from(clients * writers)) / random.between(25, 45),
             sync_percent: [2, 5, 10, 20][random.index(4)],
+            durable_percent: 0,
             impatient_percent: [0, 2, 6][random.index(3)],
             checkpoint_every: Span::from_millis(random.between(200, 5_000)),
             remove_permille: 0,
@@ -222,9 +225,15 @@ impl FilePlan {
         }
     }
 
-    /// In half of all seeds files are removed, and in one of six they are written to in large pieces.
+    /// In half of all seeds files are removed, in one of six they are written to in large pieces, and in two of three some changes are
+    /// to be durable at once.
     fn with_habits(self, random: &mut Random) -> Self {
-        Self { remove_permille: [0, 0, 5, 20][random.index(4)], is_bulky: random.chance(1, 6), ..self }
+        Self {
+            remove_permille: [0, 0, 5, 20][random.index(4)],
+            is_bulky: random.chance(1, 6),
+            durable_percent: [0, 5, 30][random.index(3)],
+            ..self
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use base::{NodeId, ObjectId};
 use lease::Algorithm;
-use node::file::{File, FileReplyBody, Mark};
+use node::file::{File, FileReplyBody, Level, Mark};
 use node::{FileMessage, Unavailable};
 use replication::Record;
 
@@ -94,7 +94,8 @@ impl<A: Algorithm> World<'_, A> {
         let latest = self.checkers.entries.latest(object).filter(|_| !self.wrong_clocks.is_loose);
         answers::check(self.now, object, answering, (latest, owned))?;
         match (body, marks) {
-            (FileReplyBody::Durable, Some((_, newest))) => {
+            (&FileReplyBody::Changed { outcome: Ok(_), level: Level::Durable, mark: newest }, _)
+            | (FileReplyBody::Durable, Some((_, newest))) => {
                 self.watch_durable((object, asked), newest, replica.view().members.as_slice())
             }
             _ => Ok(()),
@@ -135,7 +136,7 @@ impl<A: Algorithm> World<'_, A> {
         let Checkers { entries, endings, .. } = &mut self.checkers;
         let heard = Heard { asked, is_exclusive: !self.wrong_clocks.is_loose };
         match body {
-            FileReplyBody::Changed { outcome, mark } => {
+            FileReplyBody::Changed { outcome, mark, .. } => {
                 if outcome.is_ok() {
                     endings.heard(part, by, heard);
                 }

@@ -63,6 +63,8 @@ pub struct ClusterSummary {
     pub file_acknowledged: u64,
     /// The syncs among that.
     pub file_synced: u64,
+    /// The changes among it that were durable at once.
+    pub file_durable: u64,
     /// How much was given up.
     pub file_given_up: u64,
     /// Clients that a daemon declared over for a file.
@@ -166,13 +168,14 @@ impl ClusterSummary {
     fn write_files(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "  files: {}; {} operations wanted, {} acknowledged, {} of them syncs, {} given up; {} changes lost in {} \
+            "  files: {}; {} operations wanted, {} acknowledged, {} of them syncs and {} changes that were durable at once, {} given up; {} changes lost in {} \
              losses; {} recoveries blocked, {} states taken over, {} times parts got back, members changed {} times; {} histories in the order of \
              the replicas, {} in another",
             self.files,
             self.file_operations,
             self.file_acknowledged,
             self.file_synced,
+            self.file_durable,
             self.file_given_up,
             self.file_changes_lost,
             self.losses,

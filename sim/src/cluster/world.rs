@@ -116,6 +116,7 @@ pub(super) struct Dice {
     pub(super) streams: Random,
     pub(super) files: Random,
     pub(super) removals: Random,
+    pub(super) levels: Random,
 }
 
 /// What a dead process owned, as far as its clients may rely on it.
@@ -225,6 +226,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             streams: random.fork(),
             files: Random::new(plan.seed ^ 0xf11e),
             removals: Random::new(plan.seed ^ 0x4e30),
+            levels: Random::new(plan.seed ^ 0x1e7e1),
         };
         Self {
             plan,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{ClientId, ObjectId, Span};
 use client::core::files::{FileEvent, FileTicket, Files};
 use lease::Algorithm;
-use node::file::{FileError, Mark, Position};
+use node::file::{FileError, Level, Mark, Position};
 
 use super::shape::{Shape, Wanted};
 use super::world::{Input, World};
@@ -163,7 +163,11 @@ impl<A: Algorithm> World<'_, A> {
                 let name = who.certificate * 1_000 + who.program;
                 let id = self.checkers.histories.called(self.now, object, name, op.clone());
                 let ticket = match shape.to_real(&op) {
-                    Wanted::Change(change) => core.change(reading, object, change),
+                    Wanted::Change(change) => {
+                        let is_durable = self.dice.levels.chance(self.plan.files.durable_percent, 100);
+                        let level = if is_durable { Level::Durable } else { Level::Written };
+                        core.change(reading, object, change, level)
+                    }
                     Wanted::Ask(query) => core.ask(reading, object, query),
                 };
                 number = core.number(ticket);
@@ -258,12 +262,12 @@ impl<A: Algorithm> World<'_, A> {
             (Work::Create, FileEvent::Created { .. }) => {
                 uses.created.insert(file);
             }
-            (Work::Operation(op, Some(id)), FileEvent::Changed { outcome, .. }) => {
-                if let (Ok(_), Some(mark)) = (outcome, uses.told) {
-                    uses.owed.entry(file).or_default().insert(ticket, mark);
+            (Work::Operation(op, Some(id)), FileEvent::Changed { outcome, level, .. }) => {
+                if outcome.is_ok() {
+                    self.acknowledged(client, (file, ticket), *level)?;
                 }
                 let outcome = shape.changed(&op, outcome);
-                uses.note_removed((file, &op), &outcome);
+                self.clients[client].files.note_removed((file, &op), &outcome);
                 self.summary.note_removed(&op, &outcome);
                 self.checkers.histories.returned(self.now, id, outcome);
             }
@@ -309,6 +313,27 @@ impl<A: Algorithm> World<'_, A> {
         }
         self.summary.file_acknowledged += 1;
         Ok(())
+    }
+
+    /// A change took effect: it is durable, or owed.
+    fn acknowledged(
+        &mut self,
+        client: usize,
+        (file, ticket): (usize, FileTicket),
+        level: Level,
+    ) -> Result<(), Violation> {
+        let uses = &mut self.clients[client].files;
+        let Some(mark) = uses.told else { return Ok(()) };
+        match level {
+            Level::Written => {
+                uses.owed.entry(file).or_default().insert(ticket, mark);
+                Ok(())
+            }
+            Level::Durable => {
+                self.summary.file_durable += 1;
+                self.checkers.entries.must_be_durable(self.now, self.files[file], mark.at)
+            }
+        }
     }
 
     /// A client was told that it is over for a file. Sooner or later another process takes its place; until then it learns the

@@ -6,7 +6,7 @@ use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, View, ViewId, WallTi
 use bytes::Bytes;
 use node::file::{
     Answer, Attributes, Change, Chunk, Done, File, FileBody, FileError, FileReply, FileReplyBody,
-    FileRequest, Key, Mark, Op, Part, Piece, Place, Position, Query, Stat, Stored as OnDisk,
+    FileRequest, Key, Level, Mark, Op, Part, Piece, Place, Position, Query, Stat, Stored as OnDisk,
 };
 use node::{
     Changed, FileMessage, MemberChange, MembersError, Order, OrderBody, OrderReply, OrderReplyBody,
@@ -175,6 +175,7 @@ pub(crate) fn file_requests() -> Vec<FileRequest> {
     bodies.extend((1..).zip(changes()).map(|(number, change)| FileBody::Change {
         number,
         settled: 1,
+        level: if number % 2 == 0 { Level::Durable } else { Level::Written },
         change,
     }));
     bodies.push(FileBody::Ask(Query::Read { offset: 200, length: 0x4000 }));
@@ -218,11 +219,11 @@ pub(crate) fn order_replies() -> Vec<OrderReply> {
 
 pub(crate) fn file_replies() -> Vec<FileReply> {
     let error = FileError::PastLimit { end: 1 };
-    let changed = |outcome| FileReplyBody::Changed { outcome, mark: mark() };
+    let changed = |outcome, level| FileReplyBody::Changed { outcome, mark: mark(), level };
     let bodies = [
         FileReplyBody::Exists,
-        changed(Ok(Done::Written { offset: 4, stat: stat() })),
-        changed(Err(error)),
+        changed(Ok(Done::Written { offset: 4, stat: stat() }), Level::Durable),
+        changed(Err(error), Level::Written),
         FileReplyBody::Answer(Ok(Answer::Data(Bytes::from_static(b"what stands there").into()))),
         FileReplyBody::Answer(Ok(Answer::Stat(stat()))),
         FileReplyBody::Answer(Err(error)),

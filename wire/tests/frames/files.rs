@@ -6,7 +6,7 @@ use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, View, ViewId, WallTi
 use bytes::Bytes;
 use node::file::{
     Answer, CHUNK_BYTES, Change, Chunk, Done, FILE_BYTES_MAX, FileBody, FileReply, FileReplyBody,
-    FileRequest, Key, Mark, Op, Part, Piece, Position, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX,
+    FileRequest, Key, Level, Mark, Op, Part, Piece, Position, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX,
 };
 use node::{FileMessage, MemberChange, Order, OrderBody, OrderReply, OrderReplyBody, RequestId};
 use proptest::prelude::*;
@@ -62,7 +62,7 @@ fn requests(frame: Vec<u8>) -> Result<Vec<FileRequest>, DecodeError> {
 fn long_data_is_not_copied() {
     let data = Bytes::from(vec![7; 100_000]);
     let change = Change::Write { offset: 1, data: data.clone().into() };
-    let body = FileBody::Change { number: 1, settled: 1, change };
+    let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
     let request = FileRequest { id: RequestId(1), object: OBJECT, body };
     let pieces = encode_in_pieces(&vec![request.clone(), request]);
     let [_, first, second] = pieces.as_slice() else { panic!("{} pieces", pieces.len()) };
@@ -82,8 +82,12 @@ fn long_data_is_not_copied() {
 #[test]
 fn short_data_does_not_keep_its_frame() {
     let change = |length| Change::Append { data: Bytes::from(vec![7; length]).into() };
-    let bodies =
-        [100_000, 5_000].map(change).map(|change| FileBody::Change { number: 1, settled: 1, change });
+    let bodies = [100_000, 5_000].map(change).map(|change| FileBody::Change {
+        number: 1,
+        settled: 1,
+        level: Level::Written,
+        change,
+    });
     let requests: Vec<_> = bodies.map(|body| FileRequest { id: RequestId(1), object: OBJECT, body }).into();
     let stream = Bytes::from(encode_in_pieces(&requests).concat());
     let frame = FrameReader::new("client/a".parse().unwrap()).next(&mut stream.clone()).unwrap().unwrap();
@@ -190,7 +194,12 @@ fn entries_hold_what_files_can_take() {
         assert_eq!(with_change(change), refused);
     }
     // A client that asks for such a thing is told so by the node, and keeps its connection.
-    let body = FileBody::Change { number: 1, settled: 1, change: Change::Truncate { size: u64::MAX } };
+    let body = FileBody::Change {
+        number: 1,
+        settled: 1,
+        level: Level::Written,
+        change: Change::Truncate { size: u64::MAX },
+    };
     let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, body }];
     assert_eq!(requests(frame(&asked)), Ok(asked));
 }
@@ -198,7 +207,7 @@ fn entries_hold_what_files_can_take() {
 #[test]
 fn files_are_removed_and_begun_anew() {
     for (change, kind) in [(Change::Remove, 5), (Change::Begin, 6)] {
-        let body = FileBody::Change { number: 1, settled: 1, change };
+        let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
         let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, body }];
         let sent = frame(&asked);
         assert_eq!(sent.last(), Some(&kind));
@@ -472,7 +481,7 @@ fn full_batches_fit_into_a_frame() {
     let data = Bytes::from(vec![1; share]);
     let change = Change::Write { offset: u64::MAX, data: data.clone().into() };
     let bodies = [
-        FileBody::Change { number: u64::MAX, settled: u64::MAX, change },
+        FileBody::Change { number: u64::MAX, settled: u64::MAX, level: Level::Written, change },
         FileBody::Sync { oldest: mark, newest: mark },
     ];
     for body in bodies {
@@ -482,7 +491,7 @@ fn full_batches_fit_into_a_frame() {
         assert_eq!(requests(frame(&batch)).map(|requests| requests.len()), Ok(FILE_BATCH_MAX));
     }
     let bodies = [
-        FileReplyBody::Changed { outcome: largest_outcome(), mark },
+        FileReplyBody::Changed { outcome: largest_outcome(), mark, level: Level::Durable },
         FileReplyBody::Answer(Ok(Answer::Data(data.into()))),
     ];
     for body in bodies {
@@ -513,7 +522,7 @@ fn batches_end_where_a_frame_does() {
     let write = |bytes: u64| {
         let data = Bytes::from(vec![1; usize::try_from(bytes).unwrap()]);
         let change = Change::Append { data: data.into() };
-        let body = FileBody::Change { number: 1, settled: 1, change };
+        let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
         FileRequest { id: RequestId(1), object: OBJECT, body }
     };
     let lengths = |bytes: &[u64]| {
@@ -565,7 +574,7 @@ proptest! {
             .map(|(id, low, number, change)| FileRequest {
                 id: RequestId(id),
                 object: ObjectId::new(number, low),
-                body: FileBody::Change { number, settled: low, change },
+                body: FileBody::Change { number, settled: low, level: Level::Written, change },
             })
             .collect();
         prop_assert_eq!(self::requests(frame(&requests)), Ok(requests));

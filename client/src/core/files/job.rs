@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use base::{MonoTime, NodeId, ObjectId, Span};
-use node::file::{Change, FileBody, Mark, Query};
+use node::file::{Change, FileBody, Level, Mark, Query};
 use node::{RequestId, Unavailable};
 
 use super::{BACKOFF_MAX, BACKOFF_MIN, FileTicket, SILENCE};
@@ -17,7 +17,7 @@ const DOUBLINGS_MAX: u32 = 1;
 #[derive(Clone, Debug)]
 pub(super) enum Wish {
     Create,
-    Change(Change),
+    Change(Change, Level),
     Ask(Query),
 }
 
@@ -25,7 +25,7 @@ pub(super) enum Wish {
 #[derive(Debug)]
 pub(super) enum Task {
     Create,
-    Change { number: u64, change: Change },
+    Change { number: u64, level: Level, change: Change },
     Ask(Query),
     Sync(Syncing),
 }
@@ -64,8 +64,8 @@ impl Wish {
     /// How much memory its data takes.
     pub(super) const fn bytes(&self) -> usize {
         match self {
-            Self::Change(Change::Write { data, .. } | Change::Append { data }) => data.len(),
-            Self::Change(_) | Self::Create | Self::Ask(_) => 0,
+            Self::Change(Change::Write { data, .. } | Change::Append { data }, _) => data.len(),
+            Self::Change(..) | Self::Create | Self::Ask(_) => 0,
         }
     }
 }
@@ -90,9 +90,9 @@ impl Job {
     pub(super) fn body(&self, settled: u64) -> FileBody {
         match self.task {
             Task::Create => FileBody::Create,
-            Task::Change { number, ref change } => {
+            Task::Change { number, level, ref change } => {
                 assert!(settled <= number, "change {number} has no reply, but {settled} is settled");
-                FileBody::Change { number, settled, change: change.clone() }
+                FileBody::Change { number, settled, level, change: change.clone() }
             }
             Task::Ask(query) => FileBody::Ask(query),
             Task::Sync(Syncing { oldest, newest, .. }) => FileBody::Sync { oldest, newest },

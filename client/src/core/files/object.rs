@@ -69,7 +69,7 @@ impl Object {
         let numbers = self.next - self.settled();
         let unsynced = self.owed.len() + self.open.len();
         let fits = match wish {
-            Wish::Change(_) => numbers < UNDER_WAY_MAX as u64 && unsynced < UNSYNCED_MAX,
+            Wish::Change(..) => numbers < UNDER_WAY_MAX as u64 && unsynced < UNSYNCED_MAX,
             Wish::Create | Wish::Ask(_) => true,
         };
         if !fits || self.under_way >= UNDER_WAY_MAX {
@@ -101,21 +101,20 @@ impl Object {
     }
 
     /// The one asked does not answer for it. Only whoever is believed to can change what is believed. Returns whom it has named,
-    /// if that makes sense.
+    /// if that makes sense: whoever asked goes there, also if others have come to believe something else meanwhile.
     pub(super) fn pass(
         &mut self,
         asked: NodeId,
         hint: Option<NodeId>,
         (links, now): (&Links, MonoTime),
     ) -> Option<NodeId> {
-        if self.target() != asked {
-            return None;
-        }
         let named = hint.filter(|&hint| hint != asked && links.is_up(hint));
-        self.turn = match named {
-            Some(hint) => self.place_of(hint),
-            None => self.next_in_turn(links, now),
-        };
+        if self.target() == asked {
+            self.turn = match named {
+                Some(hint) => self.place_of(hint),
+                None => self.next_in_turn(links, now),
+            };
+        }
         named
     }
 

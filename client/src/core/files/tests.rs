@@ -1,5 +1,5 @@
 use base::{ClusterId, Epoch, Seq};
-use node::file::{FileBody, Mark, Position, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX};
+use node::file::{FileBody, Level, Mark, Position, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX};
 use node::{Osd, Settings};
 
 use super::*;
@@ -55,7 +55,7 @@ impl Story {
     }
 
     fn write(&mut self) -> FileTicket {
-        self.files.change(self.now, OBJECT, write(b"data"))
+        self.files.change(self.now, OBJECT, write(b"data"), Level::Written)
     }
 
     fn stat(&mut self) -> FileTicket {
@@ -115,7 +115,7 @@ impl Story {
         let ticket = self.write();
         let sent = self.sent_one();
         self.reply(&sent, changed(mark));
-        assert_eq!(self.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE) }]);
+        assert_eq!(self.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written }]);
         ticket
     }
 }
@@ -143,7 +143,7 @@ fn mark(generation: u64, seq: u64) -> Mark {
 }
 
 fn changed(mark: Mark) -> FileReplyBody {
-    FileReplyBody::Changed { outcome: Ok(DONE), mark }
+    FileReplyBody::Changed { outcome: Ok(DONE), mark, level: Level::Written }
 }
 
 fn answer() -> FileReplyBody {
@@ -171,7 +171,7 @@ fn whoever_is_named_is_asked_at_once_and_from_then_on() {
     assert_eq!((second.to, numbers(&second)), (story.members[2], (1, 1)), "it is the same change");
     assert_ne!(second.request.id, first.request.id, "and another sending");
     story.reply(&second, changed(mark(1, 1)));
-    assert_eq!(story.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE) }]);
+    assert_eq!(story.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written }]);
     assert_eq!(story.files.believed(OBJECT), Some(story.members[2]));
     story.stat();
     assert_eq!(story.sent_one().to, story.members[2]);
@@ -234,7 +234,7 @@ fn silence_sends_the_same_change_elsewhere_and_either_reply_counts() {
     assert_ne!(second.to, first.to);
     assert_eq!(second.request.body, first.request.body);
     story.reply(&first, changed(mark(1, 1)));
-    assert_eq!(story.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE) }]);
+    assert_eq!(story.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written }]);
     story.reply(second, changed(mark(1, 1)));
     story.reply(&first, changed(mark(1, 1)));
     assert_eq!(story.event(), [], "it has one result");
@@ -273,7 +273,7 @@ fn without_a_connection_requests_wait_for_one() {
     story.files.handle_up(story.now, story.members[1]);
     let sent = story.sent_one();
     story.reply(&sent, changed(mark(1, 1)));
-    assert_eq!(story.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE) }]);
+    assert_eq!(story.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written }]);
 }
 
 /// Replies to everything that is sent within a second, and returns who was asked when.
@@ -339,11 +339,11 @@ fn daemons_that_name_each_other_are_not_asked_in_a_loop() {
     assert!((20..30).contains(&sent.len()), "{} sendings in a second", sent.len());
     let last = story.wait(50).pop().expect("it goes on");
     story.reply(&last, changed(mark(1, 1)));
-    assert_eq!(story.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE) }]);
+    assert_eq!(story.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written }]);
 }
 
 #[test]
-fn only_whoever_is_believed_to_answer_names_another() {
+fn only_whoever_is_believed_to_answer_changes_what_is_believed() {
     let mut story = Story::new();
     story.stat();
     story.stat();
@@ -351,7 +351,8 @@ fn only_whoever_is_believed_to_answer_names_another() {
     story.reply(&sent[0], FileReplyBody::Elsewhere(story.members[1]));
     let followed = story.sent_one();
     story.reply(&sent[1], FileReplyBody::Elsewhere(story.members[2]));
-    assert_eq!([followed.to, story.sent_one().to], [story.members[1]; 2]);
+    assert_eq!([followed.to, story.sent_one().to], [story.members[1], story.members[2]]);
+    assert_eq!(story.files.believed(OBJECT), Some(story.members[1]));
 }
 
 #[test]
@@ -400,6 +401,29 @@ fn names_that_make_no_sense_are_not_followed() {
     assert_eq!(story.wait(2)[0].to, story.members[2], "it names a stranger");
 }
 
+/// One of two requests moves what is believed about the file; the other one goes where it is sent all the same. Else the two could
+/// keep each other from the primary for ever.
+#[test]
+fn who_is_named_is_asked_whatever_others_believe_meanwhile() {
+    let mut story = Story::new();
+    story.write();
+    let first = story.sent_one();
+    story.write();
+    let second = story.sent_one();
+    assert_eq!(first.to, second.to);
+    story.reply(&second, FileReplyBody::Unavailable(Unavailable::Overloaded));
+    assert_ne!(story.files.believed(OBJECT), Some(first.to));
+    let other = story
+        .members
+        .iter()
+        .copied()
+        .find(|&node| node != first.to && Some(node) != story.files.believed(OBJECT));
+    story.reply(&first, FileReplyBody::Elsewhere(other.unwrap()));
+    let next = story.wait(2);
+    let is_first = |sent: &&Sent| matches!(sent.request.body, FileBody::Change { number: 1, .. });
+    assert_eq!(next.iter().find(is_first).map(|sent| sent.to), other, "{next:?}");
+}
+
 #[test]
 fn replies_that_make_no_sense_are_no_results() {
     let mut story = Story::new();
@@ -413,7 +437,7 @@ fn replies_that_make_no_sense_are_no_results() {
     story.reply(&second, FileReplyBody::Durable);
     let third = story.wait(2).remove(0);
     story.reply(&third, changed(mark(1, 1)));
-    assert_eq!(story.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE) }]);
+    assert_eq!(story.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written }]);
     // To make durable cannot be refused like a change.
     let ticket = story.sync();
     let sync = story.sent_one();
@@ -439,7 +463,7 @@ fn a_slow_daemon_is_not_sent_again_what_it_has() {
     assert!(sent.iter().all(|sent| sent.to != slow.to), "{sent:?}");
     assert!((3..6).contains(&sent.len()), "{} sendings", sent.len());
     story.reply(&slow, changed(mark(1, 1)));
-    assert_eq!(story.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE) }]);
+    assert_eq!(story.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written }]);
 }
 
 #[test]
@@ -476,8 +500,11 @@ fn only_so_many_are_under_way_and_the_others_keep_their_order() {
     assert_eq!(numbers(&rest[0]), (UNDER_WAY_MAX as u64 + 2, 3));
     assert_eq!(rest[1].request.body, FileBody::Ask(Query::Stat));
     assert!(story.files.is_open(question) && rest.len() == 2);
-    let done =
-        [tickets[4], tickets[0], tickets[1]].map(|ticket| FileEvent::Changed { ticket, outcome: Ok(DONE) });
+    let done = [tickets[4], tickets[0], tickets[1]].map(|ticket| FileEvent::Changed {
+        ticket,
+        outcome: Ok(DONE),
+        level: Level::Written,
+    });
     assert_eq!(story.event(), done);
 }
 
@@ -493,7 +520,11 @@ fn what_has_a_result_is_settled_and_nothing_above_it() {
     assert_eq!(numbers(&story.sent_one()), (4, 1), "the first may still be sent again");
     story.reply(
         &sent[0],
-        FileReplyBody::Changed { outcome: Err(FileError::PastLimit { end: 1 }), mark: mark(1, 1) },
+        FileReplyBody::Changed {
+            outcome: Err(FileError::PastLimit { end: 1 }),
+            mark: mark(1, 1),
+            level: Level::Written,
+        },
     );
     story.write();
     assert_eq!(numbers(&story.sent_one()), (5, 3));
@@ -574,7 +605,7 @@ fn impossible_changes_are_not_sent() {
     let mut story = Story::new();
     let length = WRITE_BYTES_MAX + 1;
     let data = vec![0; usize::try_from(length).expect("a mebibyte")].into();
-    let ticket = story.files.change(story.now, OBJECT, Change::Append { data });
+    let ticket = story.files.change(story.now, OBJECT, Change::Append { data }, Level::Written);
     let error = FileError::TooLong { length, bytes_max: WRITE_BYTES_MAX };
     assert_eq!(story.event(), [FileEvent::Refused { ticket, error }]);
     let query = Query::Read { offset: 0, length: READ_BYTES_MAX + 1 };
@@ -590,8 +621,9 @@ fn too_much_data_is_not_taken() {
     let mut story = Story::new();
     let data: Vec<u8> = vec![0; usize::try_from(WRITE_BYTES_MAX).expect("a mebibyte")];
     let Change::Append { data } = (Change::Append { data: data.into() }) else { unreachable!() };
-    let append =
-        |story: &mut Story| story.files.change(story.now, OBJECT, Change::Append { data: data.clone() });
+    let append = |story: &mut Story| {
+        story.files.change(story.now, OBJECT, Change::Append { data: data.clone() }, Level::Written)
+    };
     let count = BYTES_MAX / data.len();
     for _ in 0..count {
         append(&mut story);

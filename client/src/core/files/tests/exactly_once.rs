@@ -29,7 +29,7 @@ impl Members {
             FileBody::Create => FileReplyBody::Exists,
             FileBody::Ask(_) => answer(),
             FileBody::Sync { .. } => FileReplyBody::Durable,
-            FileBody::Change { number, settled, change } => {
+            FileBody::Change { number, settled, change, .. } => {
                 let known = self.outcomes.get(&number).copied();
                 if known.is_none() && number < self.settled {
                     return FileReplyBody::Settled;
@@ -62,7 +62,7 @@ fn every_change_takes_effect_once_whatever_happens_to_messages() {
             if goes_on && random.chance(1, 10) {
                 let change = Change::Touch { modified: Some(base::WallTime::from_micros(step)) };
                 wanted.push(change.clone());
-                story.files.change(story.now, OBJECT, change);
+                story.files.change(story.now, OBJECT, change, Level::Written);
             }
             if goes_on && random.chance(1, 50) {
                 story.sync();
