@@ -325,7 +325,7 @@ impl Files {
             if let Some(hosted) = self.hosted.get_mut(&object) {
                 hosted.replica.forget_log();
             }
-            self.logs.note(object, self.hosted.get(&object).map_or(0, weigh));
+            self.logs.renew(object, self.hosted.get(&object).map_or(0, weigh));
         }
     }
 

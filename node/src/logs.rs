@@ -21,11 +21,14 @@ pub(crate) struct Logs {
 impl Logs {
     /// A log may have changed: this is what it weighs.
     pub(crate) fn note(&mut self, object: ObjectId, bytes: u64) {
-        if let Some((change, before)) = self.each.get(&object).copied() {
-            if before == bytes {
-                return;
-            }
-            self.each.remove(&object);
+        if self.each.get(&object).is_none_or(|&(_, before)| before != bytes) {
+            self.renew(object, bytes);
+        }
+    }
+
+    /// It counts as changed, so that the others have their turn before it.
+    pub(crate) fn renew(&mut self, object: ObjectId, bytes: u64) {
+        if let Some((change, before)) = self.each.remove(&object) {
             self.by_age.remove(&(change, object));
             self.bytes -= before;
         }
@@ -70,6 +73,8 @@ mod tests {
         assert_eq!(logs.beyond(649), [file(2)], "it has not changed");
         logs.note(file(2), 0);
         assert_eq!((logs.bytes, logs.beyond(100)), (450, vec![file(3), file(1)]));
+        logs.renew(file(3), 300);
+        assert_eq!(logs.beyond(300), [file(1)], "the other one gave up nothing in its turn");
         logs.note(file(3), 0);
         logs.note(file(1), 0);
         assert_eq!((logs.bytes, logs.beyond(0)), (0, vec![]));

@@ -320,12 +320,13 @@ impl<M: Machine> Replica<M> {
     pub fn sync_with_last(&mut self) {
         let at = self.log.tail();
         let Role::Primary(primary) = &mut self.role else { return };
-        // Whoever was not sent the entry yet would have nothing to sync.
-        let is_sent = |(&node, peer): (&NodeId, &Peer)| node == self.me || peer.sent >= at.seq;
-        if primary.peers.iter().all(is_sent) {
+        // Whoever was not sent the entry yet has nothing to sync, and is asked again when it is committed.
+        let is_asked =
+            |(&node, peer): (&NodeId, &Peer)| node == self.me || peer.sent >= at.seq || peer.is_silent;
+        if primary.peers.iter().all(is_asked) {
             primary.habit.asked = at.seq;
-            self.ask_for_syncs(at);
         }
+        self.ask_for_syncs(at);
     }
 
     pub(crate) fn check_asking(&mut self) -> Result<(), AskError> {

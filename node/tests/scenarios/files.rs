@@ -3,7 +3,7 @@
 use base::ObjectId;
 use bytes::Bytes;
 use node::file::{Answer, Change, Done, FILE_BYTES_MAX, FileBody, FileError, FileReplyBody, Level, Query};
-use node::{Bug, ReplyBody, RequestBody, Unavailable};
+use node::{Bug, ReplyBody, RequestBody, ShardConfig, Unavailable};
 use replication::{Mark, Message};
 
 use crate::cluster::{Cluster, Flying, ms};
@@ -23,7 +23,13 @@ pub(crate) fn write(data: &str) -> Change {
 
 /// Three daemons, and the file with its primary, the first.
 pub(crate) fn created(bug: Option<Bug>) -> (Daemons, Vec<u32>) {
-    let mut cluster = Cluster::with(3, 3, bug);
+    created_with(bug, |_| {})
+}
+
+pub(crate) fn created_with(bug: Option<Bug>, configure: fn(&mut ShardConfig)) -> (Daemons, Vec<u32>) {
+    let mut cluster = Cluster::stopped(3, 3, bug);
+    cluster.configure = configure;
+    cluster.start_all();
     cluster.client(1);
     let members: Vec<u32> = cluster.map.members(FILE).into_iter().map(|node| node.0).collect();
     let id = cluster.ask_file(1, members[0], FILE, FileBody::Create);
@@ -166,45 +172,6 @@ fn what_is_synced_survives_the_power() {
     assert_eq!(read(&mut cluster, members[1]), data("kept"));
     let id = cluster.ask_file(1, members[1], FILE, FileBody::Sync { oldest: lost, newest: lost });
     assert_eq!(cluster.file_reply(1, id), Some(FileReplyBody::Lost));
-}
-
-/// And who wants a change to be durable is not told before that.
-fn what_is_to_be_durable_survives_the_power(bug: Option<Bug>) {
-    let (mut cluster, members) = created(bug);
-    let is_sync = |flying: &Flying| matches!(flying, Flying::File { message, .. } if matches!(message.message, Message::Sync { .. }));
-    cluster.hold_back(is_sync);
-    let durable = |number, text: &str| FileBody::Change {
-        number,
-        settled: number,
-        level: Level::Durable,
-        change: write(text),
-    };
-    let id = cluster.ask_file(1, members[0], FILE, durable(1, "kept"));
-    cluster.run(ms(50));
-    assert_eq!(cluster.file_reply(1, id), None, "it is not durable");
-    cluster.let_go();
-    let is_durable = |told: Option<FileReplyBody>| {
-        matches!(told, Some(FileReplyBody::Changed { outcome: Ok(_), level: Level::Durable, .. }))
-    };
-    assert!(is_durable(cluster.file_reply(1, id)));
-    members.iter().for_each(|&node| cluster.power_off(node));
-    members.iter().for_each(|&node| cluster.start(node));
-    cluster.run(ms(4_000));
-    assert_eq!(read(&mut cluster, members[1]), data("kept"));
-    // Whoever did not hear of it asks again.
-    let id = cluster.ask_file(1, members[1], FILE, durable(1, "kept"));
-    assert!(is_durable(cluster.file_reply(1, id)));
-}
-
-#[test]
-fn a_change_that_is_told_to_be_durable_survives_the_power() {
-    what_is_to_be_durable_survives_the_power(None);
-}
-
-#[test]
-#[should_panic]
-fn without_the_rule_a_change_is_told_to_be_durable_too_early() {
-    what_is_to_be_durable_survives_the_power(Some(Bug::DurableEarly));
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod client;
 mod clocks;
 mod cluster;
 mod content;
+mod durable;
 mod endings;
 mod failures;
 mod files;
