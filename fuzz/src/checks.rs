@@ -301,6 +301,14 @@ impl Disk for Files {
         Ok(())
     }
 
+    fn overwrite(&mut self, file: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let held = self.0.get_mut(file).ok_or(io::ErrorKind::NotFound)?;
+        let start = usize::try_from(offset).map_err(io::Error::other)?;
+        held.resize(held.len().max(start + bytes.len()), 0);
+        held[start..start + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
         let bytes = self.0.remove(from).ok_or(io::ErrorKind::NotFound)?;
         self.0.insert(to.to_owned(), bytes);

@@ -48,7 +48,7 @@ use crate::store::index::IndexError;
 use crate::store::journal::JournalLimits;
 use crate::store::media::{Media, RealMedia};
 use crate::store::memo::{MemoError, MemoFile};
-use crate::store::{OpenError, Owner, Start, Store, StoreRules};
+use crate::store::{OpenError, Owner, Start, Store, StoreRules, WriteError};
 use doorman::Doorman;
 use driver::{Driver, told_to};
 use files::FileDisk;
@@ -59,6 +59,8 @@ use keeper::StoreKeeper;
 /// between.
 const BUSY_ATTEMPTS: u32 = 30;
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
+/// How long to wait before trying again what there was no space for.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
 
 const JOURNAL: JournalLimits =
     JournalLimits { segment_bytes: 16 << 20, segments_max: 8, reserve_bytes: 1 << 20 };
@@ -93,7 +95,7 @@ pub enum DaemonError {
     Open(#[from] OpenError),
     /// The data directory while running.
     #[error("the data directory cannot be written: {0}")]
-    Write(#[from] crate::store::WriteError),
+    Write(#[from] WriteError),
     /// The address.
     #[error(transparent)]
     Bind(#[from] BindError),
@@ -216,8 +218,7 @@ async fn prepare(
     let identity = config.identity(options.now_s)?;
     let map = Arc::new(config.map.clone());
     let owner = Owner { cluster: map.cluster(), node: config.node };
-    let open = async || Store::open(&config.data, owner);
-    let mut store = patiently(open, |error| matches!(error, OpenError::Locked { .. })).await?;
+    let mut store = open_store(config, owner).await?;
     let id = store.start_id();
     let me = Process { node: config.node, incarnation: id.incarnation };
     announce(Notice { dead: me, line: store.line() }).map_err(DaemonError::Supervisor)?;
@@ -275,6 +276,24 @@ async fn prepare(
             let shard = Shard::<PaxosRules>::new(shard_config, me, remembered, clock.now(), seed)?;
             Ok(Box::pin(Driver::new(shard, disk, parts, mark).run(early)))
         }
+    }
+}
+
+/// Opens the data directory as soon as there is space to note that.
+async fn open_store(config: &Config, owner: Owner) -> Result<Store, OpenError> {
+    let open = async || Store::open(&config.data, owner);
+    let mut is_told = false;
+    loop {
+        if space::can_start(&config.data) {
+            match patiently(open, |error| matches!(error, OpenError::Locked { .. })).await {
+                Err(OpenError::Write(WriteError::Full { .. })) => {}
+                opened => return opened,
+            }
+        }
+        if !std::mem::replace(&mut is_told, true) {
+            tracing::error!("the disk is full; this daemon starts when there is space");
+        }
+        sleep(FULL_PAUSE).await;
     }
 }
 

@@ -134,15 +134,15 @@ impl Store {
         host: Host,
         nonce: u64,
     ) -> Result<Self, OpenError> {
-        let (id, found) = read::<Owner>(&mut *disk)?;
+        let Found { store: id, table: found, .. } = read::<Owner>(&mut *disk)?;
         if found != owner {
             return Err(OpenError::Owner { found, wanted: owner });
         }
         let starts = read_of::<Starts>(&mut *disk, id)?;
-        let time = read_of(&mut *disk, id)?;
-        let ceiling = read_of(&mut *disk, id)?;
+        let time = read_whole(&mut *disk, id)?;
+        let ceiling = read_whole(&mut *disk, id)?;
         let peers = read_of(&mut *disk, id)?;
-        let losses = read_of(&mut *disk, id)?;
+        let losses = read_whole(&mut *disk, id)?;
         if starts.chain.nonces().len() >= STARTS_MAX {
             return Err(OpenError::Exhausted);
         }
@@ -361,12 +361,12 @@ impl Entropy {
 
 /// Makes an empty directory the store `id` of `owner`.
 pub fn format(disk: &mut dyn Disk, owner: Owner, id: StoreId) -> Result<(), WriteError> {
-    write(disk, id, &Starts::default())?;
-    write(disk, id, &TimeMark::default())?;
-    write(disk, id, &Ceiling::default())?;
-    write(disk, id, &Peers::default())?;
-    write(disk, id, &Losses::default())?;
-    write(disk, id, &owner)
+    make(disk, id, &Starts::default())?;
+    make(disk, id, &TimeMark::default())?;
+    make(disk, id, &Ceiling::default())?;
+    make(disk, id, &Peers::default())?;
+    make(disk, id, &Losses::default())?;
+    make(disk, id, &owner)
 }
 
 /// Node time is marked, epochs are used and peers are met by those only who have files.
@@ -374,26 +374,74 @@ fn has_served(time: &TimeMark, ceiling: &Ceiling, peers: &Peers) -> bool {
     time.mark > WallTime::ZERO || ceiling.0 > 0 || !peers.0.is_empty()
 }
 
-fn write<T: Table>(disk: &mut dyn Disk, id: StoreId, table: &T) -> Result<(), WriteError> {
-    disk::replace(disk, T::KIND.file(), &record::encode(T::KIND, id, &table.encode()))
+/// Makes the file of a table, or makes it anew.
+fn make<T: Table>(disk: &mut dyn Disk, id: StoreId, table: &T) -> Result<(), WriteError> {
+    let bytes = record::encode(T::KIND, id, &table.encode());
+    let bytes = if T::HAS_TWO_COPIES { record::in_two_copies(&bytes) } else { bytes };
+    disk::replace(disk, T::KIND.file(), &bytes)
 }
 
-fn read<T: Table>(disk: &mut dyn Disk) -> Result<(StoreId, T), OpenError> {
+/// Puts a table into its file.
+fn write<T: Table>(disk: &mut dyn Disk, id: StoreId, table: &T) -> Result<(), WriteError> {
+    if T::HAS_TWO_COPIES {
+        let bytes = record::encode(T::KIND, id, &table.encode());
+        disk::replace_copies(disk, T::KIND.file(), record::COPIES_AT, &bytes)
+    } else {
+        make(disk, id, table)
+    }
+}
+
+fn read<T: Table>(disk: &mut dyn Disk) -> Result<Found<T>, OpenError> {
     let file = T::KIND.file();
+    let longest = if T::HAS_TWO_COPIES { record::two_copies_bytes } else { record::file_bytes };
     let bytes = disk
-        .read(file, record::file_bytes(T::BODY_BYTES_MAX))
+        .read(file, longest(T::BODY_BYTES_MAX))
         .map_err(|source| OpenError::Io { path: file.into(), source })?;
-    let decoded = bytes.as_deref().ok_or(Damage::Missing).and_then(|bytes| {
-        let (id, body) = record::decode(T::KIND, bytes)?;
-        Ok((id, T::decode(record::Fields::new(body))?))
+    let found = bytes.as_deref().ok_or(Damage::Missing).and_then(|bytes| {
+        if !T::HAS_TWO_COPIES {
+            return Ok(Found { is_whole: true, ..decode(bytes)? });
+        }
+        let [first, second] = record::copies(bytes, record::file_bytes(T::BODY_BYTES_MAX))?;
+        // What was written first is as new as the other, or newer.
+        let found = match decode(first) {
+            Err(Damage::Checksum | Damage::Length) => decode(second)?,
+            decoded => decoded?,
+        };
+        Ok(Found { is_whole: first == second, ..found })
     });
-    decoded.map_err(|damage| OpenError::damaged(file, damage))
+    found.map_err(|damage| OpenError::damaged(file, damage))
+}
+
+/// What is in the file of a table.
+struct Found<T> {
+    store: StoreId,
+    table: T,
+    /// Whether all copies say the same. Else a crash has come between them, or one is damaged.
+    is_whole: bool,
+}
+
+fn decode<T: Table>(bytes: &[u8]) -> Result<Found<T>, Damage> {
+    let (store, body) = record::decode(T::KIND, bytes)?;
+    Ok(Found { store, table: T::decode(record::Fields::new(body))?, is_whole: false })
 }
 
 /// Reads a table of the store `id`, and of no other.
 fn read_of<T: Table>(disk: &mut dyn Disk, id: StoreId) -> Result<T, OpenError> {
-    let (found, table) = read::<T>(disk)?;
-    if found == id { Ok(table) } else { Err(OpenError::damaged(T::KIND.file(), Damage::Foreign)) }
+    Ok(found_of(disk, id)?.table)
+}
+
+/// And sees to it that both copies say what is found: else damage to one could bring back what the other one says.
+fn read_whole<T: Table>(disk: &mut dyn Disk, id: StoreId) -> Result<T, OpenError> {
+    let Found { table, is_whole, .. } = found_of(disk, id)?;
+    if !is_whole {
+        write(disk, id, &table)?;
+    }
+    Ok(table)
+}
+
+fn found_of<T: Table>(disk: &mut dyn Disk, id: StoreId) -> Result<Found<T>, OpenError> {
+    let found = read::<T>(disk)?;
+    if found.store == id { Ok(found) } else { Err(OpenError::damaged(T::KIND.file(), Damage::Foreign)) }
 }
 
 #[cfg(test)]

@@ -4,14 +4,15 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use base::{ClusterId, NodeId};
-use osd::store::{CEILING_BLOCK, OpenError, Owner, Store, WriteError};
+use base::{ClusterId, Incarnation, MonoTime, NodeId, StartId, StoreId, WallTime};
+use node::Met;
+use osd::store::{CEILING_BLOCK, OpenError, Owner, PeerRefusal, Store, WriteError};
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::thread::UnshareFlags;
 
 const OWNER: Owner = Owner { cluster: ClusterId([1; 16]), node: NodeId(1) };
 /// Room for a store and little else.
-const OPTIONS: &std::ffi::CStr = c"size=64k";
+const OPTIONS: &std::ffi::CStr = c"size=128k";
 
 /// The same with an injected fault is a unit test of the store, which runs for every user.
 #[test]
@@ -48,18 +49,23 @@ fn fill_and_empty(disk: &Path) {
     store.raise_ceiling(1).unwrap();
 
     fill(&ballast);
-    let error = store.raise_ceiling(CEILING_BLOCK + 1).unwrap_err();
-    assert!(matches!(error, WriteError::Full { .. }), "{error}");
-    assert_eq!(store.epoch_ceiling(), CEILING_BLOCK);
+    let peer = Met { store: StoreId([2; 16]), start: StartId { incarnation: Incarnation(1), nonce: 1 } };
+    let error = store.admit_peer(NodeId(2), peer).unwrap_err();
+    assert!(matches!(error, PeerRefusal::Write(WriteError::Full { .. })), "{error}");
+    assert_eq!(store.peer(NodeId(2)), None);
+    // What is written all the time has its space.
+    store.mark_time(WallTime::from_micros(7), MonoTime::from_micros(7)).unwrap();
+    store.raise_ceiling(CEILING_BLOCK + 1).unwrap();
+    store.note_forgotten(Some(1)).unwrap();
     drop(store);
     let error = Store::open(&data, OWNER).err().expect("a start cannot be noted on a full disk");
     assert!(matches!(error, OpenError::Write(WriteError::Full { .. })), "{error}");
 
     fs::remove_file(&ballast).unwrap();
     let mut store = Store::open(&data, OWNER).unwrap();
-    assert_eq!((store.epoch_ceiling(), store.start_id().incarnation.0), (CEILING_BLOCK, 2));
-    store.raise_ceiling(CEILING_BLOCK + 1).unwrap();
-    assert_eq!(store.epoch_ceiling(), 2 * CEILING_BLOCK);
+    assert_eq!((store.epoch_ceiling(), store.start_id().incarnation.0), (2 * CEILING_BLOCK, 2));
+    assert_eq!(store.forgot_at(), Some(1));
+    store.admit_peer(NodeId(2), peer).unwrap();
 }
 
 /// Fills the file system with one file, down to the last page.

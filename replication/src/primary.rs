@@ -321,9 +321,8 @@ impl<M: Machine> Replica<M> {
         let at = self.log.tail();
         let Role::Primary(primary) = &mut self.role else { return };
         // Whoever was not sent the entry yet has nothing to sync, and is asked again when it is committed.
-        let is_asked =
-            |(&node, peer): (&NodeId, &Peer)| node == self.me || peer.sent >= at.seq || peer.is_silent;
-        if primary.peers.iter().all(is_asked) {
+        let is_sent = |(&node, peer): (&NodeId, &Peer)| node == self.me || peer.sent >= at.seq;
+        if primary.peers.iter().all(is_sent) {
             primary.habit.asked = at.seq;
         }
         self.ask_for_syncs(at);
@@ -357,6 +356,10 @@ impl<M: Machine> Replica<M> {
         let stuck = primary.stuck_since.is_some_and(|since| is_late(since, config.isolated_after));
         let is_isolated = stuck && !std::mem::replace(&mut primary.told_isolated, stuck);
         let late = |peer: &Peer| peer.asked.is_some_and(|asked| is_late(asked, config.retry_after));
+        if primary.peers.values().any(late) {
+            // It had nothing to sync either.
+            primary.habit.asked = Seq(0);
+        }
         let late: Vec<NodeId> = primary
             .peers
             .iter_mut()
@@ -604,6 +607,7 @@ impl<M: Machine> Replica<M> {
             return;
         }
         peer.from = common.seq;
+        primary.habit.asked = primary.habit.asked.min(common.seq);
         // It may have trimmed its log beyond what was sent again.
         peer.matched = peer.matched.max(common.seq);
         (peer.sent, peer.asked, peer.is_silent) = (peer.begin(), None, false);

@@ -38,6 +38,7 @@ fn assert_everything_happened(runs: &[ClusterSummary], never: &[FaultKind]) {
     assert!(runs.iter().any(|run| run.lost > 0) && runs.iter().any(|run| run.busy > 0));
     assert!(runs.iter().any(|run| run.taken_over > 0) && runs.iter().any(|run| run.detached > 0));
     assert!(runs.iter().any(|run| run.file_overloaded > 0), "there was always room");
+    assert!(runs.iter().any(|run| run.file_durable > 0), "no change was durable at once");
     assert!(runs.iter().any(|run| run.file_removals > 0), "no file was removed");
     assert!(runs.iter().any(|run| run.file_told_removed > 0), "nobody was told that a file was removed");
     assert!(runs.iter().any(|run| run.file_no_space > 0), "nobody was told that the disks are full");

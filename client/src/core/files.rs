@@ -11,7 +11,7 @@
 //!   takes no effect any more, so a change that was given up may be below.
 //! - Requests of one file that have no result yet may take effect in any order. Whoever wants an order waits for the
 //!   result of the first.
-//! - An acknowledged change is owed until a sync covers it or finds it lost; then its ticket is told.
+//! - A change that was acknowledged as written is owed until a sync covers it or finds it lost; then its ticket is told.
 //! - Who answers others and not this is busy, and not silent: the same once more would make it slower.
 //! - A refusal counts only as a reply to the last sending: an earlier one says nothing of what came of a later one.
 //!
@@ -591,6 +591,7 @@ impl Files {
     /// The daemon asked does not answer for the file: another is asked, after a while if that goes on.
     fn go_on(&mut self, now: MonoTime, key: FileTicket, asked: NodeId, hint: Option<NodeId>) {
         let has_it = hint.and_then(|node| self.sent_before(now, key, node));
+        let is_believed = self.jobs.get(&key).is_some_and(|job| self.believed(job.object) == Some(asked));
         let Some(job) = self.jobs.get_mut(&key) else { return };
         job.fail();
         let (object, backoff, patience) = (job.object, job.backoff(), job.patience());
@@ -602,7 +603,7 @@ impl Files {
             return self.set_due(key, Some(now + patience));
         }
         if let Some(job) = self.jobs.get_mut(&key) {
-            job.named = named;
+            job.follow(named, is_believed);
         }
         if backoff > Span::ZERO {
             return self.set_due(key, Some(now + backoff));
@@ -666,7 +667,8 @@ impl Files {
         let mut waiters = syncing.waiters;
         if end != SyncEnd::Durable {
             waiters.extend(std::mem::take(&mut object.waiters));
-            if waiters.is_empty() {
+            // A file that is gone took them with it.
+            if waiters.is_empty() || end == SyncEnd::NoSuchFile && !changes.is_empty() {
                 let lost = FileEvent::Lost { object: id, ticket: None, changes: changes.clone() };
                 self.outputs.push_back(FileOutput::Event(lost));
             }

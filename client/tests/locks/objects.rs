@@ -34,6 +34,7 @@ async fn everything_can_be_done_to_an_object() {
     object.punch(4, 2).await.unwrap();
     assert_eq!(object.read(0, 100).await.unwrap(), &b"\0\0\0c\0\0tent!"[..]);
     assert_eq!(object.truncate(5).await.unwrap().size, 5);
+    assert_eq!(object.write_synced(0, "C".into()).await.unwrap().size, 5);
     object.sync().await.unwrap();
     assert_eq!(object.stat().await.unwrap().size, 5);
     let (length, bytes_max) = (WRITE_BYTES_MAX + 1, WRITE_BYTES_MAX);

@@ -260,6 +260,37 @@ fn a_client_that_was_silent_for_long_makes_room_for_another() {
     assert_eq!(cluster.shard(second).file(FILE).unwrap().machine().stat().size, 4);
 }
 
+/// Its process stood still meanwhile. What it says before it looks at the time would be no entry, but an operator reads it.
+#[test]
+fn who_does_not_lead_any_more_declares_nobody_over() {
+    let (mut cluster, [first, second, _]) = created(None, |config| {
+        let replication = replication::Config { clients_max: 1, ..(*config.replication).clone() };
+        (config.replication, config.client_silent) = (replication.into(), Span::from_secs(2));
+    });
+    cluster.client(3);
+    assert!(is_changed(&append(&mut cluster, 1, first, 1)));
+    cluster.disconnect(1, first);
+    cluster.connect(3, first);
+    cluster.run(ms(1_500));
+    cluster.freeze(first);
+    cluster.isolate(first);
+    cluster.run(ms(10_000));
+    assert!(is_changed(&append(&mut cluster, 1, second, 2)));
+    // The request is there before it looks at its timers.
+    cluster.daemons.get_mut(&first).unwrap().is_frozen = false;
+    let body = FileBody::Change {
+        number: 1,
+        settled: 1,
+        level: Level::Written,
+        change: Change::Append { data: Bytes::from_static(b"x").into() },
+    };
+    let id = cluster.ask_file(3, first, FILE, body);
+    let unknown = FileReplyBody::Unavailable(Unavailable::NoMajority);
+    assert_eq!(cluster.file_reply(3, id), Some(unknown));
+    let is_over = |event: &ShardEvent| matches!(event, ShardEvent::FileClientOver { .. });
+    assert!(!cluster.events(first).iter().any(is_over));
+}
+
 /// Files that were written once and are kept: what is remembered of how they came about is bounded for all of them.
 #[test]
 fn the_logs_of_many_files_are_bounded() {

@@ -460,7 +460,9 @@ impl<A: Algorithm> Driver<A> {
             }
             Done::Mark(Ok(mark)) => self.mark = self.mark.max(mark),
             Done::Mark(Err(WriteError::Full { .. })) => {
-                tracing::error!("the disk is full; without space this daemon stops in a few seconds");
+                tracing::error!(
+                    "the disk is full, and the file system wants space to overwrite a file; without it this daemon stops in a few seconds"
+                );
             }
             Done::Ceiling(_, Err(error)) | Done::Mark(Err(error)) => return Err(error.into()),
         }

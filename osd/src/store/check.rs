@@ -222,9 +222,9 @@ impl Check<'_> {
         ids: &mut Vec<(Kind, StoreId)>,
     ) -> Result<Option<T>, CheckError> {
         let problem = match read::<T>(disk) {
-            Ok((id, table)) => {
-                ids.push((T::KIND, id));
-                return Ok(Some(table));
+            Ok(found) => {
+                ids.push((T::KIND, found.store));
+                return Ok(Some(found.table));
             }
             Err(OpenError::Damaged { damage, .. }) => Problem::Small(damage),
             Err(OpenError::Io { source, .. }) => Problem::Unreadable(source.to_string()),

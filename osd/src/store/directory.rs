@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
@@ -262,6 +263,13 @@ impl Disk for Directory {
             let _ = remove();
         }
         written
+    }
+
+    fn overwrite(&mut self, file: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = File::from(rustix::fs::openat(&self.dir, file, flags, Mode::empty())?);
+        file.write_all_at(bytes, offset)?;
+        file.sync_data()
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {

@@ -1,8 +1,9 @@
 //! The seam under the store: one directory of a disk, real or simulated, and how a file in it is replaced.
 //!
-//! Assumed of a disk: what `write` made durable stays as it was written; a rename is atomic, and durable after the
-//! next `sync`; a crash may undo a rename that was not yet durable, and leaves a file that was being written with
-//! any content. Nothing is assumed of a disk that lies about durability.
+//! Assumed of a disk: what `write` and `overwrite` made durable stays as it was written; a rename is atomic, and durable
+//! after the next `sync`; a crash may undo a rename that was not yet durable, leaves a file that was being written with
+//! any content, and of a file that was being overwritten touches only what was. Nothing is assumed of a disk that lies
+//! about durability.
 
 use std::io;
 
@@ -13,6 +14,9 @@ pub trait Disk: Send {
 
     /// Makes `file` hold exactly `bytes`, durably. Its name is durable only after [`sync`](Self::sync).
     fn write(&mut self, file: &str, bytes: &[u8]) -> io::Result<()>;
+
+    /// Puts `bytes` over what `file` has at `offset`, durably.
+    fn overwrite(&mut self, file: &str, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Gives the file `from` the name `to`, which may be taken.
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
@@ -50,12 +54,29 @@ pub(super) fn replace(disk: &mut dyn Disk, file: &'static str, bytes: &[u8]) -> 
     let io_error = |source| WriteError::Io { file, source };
     let new = format!("{file}{NEW_SUFFIX}");
     // Only the copy is at stake here, so a lack of space is no reason to give up the store.
-    disk.write(&new, bytes).map_err(|error| match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WriteError::Full { file },
-        _ => io_error(error),
-    })?;
+    disk.write(&new, bytes).map_err(|error| write_error(file, error))?;
     disk.rename(&new, file).map_err(io_error)?;
     disk.sync().map_err(io_error)
+}
+
+/// Replaces both copies that `file` has by `bytes`, one after the other, each durably. A crash leaves one of them whole, and that takes no space.
+pub(super) fn replace_copies(
+    disk: &mut dyn Disk,
+    file: &'static str,
+    copies_at: [u64; 2],
+    bytes: &[u8],
+) -> Result<(), WriteError> {
+    // A file system that writes elsewhere may lack space for that, and has changed one copy at most.
+    copies_at
+        .into_iter()
+        .try_for_each(|offset| disk.overwrite(file, offset, bytes).map_err(|error| write_error(file, error)))
+}
+
+fn write_error(file: &'static str, source: io::Error) -> WriteError {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WriteError::Full { file },
+        _ => WriteError::Io { file, source },
+    }
 }
 
 /// What the name of a copy that is not finished ends in.
@@ -133,6 +154,12 @@ pub(super) mod tests {
         }
     }
 
+    fn overwrite(file: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
+        let start = usize::try_from(offset).unwrap();
+        file.resize(file.len().max(start + bytes.len()), 0);
+        file[start..start + bytes.len()].copy_from_slice(bytes);
+    }
+
     impl Disk for FakeDisk {
         fn read(&mut self, file: &str, _: usize) -> io::Result<Option<Vec<u8>>> {
             Ok(self.0.lock().unwrap().files.get(file).cloned())
@@ -144,6 +171,17 @@ pub(super) mod tests {
             // A write that fails leaves a torn file behind.
             let bytes = if takes_effect { bytes } else { &bytes[..bytes.len() / 2] };
             state.files.insert(file.to_owned(), bytes.to_vec());
+            result
+        }
+
+        fn overwrite(&mut self, file: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
+            let mut state = self.0.lock().unwrap();
+            let (result, takes_effect) = state.next_call();
+            let bytes = if takes_effect { bytes } else { &bytes[..bytes.len() / 2] };
+            let State { files, durable, .. } = &mut *state;
+            for files in [files, durable] {
+                overwrite(files.get_mut(file).ok_or(io::ErrorKind::NotFound)?, offset, bytes);
+            }
             result
         }
 
@@ -179,6 +217,19 @@ pub(super) mod tests {
                 let found = disk.after_crash(renames_survive).bytes("file");
                 assert!(found == b"old" || found == b"new", "{found:?} at call {at}");
             }
+        }
+    }
+
+    #[test]
+    fn a_crash_at_any_call_leaves_one_copy_whole() {
+        for (at, took_effect) in [(0, false), (0, true), (1, false), (1, true)] {
+            let mut disk = FakeDisk::default();
+            replace(&mut disk, "file", b"old old").unwrap();
+            disk.set_fault(Some(Fault { at, kind: io::ErrorKind::Other, took_effect }));
+            replace_copies(&mut disk, "file", [0, 4], b"new").unwrap_err();
+            let found = disk.after_crash(false).bytes("file");
+            let copies = [&found[..3], &found[4..]];
+            assert!(copies.contains(&b"old".as_slice()) || copies.contains(&b"new".as_slice()), "{found:?}");
         }
     }
 

@@ -1,18 +1,25 @@
 //! What every small file of a store looks like from outside: who it belongs to, how long it is, and a checksum.
 //!
 //! A file is whole or it is an error: it is written under another name, made durable and renamed, so what is
-//! found torn was not torn by a crash. Nothing in a body is looked at before the checksum over all of it held.
+//! found torn was not torn by a crash. Files that are written all the time, on a full disk, too, hold two copies that are
+//! overwritten one after the other, so a crash tears one at most. Nothing in a body is looked at before the checksum over
+//! all of it held.
 //!
 //! Layout: the header and the checksum of `docs/disk.md`; the bodies stand in `tables.rs`.
 
 use base::StoreId;
 
-/// The format that this program writes, and the newest that it reads.
-pub const FORMAT: u16 = 1;
+/// The format that this program writes, and the only one that it reads.
+pub const FORMAT: u16 = 2;
 
 const MAGIC: [u8; 8] = *b"fleasefs";
 const HEADER_BYTES: usize = 32;
 const CHECKSUM_BYTES: usize = 4;
+
+/// Where the second copy begins in a file of two: they share no block, so a torn write of one leaves the other as it is.
+const SECOND_AT: usize = 4_096;
+/// Where the copies begin.
+pub(super) const COPIES_AT: [u64; 2] = [0, SECOND_AT as u64];
 
 /// The part of a store that one file holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +74,9 @@ pub enum Damage {
     /// A newer program wrote it.
     #[error("is of format {0}, and this program knows formats up to {FORMAT}")]
     Newer(u16),
+    /// An older program wrote it.
+    #[error("is of format {0}, and this program reads format {FORMAT} only")]
+    Older(u16),
 }
 
 /// A file of `store` with `body` in it.
@@ -88,6 +98,28 @@ pub(super) const fn file_bytes(body_bytes: usize) -> usize {
     HEADER_BYTES + body_bytes + CHECKSUM_BYTES
 }
 
+/// A file of two copies of `file`.
+pub(super) fn in_two_copies(file: &[u8]) -> Vec<u8> {
+    let mut copies = file.to_vec();
+    copies.resize(SECOND_AT, 0);
+    copies.extend(file);
+    copies
+}
+
+/// The longest file of two copies of a file with a body of `body_bytes`.
+pub(super) const fn two_copies_bytes(body_bytes: usize) -> usize {
+    SECOND_AT + file_bytes(body_bytes)
+}
+
+/// The copies in a file that has two, the one that is written first in front. Each has `bytes` bytes, or is cut off.
+pub(super) fn copies(file: &[u8], bytes: usize) -> Result<[&[u8]; 2], Damage> {
+    if file.len() > SECOND_AT + bytes {
+        return Err(Damage::Length);
+    }
+    let copy = |at: usize| &file[at.min(file.len())..(at + bytes).min(file.len())];
+    Ok([copy(0), copy(SECOND_AT)])
+}
+
 /// Whose store the file belongs to, and its body.
 pub(super) fn decode(kind: Kind, file: &[u8]) -> Result<(StoreId, &[u8]), Damage> {
     let (covered, checksum) = file.split_last_chunk::<CHECKSUM_BYTES>().ok_or(Damage::Length)?;
@@ -106,7 +138,10 @@ pub(super) fn decode(kind: Kind, file: &[u8]) -> Result<(StoreId, &[u8]), Damage
     if format > FORMAT {
         return Err(Damage::Newer(format));
     }
-    if format != FORMAT || header.u16()? != kind as u16 {
+    if format < FORMAT {
+        return Err(Damage::Older(format));
+    }
+    if header.u16()? != kind as u16 {
         return Err(Damage::Kind);
     }
     if usize::try_from(header.u32()?) != Ok(body.len()) {
@@ -189,11 +224,15 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_is_told_from_damage() {
-        let mut file = encode(Kind::Ceiling, STORE, b"body");
-        file.truncate(file.len() - CHECKSUM_BYTES);
-        file[8..10].copy_from_slice(&(FORMAT + 1).to_le_bytes());
-        file.extend(crc32c::crc32c(&file).to_le_bytes());
-        assert_eq!(decode(Kind::Ceiling, &file), Err(Damage::Newer(FORMAT + 1)));
+    fn another_format_is_told_from_damage() {
+        for (format, damage) in
+            [(FORMAT + 1, Damage::Newer(FORMAT + 1)), (FORMAT - 1, Damage::Older(FORMAT - 1))]
+        {
+            let mut file = encode(Kind::Ceiling, STORE, b"body");
+            file.truncate(file.len() - CHECKSUM_BYTES);
+            file[8..10].copy_from_slice(&format.to_le_bytes());
+            file.extend(crc32c::crc32c(&file).to_le_bytes());
+            assert_eq!(decode(Kind::Ceiling, &file), Err(damage));
+        }
     }
 }

@@ -23,6 +23,9 @@ pub(super) trait Table: Sized {
     const KIND: Kind;
     /// The most that `encode` can give.
     const BODY_BYTES_MAX: usize;
+    /// Whether the file has two copies, which are overwritten: a full disk is no reason not to write them. All bodies
+    /// are as long as the longest.
+    const HAS_TWO_COPIES: bool = false;
     fn encode(&self) -> Vec<u8>;
     fn decode(body: Fields<'_>) -> Result<Self, Damage>;
 }
@@ -87,6 +90,7 @@ pub(super) struct Losses {
 impl Table for Losses {
     const KIND: Kind = Kind::Losses;
     const BODY_BYTES_MAX: usize = 10;
+    const HAS_TWO_COPIES: bool = true;
 
     fn encode(&self) -> Vec<u8> {
         let number = self.forgot_at.unwrap_or_default().to_le_bytes();
@@ -155,6 +159,7 @@ impl Table for Starts {
 impl Table for TimeMark {
     const KIND: Kind = Kind::Time;
     const BODY_BYTES_MAX: usize = 40;
+    const HAS_TWO_COPIES: bool = true;
 
     fn encode(&self) -> Vec<u8> {
         let (written, mark) = (self.written.as_micros().to_le_bytes(), self.mark.as_micros().to_le_bytes());
@@ -176,6 +181,7 @@ impl Table for TimeMark {
 impl Table for Ceiling {
     const KIND: Kind = Kind::Ceiling;
     const BODY_BYTES_MAX: usize = 8;
+    const HAS_TWO_COPIES: bool = true;
 
     fn encode(&self) -> Vec<u8> {
         self.0.to_le_bytes().to_vec()

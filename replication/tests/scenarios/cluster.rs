@@ -597,6 +597,15 @@ impl Cluster {
         proposed
     }
 
+    /// A new request that is to be durable when it is told to be done.
+    pub(crate) fn put_synced(&mut self, id: u32, cell: u8, value: u8) -> Request {
+        let request = self.request();
+        self.call(id, |replica, now| replica.propose(now, request, Put(cell, value))).unwrap();
+        self.call(id, |replica, _| replica.sync_with_last());
+        self.settle();
+        request
+    }
+
     /// A new request, and whether it was done.
     pub(crate) fn put(&mut self, id: u32, cell: u8, value: u8) -> (Request, Option<Mark>) {
         let request = self.request();

@@ -204,6 +204,41 @@ fn what_was_made_durable_with_something_later_is_known_to_be() {
 }
 
 #[test]
+fn whoever_is_there_is_asked_for_a_sync_together_with_what_is_to_be_durable() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    cluster.isolate(3);
+    cluster.must_put(1, 1, 1);
+    // It does not answer, and is sent nothing more.
+    cluster.run(ms(1_000));
+    let request = cluster.put_synced(1, 1, 2);
+    let mark = cluster.done(request).unwrap();
+    cluster.isolate(1);
+    let ticket = cluster.sync(1, mark);
+    assert!(cluster.is_durable(ticket), "the other one was asked together with the change");
+}
+
+/// Who was asked for a sync of something that it did not have yet has synced nothing.
+#[test]
+fn who_has_it_late_is_asked_again() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    let at = cluster.must_put(1, 1, 1);
+    let ticket = cluster.sync(1, at);
+    assert!(cluster.is_durable(ticket));
+    cluster.isolate(1);
+    let request = cluster.put_synced(1, 1, 2);
+    assert_eq!(cluster.done(request), None);
+    cluster.mend();
+    while cluster.done(request).is_none() {
+        cluster.run(ms(1));
+    }
+    let mark = cluster.done(request).unwrap();
+    let ticket = cluster.sync(1, mark);
+    assert!(cluster.is_durable(ticket), "nobody was asked to sync what was written late");
+}
+
+#[test]
 fn where_each_change_is_made_durable_nobody_has_to_wait_for_that() {
     let mut cluster = Cluster::new(3, None);
     cluster.serve(1);

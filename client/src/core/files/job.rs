@@ -49,6 +49,8 @@ pub(super) struct Job {
     pub(super) last: Option<(RequestId, NodeId)>,
     /// Whom the last one asked has named for it. Other requests of the file may move what is believed meanwhile.
     pub(super) named: Option<NodeId>,
+    /// Whether that one was named by somebody who is not believed in.
+    has_strayed: bool,
     /// When it is sent, or sent again. None while nobody can be asked.
     pub(super) due: Option<MonoTime>,
     /// Why it has no result, as far as somebody said.
@@ -77,6 +79,7 @@ impl Job {
             task,
             last: None,
             named: None,
+            has_strayed: false,
             due: None,
             obstacle: None,
             sendings: VecDeque::new(),
@@ -97,6 +100,14 @@ impl Job {
             Task::Ask(query) => FileBody::Ask(query),
             Task::Sync(Syncing { oldest, newest, .. }) => FileBody::Sync { oldest, newest },
         }
+    }
+
+    /// The one that was asked, believed in or not, has named somebody. Two that are not believed in and name each other would
+    /// have it for ever, so every other time whoever is believed in has it.
+    pub(super) fn follow(&mut self, named: Option<NodeId>, is_believed: bool) {
+        let strays = named.is_some() && !is_believed;
+        self.named = named.filter(|_| !strays || !self.has_strayed);
+        self.has_strayed = strays && !self.has_strayed;
     }
 
     /// It is sent once more. Returns a sending whose reply will not be known any longer.

@@ -425,6 +425,32 @@ fn who_is_named_is_asked_whatever_others_believe_meanwhile() {
 }
 
 #[test]
+fn two_that_name_each_other_do_not_keep_a_request_from_whoever_is_believed_in() {
+    let mut story = Story::new();
+    story.write();
+    let first = story.sent_one();
+    story.write();
+    let second = story.sent_one();
+    story.reply(&second, FileReplyBody::Unavailable(Unavailable::Overloaded));
+    let believed = story.files.believed(OBJECT).unwrap();
+    let others = story.members.iter().copied().filter(|&node| node != believed);
+    let [one, other] = others.collect::<Vec<_>>().try_into().unwrap();
+    let is_first = |sent: &Sent| matches!(sent.request.body, FileBody::Change { number: 1, .. });
+    let mut asked = first;
+    let mut asked_whom = Vec::new();
+    for _ in 0..6 {
+        asked_whom.push(asked.to);
+        if asked.to == believed {
+            break;
+        }
+        let named = if asked.to == one { other } else { one };
+        story.reply(&asked, FileReplyBody::Elsewhere(named));
+        asked = std::iter::repeat_with(|| story.wait(50)).flatten().find(is_first).unwrap();
+    }
+    assert!(asked_whom.contains(&believed), "{asked_whom:?}");
+}
+
+#[test]
 fn replies_that_make_no_sense_are_no_results() {
     let mut story = Story::new();
     let ticket = story.write();

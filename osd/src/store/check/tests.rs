@@ -350,7 +350,7 @@ fn what_is_missing_is_found_and_keeps_a_start_out() {
 fn damaged_and_missing_small_files_are_found() {
     for kind in Kind::ALL {
         let kept = Kept::new(Engine::Redb);
-        kept.edit(kind.file(), |bytes| bytes[20] ^= 1);
+        kept.edit(kind.file(), |bytes| (20..bytes.len()).step_by(4_096).for_each(|at| bytes[at] ^= 1));
         assert_finds(&kept.check(), &[(kind.file(), "small_file")], Severity::Fatal);
         fs::remove_file(kept.file(kind.file())).unwrap();
         assert_finds(&kept.check(), &[(kind.file(), "small_file")], Severity::Fatal);

@@ -488,6 +488,24 @@ impl Disk for Handle {
         if ends { Err(gone()) } else { Ok(()) }
     }
 
+    fn overwrite(&mut self, file: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let (mut state, ends) = self.changing()?;
+        let fails = state.takes_failure(Failing::Write);
+        let length = if ends || fails { state.random.index(bytes.len() + 1) } else { bytes.len() };
+        let State { tables, durable_tables, .. } = &mut *state;
+        for tables in [tables, durable_tables] {
+            let Some(held) = tables.get_mut(file) else { return Err(io::ErrorKind::NotFound.into()) };
+            let start = usize::try_from(offset).map_err(io::Error::other)?;
+            held.get_mut(start..start + length)
+                .ok_or(io::ErrorKind::UnexpectedEof)?
+                .copy_from_slice(&bytes[..length]);
+        }
+        if fails {
+            return Err(io::Error::other("the disk refuses to write"));
+        }
+        if ends { Err(gone()) } else { Ok(()) }
+    }
+
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
         let (mut state, ends) = self.changing()?;
         if ends {

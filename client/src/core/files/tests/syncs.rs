@@ -131,7 +131,9 @@ fn a_file_that_is_gone_owes_nothing() {
     let ticket = story.sync();
     let sync = story.sent_one();
     story.reply(&sync, FileReplyBody::NoSuchFile);
-    assert_eq!(story.event(), [FileEvent::NoSuchFile { ticket }]);
+    let changes = [FileTicket(1)].into();
+    let lost = FileEvent::Lost { object: OBJECT, ticket: None, changes };
+    assert_eq!(story.event(), [lost, FileEvent::NoSuchFile { ticket }]);
     assert_eq!(story.files.owed(OBJECT), 0);
 }
 
