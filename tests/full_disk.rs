@@ -79,12 +79,17 @@ impl Disk {
     /// The processes of the daemons.
     fn daemons(&self) -> [Pid; 3] {
         [1, 2, 3].map(|node| {
-            let note = self.cluster().join(format!("osd-{node}/pid"));
-            let note = String::from_utf8(self.command("cat").arg(note).output().unwrap().stdout).unwrap();
+            let note = self.read(&format!("osd-{node}/pid"));
             let supervisor = note.split(' ').next().unwrap();
             let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children"));
             Pid::from_raw(children.unwrap().trim().parse().unwrap()).unwrap()
         })
+    }
+
+    /// A file of the cluster.
+    fn read(&self, name: &str) -> String {
+        let read = self.command("cat").arg(self.cluster().join(name)).output().unwrap();
+        String::from_utf8(read.stdout).unwrap()
     }
 
     fn put(&self, number: usize) -> Output {
@@ -170,8 +175,11 @@ fn a_full_disk_refuses_data_loses_none_and_is_survived() {
     assert_eq!(disk.daemons(), before, "a daemon has ended");
     // One that is started waits for space, and the others go on.
     kill_process(before[0], Signal::KILL).unwrap();
-    assert!(comes_true(|| disk.status().contains("does not answer")), "{}", disk.status());
+    let log = || disk.read("osd-1/log");
+    assert!(comes_true(|| log().contains("starts when there is space")), "{}", log());
+    let waiting = disk.daemons();
     (0..put).for_each(|number| disk.check(number));
+    assert_eq!((disk.daemons(), waiting[0] == before[0]), (waiting, false), "it does not wait");
     assert!(disk.command("rm").arg(&rest).status().unwrap().success());
     assert!(comes_true(|| !disk.status().contains("does not answer")), "{}", disk.status());
     // What is removed makes space: as much as there was, but for what journals and indexes have grown by.

@@ -42,13 +42,14 @@ use crate::config::{Config, ConfigError};
 use crate::http::{self, ListenError};
 use crate::metrics::About;
 use crate::store::check::FILES_DIR;
-use crate::store::contents::INLINE_MAX;
+use crate::store::contents::{ContentsError, INLINE_MAX, PutError};
 use crate::store::files::{self as files_store, FilesError, FilesParts};
 use crate::store::index::IndexError;
-use crate::store::journal::JournalLimits;
+use crate::store::journal::{AppendError, JournalError, JournalLimits};
 use crate::store::media::{Media, RealMedia};
 use crate::store::memo::{MemoError, MemoFile};
-use crate::store::{OpenError, Owner, Start, Store, StoreRules, WriteError};
+use crate::store::{OpenError, Owner, Start, Store, StoreRules, WriteError, is_full};
+use crate::supervisor::GOOD_RUN;
 use doorman::Doorman;
 use driver::{Driver, told_to};
 use files::FileDisk;
@@ -155,8 +156,9 @@ pub enum DaemonError {
 
 impl DaemonError {
     /// Whether a daemon that is started again would fail in the same way until somebody does something.
-    pub const fn is_hopeless(&self) -> bool {
+    pub fn is_hopeless(&self) -> bool {
         match self {
+            _ if self.lacks_space() => false,
             // What is in the way may go away: a full disk, a port, a clock that is being set.
             Self::Open(OpenError::Write(_) | OpenError::Random(_))
             | Self::Write(_)
@@ -178,6 +180,25 @@ impl DaemonError {
             | Self::Memo(_)
             | Self::Index(_)
             | Self::Restored(_) => true,
+        }
+    }
+
+    /// Whether there was no space on the disk.
+    fn lacks_space(&self) -> bool {
+        use files_store::FilesError as Files;
+        match self {
+            Self::Open(error) => error.lacks_space(),
+            Self::Write(error) | Self::Files(Files::Note(error)) => matches!(error, WriteError::Full { .. }),
+            Self::FilesDirectory { source, .. } => is_full(source),
+            Self::Files(Files::Journal(error)) => {
+                error.is_full() || matches!(error, JournalError::Append(AppendError::Full))
+            }
+            Self::Files(Files::Put(error)) => matches!(error, PutError::Full),
+            Self::Files(Files::Contents(ContentsError::Io(error))) => is_full(error),
+            Self::Index(error) | Self::Files(Files::Contents(ContentsError::Index(error))) => {
+                matches!(error, IndexError::Full)
+            }
+            _ => false,
         }
     }
 
@@ -232,7 +253,7 @@ async fn prepare(
 
     let floor = store.time_floor(clock::since_boot());
     let shard_config = shard_config(config, &map);
-    let (remembered, disk) = open_files(config, &mut store, &shard_config)?;
+    let (remembered, disk) = open_files(config, &mut store, &shard_config).await?;
     let keeper = StoreKeeper::new(store);
     let reading = Reading::take()?;
     let limits = config.limits;
@@ -284,14 +305,13 @@ async fn open_store(config: &Config, owner: Owner) -> Result<Store, OpenError> {
     let open = async || Store::open(&config.data, owner);
     let mut is_told = false;
     loop {
-        if space::can_start(&config.data) {
-            match patiently(open, |error| matches!(error, OpenError::Locked { .. })).await {
-                Err(OpenError::Write(WriteError::Full { .. })) => {}
-                opened => return opened,
-            }
+        match patiently(open, |error| matches!(error, OpenError::Locked { .. })).await {
+            Err(error) if error.lacks_space() => {}
+            opened => return opened,
         }
         if !std::mem::replace(&mut is_told, true) {
-            tracing::error!("the disk is full; this daemon starts when there is space");
+            let dir = config.data.display();
+            tracing::error!("the disk of {dir} is full; this daemon starts when there is space");
         }
         sleep(FULL_PAUSE).await;
     }
@@ -305,8 +325,25 @@ fn shard_config(config: &Config, map: &Arc<ClusterMap>) -> ShardConfig {
     }
 }
 
-/// Opens what the data directory has of files.
-fn open_files(
+/// Opens what the data directory has of files. If there is no space for that the next process tries, but not at once: it would count
+/// as one of those that end again and again.
+async fn open_files(
+    config: &Config,
+    store: &mut Store,
+    shard: &ShardConfig,
+) -> Result<(Remembered, FileDisk), DaemonError> {
+    let opened = read_files(config, store, shard);
+    if let Err(error) = &opened
+        && error.lacks_space()
+    {
+        let dir = config.data.display();
+        tracing::error!("the disk of {dir} is full; this daemon starts again in a while: {error}");
+        sleep(Duration::from_micros(GOOD_RUN.as_micros())).await;
+    }
+    opened
+}
+
+fn read_files(
     config: &Config,
     store: &mut Store,
     shard: &ShardConfig,

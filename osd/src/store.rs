@@ -7,7 +7,7 @@
 //!
 //! Invariants of the identity:
 //! - What a method says is durable was made durable before it returned; what memory holds was read from disk or is
-//!   durable there. A method that fails for want of space has changed nothing. After any other failure of the
+//!   durable there. After a method that failed for want of space the disk has what it had, or what it should have. After any other failure of the
 //!   disk the store is closed: it takes no more, because nobody knows what the disk holds.
 //! - A start is on disk before anybody hears of it, so nobody knows a start that the store does not.
 //!
@@ -57,6 +57,7 @@ use base::{Incarnation, MonoTime, NodeId, Span, StartId, StoreId, WallTime};
 use node::{Chain, Met, RestoredCopy, Rules};
 
 pub use self::bugs::{Bug, Rules as StoreRules};
+pub(crate) use self::disk::is_full;
 pub use self::disk::{Disk, WriteError};
 pub use self::error::{OpenError, PeerRefusal};
 pub use self::host::Host;
@@ -397,18 +398,10 @@ fn read<T: Table>(disk: &mut dyn Disk) -> Result<Found<T>, OpenError> {
     let bytes = disk
         .read(file, longest(T::BODY_BYTES_MAX))
         .map_err(|source| OpenError::Io { path: file.into(), source })?;
-    let found = bytes.as_deref().ok_or(Damage::Missing).and_then(|bytes| {
-        if !T::HAS_TWO_COPIES {
-            return Ok(Found { is_whole: true, ..decode(bytes)? });
-        }
-        let [first, second] = record::copies(bytes, record::file_bytes(T::BODY_BYTES_MAX))?;
-        // What was written first is as new as the other, or newer.
-        let found = match decode(first) {
-            Err(Damage::Checksum | Damage::Length) => decode(second)?,
-            decoded => decoded?,
-        };
-        Ok(Found { is_whole: first == second, ..found })
-    });
+    let found = bytes
+        .as_deref()
+        .ok_or(Damage::Missing)
+        .and_then(|bytes| if T::HAS_TWO_COPIES { decode_copies(bytes) } else { decode(bytes) });
     found.map_err(|damage| OpenError::damaged(file, damage))
 }
 
@@ -416,13 +409,38 @@ fn read<T: Table>(disk: &mut dyn Disk) -> Result<Found<T>, OpenError> {
 struct Found<T> {
     store: StoreId,
     table: T,
-    /// Whether all copies say the same. Else a crash has come between them, or one is damaged.
-    is_whole: bool,
+    copies: Copies,
+}
+
+/// Which of two copies can be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Copies {
+    Equal,
+    /// Both, and a crash has come between them.
+    Different,
+    First,
+    Second,
 }
 
 fn decode<T: Table>(bytes: &[u8]) -> Result<Found<T>, Damage> {
     let (store, body) = record::decode(T::KIND, bytes)?;
-    Ok(Found { store, table: T::decode(record::Fields::new(body))?, is_whole: false })
+    Ok(Found { store, table: T::decode(record::Fields::new(body))?, copies: Copies::Equal })
+}
+
+/// What was written first is as new as the other, or newer.
+fn decode_copies<T: Table>(bytes: &[u8]) -> Result<Found<T>, Damage> {
+    let [first, second] = record::copies(bytes, record::file_bytes(T::BODY_BYTES_MAX))?;
+    match decode(first) {
+        Err(Damage::Checksum | Damage::Length) => Ok(Found { copies: Copies::Second, ..decode(second)? }),
+        found => {
+            let copies = match decode::<T>(second) {
+                Ok(_) if first == second => Copies::Equal,
+                Ok(_) => Copies::Different,
+                Err(_) => Copies::First,
+            };
+            Ok(Found { copies, ..found? })
+        }
+    }
 }
 
 /// Reads a table of the store `id`, and of no other.
@@ -430,11 +448,21 @@ fn read_of<T: Table>(disk: &mut dyn Disk, id: StoreId) -> Result<T, OpenError> {
     Ok(found_of(disk, id)?.table)
 }
 
-/// And sees to it that both copies say what is found: else damage to one could bring back what the other one says.
+/// And sees to it that both copies say what is found, durably: what is read may be in memory only, of a process that was killed before
+/// it had synced a copy, or could not. At each step one copy is durable that says this or what nobody was told to be over.
 fn read_whole<T: Table>(disk: &mut dyn Disk, id: StoreId) -> Result<T, OpenError> {
-    let Found { table, is_whole, .. } = found_of(disk, id)?;
-    if !is_whole {
-        write(disk, id, &table)?;
+    let Found::<T> { table, copies, .. } = found_of(disk, id)?;
+    let bytes = record::encode(T::KIND, id, &table.encode());
+    let [first, second] = record::COPIES_AT;
+    let anew: &[u64] = match copies {
+        // It became durable before anything was written to the second.
+        Copies::Equal | Copies::First => &[second],
+        // The second one is from before, or of somebody who was told nothing.
+        Copies::Second => &[first],
+        Copies::Different => &[first, second],
+    };
+    for &offset in anew {
+        disk::overwrite(disk, T::KIND.file(), offset, &bytes)?;
     }
     Ok(table)
 }

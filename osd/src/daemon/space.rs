@@ -1,7 +1,7 @@
 //! How much space the disk has: new data is refused while what was accepted already still fits.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::store::contents::Contents;
@@ -10,10 +10,6 @@ use crate::store::contents::Contents;
 const RESERVE_BYTES: u64 = 512 << 20;
 /// Of a small disk at most this part.
 const RESERVE_SHARE: u64 = 16;
-
-/// A start needs this much, for its part of the journal and for what the last one left to be done; of a small disk this part.
-const START_BYTES: u64 = 64 << 20;
-const START_SHARE: u64 = 32;
 
 /// It is looked at again when so much was written, and once a second.
 const WRITTEN_BYTES: u64 = 4 << 20;
@@ -49,16 +45,6 @@ impl Space {
         self.is_full = is_full((disk.f_blocks.saturating_mul(disk.f_frsize), free), self.is_full);
         Ok(self.is_full)
     }
-}
-
-/// Whether there is space for a daemon to start with its data in `dir`. If the disk does not say, the start will.
-pub(super) fn can_start(dir: &Path) -> bool {
-    // It may have to be made.
-    let known = dir.ancestors().find_map(|dir| rustix::fs::statvfs(dir).ok());
-    known.is_none_or(|disk| {
-        let [all, free] = [disk.f_blocks, disk.f_bavail].map(|blocks| blocks.saturating_mul(disk.f_frsize));
-        free >= START_BYTES.min(all / START_SHARE)
-    })
 }
 
 /// Whether a disk of which so much is free takes no more. It takes some again when there is more than it needs for that.

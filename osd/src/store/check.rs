@@ -224,6 +224,9 @@ impl Check<'_> {
         let problem = match read::<T>(disk) {
             Ok(found) => {
                 ids.push((T::KIND, found.store));
+                if found.copies != super::Copies::Equal {
+                    self.add(Finding::of(T::KIND.file(), Problem::OneCopy));
+                }
                 return Ok(Some(found.table));
             }
             Err(OpenError::Damaged { damage, .. }) => Problem::Small(damage),

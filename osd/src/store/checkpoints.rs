@@ -43,6 +43,8 @@ pub struct Checkpoints {
     stage: Stage,
     /// When the next one is made at the latest.
     due: Option<WallTime>,
+    /// Whether the last one found no space.
+    was_full: bool,
 }
 
 /// How far a checkpoint is.
@@ -79,7 +81,16 @@ impl Checkpoints {
         let changed: BTreeSet<ObjectId> = changed.map(|(object, _)| *object).collect();
         // What is read again at each start is not read so often.
         let due = (!changed.is_empty()).then_some(WallTime::ZERO);
-        Self { limits, before, changed, changed_bytes: 0, last_number: 0, stage: Stage::None, due }
+        Self {
+            limits,
+            before,
+            changed,
+            changed_bytes: 0,
+            last_number: 0,
+            stage: Stage::None,
+            due,
+            was_full: false,
+        }
     }
 
     /// A record with so much data goes to the journal.
@@ -142,10 +153,16 @@ impl Checkpoints {
             Ok(put) => {
                 put.into_iter().for_each(|Put { object, chunks }| shard.handle_checkpoint(object, chunks));
                 shard.handle_placed(number);
+                self.was_full = false;
                 Ok(Some(Next::Free(self.before + number)))
             }
             Err(error @ (PutError::Full | PutError::Unreadable { .. })) => {
-                tracing::error!("no checkpoint was made: {error}");
+                let is_full = matches!(error, PutError::Full);
+                let was_full = std::mem::replace(&mut self.was_full, is_full);
+                // A disk that stays full is told of once.
+                if !(is_full && was_full) {
+                    tracing::error!("no checkpoint was made: {error}");
+                }
                 if let PutError::Unreadable { object, what } = error {
                     shard.handle_unreadable(object, what);
                 }

@@ -28,8 +28,8 @@ pub trait Disk: Send {
 /// Why something was not made durable.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// No space; nothing has changed.
-    #[error("the disk is full: {file} of the store keeps its old content; make space and try again")]
+    /// No space. What is on the disk is the old content, or already the new one.
+    #[error("the disk is full: {file} of the store could not be written; make space and try again")]
     Full {
         /// The file that was to be replaced.
         file: &'static str,
@@ -59,24 +59,36 @@ pub(super) fn replace(disk: &mut dyn Disk, file: &'static str, bytes: &[u8]) -> 
     disk.sync().map_err(io_error)
 }
 
-/// Replaces both copies that `file` has by `bytes`, one after the other, each durably. A crash leaves one of them whole, and that takes no space.
+/// Replaces both copies that `file` has by `bytes`, one after the other, each durably, which takes no space. The second one has to be
+/// durable and whole: so it is until the first one is.
 pub(super) fn replace_copies(
     disk: &mut dyn Disk,
     file: &'static str,
-    copies_at: [u64; 2],
+    [first, second]: [u64; 2],
     bytes: &[u8],
 ) -> Result<(), WriteError> {
-    // A file system that writes elsewhere may lack space for that, and has changed one copy at most.
-    copies_at
-        .into_iter()
-        .try_for_each(|offset| disk.overwrite(file, offset, bytes).map_err(|error| write_error(file, error)))
+    // A file system that writes elsewhere may lack space even for that. The second copy is as it was.
+    overwrite(disk, file, first, bytes)?;
+    disk.overwrite(file, second, bytes).map_err(|source| WriteError::Io { file, source })
+}
+
+/// Puts `bytes` over what `file` has at `offset`, durably.
+pub(super) fn overwrite(
+    disk: &mut dyn Disk,
+    file: &'static str,
+    offset: u64,
+    bytes: &[u8],
+) -> Result<(), WriteError> {
+    disk.overwrite(file, offset, bytes).map_err(|error| write_error(file, error))
 }
 
 fn write_error(file: &'static str, source: io::Error) -> WriteError {
-    match source.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WriteError::Full { file },
-        _ => WriteError::Io { file, source },
-    }
+    if is_full(&source) { WriteError::Full { file } } else { WriteError::Io { file, source } }
+}
+
+/// Whether the system says that there is no space.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// What the name of a copy that is not finished ends in.
@@ -177,11 +189,12 @@ pub(super) mod tests {
         fn overwrite(&mut self, file: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
             let mut state = self.0.lock().unwrap();
             let (result, takes_effect) = state.next_call();
-            let bytes = if takes_effect { bytes } else { &bytes[..bytes.len() / 2] };
             let State { files, durable, .. } = &mut *state;
-            for files in [files, durable] {
-                overwrite(files.get_mut(file).ok_or(io::ErrorKind::NotFound)?, offset, bytes);
-            }
+            overwrite(files.get_mut(file).ok_or(io::ErrorKind::NotFound)?, offset, bytes);
+            // Processes read what was not synced, and the power leaves anything of it.
+            let left = vec![0xee; bytes.len()];
+            let durable = durable.get_mut(file).ok_or(io::ErrorKind::NotFound)?;
+            overwrite(durable, offset, if takes_effect { bytes } else { &left });
             result
         }
 
@@ -228,8 +241,13 @@ pub(super) mod tests {
             disk.set_fault(Some(Fault { at, kind: io::ErrorKind::Other, took_effect }));
             replace_copies(&mut disk, "file", [0, 4], b"new").unwrap_err();
             let found = disk.after_crash(false).bytes("file");
-            let copies = [&found[..3], &found[4..]];
-            assert!(copies.contains(&b"old".as_slice()) || copies.contains(&b"new".as_slice()), "{found:?}");
+            let wanted: [&[u8]; 2] = match (at, took_effect) {
+                (0, false) => [b"\xee\xee\xee", b"old"],
+                (0, true) => [b"new", b"old"],
+                (1, false) => [b"new", b"\xee\xee\xee"],
+                _ => [b"new", b"new"],
+            };
+            assert_eq!([&found[..3], &found[4..]], wanted, "call {at}");
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use base::NodeId;
 use node::StartRefusal;
 
-use super::disk::WriteError;
+use super::disk::{WriteError, is_full};
 use super::record::Damage;
 use super::tables::{Owner, STARTS_MAX};
 
@@ -49,9 +49,9 @@ pub enum OpenError {
         /// Who wants it.
         wanted: Owner,
     },
-    /// A newer program wrote it.
-    #[error("{} {damage}; install the newer program again", file.display())]
-    Newer {
+    /// A newer or an older program wrote it.
+    #[error("{} {damage}; install the program again that wrote it", file.display())]
+    Format {
         /// The file.
         file: PathBuf,
         /// Which format it has.
@@ -115,10 +115,19 @@ pub enum PeerRefusal {
 }
 
 impl OpenError {
+    /// Whether there was no space on the disk.
+    pub fn lacks_space(&self) -> bool {
+        match self {
+            Self::Write(error) => matches!(error, WriteError::Full { .. }),
+            Self::Io { source, .. } => is_full(source),
+            _ => false,
+        }
+    }
+
     pub(super) fn damaged(file: &str, damage: Damage) -> Self {
         let file = PathBuf::from(file);
         match damage {
-            Damage::Newer(_) => Self::Newer { file, damage },
+            Damage::Newer(_) | Damage::Older(_) => Self::Format { file, damage },
             damage => Self::Damaged { file, damage },
         }
     }
@@ -126,7 +135,7 @@ impl OpenError {
     /// The same, with the name of the file as the user knows it.
     pub(super) fn within(self, dir: &Path) -> Self {
         match self {
-            Self::Newer { file, damage } => Self::Newer { file: dir.join(file), damage },
+            Self::Format { file, damage } => Self::Format { file: dir.join(file), damage },
             Self::Damaged { file, damage } => Self::Damaged { file: dir.join(file), damage },
             Self::Io { path, source } => Self::Io { path: dir.join(path), source },
             other => other,

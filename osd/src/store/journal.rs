@@ -34,6 +34,7 @@ use base::StoreId;
 use self::batch::{ALIGN, HEADER_BYTES, Header, LENGTH_BYTES};
 pub use self::recovery::{JournalReadError, Search};
 use super::bugs::{Bug, Rules};
+use super::disk::is_full;
 use super::media::{Blob, Media};
 
 /// A block that is being written may be torn as a whole.
@@ -134,9 +135,6 @@ pub enum JournalError {
 impl JournalError {
     /// Whether there was no space, and so nothing has changed.
     pub fn is_full(&self) -> bool {
-        let is_full = |error: &io::Error| {
-            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-        };
         matches!(self, Self::Io(error) if is_full(error))
     }
 }

@@ -233,13 +233,13 @@ fn a_full_disk_changes_nothing_and_is_survived() {
     let mut store = started(&disk, 1);
     store.raise_ceiling(1).unwrap();
     let known = met(STORE, start_id(1, 1));
-    for at in 0..2 {
+    for _ in 0..2 {
         disk.set_fault(Some(Fault { at: 0, kind: io::ErrorKind::StorageFull, took_effect: false }));
         let error = store.admit_peer(PEER, known).unwrap_err();
         assert!(error.to_string().contains("disk is full"), "{error}");
         assert_eq!(store.peer(PEER), None);
         // A file system that writes elsewhere may lack space for what is there already.
-        disk.set_fault(Some(Fault { at, kind: io::ErrorKind::StorageFull, took_effect: false }));
+        disk.set_fault(Some(Fault { at: 0, kind: io::ErrorKind::StorageFull, took_effect: false }));
         let error = store.raise_ceiling(CEILING_BLOCK + 1).unwrap_err();
         assert!(error.to_string().contains("disk is full"), "{error}");
         assert_eq!(store.epoch_ceiling(), CEILING_BLOCK);
@@ -257,12 +257,51 @@ fn what_one_copy_says_is_in_both_before_anybody_counts_on_it() {
     let disk = formatted();
     let mut store = started(&disk, 1);
     store.raise_ceiling(1).unwrap();
-    disk.set_fault(Some(Fault { at: 1, kind: io::ErrorKind::Other, took_effect: false }));
+    disk.set_fault(Some(Fault { at: 0, kind: io::ErrorKind::Other, took_effect: true }));
     store.raise_ceiling(CEILING_BLOCK + 1).unwrap_err();
     disk.set_fault(None);
     assert_eq!(started(&disk, 2).epoch_ceiling(), 2 * CEILING_BLOCK);
     disk.edit("ceiling", |bytes| bytes[40] ^= 1);
     assert_eq!(started(&disk, 3).epoch_ceiling(), 2 * CEILING_BLOCK);
+}
+
+/// A process is killed between writing and syncing a copy, the next one counts on what it reads, and the power fails while it overwrites the other.
+#[test]
+fn what_is_read_is_durable_before_anybody_counts_on_it() {
+    for at in 0..2 {
+        let disk = formatted();
+        let mut store = started(&disk, 1);
+        store.raise_ceiling(1).unwrap();
+        disk.set_fault(Some(Fault { at, kind: io::ErrorKind::Other, took_effect: false }));
+        store.raise_ceiling(CEILING_BLOCK + 1).unwrap_err();
+        disk.set_fault(None);
+        let mut next = started(&disk, 2);
+        let counted_on = next.epoch_ceiling();
+        disk.set_fault(Some(Fault { at: 0, kind: io::ErrorKind::Other, took_effect: false }));
+        next.raise_ceiling(2 * CEILING_BLOCK + 1).unwrap_err();
+        let found = started(&disk.after_crash(false), 3).epoch_ceiling();
+        assert!(found >= counted_on, "{found} after {counted_on}, call {at}");
+    }
+}
+
+/// The power fails while a start mends what the last power failure has torn.
+#[test]
+fn a_crash_while_a_copy_is_mended_leaves_one() {
+    for torn in 0..2 {
+        let disk = formatted();
+        let mut store = started(&disk, 1);
+        store.raise_ceiling(1).unwrap();
+        disk.set_fault(Some(Fault { at: torn, kind: io::ErrorKind::Other, took_effect: false }));
+        store.raise_ceiling(CEILING_BLOCK + 1).unwrap_err();
+        let after = disk.after_crash(false);
+        for at in 0..5 {
+            let again = after.after_crash(false);
+            again.set_fault(Some(Fault { at, kind: io::ErrorKind::Other, took_effect: false }));
+            refusal(Store::start_on(Box::new(again.clone()), OWNER, HOST, 2));
+            let found = started(&again.after_crash(false), 3).epoch_ceiling();
+            assert!(found >= CEILING_BLOCK, "{found}, copy {torn} and then call {at}");
+        }
+    }
 }
 
 #[test]
@@ -354,7 +393,7 @@ fn a_newer_format_says_so() {
         bytes.extend(crc32c::crc32c(bytes).to_le_bytes());
     });
     let error = refusal(Store::start_on(Box::new(disk), OWNER, HOST, 1));
-    assert!(error.to_string().contains("install the newer program"), "{error}");
+    assert!(error.to_string().contains("install the program again that wrote it"), "{error}");
 }
 
 #[test]

@@ -42,6 +42,9 @@ pub enum Problem {
     /// What a crash leaves.
     #[error("was left by a process that ended while it made it")]
     Leftover,
+    /// Only one of two copies.
+    #[error("has two copies that differ: a crash came between them, or one is damaged")]
+    OneCopy,
     /// Two indexes.
     #[error("is a second index; a store has one")]
     SecondIndex,
@@ -151,6 +154,7 @@ impl Problem {
             Self::Unreadable(_) => "unreadable",
             Self::Stranger => "stranger",
             Self::Leftover => "leftover",
+            Self::OneCopy => "one_copy",
             Self::SecondIndex => "second_index",
             Self::Index(_) => "index",
             Self::Mark => "mark",
@@ -174,7 +178,9 @@ impl Problem {
     /// How bad it is.
     pub const fn severity(&self) -> Severity {
         match self {
-            Self::Stranger | Self::Leftover | Self::Torn { .. } | Self::Forgotten => Severity::Note,
+            Self::Stranger | Self::Leftover | Self::OneCopy | Self::Torn { .. } | Self::Forgotten => {
+                Severity::Note
+            }
             Self::Head
             | Self::Chunk
             | Self::Headless
@@ -200,7 +206,8 @@ impl Problem {
     /// What to do.
     pub const fn advice(&self) -> &'static str {
         match self {
-            Self::Small(Damage::Newer(_)) => "install the newer program again",
+            Self::Small(Damage::Newer(_) | Damage::Older(_)) => "install the program again that wrote it",
+            Self::OneCopy => "nothing: the next start writes both anew",
             Self::Stranger => "move it away if it is not needed; the daemon does not look at it",
             Self::Leftover | Self::Torn { .. } => "nothing: the next start cleans it up",
             Self::Forgotten => "nothing if that is so: the daemon gets it from the other members",

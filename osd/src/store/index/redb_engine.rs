@@ -14,6 +14,7 @@ use redb::{
 };
 
 use super::{CACHE_BYTES, Change, Index, IndexError, Visit};
+use crate::store::is_full;
 use crate::store::media::Blob;
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("index");
@@ -142,10 +143,6 @@ fn storage_error(error: StorageError) -> IndexError {
         }
         error => failed(error),
     }
-}
-
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn failed(error: impl fmt::Display) -> IndexError {

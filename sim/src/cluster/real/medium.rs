@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::Random;
@@ -349,6 +350,16 @@ impl State {
     }
 }
 
+/// Some bytes of a small file, which has them.
+fn place_in<'t>(
+    tables: &'t mut BTreeMap<String, Vec<u8>>,
+    file: &str,
+    place: Range<usize>,
+) -> io::Result<&'t mut [u8]> {
+    let held = tables.get_mut(file).ok_or(io::ErrorKind::NotFound)?;
+    Ok(held.get_mut(place).ok_or(io::ErrorKind::UnexpectedEof)?)
+}
+
 fn gone() -> io::Error {
     io::Error::other("the process has ended")
 }
@@ -491,14 +502,24 @@ impl Disk for Handle {
     fn overwrite(&mut self, file: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let (mut state, ends) = self.changing()?;
         let fails = state.takes_failure(Failing::Write);
-        let length = if ends || fails { state.random.index(bytes.len() + 1) } else { bytes.len() };
+        let start = usize::try_from(offset).map_err(io::Error::other)?;
+        // The process may end before it has written, and before it has synced; then the power leaves anything there.
+        let (is_written, is_durable) = match state.random.below(3) {
+            0 if ends || fails => (false, false),
+            1 if ends || fails => (true, false),
+            _ => (true, true),
+        };
+        let garbage = u8::try_from(state.random.below(256)).map_err(io::Error::other)?;
         let State { tables, durable_tables, .. } = &mut *state;
-        for tables in [tables, durable_tables] {
-            let Some(held) = tables.get_mut(file) else { return Err(io::ErrorKind::NotFound.into()) };
-            let start = usize::try_from(offset).map_err(io::Error::other)?;
-            held.get_mut(start..start + length)
-                .ok_or(io::ErrorKind::UnexpectedEof)?
-                .copy_from_slice(&bytes[..length]);
+        let place = place_in(tables, file, start..start + bytes.len())?;
+        if is_written {
+            place.copy_from_slice(bytes);
+        }
+        let place = place_in(durable_tables, file, start..start + bytes.len())?;
+        if is_durable {
+            place.copy_from_slice(bytes);
+        } else if is_written {
+            place.fill(garbage);
         }
         if fails {
             return Err(io::Error::other("the disk refuses to write"));
