@@ -327,10 +327,10 @@ impl<A: Algorithm> Shard<A> {
     /// to it.
     pub(crate) fn strike_gone(&mut self, now: WallTime, object: ObjectId) -> bool {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
-        let former = hosted.replica.rest().former.iter().copied();
+        let awaited = hosted.replica.rest().former.iter().copied().chain(hosted.replica.newcomer());
         let (map, struck) = (&self.config.map, &self.files.struck);
         let gone: Vec<NodeId> =
-            former.filter(|node| struck.contains(node) || map.osd(*node).is_none()).collect();
+            awaited.filter(|node| struck.contains(node) || map.osd(*node).is_none()).collect();
         gone.into_iter().filter(|&node| hosted.replica.strike(now, node)).count() > 0
     }
 

@@ -41,6 +41,28 @@ fn an_operator_is_told_who_the_members_are() {
     assert_eq!(told(&mut cluster).len(), 4);
 }
 
+/// It dies for good while it is given the file, and everybody at home knows of all earlier changes.
+#[test]
+fn a_newcomer_that_is_gone_for_good_is_not_waited_for() {
+    let (mut cluster, home, others) = daemons(4, 3, None);
+    let newcomer = others[0];
+    cluster
+        .hold_back(move |flying| flying.is_peer(newcomer, |_| true) || matches!(flying, Flying::File { .. }));
+    let told = cluster.order(home[0], FILE, Admit(node(newcomer)));
+    assert_eq!(told, Ok(Changed::UnderWay));
+    cluster.kill(newcomer);
+    cluster.held.clear();
+    cluster.let_go();
+    cluster.run(ms(500));
+    let is_settled = |cluster: &Daemons| cluster.shard(home[0]).file(FILE).unwrap().is_settled();
+    assert!(!is_settled(&cluster), "it may come back");
+    for &id in &home {
+        cluster.call(id, |shard, now| shard.strike(now, node(newcomer)).unwrap());
+    }
+    assert!(is_settled(&cluster));
+    assert_eq!(members(&cluster, home[0]).len(), 3);
+}
+
 fn members(cluster: &Daemons, id: u32) -> Vec<u32> {
     cluster.shard(id).members_of(FILE).as_slice().iter().map(|node| node.0).collect()
 }
