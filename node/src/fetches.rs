@@ -48,12 +48,12 @@ impl Fetches {
         self.waiting.values().any(Waiting::is_reply)
     }
 
-    /// The lease of a file is given up: what waits for content of it is not true any longer than that.
-    pub(crate) fn end(&mut self, now: WallTime, left: ObjectId) {
+    /// The lease of a file is given up: what waits for content of it is not said any more, whatever clocks will show.
+    pub(crate) fn end(&mut self, left: ObjectId) {
         for waiting in self.waiting.values_mut() {
             match waiting {
                 Waiting::Reply { object, until: Some(until), .. } if *object == left => {
-                    *until = now.min(*until)
+                    *until = WallTime::ZERO;
                 }
                 _ => {}
             }

@@ -535,7 +535,7 @@ impl<A: Algorithm> Shard<A> {
         let at = hosted.replica.committed();
         if !keeps_answering {
             hosted.replica.resign();
-            self.files.fetches.end(now, object);
+            self.files.fetches.end(object);
         }
         match was {
             Stage::Leading | Stage::Numbering(_) => {
@@ -564,7 +564,7 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
         hosted.stage = Stage::Idle;
         hosted.replica.resign();
-        self.files.fetches.end(now, object);
+        self.files.fetches.end(object);
         let body = match body {
             ReplyBody::Elsewhere(node) => FileReplyBody::Elsewhere(*node),
             ReplyBody::Unavailable(Unavailable::NotMember) => away,

@@ -129,6 +129,20 @@ fn an_answer_whose_content_comes_after_the_lease_was_given_up_is_none() {
     assert_eq!(cluster.file_reply(1, id), Some(FileReplyBody::Unavailable(Unavailable::NoMajority)));
 }
 
+/// And its clock goes back before the content comes.
+#[test]
+fn an_answer_that_a_clock_that_went_back_would_make_true_again_is_none() {
+    let (mut cluster, [first, ..]) = put_apart();
+    cluster.hold_back(|flying| matches!(flying, Flying::Fetch { .. }));
+    let id = ask(&mut cluster, first);
+    cluster.run(ms(20));
+    cluster.call(first, |shard, now| shard.drain(now));
+    cluster.daemons.get_mut(&first).unwrap().offset_ms -= 1_000;
+    cluster.let_go();
+    cluster.run(ms(20));
+    assert_eq!(cluster.file_reply(1, id), Some(FileReplyBody::Unavailable(Unavailable::NoMajority)));
+}
+
 /// It is not returned. Another member leads, and the first one has it again soon.
 #[test]
 fn what_cannot_be_read_is_no_answer() {
