@@ -175,6 +175,9 @@ fn damage_is_told_by_the_exit_code_with_its_place_and_its_remedy() {
 
     cluster.edit(2, "time", |bytes| bytes[40] ^= 1);
     let (code, told) = cluster.check(2);
+    assert_eq!((code, &told["findings"][0]["severity"]), (0, &"note".into()), "{told}");
+    cluster.edit(2, "starts", |bytes| bytes[40] ^= 1);
+    let (code, told) = cluster.check(2);
     assert_eq!((code, &told["findings"][0]["severity"]), (DAMAGED, &"fatal".into()), "{told}");
 
     for (dir, wanted) in [("nowhere", "nothing is there"), ("cluster", "no store")] {
@@ -243,7 +246,7 @@ fn a_daemon_with_a_damaged_store_says_what_to_do_and_nothing_is_lost() {
             Box::new(|bytes| bytes[33] ^= 1),
             "has a wrong checksum, so this node no longer knows what it promised",
         ),
-        ("time", Box::new(newer), "install the newer program again"),
+        ("starts", Box::new(newer), "install the program again that wrote it"),
     ];
     for (name, harm, wanted) in harms {
         let path = cluster.osd(1).join("data").join(name);

@@ -170,7 +170,7 @@ impl<A: Algorithm> World<'_, A> {
             story.push(Fact::new(
                 asked,
                 Machines::default(),
-                format!("somebody asks that all up to {:?} be durable", newest.at),
+                format!("a sync is asked for up to {:?}", newest.at),
             ));
             story
         };
