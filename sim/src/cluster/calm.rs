@@ -17,7 +17,7 @@ use crate::checkers::promptness::Expected;
 use crate::{FaultKind, Violation};
 
 /// Expectations are looked at this often.
-const STEP: Span = Span::from_millis(1);
+pub(super) const STEP: Span = Span::from_millis(1);
 /// What a failover may take beside its waits: turns of messages, a round that meets a higher ballot, back-offs.
 const SLACK: Span = Span::from_millis(200);
 /// What attaching anew may take beside turns of messages.

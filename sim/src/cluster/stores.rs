@@ -4,11 +4,12 @@
 //! is lost does not come back; so only so few disks fail in a run that each file keeps a majority. A
 //! recovery that waits for such a node waits for an operator, who gives up what only that had.
 
-use base::{ObjectId, Span};
+use base::{NodeId, ObjectId, Span};
 use lease::Algorithm;
 use node::StoreRefusal;
 use replication::Standing;
 
+use super::calm::STEP;
 use super::directory::Closed;
 use super::files::DiskInput;
 use super::machine::{Ailment, Begun, DaemonMachine};
@@ -240,10 +241,21 @@ impl<A: Algorithm> World<'_, A> {
     pub(super) fn strike_lost(&mut self) -> Result<(), Violation> {
         for lost in (0..self.daemons.len()).filter(|&daemon| self.is_lost(daemon)).collect::<Vec<_>>() {
             let node = self.daemons[lost].id;
-            (0..self.daemons.len())
-                .try_for_each(|daemon| self.call(daemon, |shard, now| _ = shard.strike(now, node)))?;
+            for daemon in 0..self.daemons.len() {
+                // Nobody is gone who seems to be connected: the operator says it again.
+                while !self.strike_from(daemon, node)? {
+                    self.run_until(self.now + STEP * 20)?;
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Whether a daemon takes an operator's word that a node is gone for good.
+    fn strike_from(&mut self, daemon: usize, node: NodeId) -> Result<bool, Violation> {
+        let mut told = Ok(());
+        self.call(daemon, |shard, now| told = shard.strike(now, node))?;
+        Ok(told.is_ok())
     }
 
     /// A recovery waits for somebody. That may be a node that does not come back, so an operator is asked.
