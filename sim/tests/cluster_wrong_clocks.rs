@@ -31,7 +31,7 @@ const SEEDS_OF_LUCK: u64 = 60;
 
 const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Bug::NoEpochCheck, PaxosLease, Weather::Idle, SEEDS, "promises or entries"),
-    (Bug::NoEpochCheck, Flease, Weather::Rough, SEEDS, "promises or entries"),
+    (Bug::NoEpochCheck, Flease, Weather::Rough, 80, "promises or entries"),
     (Bug::PromiseNotKept, Flease, Weather::Rough, SEEDS, "promises"),
     (Bug::AckBeforeWrite, Flease, Weather::Rough, SEEDS, "entries or promises or replicas"),
     (Bug::ReadsUncommitted, Flease, Weather::Rough, SEEDS, "linearizability"),
