@@ -184,8 +184,8 @@ impl<M: Machine> Replica<M> {
                 self.end_repair(WallTime::ZERO, *rest).then_some(())?;
             }
             Record::Placed(parts) => {
-                let is_due = matches!(self.holding, Holding::Mixed(_)) || !self.lacking.is_empty();
-                is_due.then_some(())?;
+                // It lacked something then, if only because a start could not read what this one can.
+                (self.holding != Holding::Nothing).then_some(())?;
                 self.place_over();
                 parts.into_iter().for_each(|(key, part)| self.state.machine.place(key, part));
             }

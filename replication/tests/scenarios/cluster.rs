@@ -512,6 +512,16 @@ impl Cluster {
         self.start(id);
     }
 
+    /// What `act` does with a node whose start cannot read what its disk reads again at the next start.
+    pub(crate) fn while_unreadable(&mut self, id: u32, key: Key, act: impl FnOnce(&mut Self)) {
+        let readable = self.nodes[&id].checkpoint.clone();
+        self.lose_on_disk(id, key);
+        act(self);
+        self.kill(id);
+        self.nodes.get_mut(&id).unwrap().checkpoint = readable;
+        self.start(id);
+    }
+
     /// What has been written so far becomes a checkpoint.
     pub(crate) fn checkpoint(&mut self, id: u32) {
         let node = self.nodes.get_mut(&id).unwrap();

@@ -52,6 +52,19 @@ fn a_backup_gets_back_just_what_it_lacks() {
     assert!(serves(&cluster, 1));
 }
 
+#[test]
+fn who_reads_again_what_it_could_not_read_starts_with_what_came_instead() {
+    let mut cluster = three_alike(config(None));
+    cluster.checkpoint(3);
+    cluster.while_unreadable(3, Key::Cell(3), |cluster| {
+        cluster.must_put(1, 3, 33);
+        cluster.run(ms(2_000));
+        cluster.assert_same(&[1, 2, 3]);
+    });
+    cluster.run(ms(2_000));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
 /// What node 1 says of a cell that it cannot read any more.
 fn what_is_damaged_is_not_served(bug: Option<Bug>) {
     let mut cluster = three_alike(config(bug));
