@@ -1,0 +1,87 @@
+//! What things are called that no user names: entries, inodes, lends, waiting requests, owners of locks.
+
+use std::fmt;
+
+use base::{ClientId, Epoch, NodeId, Seq};
+
+/// The entry that something came from, which is also the version of what it changed. Equal ones mean equal histories.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Born {
+    /// The epoch of the entry.
+    pub epoch: Epoch,
+    /// Its place in the log, counted from 1.
+    pub seq: Seq,
+}
+
+/// An inode, named by the entry that created it. As the epoch is part of it, what a deposed primary created and lost
+/// is never taken for something that came later.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InodeId {
+    /// The place of the entry in the log.
+    pub number: u64,
+    /// Its epoch.
+    pub epoch: Epoch,
+}
+
+/// One lend of a file's size and times to its cell: the entry that made it. Only what names this very lend ends it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Generation(pub Born);
+
+/// A request for a lock that waits: the entry that asked for it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub Born);
+
+/// Who owns a lock. What the number means the client decides: a process for ranges, an open handle for whole files.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    /// The client, with which all of its locks end.
+    pub client: ClientId,
+    /// Which of its owners.
+    pub number: u64,
+}
+
+impl InodeId {
+    /// The directory that everything is below. No entry creates it, so that no other inode has its id.
+    pub const ROOT: Self = Self { number: 1, epoch: Epoch { number: 0, node: NodeId(0) } };
+
+    /// The inode that the entry at `born` creates.
+    pub const fn of(born: Born) -> Self {
+        Self { number: born.seq.0, epoch: born.epoch }
+    }
+}
+
+impl fmt::Debug for Born {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({:?},{:?})", self.epoch, self.seq)
+    }
+}
+
+impl fmt::Debug for InodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "i{}{:?}", self.number, self.epoch)
+    }
+}
+
+impl fmt::Display for InodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl fmt::Debug for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lend{:?}", self.0)
+    }
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "wait{:?}", self.0)
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}/{}", self.client, self.number)
+    }
+}

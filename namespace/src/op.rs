@@ -1,0 +1,454 @@
+//! What can be done to a tree, and what comes of it.
+
+use base::{ClientId, Members, WallTime};
+use bytes::Bytes;
+
+use crate::{
+    Attributes, Born, Generation, InodeId, Kind, Lock, LockKind, Name, Owner, Stretch, Target, Ticket, Who,
+    XattrName,
+};
+
+/// Something that changes the tree: one entry of its log.
+///
+/// Whatever the tree does not determine stands in it, decided by the primary.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Op {
+    /// When. Of each inode that is changed, the change is not before the one before it, though clocks may differ.
+    pub time: WallTime,
+    /// On whose behalf. What users do is checked against it; what the service does itself is not.
+    pub who: Who,
+    /// For which client. What users do is refused when the client has ended.
+    pub client: ClientId,
+    /// What.
+    pub change: Change,
+}
+
+/// What an operation does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Creates an inode, named by the entry, under a name. A file is lent at once, by the same entry.
+    /// [`Done::Created`].
+    Create {
+        /// The directory.
+        dir: InodeId,
+        /// The name.
+        name: Name,
+        /// What kind of thing.
+        make: Make,
+        /// The permissions, of which a default ACL or the umask leaves less. Links have none of their own.
+        mode: u16,
+        /// What the caller wants nobody to be given, unless the directory has a default ACL.
+        umask: u16,
+        /// Whether it is refused when the name is taken. Otherwise whatever has the name is the outcome, unchanged and
+        /// not asked whether it may be opened; only files are created like this.
+        is_exclusive: bool,
+    },
+    /// Gives an inode that has a name another one. Directories have one only. [`Done::Changed`].
+    Link {
+        /// Which.
+        inode: InodeId,
+        /// The directory.
+        dir: InodeId,
+        /// The new name.
+        name: Name,
+    },
+    /// Takes the name of anything but a directory away. [`Done::Removed`].
+    Unlink {
+        /// The name.
+        site: Site,
+        /// Who has open what has it. Counts if that was the last name: then it lives on for them.
+        holders: Vec<ClientId>,
+    },
+    /// Takes an empty directory away. [`Done::Removed`].
+    RemoveDirectory {
+        /// Its name.
+        site: Site,
+        /// Who has it open.
+        holders: Vec<ClientId>,
+    },
+    /// Gives something another name in place of its own. [`Done::Renamed`].
+    Rename {
+        /// The name.
+        from: Site,
+        /// The new one.
+        to: Site,
+        /// What becomes of what has the new name.
+        how: RenameHow,
+        /// Who has that open.
+        holders: Vec<ClientId>,
+    },
+    /// Sets attributes. [`Done::Changed`].
+    SetAttributes {
+        /// Whose.
+        inode: InodeId,
+        /// What they shall be.
+        set: SetAttributes,
+    },
+    /// Sets an extended attribute or an ACL. An ACL without entries is none. [`Done::Changed`].
+    SetXattr {
+        /// Whose.
+        inode: InodeId,
+        /// Which.
+        name: XattrName,
+        /// To what.
+        value: Bytes,
+        /// Whether it must be there before.
+        how: XattrHow,
+    },
+    /// Takes an extended attribute away. [`Done::Changed`].
+    RemoveXattr {
+        /// Whose.
+        inode: InodeId,
+        /// Which.
+        name: XattrName,
+    },
+    /// Lends a file's size and times to its cell, for a writer who has it open: set-user-ID and the like end, as with
+    /// every write. The outcome names the generation. [`Done::Changed`].
+    Lend {
+        /// Which file.
+        inode: InodeId,
+    },
+    /// Gives size and times back. Counts for this very lend only. [`Done::Changed`].
+    GiveBack {
+        /// Which file.
+        inode: InodeId,
+        /// Which lend.
+        generation: Generation,
+        /// Its size.
+        size: u64,
+        /// When its content changed.
+        mtime: WallTime,
+        /// When anything of it did.
+        ctime: WallTime,
+    },
+    /// A client has opened an orphan, handed on by one that holds it. Twice is once. [`Done::Held`].
+    Hold {
+        /// Which.
+        inode: InodeId,
+        /// Who.
+        client: ClientId,
+    },
+    /// A client has no handle of an orphan open any more. [`Done::Released`].
+    Release {
+        /// Which.
+        inode: InodeId,
+        /// Who.
+        client: ClientId,
+    },
+    /// The data of what was doomed is gone everywhere. [`Done::Deleted`].
+    Deleted {
+        /// Which.
+        inode: InodeId,
+    },
+    /// Locks a stretch of a file for an owner, in place of what the owner has locked of it. [`Done::Locked`].
+    Lock {
+        /// Which file.
+        inode: InodeId,
+        /// What is wanted.
+        lock: Lock,
+        /// Whether to wait if somebody is in the way.
+        wait: bool,
+    },
+    /// Gives up what an owner has locked of a stretch. What is not locked is no error. [`Done::Unlocked`].
+    Unlock {
+        /// Which file.
+        inode: InodeId,
+        /// Whose.
+        owner: Owner,
+        /// Which of its two kinds of locks.
+        kind: LockKind,
+        /// Where. Locks of whole files are given up whole.
+        stretch: Stretch,
+    },
+    /// Takes a waiting request back. Refused if it does not wait any more: then it was granted. [`Done::Unlocked`].
+    Cancel {
+        /// Which file.
+        inode: InodeId,
+        /// Which request.
+        ticket: Ticket,
+    },
+    /// Grants requests that nobody is in the way of any more, and which an outcome had no room for: outcomes with
+    /// `more` ask for it. A new primary proposes it until there is no more. [`Done::Unlocked`].
+    Settle,
+    /// Records a client that may come to hold something. A hold or a lock records it, too. [`Done::Welcomed`].
+    Welcome {
+        /// Which.
+        client: ClientId,
+    },
+    /// A client has ended, and with it what it holds, has locked, and waits for. From the first entry on its operations
+    /// are refused; while the outcome says that there is more, it is to be said again. [`Done::Expired`].
+    Expire {
+        /// Which.
+        client: ClientId,
+    },
+    /// Takes the record of a client away of which nothing is left. [`Done::Forgotten`].
+    Forget {
+        /// Which.
+        client: ClientId,
+    },
+    /// Sets what the volume has room for. What is there stays. [`Done::Limited`].
+    Limit {
+        /// For so many inodes.
+        inodes_max: u64,
+        /// For files of so many bytes together.
+        bytes_max: u64,
+    },
+}
+
+/// What is created.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Make {
+    /// A file.
+    File {
+        /// Who replicates it. The tree only remembers.
+        replicas: Members,
+    },
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink {
+        /// Where it leads.
+        target: Target,
+    },
+    /// A named pipe.
+    Fifo,
+    /// A socket's name.
+    Socket,
+    /// A device that is read and written by characters. Only root makes one.
+    CharDevice {
+        /// Which.
+        rdev: u64,
+    },
+    /// A device that is read and written by blocks. Only root makes one.
+    BlockDevice {
+        /// Which.
+        rdev: u64,
+    },
+}
+
+/// A name in a directory, and what it is taken to name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Site {
+    /// The directory.
+    pub dir: InodeId,
+    /// The name.
+    pub name: Name,
+    /// What it names. Whoever has collected the holders of an inode says which one it was.
+    pub expect: Expect,
+}
+
+/// What a name is taken to name. If it names something else, the operation is refused as [`Stale`](crate::NameError).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expect {
+    /// Whatever it is. [`overlaps`](crate::Tree::overlaps) has to take it for any inode.
+    Any,
+    /// Nothing.
+    Nothing,
+    /// This.
+    Inode(InodeId),
+}
+
+/// What becomes of what already has the new name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RenameHow {
+    /// It loses the name.
+    Replace,
+    /// The renaming is refused.
+    NoReplace,
+    /// It gets the old name. There has to be something.
+    Exchange,
+}
+
+/// What attributes shall be. What is absent stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SetAttributes {
+    /// The twelve bits of the permissions.
+    pub mode: Option<u16>,
+    /// The owner.
+    pub uid: Option<u32>,
+    /// The group.
+    pub gid: Option<u32>,
+    /// The size of a file.
+    pub size: Option<u64>,
+    /// When it was read.
+    pub atime: Option<SetTime>,
+    /// When its content changed.
+    pub mtime: Option<SetTime>,
+    /// Whether the caller has the file open for writing, and so may set the size whatever its mode says by now.
+    pub is_open: bool,
+}
+
+/// A time that shall be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetTime {
+    /// That of the operation.
+    Now,
+    /// This one.
+    To(WallTime),
+}
+
+/// Whether an extended attribute must be there before it is set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum XattrHow {
+    /// It may or may not.
+    Any,
+    /// It must not.
+    Create,
+    /// It must.
+    Replace,
+}
+
+/// What came of an operation that was not refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Done {
+    /// There is an inode under the name.
+    Created {
+        /// It.
+        attributes: Attributes,
+        /// Whether it was not there before.
+        is_new: bool,
+    },
+    /// An inode has changed.
+    Changed {
+        /// How it is now.
+        attributes: Attributes,
+    },
+    /// A name is gone.
+    Removed {
+        /// What had it.
+        inode: InodeId,
+        /// What becomes of that.
+        fate: Fate,
+    },
+    /// Something has another name.
+    Renamed {
+        /// What.
+        moved: InodeId,
+        /// What had the new name before, if that was something else.
+        other: Option<InodeId>,
+        /// What becomes of that, if it is not there any more under a name of these two.
+        fate: Option<Fate>,
+    },
+    /// A client holds an orphan.
+    Held,
+    /// A client holds an orphan no more.
+    Released {
+        /// What becomes of that.
+        fate: Fate,
+    },
+    /// Nothing is left of an inode.
+    Deleted,
+    /// A lock is had, or waited for.
+    Locked {
+        /// By which name it is waited for, if so.
+        waits: Option<Ticket>,
+        /// Who got a lock by this, as some was given up for it.
+        granted: Granted,
+    },
+    /// Locks were given up.
+    Unlocked {
+        /// Who got a lock by this.
+        granted: Granted,
+    },
+    /// A client is on record.
+    Welcomed,
+    /// A client has ended.
+    Expired {
+        /// Whether the same is to be said again.
+        more: bool,
+        /// Whether anything was doomed.
+        dooms: bool,
+        /// Who got a lock by this.
+        granted: Granted,
+    },
+    /// A client is on record no more.
+    Forgotten,
+    /// The limits are set.
+    Limited,
+}
+
+/// What becomes of an inode that has lost a name or a holder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It has other names.
+    Named {
+        /// So many.
+        links: u32,
+    },
+    /// It has no name any more, but holders.
+    Orphan {
+        /// So many.
+        holders: u32,
+    },
+    /// It is gone, and its data is to be removed everywhere.
+    Doomed,
+    /// It is gone. There is no data.
+    Gone,
+}
+
+/// Who got a lock that was waited for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Granted {
+    /// In the order in which they asked, per file.
+    pub all: Vec<Grant>,
+    /// Whether there may be others, whom [`Change::Settle`] finds.
+    pub more: bool,
+}
+
+/// A lock that was waited for and is had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grant {
+    /// On which file.
+    pub inode: InodeId,
+    /// By whom.
+    pub owner: Owner,
+    /// What it was waited for by.
+    pub ticket: Ticket,
+}
+
+impl Op {
+    /// What the operation creates if it is the entry at `born`.
+    pub const fn creates(&self, born: Born) -> Option<InodeId> {
+        match self.change {
+            Change::Create { .. } => Some(InodeId::of(born)),
+            _ => None,
+        }
+    }
+}
+
+impl Make {
+    /// The kind of what is made.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::File { .. } => Kind::File,
+            Self::Directory => Kind::Directory,
+            Self::Symlink { .. } => Kind::Symlink,
+            Self::Fifo => Kind::Fifo,
+            Self::Socket => Kind::Socket,
+            Self::CharDevice { .. } => Kind::CharDevice,
+            Self::BlockDevice { .. } => Kind::BlockDevice,
+        }
+    }
+}
+
+impl Site {
+    /// A name, whatever it names.
+    pub const fn new(dir: InodeId, name: Name) -> Self {
+        Self { dir, name, expect: Expect::Any }
+    }
+
+    /// The same, if it names this inode.
+    pub fn naming(self, inode: InodeId) -> Self {
+        Self { expect: Expect::Inode(inode), ..self }
+    }
+
+    /// The same, if it names nothing.
+    pub fn free(self) -> Self {
+        Self { expect: Expect::Nothing, ..self }
+    }
+}
+
+impl Granted {
+    /// Nobody.
+    pub const NONE: Self = Self { all: Vec::new(), more: false };
+}
