@@ -44,6 +44,9 @@ impl InodeId {
     /// The directory that everything is below. No entry creates it, so that no other inode has its id.
     pub const ROOT: Self = Self { number: 1, epoch: Epoch { number: 0, node: NodeId(0) } };
 
+    /// Before all others, and none itself.
+    pub(crate) const FIRST: Self = Self { number: 0, epoch: Epoch { number: 0, node: NodeId(0) } };
+
     /// The inode that the entry at `born` creates.
     pub const fn of(born: Born) -> Self {
         Self { number: born.seq.0, epoch: born.epoch }

@@ -22,18 +22,31 @@
 //! No byte layout, no errno, no path: `..` and symbolic links are followed by those who walk. No clock. No
 //! knowledge of who is connected: when a client ends, somebody else says so.
 
+mod access;
 mod acl;
+mod ask;
+mod attributes;
+mod clients;
+pub mod cost;
+mod create;
+mod draft;
 mod error;
 mod id;
 pub mod limits;
 mod lock;
+mod locking;
 mod name;
 mod op;
+mod overlaps;
 mod part;
 mod query;
+mod remove;
+mod rename;
+mod sorted;
 mod table;
 mod tree;
 mod who;
+mod xattr;
 
 pub use acl::NotAcl;
 pub use error::NameError;
@@ -48,6 +61,6 @@ pub use op::{
 };
 pub use part::{Body, ClientState, Doomed, Entry, Inode, Key, Kind, Marks, Part, Volume};
 pub use query::{Answer, Ask, Attributes, Listed, Page, Query};
-pub use table::Table;
+pub use table::{Memory, Table};
 pub use tree::Tree;
 pub use who::{GROUPS_MAX, Rights, TooManyGroups, Who};

@@ -2,6 +2,7 @@
 
 use base::ClientId;
 
+use crate::limits::LOCKS_MAX;
 use crate::{Owner, Ticket};
 
 /// A lock of a file, or a wish for one.
@@ -65,6 +66,26 @@ pub struct Waiting {
 impl Stretch {
     /// Everything.
     pub const ALL: Self = Self { first: 0, last: u64::MAX };
+
+    /// Whether they have a byte in common.
+    pub const fn meets(self, other: Self) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+
+    /// Whether they are one without a gap.
+    const fn touches(self, other: Self) -> bool {
+        self.first <= other.last.saturating_add(1) && other.first <= self.last.saturating_add(1)
+    }
+}
+
+impl Lock {
+    /// Whether one of them stands in the way of the other.
+    pub fn conflicts(&self, other: &Self) -> bool {
+        self.owner != other.owner
+            && self.kind == other.kind
+            && (self.mode == LockMode::Exclusive || other.mode == LockMode::Exclusive)
+            && self.stretch.meets(other.stretch)
+    }
 }
 
 impl Locks {
@@ -78,4 +99,103 @@ impl Locks {
         self.held.iter().any(|lock| lock.owner.client == client)
             || self.waiting.iter().any(|waiting| waiting.lock.owner.client == client)
     }
+
+    /// A lock of somebody else that is in the way of one.
+    pub(crate) fn in_the_way(&self, lock: &Lock) -> Option<&Lock> {
+        self.held.iter().find(|held| held.conflicts(lock))
+    }
+
+    /// Locks a stretch that nobody is in the way of, in place of what the owner has locked there.
+    pub(crate) fn take(&mut self, mut lock: Lock) {
+        self.give_up(lock.owner, lock.kind, lock.stretch);
+        self.held.retain(|held| {
+            let is_one = is_of(held, lock.owner, lock.kind)
+                && held.mode == lock.mode
+                && held.stretch.touches(lock.stretch);
+            if is_one {
+                lock.stretch.first = lock.stretch.first.min(held.stretch.first);
+                lock.stretch.last = lock.stretch.last.max(held.stretch.last);
+            }
+            !is_one
+        });
+        self.insert(lock);
+    }
+
+    /// Gives up what an owner has locked of a stretch.
+    pub(crate) fn give_up(&mut self, owner: Owner, kind: LockKind, stretch: Stretch) {
+        let mut cut = Vec::new();
+        self.held.retain(|held| {
+            let is_cut = is_of(held, owner, kind) && held.stretch.meets(stretch);
+            if is_cut {
+                cut.push(*held);
+            }
+            !is_cut
+        });
+        for held in cut {
+            let before = stretch.first.checked_sub(1).filter(|&last| held.stretch.first <= last);
+            let behind = stretch.last.checked_add(1).filter(|&first| first <= held.stretch.last);
+            if let Some(last) = before {
+                self.insert(Lock { stretch: Stretch { last, ..held.stretch }, ..held });
+            }
+            if let Some(first) = behind {
+                self.insert(Lock { stretch: Stretch { first, ..held.stretch }, ..held });
+            }
+        }
+    }
+
+    /// Takes everything of a client away. Says whose requests wait no more.
+    pub(crate) fn drop_client(&mut self, client: ClientId) -> Vec<Waiting> {
+        self.held.retain(|lock| lock.owner.client != client);
+        let is_own = |waiting: &Waiting| waiting.lock.owner.client == client;
+        let dropped = self.waiting.iter().copied().filter(is_own).collect();
+        self.waiting.retain(|waiting| !is_own(waiting));
+        dropped
+    }
+
+    /// Who stands in the way of a request at a place of the queue: who has a lock, or asked for one before.
+    pub(crate) fn blockers(&self, lock: &Lock, place: usize) -> impl Iterator<Item = Owner> {
+        let before = self.waiting[..place].iter().map(|waiting| &waiting.lock);
+        self.held.iter().chain(before).filter(|other| other.conflicts(lock)).map(|other| other.owner)
+    }
+
+    /// Grants what nobody is in the way of any more, the oldest first, as often as `grants_max`. Says whom, and whether there
+    /// may be others.
+    pub(crate) fn settle(&mut self, grants_max: usize) -> (Vec<Waiting>, bool) {
+        let mut granted = Vec::new();
+        // Each grant may free somebody earlier in the queue, if the owner has less than before by it.
+        while let Some(place) = self.first_free() {
+            if granted.len() == grants_max {
+                return (granted, true);
+            }
+            let waiting = self.waiting.remove(place);
+            self.take(waiting.lock);
+            granted.push(waiting);
+        }
+        (granted, false)
+    }
+
+    /// The place of the first request that nobody is in the way of, and which there is room for.
+    fn first_free(&self) -> Option<usize> {
+        let has_room = |lock: &Lock| {
+            let mut then = self.clone();
+            then.take(*lock);
+            then.held.len() <= LOCKS_MAX
+        };
+        (0..self.waiting.len()).find(|&place| {
+            let lock = &self.waiting[place].lock;
+            self.blockers(lock, place).next().is_none()
+                // A lock makes two more stretches at most.
+                && (self.held.len() + 2 <= LOCKS_MAX || has_room(lock))
+        })
+    }
+
+    fn insert(&mut self, lock: Lock) {
+        let order = |lock: &Lock| (lock.kind, lock.owner, lock.stretch.first);
+        let place = self.held.partition_point(|held| order(held) < order(&lock));
+        self.held.insert(place, lock);
+    }
+}
+
+fn is_of(lock: &Lock, owner: Owner, kind: LockKind) -> bool {
+    lock.owner == owner && lock.kind == kind
 }

@@ -88,6 +88,11 @@ impl Name {
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
+
+    /// What is before all names, and none itself.
+    pub(crate) fn first() -> Self {
+        Self(Short::new(b""))
+    }
 }
 
 impl XattrName {
@@ -108,6 +113,11 @@ impl XattrName {
     /// Which rules it is under.
     pub fn space(&self) -> Space {
         space(self.as_bytes()).expect("no other name is made")
+    }
+
+    /// What is before all names, and none itself.
+    pub(crate) fn first() -> Self {
+        Self(Short::new(b""))
     }
 
     /// The access ACL's.

@@ -11,10 +11,10 @@ use crate::{Attributes, Generation, InodeId, Locks, Name, Owner, Target, Ticket,
 /// The name of a part. What a directory, an inode or a client has of a kind stands together.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Key {
-    /// Counts and limits.
-    Volume,
     /// An inode.
     Inode(InodeId),
+    /// Counts and limits.
+    Volume,
     /// What a name in a directory names.
     Entry(InodeId, Name),
     /// An extended attribute or an ACL of an inode.
@@ -70,7 +70,7 @@ pub struct Volume {
     /// How many there may be.
     pub inodes_max: u64,
     /// The sizes of all files together, as far as they are known here: of what is lent, as it was before.
-    pub bytes: u64,
+    pub bytes: u128,
     /// From where on no file is created, lent, or made longer. What was lent before may grow beyond it.
     pub bytes_max: u64,
     /// How many clients are on record.
@@ -92,7 +92,9 @@ pub struct Inode {
     pub links: u32,
     /// How many clients hold it, as an orphan.
     pub holders: u32,
-    /// How many bytes its extended attributes have, names and values.
+    /// How many extended attributes it has.
+    pub xattrs: u16,
+    /// How many bytes they have, names and values.
     pub xattr_bytes: u32,
     /// When it was read.
     pub atime: WallTime,

@@ -1,0 +1,228 @@
+//! Attributes that users set, and size and times that are lent.
+
+use base::WallTime;
+
+use crate::access::MODE_BITS;
+use crate::draft::Draft;
+use crate::limits::FILE_BYTES_MAX;
+use crate::{
+    Body, Done, Generation, Inode, InodeId, Kind, NameError, Rights, SetAttributes, SetTime, Table, Volume,
+    Who, XattrName,
+};
+
+impl<T: Table> Draft<'_, T> {
+    /// Sets attributes. Owner and group come first, then the mode, the size, and the times.
+    pub(crate) fn set_attributes(
+        &mut self,
+        who: &Who,
+        id: InodeId,
+        set: &SetAttributes,
+    ) -> Result<Done, NameError> {
+        let found = self.inode(id)?;
+        self.check_owners((id, &found), who, set)?;
+        self.check_size((id, &found), who, set)?;
+        self.check_times((id, &found), who, set)?;
+        if let Body::File { lent: Some(generation), .. } = found.body
+            && (set.size.is_some() || set.atime.is_some() || set.mtime.is_some())
+        {
+            return Err(NameError::Lent { inode: id, generation });
+        }
+        if let (Some(size), Body::File { size: before, .. }) = (set.size, &found.body) {
+            self.resize(*before, size)?;
+        }
+
+        let mut inode = Inode::clone(&found);
+        inode.ctime = self.stamp(&inode);
+        let now = inode.ctime;
+        if set.uid.is_some() || set.gid.is_some() {
+            self.set_owners((id, &mut inode), who, set);
+        }
+        if let Some(mode) = set.mode {
+            inode.mode = mode & MODE_BITS;
+            inode.end_foreign_set_gid(who);
+            self.mode_into_acl((id, &mut inode));
+        }
+        if let (Some(new), Body::File { size, .. }) = (set.size, &mut inode.body) {
+            *size = new;
+            inode.mtime = now;
+            self.end_privileges((id, &mut inode), who);
+        }
+        inode.atime = set.atime.map_or(inode.atime, |time| time.at(now));
+        inode.mtime = set.mtime.map_or(inode.mtime, |time| time.at(now));
+        let attributes = inode.attributes(id);
+        self.put_inode(id, inode);
+        Ok(Done::Changed { attributes })
+    }
+
+    fn check_owners(
+        &self,
+        (id, inode): (InodeId, &Inode),
+        who: &Who,
+        set: &SetAttributes,
+    ) -> Result<(), NameError> {
+        let is_owner = inode.is_owned_by(who);
+        let may_uid = |uid| who.is_root() || is_owner && uid == inode.uid;
+        let may_gid = |gid| who.is_root() || is_owner && (gid == inode.gid || who.is_in(gid));
+        if set.uid.is_some_and(|uid| !may_uid(uid))
+            || set.gid.is_some_and(|gid| !may_gid(gid))
+            || set.mode.is_some() && !is_owner
+        {
+            return Err(NameError::NotPermitted { inode: id });
+        }
+        if set.mode.is_some() && inode.kind() == Kind::Symlink {
+            return Err(NameError::NotSupported { inode: id });
+        }
+        Ok(())
+    }
+
+    fn check_size(
+        &self,
+        (id, inode): (InodeId, &Inode),
+        who: &Who,
+        set: &SetAttributes,
+    ) -> Result<(), NameError> {
+        let Some(size) = set.size else { return Ok(()) };
+        match inode.kind() {
+            Kind::File => {}
+            Kind::Directory => return Err(NameError::IsDirectory { inode: id }),
+            _ => return Err(NameError::WrongKind { inode: id }),
+        }
+        if !set.is_open {
+            self.allow((id, inode), who, Rights::WRITE)?;
+        }
+        within(size)
+    }
+
+    /// To now may set who may write, to anything else only who owns.
+    fn check_times(
+        &self,
+        (id, inode): (InodeId, &Inode),
+        who: &Who,
+        set: &SetAttributes,
+    ) -> Result<(), NameError> {
+        let times = [set.atime, set.mtime];
+        let is_chosen = times.iter().flatten().any(|time| matches!(time, SetTime::To(_)));
+        if is_chosen {
+            return self.allow_owner((id, inode), who);
+        }
+        if times.iter().flatten().next().is_none() || inode.is_owned_by(who) {
+            return Ok(());
+        }
+        self.allow((id, inode), who, Rights::WRITE)
+    }
+
+    fn set_owners(&mut self, (id, inode): (InodeId, &mut Inode), who: &Who, set: &SetAttributes) {
+        if !inode.is_directory() {
+            inode.end_set_ids(who);
+            self.end_capability((id, inode));
+        }
+        inode.uid = set.uid.unwrap_or(inode.uid);
+        inode.gid = set.gid.unwrap_or(inode.gid);
+    }
+
+    /// A file becomes longer or shorter, and is not lent.
+    fn resize(&mut self, before: u64, size: u64) -> Result<(), NameError> {
+        let mut volume = self.volume();
+        volume.bytes = volume.bytes.saturating_sub(before.into());
+        if size > before {
+            volume.check_space(size)?;
+        }
+        volume.bytes += u128::from(size);
+        self.put_volume(volume);
+        Ok(())
+    }
+
+    /// Lends a file's size and times.
+    pub(crate) fn lend(&mut self, who: &Who, id: InodeId) -> Result<Done, NameError> {
+        let mut inode = Inode::clone(&*self.inode(id)?);
+        match &mut inode.body {
+            Body::File { lent: Some(generation), .. } => {
+                return Err(NameError::Lent { inode: id, generation: *generation });
+            }
+            Body::File { lent, .. } => *lent = Some(Generation(self.at)),
+            _ => return Err(NameError::WrongKind { inode: id }),
+        }
+        self.volume().check_space(0)?;
+        let before = (inode.mode, inode.marks);
+        self.end_privileges((id, &mut inode), who);
+        if before != (inode.mode, inode.marks) {
+            inode.ctime = self.stamp(&inode);
+        }
+        let attributes = inode.attributes(id);
+        self.put_inode(id, inode);
+        Ok(Done::Changed { attributes })
+    }
+
+    /// Takes size and times back from whom they are lent to.
+    pub(crate) fn give_back(
+        &mut self,
+        (id, generation): (InodeId, Generation),
+        now: u64,
+        (modified, changed): (WallTime, WallTime),
+    ) -> Result<Done, NameError> {
+        let mut inode = Inode::clone(&*self.inode(id)?);
+        within(now)?;
+        let Body::File { size, lent, .. } = &mut inode.body else {
+            return Err(NameError::WrongKind { inode: id });
+        };
+        if *lent != Some(generation) {
+            return Err(NameError::NotLent { inode: id, generation });
+        }
+        let mut volume = self.volume();
+        volume.bytes = volume.bytes.saturating_sub((*size).into()) + u128::from(now);
+        (*size, *lent) = (now, None);
+        inode.mtime = modified;
+        inode.ctime = inode.ctime.max(changed);
+        let attributes = inode.attributes(id);
+        self.put_volume(volume);
+        self.put_inode(id, inode);
+        Ok(Done::Changed { attributes })
+    }
+
+    /// The content of a file changes, and so nobody runs it as somebody else any more.
+    fn end_privileges(&mut self, (id, inode): (InodeId, &mut Inode), who: &Who) {
+        if !who.is_root() {
+            inode.end_set_ids(who);
+        }
+        self.end_capability((id, inode));
+    }
+
+    fn end_capability(&mut self, (id, inode): (InodeId, &mut Inode)) {
+        if inode.marks.capability {
+            inode.marks.capability = false;
+            self.drop_xattr((id, inode), XattrName::capability());
+        }
+    }
+
+    /// What the mode says now, the ACL says, too.
+    fn mode_into_acl(&mut self, (id, inode): (InodeId, &mut Inode)) {
+        if let Some(acl) = self.acl(id, inode) {
+            let bytes = acl.with_mode(inode.mode).to_bytes();
+            self.store_xattr((id, inode), XattrName::acl_access(), bytes);
+        }
+    }
+}
+
+impl Volume {
+    /// Refuses more when there is no room for any, or none for as much.
+    pub(crate) fn check_space(&self, more: u64) -> Result<(), NameError> {
+        let (bytes_max, bytes) = (self.bytes_max, self.bytes + u128::from(more));
+        if bytes > bytes_max.into() || more == 0 && bytes == u128::from(bytes_max) {
+            return Err(NameError::NoSpace { bytes_max });
+        }
+        Ok(())
+    }
+}
+
+impl SetTime {
+    fn at(self, now: WallTime) -> WallTime {
+        match self {
+            Self::Now => now,
+            Self::To(time) => time,
+        }
+    }
+}
+
+const fn within(size: u64) -> Result<(), NameError> {
+    if size > FILE_BYTES_MAX { Err(NameError::TooLong { size }) } else { Ok(()) }
+}

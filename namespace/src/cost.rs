@@ -1,0 +1,112 @@
+//! What operations, their outcomes and parts cost in memory and in messages.
+
+use base::{ClientId, MEMBERS_MAX, Members, NodeId};
+
+use crate::limits::{ACL_ENTRIES_MAX, GRANTED_MAX, HOLDERS_MAX, LOCKS_MAX, WAITING_MAX, XATTR_BYTES_MAX};
+use crate::{
+    Body, Change, Done, GROUPS_MAX, Grant, Key, Lock, Make, NAME_BYTES_MAX, NameError, Op, Part,
+    TARGET_BYTES_MAX, Waiting, XATTR_NAME_BYTES_MAX,
+};
+
+/// What an operation or a part takes beside what can be long in it, and a key's name.
+const OVERHEAD_BYTES: u64 = 512;
+const GROUP_BYTES: u64 = size_of::<u32>() as u64;
+const HOLDER_BYTES: u64 = size_of::<ClientId>() as u64;
+const MEMBER_BYTES: u64 = size_of::<NodeId>() as u64;
+const LOCK_BYTES: u64 = 48;
+const WAITING_BYTES: u64 = 72;
+
+/// No operation costs more.
+pub const OP_BYTES_MAX: u64 = OVERHEAD_BYTES
+    + GROUPS_MAX as u64 * GROUP_BYTES
+    + max(
+        XATTR_BYTES_MAX + XATTR_NAME_BYTES_MAX as u64,
+        2 * NAME_BYTES_MAX as u64 + HOLDERS_MAX as u64 * HOLDER_BYTES,
+    );
+/// No outcome does.
+pub const OUTCOME_BYTES_MAX: u64 = size_of::<Result<Done, NameError>>() as u64
+    + max(MEMBERS_MAX as u64 * MEMBER_BYTES, GRANTED_MAX as u64 * size_of::<Grant>() as u64);
+/// No part does.
+pub const PART_BYTES_MAX: u64 = OVERHEAD_BYTES + XATTR_BYTES_MAX;
+
+const _: () =
+    assert!(size_of::<Op>() as u64 <= OVERHEAD_BYTES && size_of::<(Key, Part)>() as u64 <= OVERHEAD_BYTES);
+const _: () = assert!(size_of::<crate::Inode>() as u64 + TARGET_BYTES_MAX as u64 <= PART_BYTES_MAX);
+const _: () = assert!(size_of::<Lock>() as u64 <= LOCK_BYTES && size_of::<Waiting>() as u64 <= WAITING_BYTES);
+const _: () = assert!(
+    LOCKS_MAX as u64 * LOCK_BYTES + WAITING_MAX as u64 * WAITING_BYTES <= XATTR_BYTES_MAX,
+    "all locks of a file are one part"
+);
+const _: () = assert!(
+    2 * (8 * ACL_ENTRIES_MAX as u64 + 64) <= XATTR_BYTES_MAX,
+    "there is room for the ACLs that an inode begins with"
+);
+
+/// What an operation costs. More than [`OP_BYTES_MAX`] is refused before it is proposed.
+pub fn op_bytes(op: &Op) -> u64 {
+    let long = match &op.change {
+        Change::Create { name, make, .. } => name.as_bytes().len() as u64 + make_bytes(make),
+        Change::Link { name, .. } => name.as_bytes().len() as u64,
+        Change::Unlink { site, holders } | Change::RemoveDirectory { site, holders } => {
+            site.name.as_bytes().len() as u64 + holders_bytes(holders)
+        }
+        Change::Rename { from, to, holders, .. } => {
+            (from.name.as_bytes().len() + to.name.as_bytes().len()) as u64 + holders_bytes(holders)
+        }
+        Change::SetXattr { name, value, .. } => (name.as_bytes().len() + value.len()) as u64,
+        Change::RemoveXattr { name, .. } => name.as_bytes().len() as u64,
+        Change::SetAttributes { .. }
+        | Change::Lend { .. }
+        | Change::GiveBack { .. }
+        | Change::Hold { .. }
+        | Change::Release { .. }
+        | Change::Deleted { .. }
+        | Change::Lock { .. }
+        | Change::Unlock { .. }
+        | Change::Cancel { .. }
+        | Change::Settle
+        | Change::Welcome { .. }
+        | Change::Expire { .. }
+        | Change::Forget { .. }
+        | Change::Limit { .. } => 0,
+    };
+    OVERHEAD_BYTES + op.who.groups().len() as u64 * GROUP_BYTES + long
+}
+
+/// What a part and its key cost.
+pub fn part_bytes(part: &Part) -> u64 {
+    let long = match part {
+        Part::Inode(inode) => match &inode.body {
+            Body::File { replicas, .. } => members_bytes(replicas),
+            Body::Symlink { target } => target.as_bytes().len() as u64,
+            _ => 0,
+        },
+        Part::Value(value) => value.len() as u64,
+        Part::Locks(locks) => {
+            locks.held.len() as u64 * LOCK_BYTES + locks.waiting.len() as u64 * WAITING_BYTES
+        }
+        Part::Doomed(doomed) => members_bytes(&doomed.replicas),
+        Part::Volume(_) | Part::Entry(_) | Part::Client(_) | Part::Wait(_) | Part::Mark => 0,
+    };
+    OVERHEAD_BYTES + long
+}
+
+fn make_bytes(make: &Make) -> u64 {
+    match make {
+        Make::File { replicas } => members_bytes(replicas),
+        Make::Symlink { target } => target.as_bytes().len() as u64,
+        Make::Directory | Make::Fifo | Make::Socket | Make::CharDevice { .. } | Make::BlockDevice { .. } => 0,
+    }
+}
+
+const fn holders_bytes(holders: &[ClientId]) -> u64 {
+    holders.len() as u64 * HOLDER_BYTES
+}
+
+const fn members_bytes(members: &Members) -> u64 {
+    members.as_slice().len() as u64 * MEMBER_BYTES
+}
+
+const fn max(a: u64, b: u64) -> u64 {
+    if a > b { a } else { b }
+}

@@ -1,0 +1,155 @@
+//! New inodes.
+
+use bytes::Bytes;
+
+use crate::access::{MODE_BITS, SETGID, STICKY};
+use crate::acl::Acl;
+use crate::draft::Draft;
+use crate::limits::LINKS_MAX;
+use crate::{
+    Body, Done, Entry, Generation, Inode, InodeId, Key, Kind, Make, Marks, Name, NameError, Part, Rights,
+    Table, Target, Who, XattrName,
+};
+
+const PERMISSIONS: u16 = 0o777;
+const GROUP_EXECUTE: u16 = 0o010;
+
+/// What is asked for.
+pub(crate) struct Wanted<'o> {
+    pub(crate) make: &'o Make,
+    pub(crate) mode: u16,
+    pub(crate) umask: u16,
+    pub(crate) is_exclusive: bool,
+}
+
+impl<T: Table> Draft<'_, T> {
+    /// Creates an inode under a name, or finds what is there.
+    pub(crate) fn create(
+        &mut self,
+        who: &Who,
+        (dir_id, name): (InodeId, &Name),
+        wanted: &Wanted<'_>,
+    ) -> Result<Done, NameError> {
+        let dir = self.directory(dir_id)?;
+        self.allow((dir_id, &dir), who, Rights::EXECUTE)?;
+        let kind = wanted.make.kind();
+        if let Some(Entry { inode, .. }) = self.entry((dir_id, name)) {
+            if wanted.is_exclusive || kind != Kind::File {
+                return Err(NameError::Exists { inode });
+            }
+            return Ok(Done::Created { attributes: self.inode(inode)?.attributes(inode), is_new: false });
+        }
+        self.allow_new_name((dir_id, &dir), who)?;
+        self.check_room((dir_id, &dir), who, kind)?;
+
+        let id = InodeId::of(self.at);
+        assert!(id != InodeId::ROOT && !self.has(&Key::Inode(id)), "{id} is the name of something else");
+        self.add(id, (dir_id, &dir), who, wanted);
+        self.put(Key::Entry(dir_id, name.clone()), Part::Entry(Entry { inode: id, kind }));
+        self.change_entries(dir_id, 1, i8::from(kind == Kind::Directory))?;
+        let attributes = self.inode(id)?.attributes(id);
+        Ok(Done::Created { attributes, is_new: true })
+    }
+
+    /// Refuses a new name in a directory that is gone, or that `who` may not change.
+    pub(crate) fn allow_new_name(&self, (id, dir): (InodeId, &Inode), who: &Who) -> Result<(), NameError> {
+        if dir.links == 0 {
+            return Err(NameError::NoEntry { dir: id });
+        }
+        self.allow((id, dir), who, Rights::CHANGE)
+    }
+
+    fn check_room(&self, (id, dir): (InodeId, &Inode), who: &Who, kind: Kind) -> Result<(), NameError> {
+        let volume = self.volume();
+        match kind {
+            Kind::CharDevice | Kind::BlockDevice if !who.is_root() => {
+                return Err(NameError::NotPermitted { inode: id });
+            }
+            Kind::Directory if dir.links >= LINKS_MAX => return Err(NameError::TooManyLinks { inode: id }),
+            Kind::File => volume.check_space(0)?,
+            _ => {}
+        }
+        if volume.inodes >= volume.inodes_max {
+            return Err(NameError::NoInodes { inodes_max: volume.inodes_max });
+        }
+        Ok(())
+    }
+
+    /// Adds an inode with what it inherits.
+    fn add(&mut self, id: InodeId, (dir_id, dir): (InodeId, &Inode), who: &Who, wanted: &Wanted<'_>) {
+        let kind = wanted.make.kind();
+        let mut inode = self.blank(dir_id, wanted.make);
+        inode.uid = who.uid();
+        inode.gid = if dir.mode & SETGID == 0 { who.gid() } else { dir.gid };
+        inode.mode = self.first_mode(dir, &inode, who, wanted);
+        if kind != Kind::Symlink {
+            let default = self.default_acl(dir_id, dir);
+            if let Some(acl) = &default {
+                let acl = acl.clone().inherited(inode.mode);
+                inode.mode = inode.mode & !PERMISSIONS | acl.mode();
+                if !acl.is_mode() {
+                    inode.marks.acl_access = true;
+                    self.give_acl((id, &mut inode), XattrName::acl_access(), &acl);
+                }
+            }
+            if let Some(acl) = default.filter(|_| kind == Kind::Directory) {
+                inode.marks.acl_default = true;
+                self.give_acl((id, &mut inode), XattrName::acl_default(), &acl);
+            }
+        }
+        self.put_inode(id, inode);
+        let mut volume = self.volume();
+        volume.inodes += 1;
+        self.put_volume(volume);
+    }
+
+    /// The mode before an access ACL takes from it.
+    fn first_mode(&self, dir: &Inode, inode: &Inode, who: &Who, wanted: &Wanted<'_>) -> u16 {
+        let umask = if dir.marks.acl_default { 0 } else { wanted.umask & PERMISSIONS };
+        let mode = wanted.mode & !umask;
+        match inode.kind() {
+            Kind::Symlink => PERMISSIONS,
+            // A directory is made set-group-ID by the one it is in, and by nobody else.
+            Kind::Directory => mode & (PERMISSIONS | STICKY) | dir.mode & SETGID,
+            // Nobody gets to run what is not theirs as a group that they do not belong to.
+            _ if mode & (SETGID | GROUP_EXECUTE) == SETGID | GROUP_EXECUTE
+                && !(who.is_root() || who.is_in(inode.gid)) =>
+            {
+                mode & MODE_BITS & !SETGID
+            }
+            _ => mode & MODE_BITS,
+        }
+    }
+
+    /// What is new in a directory, as it is made.
+    fn blank(&self, dir: InodeId, make: &Make) -> Inode {
+        let body = match make {
+            Make::File { replicas } => {
+                Body::File { size: 0, replicas: replicas.clone(), lent: Some(Generation(self.at)) }
+            }
+            Make::Directory => Body::Directory { parent: dir, entries: 0 },
+            Make::Symlink { target } => Body::Symlink { target: target.detached() },
+            Make::Fifo => Body::Fifo,
+            Make::Socket => Body::Socket,
+            Make::CharDevice { rdev } => Body::CharDevice { rdev: *rdev },
+            Make::BlockDevice { rdev } => Body::BlockDevice { rdev: *rdev },
+        };
+        let links = if matches!(make, Make::Directory) { 2 } else { 1 };
+        let now = self.time;
+        let (atime, mtime, ctime, btime) = (now, now, now, now);
+        let (uid, gid, mode, marks) = (0, 0, 0, Marks::default());
+        let (holders, xattrs, xattr_bytes) = (0, 0, 0);
+        Inode { mode, marks, uid, gid, links, holders, xattrs, xattr_bytes, atime, mtime, ctime, btime, body }
+    }
+
+    fn give_acl(&mut self, (id, inode): (InodeId, &mut Inode), name: XattrName, acl: &Acl) {
+        self.store_xattr((id, inode), name, acl.to_bytes());
+    }
+}
+
+impl Target {
+    /// The same in memory of its own: what it came in may be much larger.
+    fn detached(&self) -> Self {
+        Self::new(Bytes::copy_from_slice(self.as_bytes())).expect("it is one already")
+    }
+}
