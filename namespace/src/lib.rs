@@ -44,6 +44,8 @@ mod remove;
 mod rename;
 mod sorted;
 mod table;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod who;
 mod xattr;

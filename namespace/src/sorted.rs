@@ -87,23 +87,26 @@ impl<K: Ord + Clone, V: Clone> Sorted<K, V> {
         self.runs.range_mut(..=key).next_back().map(|(_, run)| Arc::make_mut(run))
     }
 
-    /// Joins a short run with the next if they are half a run together, or drops it if nothing is in it.
+    /// Joins a short run with the one before or behind it if the two are half a run together, or drops it if nothing is in it.
     fn join(&mut self, under: &K) {
-        let next = self.runs.range((Bound::Excluded(under), Bound::Unbounded)).next();
-        let next = next.map(|(under, run)| (under.clone(), run.len()));
         let Some(run) = self.runs.get_mut(under).map(Arc::make_mut) else { return };
-        if run.is_empty() {
+        run.shrink_to(RUN_MAX / 2);
+        let count = run.len();
+        if count == 0 {
             self.runs.remove(under);
             return;
         }
-        run.shrink_to(RUN_MAX / 2);
-        if let Some((next, count)) = next
-            && run.len() + count <= RUN_MAX / 2
-        {
-            let late = self.runs.remove(&next).map(Arc::unwrap_or_clone).unwrap_or_default();
-            if let Some(run) = self.runs.get_mut(under) {
-                Arc::make_mut(run).extend(late);
-            }
+        let fits = |(_, run): &(&K, &Arc<Vec<_>>)| run.len() + count <= RUN_MAX / 2;
+        let before = self.runs.range(..under).next_back().filter(fits).map(|(before, _)| before.clone());
+        let behind = self.runs.range((Bound::Excluded(under), Bound::Unbounded)).next().filter(fits);
+        let (first, second) = match (before, behind.map(|(behind, _)| behind.clone())) {
+            (Some(before), _) => (before, under.clone()),
+            (None, Some(behind)) => (under.clone(), behind),
+            (None, None) => return,
+        };
+        let late = self.runs.remove(&second).map(Arc::unwrap_or_clone).unwrap_or_default();
+        if let Some(run) = self.runs.get_mut(&first) {
+            Arc::make_mut(run).extend(late);
         }
     }
 }

@@ -42,7 +42,7 @@ impl<T: Table> Tree<T> {
         &self.table
     }
 
-    /// The table, for whoever keeps it: what is done to it beside the tree's operations has to be undone by `place`.
+    /// The table, for whoever keeps it elsewhere, too. Nothing in it is to be changed but by operations and by `place`.
     pub const fn table_mut(&mut self) -> &mut T {
         &mut self.table
     }
