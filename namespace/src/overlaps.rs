@@ -21,23 +21,27 @@ impl<T: Table> Draft<'_, T> {
         let touched = self.touched(change);
         let meets = |inode: &InodeId| touched.inodes.contains(inode);
         let ends_client = matches!(change, Change::Expire { .. });
+        // What has no name any more may be gone with whoever holds it.
+        let may_end = |inode| ends_client && self.inode(inode).is_ok_and(|found| found.links == 0);
         match ask {
             Ask::Lookup { dir, name } => {
                 let target = self.entry((*dir, name)).map(|entry| entry.inode);
                 touched.names.contains(&(*dir, name))
                     || touched.rights.contains(dir)
+                    || may_end(*dir)
                     || target.is_some_and(|target| meets(&target))
             }
             Ask::List { dir, with_attributes, .. } => {
                 touched.names.iter().any(|(of, _)| of == dir)
                     || touched.rights.contains(dir)
+                    || may_end(*dir)
                     || *with_attributes && touched.inodes.iter().any(|inode| self.may_be_in(*inode, *dir))
             }
             Ask::Attributes { inode }
             | Ask::Readlink { inode }
             | Ask::GetXattr { inode, .. }
             | Ask::ListXattrs { inode }
-            | Ask::Access { inode, .. } => meets(inode) || ends_client,
+            | Ask::Access { inode, .. } => meets(inode) || may_end(*inode),
             Ask::TestLock { inode, .. } | Ask::Locks { inode } => {
                 ends_client
                     || matches!(change, Change::Settle)
@@ -76,8 +80,10 @@ impl<T: Table> Draft<'_, T> {
                 touched.inodes.push(*inode);
                 touched.rights.extend(once(*inode).filter(|_| name.space() == Space::AclAccess));
             }
-            Change::Lend { inode } | Change::GiveBack { inode, .. } | Change::Release { inode, .. } => {
+            Change::Lend { inode } | Change::GiveBack { inode, .. } => touched.inodes.push(*inode),
+            Change::Release { inode, .. } => {
                 touched.inodes.push(*inode);
+                touched.rights.push(*inode);
             }
             Change::Hold { .. }
             | Change::Deleted { .. }

@@ -61,7 +61,7 @@ fn take_over(tree: &mut Tree<Memory>, other: &Tree<Memory>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
     fn every_step_leaves_a_sound_tree_and_what_is_refused_changes_nothing(
