@@ -1,1 +1,186 @@
+//! Attributes that are set, and those that are lent.
+
 use super::*;
+
+const ROOT: InodeId = InodeId::ROOT;
+
+fn of_one() -> (World, InodeId) {
+    let mut world = World::default();
+    let inode = world.file(ROOT, "f");
+    world.run(chown(inode, 1, 10));
+    (world, inode)
+}
+
+#[test]
+fn who_may_set_what() {
+    let none = SetAttributes::default();
+    let mode = SetAttributes { mode: Some(0o600), ..none };
+    let uid = |uid| SetAttributes { uid: Some(uid), ..none };
+    let gid = |gid| SetAttributes { gid: Some(gid), ..none };
+    let size = SetAttributes { size: Some(1), ..none };
+    let open = SetAttributes { is_open: true, ..size };
+    let now = SetAttributes { atime: Some(SetTime::Now), mtime: Some(SetTime::Now), ..none };
+    let then = SetAttributes { mtime: Some(SetTime::To(time(1))), ..now };
+    let owner = || Who::new(1, 10, &[20]).unwrap();
+    let other = || Who::new(2, 10, &[20]).unwrap();
+    let (ok, not_permitted, denied) = ("", "not permitted", "denied");
+    // Who, which mode the file of user 1 and group 10 has, what is set, and what comes of it.
+    let table = [
+        (owner(), 0o000, mode, ok),
+        (other(), 0o777, mode, not_permitted),
+        (Who::root(), 0o000, mode, ok),
+        (owner(), 0o777, uid(1), ok),
+        (owner(), 0o777, uid(2), not_permitted),
+        (other(), 0o777, uid(1), not_permitted),
+        (Who::root(), 0o000, uid(2), ok),
+        (owner(), 0o000, gid(20), ok),
+        (owner(), 0o000, gid(10), ok),
+        (owner(), 0o777, gid(30), not_permitted),
+        (other(), 0o777, gid(20), not_permitted),
+        (Who::root(), 0o000, gid(30), ok),
+        (owner(), 0o200, size, ok),
+        (owner(), 0o577, size, denied),
+        (owner(), 0o577, open, ok),
+        (other(), 0o020, size, ok),
+        (other(), 0o757, size, denied),
+        (owner(), 0o000, now, ok),
+        (other(), 0o020, now, ok),
+        (other(), 0o757, now, denied),
+        (owner(), 0o000, then, ok),
+        (other(), 0o777, then, not_permitted),
+        (Who::root(), 0o000, then, ok),
+        (other(), 0o000, none, ok),
+    ];
+    for (who, mode, attributes, expected) in table {
+        let (mut world, inode) = of_one();
+        world.run(chmod(inode, mode));
+        let got = match world.try_as(&who, set(inode, attributes)) {
+            Ok(_) => ok,
+            Err(NameError::NotPermitted { .. }) => not_permitted,
+            Err(NameError::Denied { .. }) => denied,
+            Err(other) => panic!("{other}"),
+        };
+        assert_eq!(got, expected, "{who:?} {mode:o} {attributes:?}");
+    }
+}
+
+#[test]
+fn set_ids_end_when_somebody_else_could_use_them() {
+    let size = SetAttributes { size: Some(1), is_open: true, ..SetAttributes::default() };
+    let member = || Who::new(1, 10, &[]).unwrap();
+    // Who, the mode before, what is done, and the mode then.
+    let table: [(Who, u16, fn(InodeId, SetAttributes) -> Change, u16); 13] = [
+        (member(), 0o6755, |inode, _| chown(inode, 1, 10), 0o0755),
+        (member(), 0o6745, |inode, _| chown(inode, 1, 10), 0o2745),
+        (Who::root(), 0o6755, |inode, _| chown(inode, 5, 5), 0o0755),
+        (member(), 0o0755, |inode, _| chmod(inode, 0o6755), 0o6755),
+        (user(1), 0o0755, |inode, _| chmod(inode, 0o6755), 0o4755),
+        (Who::root(), 0o0755, |inode, _| chmod(inode, 0o6755), 0o6755),
+        (member(), 0o6755, set, 0o0755),
+        (member(), 0o6745, set, 0o2745),
+        (user(1), 0o6745, set, 0o0745),
+        (Who::root(), 0o6755, set, 0o6755),
+        (member(), 0o6755, |inode, _| Change::Lend { inode }, 0o0755),
+        (user(2), 0o6745, |inode, _| Change::Lend { inode }, 0o0745),
+        (Who::root(), 0o6755, |inode, _| Change::Lend { inode }, 0o6755),
+    ];
+    for (number, (who, before, change, after)) in table.into_iter().enumerate() {
+        let (mut world, inode) = of_one();
+        world.run(chmod(inode, before));
+        world.run_as(&who, change(inode, size));
+        assert_eq!(world.get(inode).mode, after, "{number}: {:o}", world.get(inode).mode);
+    }
+    let mut world = World::default();
+    let dir = world.dir(ROOT, "d");
+    world.run(chmod(dir, 0o6755));
+    world.run(chown(dir, 1, 1));
+    assert_eq!(world.get(dir).mode, 0o6755, "directories run nothing");
+}
+
+#[test]
+fn what_has_no_size_gets_none() {
+    let mut world = World::default();
+    let (dir, fifo) = (world.dir(ROOT, "d"), world.create(ROOT, "p", Make::Fifo, 0));
+    let link = world.create(ROOT, "l", Make::Symlink { target: Target::new("x".into()).unwrap() }, 0);
+    let size = |size| SetAttributes { size: Some(size), ..SetAttributes::default() };
+    assert_eq!(world.error(set(dir, size(1))), NameError::IsDirectory { inode: dir });
+    assert_eq!(world.error(set(fifo, size(1))), NameError::WrongKind { inode: fifo });
+    assert_eq!(world.error(chmod(link, 0)), NameError::NotSupported { inode: link });
+    let inode = world.file(ROOT, "f");
+    let longest = limits::FILE_BYTES_MAX;
+    assert_eq!(world.error(set(inode, size(longest + 1))), NameError::TooLong { size: longest + 1 });
+    world.run(set(inode, size(longest)));
+    assert_eq!((world.get(inode).size, world.volume().bytes), (longest, longest.into()));
+}
+
+#[test]
+fn size_and_times_of_a_lent_file_are_not_set() {
+    let mut world = World::default();
+    let inode = world.create(ROOT, "f", file(), 0o600);
+    let lent = NameError::Lent { inode, generation: Generation(at(1)) };
+    let none = SetAttributes::default();
+    let time = Some(SetTime::Now);
+    for attributes in [
+        SetAttributes { size: Some(0), ..none },
+        SetAttributes { atime: time, ..none },
+        SetAttributes { mtime: time, mode: Some(0), ..none },
+    ] {
+        assert_eq!(world.error(set(inode, attributes)), lent);
+        let refused = world.try_as(&user(1), set(inode, attributes));
+        assert_ne!(refused, Err(lent), "who may not makes nobody give anything back");
+    }
+    world.run(chmod(inode, 0o644));
+    assert_eq!(world.error(Change::Lend { inode }), lent);
+    assert_eq!(world.get(inode).lent, Some(Generation(at(1))));
+}
+
+#[test]
+fn only_the_lend_that_goes_on_is_given_back() {
+    let mut world = World::default();
+    let inode = world.create(ROOT, "f", file(), 0o600);
+    let back = |seq, size| Change::GiveBack {
+        inode,
+        generation: Generation(at(seq)),
+        size,
+        mtime: time(2),
+        ctime: time(900),
+    };
+    assert_eq!(world.error(back(9, 5)), NameError::NotLent { inode, generation: Generation(at(9)) });
+    world.run(back(1, 5));
+    let Attributes { size, mtime, ctime, lent, .. } = world.get(inode);
+    assert_eq!((size, mtime, ctime, lent), (5, time(2), time(900), None));
+    assert_eq!(world.error(back(1, 7)), NameError::NotLent { inode, generation: Generation(at(1)) });
+
+    // What somebody has set since then is not overwritten by what was lent before.
+    world.run(set(inode, SetAttributes { mtime: Some(SetTime::To(time(77))), ..SetAttributes::default() }));
+    world.error(back(1, 7));
+    assert_eq!((world.get(inode).size, world.get(inode).mtime), (5, time(77)));
+    world.run(Change::Lend { inode });
+    let again = world.seq;
+    assert_eq!(world.get(inode).lent, Some(Generation(at(again))));
+    world.run(back(again, 9));
+    assert_eq!((world.get(inode).size, world.volume().bytes), (9, 9));
+    assert_eq!(world.error(Change::Lend { inode: ROOT }), NameError::WrongKind { inode: ROOT });
+}
+
+#[test]
+fn a_full_volume_lends_nothing_and_makes_nothing_longer() {
+    let mut world = World::default();
+    let (inode, other) = (world.file(ROOT, "f"), world.create(ROOT, "g", file(), 0));
+    let size = |size| SetAttributes { size: Some(size), ..SetAttributes::default() };
+    world.run(Change::Limit { inodes_max: 99, bytes_max: 100 });
+    assert_eq!(world.error(set(inode, size(101))), NameError::NoSpace { bytes_max: 100 });
+    world.run(set(inode, size(100)));
+    let full = NameError::NoSpace { bytes_max: 100 };
+    assert_eq!(world.error(create(ROOT, "h", file(), 0)), full);
+    assert_eq!(world.error(Change::Lend { inode }), full);
+    world.create(ROOT, "h", Make::Directory, 0);
+    world.give_back(other, 1000);
+    assert_eq!(world.volume().bytes, 1100, "what was lent before may be more");
+    world.run(set(inode, size(10)));
+    world.run(unlink(ROOT, "g"));
+    assert_eq!(world.error(Change::Lend { inode }), full, "the data is still there");
+    world.run(Change::Deleted { inode: other });
+    world.run(Change::Lend { inode });
+    assert_eq!(world.volume().bytes, 10);
+}
