@@ -5,6 +5,7 @@
 //! request gets in front of whom it would wait for in vain; if it is what others have, it is refused.
 
 use std::collections::BTreeSet;
+use std::iter::once;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -47,10 +48,10 @@ impl<T: Table> Draft<'_, T> {
         let in_the_way = locks.in_the_way(&lock).map(|held| held.owner);
         let waits = match in_the_way {
             Some(by) if !wait => return Err(NameError::Locked { by }),
-            Some(_) => Some(self.queue(inode, &mut locks, lock)?),
+            Some(_) => Some(self.queue(inode, &mut locks, lock, true)?),
             // Nobody has anything against it, so that it may as well be granted when there is no place for it.
             None if wait && locks.blockers(&lock, locks.waiting.len()).next().is_some() => {
-                self.queue(inode, &mut locks, lock).ok()
+                self.queue(inode, &mut locks, lock, false).ok()
             }
             None => None,
         };
@@ -63,8 +64,14 @@ impl<T: Table> Draft<'_, T> {
         Ok(Done::Locked { waits, granted })
     }
 
-    /// Lets a request wait, at the end of the queue, or before the first that it would have to wait for.
-    fn queue(&mut self, inode: InodeId, locks: &mut Locks, lock: Lock) -> Result<Ticket, NameError> {
+    /// Lets a request wait, at the end of the queue, or before the first that it would have to wait for if it may pass.
+    fn queue(
+        &mut self,
+        inode: InodeId,
+        locks: &mut Locks,
+        lock: Lock,
+        may_pass: bool,
+    ) -> Result<Ticket, NameError> {
         if locks.waiting.len() >= WAITING_MAX || self.waits_of(lock.owner).len() >= WAITS_MAX {
             return Err(NameError::TooManyLocks { inode });
         }
@@ -75,7 +82,7 @@ impl<T: Table> Draft<'_, T> {
         let end = then.waiting.len();
         let front = then.waiting.iter().position(|waiting| waiting.lock.conflicts(&lock)).unwrap_or(end);
         let ticket = Ticket(self.at);
-        for place in [end, front] {
+        for place in once(end).chain(may_pass.then_some(front)) {
             then.waiting.insert(place, Waiting { ticket, lock });
             if !self.closes_circle(inode, &then, lock.owner) {
                 *locks = then;
