@@ -69,7 +69,8 @@ fn set_ids_end_when_somebody_else_could_use_them() {
     let size = SetAttributes { size: Some(1), is_open: true, ..SetAttributes::default() };
     let member = || Who::new(1, 10, &[]).unwrap();
     // Who, the mode before, what is done, and the mode then.
-    let table: [(Who, u16, fn(InodeId, SetAttributes) -> Change, u16); 13] = [
+    type How = fn(InodeId, SetAttributes) -> Change;
+    let table: [(Who, u16, How, u16); 13] = [
         (member(), 0o6755, |inode, _| chown(inode, 1, 10), 0o0755),
         (member(), 0o6745, |inode, _| chown(inode, 1, 10), 0o2745),
         (Who::root(), 0o6755, |inode, _| chown(inode, 5, 5), 0o0755),

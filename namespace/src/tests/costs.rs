@@ -16,7 +16,7 @@ fn largest_who() -> Who {
 }
 
 fn most_members() -> Members {
-    Members::new((0..MEMBERS_MAX as u32).map(NodeId)).unwrap()
+    Members::new((0..).take(MEMBERS_MAX).map(NodeId)).unwrap()
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn outcomes_are_small() {
     let grants = GRANTED_MAX * size_of::<Grant>();
     let own = size_of::<Result<Done, NameError>>();
     assert_eq!(OUTCOME_BYTES_MAX, (own + members.max(grants)) as u64);
-    assert!(OUTCOME_BYTES_MAX < 2048, "{OUTCOME_BYTES_MAX}: each that is pending is charged as much");
+    const { assert!(OUTCOME_BYTES_MAX < 2048, "each that is pending is charged as much") };
 }
 
 #[test]

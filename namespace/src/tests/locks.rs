@@ -184,8 +184,8 @@ fn a_whole_files_lock_is_given_up_for_the_wait_for_another() {
 fn nobody_waits_in_a_circle() {
     let mut world = World::default();
     let files: Vec<InodeId> = (0..3).map(|number| world.file(ROOT, &format!("f{number}"))).collect();
-    for number in 0..3 {
-        world.lock(files[number as usize], part(number, Exclusive, 0, 9));
+    for (number, &inode) in (0..).zip(&files) {
+        world.lock(inode, part(number, Exclusive, 0, 9));
     }
     world.wait(files[1], part(0, Exclusive, 3, 3));
     world.wait(files[2], part(1, Shared, 3, 3));
@@ -224,7 +224,9 @@ fn an_entry_grants_so_many_and_the_next_ones_the_others() {
     let (mut world, inode) = with_file();
     world.lock(inode, part(1000, Exclusive, 0, 9));
     let count = 2 * GRANTED_MAX as u64 + 3;
-    (0..count).for_each(|number| drop(world.wait(inode, part(number, Shared, 0, 9))));
+    for number in 0..count {
+        world.wait(inode, part(number, Shared, 0, 9));
+    }
     let mut got: Vec<u64> = world.unlock(inode, part(1000, Shared, 0, 9));
     assert_eq!(got.len(), GRANTED_MAX);
     let mut entries = 0;
@@ -294,7 +296,7 @@ proptest! {
             let lock = part(number, mode, first, first + length);
             if step == 0 {
                 world.unlock(inode, lock);
-                bytes().for_each(|byte| drop(model.remove(&(number, byte))));
+                model.retain(|&(other, byte), _| other != number || !bytes().contains(&byte));
                 continue;
             }
             let is_free = !model.iter().any(|(&(other, byte), &held)| {
@@ -302,7 +304,7 @@ proptest! {
             });
             prop_assert_eq!(world.try_lock(inode, lock, false).is_ok(), is_free);
             if is_free {
-                bytes().for_each(|byte| drop(model.insert((number, byte), mode)));
+                model.extend(bytes().map(|byte| ((number, byte), mode)));
             }
             let held = world.held(inode).into_iter().flat_map(|(number, mode, first, last)| {
                 (first..=last).map(move |byte| ((number, byte), mode))
@@ -319,7 +321,7 @@ proptest! {
         let mut world = World::default();
         let files: Vec<InodeId> = (0..3).map(|number| world.file(ROOT, &format!("f{number}"))).collect();
         let mut waits: BTreeMap<u64, usize> = BTreeMap::new();
-        let note = |waits: &mut BTreeMap<u64, usize>, got: Vec<u64>| got.iter().for_each(|n| drop(waits.remove(n)));
+        let note = |waits: &mut BTreeMap<u64, usize>, got: Vec<u64>| waits.retain(|number, _| !got.contains(number));
         for (number, file, is_shared, first, length) in steps {
             if waits.contains_key(&number) {
                 continue;

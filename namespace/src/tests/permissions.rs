@@ -118,7 +118,7 @@ fn bytes_are_an_acl_only_as_the_kernel_lays_it_out() {
     for bytes in [&[], &whole[..3], &whole[..whole.len() - 1], &[&[1], &whole[1..]].concat()] {
         assert_eq!(acl::Acl::parse(bytes), Err(NotAcl::Layout));
     }
-    let users = (0..limits::ACL_ENTRIES_MAX as u32).map(|id| (2, id, 7));
+    let users = (0..).take(limits::ACL_ENTRIES_MAX).map(|id| (2, id, 7));
     let long: Vec<_> = [user].into_iter().chain(users).chain([group, mask, other]).collect();
     assert_eq!(acl::Acl::parse(&acl_bytes(&long)), Err(NotAcl::TooLong { entries: long.len() }));
 }

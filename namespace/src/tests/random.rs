@@ -31,7 +31,7 @@ pub(super) fn beginning() -> Vec<Op> {
         free(4),
         free(5),
     ];
-    assert!(changes.len() < FIRST as usize);
+    assert!((changes.len() as u64) < FIRST);
     let op = |change| Op { time: time(1), who: Who::root(), client: client(0), change };
     changes.into_iter().map(op).collect()
 }

@@ -60,8 +60,7 @@ fn each_operation_sets_the_times_that_posix_says() {
 
 #[test]
 fn a_new_inode_has_the_time_of_its_entry() {
-    let mut world = World::default();
-    world.seq = 40;
+    let mut world = World { seq: 40, ..World::default() };
     let inode = world.dir(ROOT, "d");
     let Attributes { atime, mtime, ctime, btime, .. } = world.get(inode);
     assert_eq!([atime, mtime, ctime, btime], [time(41); 4]);
@@ -69,8 +68,7 @@ fn a_new_inode_has_the_time_of_its_entry() {
 
 #[test]
 fn the_time_of_a_change_never_goes_back() {
-    let mut world = World::default();
-    world.seq = 40;
+    let mut world = World { seq: 40, ..World::default() };
     let inode = world.file(ROOT, "f");
     let before = world.get(inode);
     let op = |change| Op { time: time(3), who: Who::root(), client: client(0), change };
