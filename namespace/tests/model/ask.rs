@@ -1,0 +1,177 @@
+//! Operations and questions, each to where it belongs; clients.
+
+use std::sync::Arc;
+
+use base::ClientId;
+use namespace::{
+    Answer, Ask, Born, Change, ClientState, Done, Fate, InodeId, Listed, Name, NameError, Op, Page, Query,
+    Rights,
+};
+
+use crate::locks::{is_in_the_way, whole};
+use crate::state::Model;
+
+impl Model {
+    /// Takes in an operation. What is refused changes nothing.
+    pub(crate) fn apply(&mut self, at: Born, op: &Op) -> Result<Done, NameError> {
+        let before = self.clone();
+        let done = self.try_apply(at, op);
+        if done.is_err() {
+            *self = before;
+        }
+        done
+    }
+
+    fn try_apply(&mut self, at: Born, op: &Op) -> Result<Done, NameError> {
+        match &op.change {
+            Change::GiveBack { .. } => self.give_back(op),
+            &Change::Hold { inode, client } => self.hold(inode, client),
+            &Change::Release { inode, client } => self.release(inode, client),
+            &Change::Deleted { inode } => {
+                self.doomed.remove(&inode).map(|_| Done::Deleted).ok_or(NameError::NotDoomed { inode })
+            }
+            Change::Settle => Ok(self.settle_all()),
+            &Change::Welcome { client } => self.record(client).map(|()| Done::Welcomed),
+            &Change::Expire { client } => self.expire(client),
+            &Change::Forget { client } => self.forget(client),
+            &Change::Limit { inodes_max, bytes_max } => {
+                (self.inodes_max, self.bytes_max) = (inodes_max, bytes_max);
+                Ok(Done::Limited)
+            }
+            _ => self.apply_of_client(at, op),
+        }
+    }
+
+    /// What a client asks for on its own behalf, unless it has ended.
+    fn apply_of_client(&mut self, at: Born, op: &Op) -> Result<Done, NameError> {
+        let client = op.client;
+        if self.clients.get(&client).is_some_and(|state| *state != ClientState::Alive) {
+            return Err(NameError::Expired { client });
+        }
+        match &op.change {
+            Change::Create { .. } => self.create(at, op),
+            Change::Link { .. } => self.link(op),
+            Change::Unlink { site, holders } => self.remove(op, site, holders, false),
+            Change::RemoveDirectory { site, holders } => self.remove(op, site, holders, true),
+            Change::Rename { .. } => self.rename(op),
+            Change::SetAttributes { .. } => self.set_attributes(op),
+            Change::SetXattr { .. } => self.set_xattr(op),
+            Change::RemoveXattr { .. } => self.remove_xattr(op),
+            &Change::Lend { inode } => self.lend(at, op, inode),
+            Change::Lock { .. } => self.lock(at, op),
+            Change::Unlock { .. } => self.unlock(op),
+            &Change::Cancel { inode, ticket } => self.cancel(op, inode, ticket),
+            _ => unreachable!("the service asks for this"),
+        }
+    }
+
+    fn hold(&mut self, inode: InodeId, client: ClientId) -> Result<Done, NameError> {
+        self.node(inode)?;
+        if self.links(inode) > 0 {
+            return Err(NameError::NotOrphan { inode });
+        }
+        self.record(client)?;
+        self.node_mut(inode).holders.insert(client);
+        Ok(Done::Held)
+    }
+
+    fn release(&mut self, inode: InodeId, client: ClientId) -> Result<Done, NameError> {
+        self.node(inode)?;
+        if !self.node_mut(inode).holders.remove(&client) {
+            return Err(NameError::NotHeld { inode, client });
+        }
+        Ok(Done::Released { fate: self.fate(inode) })
+    }
+
+    fn expire(&mut self, client: ClientId) -> Result<Done, NameError> {
+        self.clients.insert(client, ClientState::Ended);
+        let mut dooms = false;
+        for inode in self.held_by(client) {
+            self.node_mut(inode).holders.remove(&client);
+            dooms |= self.fate(inode) == Fate::Doomed;
+        }
+        Ok(Done::Expired { more: false, dooms, granted: self.unlock_client(client) })
+    }
+
+    fn forget(&mut self, client: ClientId) -> Result<Done, NameError> {
+        match self.clients.get(&client) {
+            None => Err(NameError::NoClient { client }),
+            Some(ClientState::Ended) => {
+                self.clients.remove(&client);
+                Ok(Done::Forgotten)
+            }
+            Some(_) => Err(NameError::NotExpired { client }),
+        }
+    }
+
+    fn held_by(&self, client: ClientId) -> Vec<InodeId> {
+        let held = self.nodes.iter().filter(|(_, node)| node.holders.contains(&client));
+        held.map(|(inode, _)| *inode).collect()
+    }
+
+    /// Answers a question. To which lock is in the way there may be other right answers.
+    pub(crate) fn answer(&self, Query { who, ask }: &Query) -> Result<Answer, NameError> {
+        match ask {
+            Ask::Lookup { dir, name } => {
+                let directory = self.directory(*dir)?;
+                directory.need(who, Rights::EXECUTE, *dir)?;
+                let found = directory.children.get(name).ok_or(NameError::NoEntry { dir: *dir })?;
+                self.attributes(*found).map(Answer::Attributes)
+            }
+            Ask::Attributes { inode } => self.attributes(*inode).map(Answer::Attributes),
+            Ask::List { dir, after, entries_max, with_attributes } => {
+                self.list(*dir, after.as_ref(), *entries_max, *with_attributes)
+            }
+            Ask::Readlink { inode } => {
+                let target = self.node(*inode)?.target.clone();
+                target.map(Answer::Target).ok_or(NameError::WrongKind { inode: *inode })
+            }
+            Ask::GetXattr { inode, name } => self.get_xattr(*inode, name, who).map(Answer::Value),
+            Ask::ListXattrs { inode } => self.list_xattrs(*inode, who).map(Answer::Names),
+            Ask::Access { inode, rights } => {
+                self.node(*inode)?.need(who, *rights, *inode)?;
+                self.attributes(*inode).map(Answer::Attributes)
+            }
+            Ask::Statfs => Ok(Answer::Volume(self.volume())),
+            Ask::TestLock { inode, lock } => {
+                let (node, lock) = (self.node(*inode)?, whole(*lock)?);
+                let found = node.held().into_iter().find(|held| is_in_the_way(held, &lock));
+                Ok(Answer::InTheWay(found))
+            }
+            Ask::Locks { inode } => Ok(Answer::Locks(self.node(*inode)?.all_locks().map(Arc::new))),
+            Ask::Orphans { after } => Ok(Answer::Inodes(behind(self.orphans(), *after))),
+            Ask::Doomed { after } => {
+                let all = self.doomed.iter().filter(|(inode, _)| after.is_none_or(|after| **inode > after));
+                Ok(Answer::Doomed(all.map(|(inode, (replicas, _))| (*inode, replicas.clone())).collect()))
+            }
+            Ask::Clients { after } => {
+                let all = self.clients.iter().filter(|(client, _)| after.is_none_or(|after| **client > after));
+                Ok(Answer::Clients(all.map(|(client, state)| (*client, *state)).collect()))
+            }
+            Ask::Holds { client, after } => Ok(Answer::Inodes(behind(self.held_by(*client), *after))),
+        }
+    }
+
+    fn list(
+        &self,
+        dir: InodeId,
+        after: Option<&Name>,
+        entries_max: u32,
+        with_attributes: bool,
+    ) -> Result<Answer, NameError> {
+        let listed = |(name, inode): (&Name, &InodeId)| -> Result<Listed, NameError> {
+            let attributes = with_attributes.then(|| self.attributes(*inode)).transpose()?;
+            Ok(Listed { name: name.clone(), inode: *inode, kind: self.nodes[inode].kind, attributes })
+        };
+        let all = self.directory(dir)?.children.iter();
+        let all = all.filter(|(name, _)| after.is_none_or(|after| *name > after));
+        let mut entries: Vec<Listed> = all.map(listed).collect::<Result<_, _>>()?;
+        let is_last = entries.len() <= entries_max as usize;
+        entries.truncate(entries_max as usize);
+        Ok(Answer::Page(Page { entries, is_last }))
+    }
+}
+
+fn behind(all: Vec<InodeId>, after: Option<InodeId>) -> Vec<InodeId> {
+    all.into_iter().filter(|&inode| after.is_none_or(|after| inode > after)).collect()
+}

@@ -1,0 +1,173 @@
+//! Setting attributes; lending size and times, and getting them back.
+
+use namespace::{
+    Born, Change, Done, Generation, InodeId, Kind, NameError, Op, Rights, SetAttributes, SetTime, Who, XattrName,
+    limits,
+};
+
+use crate::access::Acl;
+use crate::state::{Model, Node};
+
+impl Model {
+    pub(crate) fn set_attributes(&mut self, op: &Op) -> Result<Done, NameError> {
+        let Change::SetAttributes { inode, set } = op.change else { unreachable!("it is asked to set them") };
+        self.may_set(inode, &set, &op.who)?;
+        let node = self.node_mut(inode);
+        if set.uid.is_some() || set.gid.is_some() {
+            node.chown(&set);
+        }
+        if let Some(mode) = set.mode {
+            node.chmod(mode, &op.who);
+        }
+        node.mark(op.time);
+        if let Some(size) = set.size {
+            node.size = size;
+            node.mark_content(op.time);
+            node.end_privileges(&op.who);
+        }
+        let now = node.ctime;
+        let time = |set: SetTime| match set {
+            SetTime::Now => now,
+            SetTime::To(time) => time,
+        };
+        node.atime = set.atime.map_or(node.atime, time);
+        node.mtime = set.mtime.map_or(node.mtime, time);
+        Ok(Done::Changed { attributes: self.attributes(inode)? })
+    }
+
+    fn may_set(&self, inode: InodeId, set: &SetAttributes, who: &Who) -> Result<(), NameError> {
+        let node = self.node(inode)?;
+        if set.size.is_some() {
+            node.is_file(inode)?;
+        }
+        if set.mode.is_some() && node.kind == Kind::Symlink {
+            return Err(NameError::NotSupported { inode });
+        }
+        if set.size.is_some() && !set.is_open {
+            node.need(who, Rights::WRITE, inode)?;
+        }
+        let keeps_owner = set.uid.is_none_or(|uid| uid == node.uid);
+        if set.uid.is_some() && !who.is_root() && !(keeps_owner && node.is_owned_by(who)) {
+            return Err(NameError::NotPermitted { inode });
+        }
+        if let Some(gid) = set.gid {
+            let is_own = who.is_root() || gid == node.gid || who.is_in(gid);
+            if !is_own || !node.is_owned_by(who) {
+                return Err(NameError::NotPermitted { inode });
+            }
+        }
+        if set.mode.is_some() {
+            node.need_owner(who, inode)?;
+        }
+        node.may_set_times(inode, set, who)?;
+        if let Some(generation) = node.lent.filter(|_| set.size.is_some() || set.mtime.is_some()) {
+            return Err(NameError::Lent { inode, generation });
+        }
+        let size = set.size.unwrap_or(node.size);
+        if size > limits::FILE_BYTES_MAX {
+            return Err(NameError::TooLong { size });
+        }
+        let grows = size > node.size;
+        if grows && self.bytes() - u128::from(node.size) + u128::from(size) > u128::from(self.bytes_max) {
+            return Err(NameError::NoSpace { bytes_max: self.bytes_max });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn lend(&mut self, at: Born, op: &Op, inode: InodeId) -> Result<Done, NameError> {
+        let node = self.node(inode)?;
+        node.is_file(inode)?;
+        if let Some(generation) = node.lent {
+            return Err(NameError::Lent { inode, generation });
+        }
+        if self.bytes() >= u128::from(self.bytes_max) {
+            return Err(NameError::NoSpace { bytes_max: self.bytes_max });
+        }
+        let node = self.node_mut(inode);
+        node.lent = Some(Generation(at));
+        node.end_privileges(&op.who);
+        Ok(Done::Changed { attributes: self.attributes(inode)? })
+    }
+
+    pub(crate) fn give_back(&mut self, op: &Op) -> Result<Done, NameError> {
+        let Change::GiveBack { inode, generation, size, mtime, ctime } = op.change else {
+            unreachable!("it is asked to take them back")
+        };
+        let node = self.node(inode)?;
+        node.is_file(inode)?;
+        if node.lent != Some(generation) {
+            return Err(NameError::NotLent { inode, generation });
+        }
+        if size > limits::FILE_BYTES_MAX {
+            return Err(NameError::TooLong { size });
+        }
+        let node = self.node_mut(inode);
+        node.lent = None;
+        (node.size, node.mtime) = (size, mtime);
+        node.mark(ctime);
+        Ok(Done::Changed { attributes: self.attributes(inode)? })
+    }
+}
+
+impl Node {
+    pub(crate) fn is_file(&self, inode: InodeId) -> Result<(), NameError> {
+        match self.kind {
+            Kind::File => Ok(()),
+            Kind::Directory => Err(NameError::IsDirectory { inode }),
+            _ => Err(NameError::WrongKind { inode }),
+        }
+    }
+
+    /// Setting times to any other than both to now is the owner's.
+    fn may_set_times(&self, inode: InodeId, set: &SetAttributes, who: &Who) -> Result<(), NameError> {
+        let times = [set.atime, set.mtime];
+        let is_touch = times.iter().flatten().all(|&time| time == SetTime::Now);
+        match (times.iter().any(Option::is_some), is_touch) {
+            (false, _) => Ok(()),
+            (true, true) if self.is_owned_by(who) => Ok(()),
+            (true, true) => self.need(who, Rights::WRITE, inode),
+            (true, false) => self.need_owner(who, inode),
+        }
+    }
+
+    /// A change of owner or group ends what a program may do beyond its user, for root as for others.
+    fn chown(&mut self, set: &SetAttributes) {
+        self.uid = set.uid.unwrap_or(self.uid);
+        self.gid = set.gid.unwrap_or(self.gid);
+        if !self.is_directory() {
+            self.xattrs.remove(&XattrName::capability());
+            self.mode &= !0o4000;
+            if self.mode & 0o010 != 0 {
+                self.mode &= !0o2000;
+            }
+        }
+    }
+
+    fn chmod(&mut self, mode: u16, who: &Who) {
+        self.mode = mode & 0o7777;
+        if !who.is_root() && !who.is_in(self.gid) {
+            self.mode &= !0o2000;
+        }
+        if let Some(acl) = &mut self.acl {
+            acl.chmod(mode);
+        }
+    }
+
+    /// The mode follows an access ACL.
+    pub(crate) fn set_acl(&mut self, acl: Acl, who: &Who) {
+        self.chmod(self.mode & 0o7000 | acl.mode(), who);
+        self.acl = acl.unless_mode();
+    }
+
+    /// A change of content does the same, but for root it ends capabilities only.
+    pub(crate) fn end_privileges(&mut self, who: &Who) {
+        self.xattrs.remove(&XattrName::capability());
+        if who.is_root() {
+            return;
+        }
+        self.mode &= !0o4000;
+        if self.mode & 0o010 != 0 {
+            self.mode &= !0o2000;
+        }
+    }
+}

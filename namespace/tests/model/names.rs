@@ -1,0 +1,255 @@
+//! Making, linking, removing and renaming.
+
+use base::{ClientId, WallTime};
+use namespace::{
+    Born, Change, Done, Expect, Fate, Generation, InodeId, Kind, Make, Name, NameError, Op, RenameHow, Rights,
+    Site, Who, limits,
+};
+
+use crate::state::{Model, Node};
+
+impl Model {
+    pub(crate) fn create(&mut self, at: Born, op: &Op) -> Result<Done, NameError> {
+        let Change::Create { dir, ref name, ref make, is_exclusive, .. } = op.change else {
+            unreachable!("it is asked to create")
+        };
+        let directory = self.directory(dir)?;
+        directory.need(&op.who, Rights::EXECUTE, dir)?;
+        let is_file = make.kind() == Kind::File;
+        if let Some(&inode) = directory.children.get(name) {
+            let attributes = self.attributes(inode)?;
+            let is_fine = is_file && !is_exclusive;
+            return if is_fine {
+                Ok(Done::Created { attributes, is_new: false })
+            } else {
+                Err(NameError::Exists { inode })
+            };
+        }
+        self.may_add(dir, &op.who)?;
+        if matches!(make, Make::CharDevice { .. } | Make::BlockDevice { .. }) && !op.who.is_root() {
+            return Err(NameError::NotPermitted { inode: dir });
+        }
+        let volume = self.volume();
+        if volume.inodes >= volume.inodes_max {
+            return Err(NameError::NoInodes { inodes_max: volume.inodes_max });
+        }
+        if is_file && volume.bytes >= u128::from(volume.bytes_max) {
+            return Err(NameError::NoSpace { bytes_max: volume.bytes_max });
+        }
+        let inode = InodeId::of(at);
+        let mut node = newborn(directory, op);
+        if is_file {
+            node.lent = Some(Generation(at));
+        }
+        self.nodes.insert(inode, node);
+        self.add(dir, name, inode, op.time);
+        Ok(Done::Created { attributes: self.attributes(inode)?, is_new: true })
+    }
+
+    /// Nothing comes to be in a directory that has been removed, and it takes the right to write to add to another.
+    fn may_add(&self, dir: InodeId, who: &Who) -> Result<(), NameError> {
+        if self.links(dir) == 0 {
+            return Err(NameError::Orphan { inode: dir });
+        }
+        self.nodes[&dir].need(who, Rights::WRITE, dir)
+    }
+
+    fn add(&mut self, dir: InodeId, name: &Name, inode: InodeId, time: WallTime) {
+        let directory = self.node_mut(dir);
+        directory.children.insert(name.clone(), inode);
+        directory.mark_content(time);
+    }
+
+    fn take(&mut self, site: &Site, time: WallTime) {
+        let directory = self.node_mut(site.dir);
+        directory.children.remove(&site.name);
+        directory.mark_content(time);
+    }
+
+    pub(crate) fn link(&mut self, op: &Op) -> Result<Done, NameError> {
+        let Change::Link { inode, dir, ref name } = op.change else { unreachable!("it is asked to link") };
+        self.node(inode)?;
+        let directory = self.directory(dir)?;
+        directory.need(&op.who, Rights::EXECUTE, dir)?;
+        if let Some(&inode) = directory.children.get(name) {
+            return Err(NameError::Exists { inode });
+        }
+        self.may_add(dir, &op.who)?;
+        if self.nodes[&inode].is_directory() {
+            return Err(NameError::NotPermitted { inode });
+        }
+        if self.links(inode) == 0 {
+            return Err(NameError::Orphan { inode });
+        }
+        self.add(dir, name, inode, op.time);
+        self.node_mut(inode).mark(op.time);
+        Ok(Done::Changed { attributes: self.attributes(inode)? })
+    }
+
+    /// What a name names, for those who may search. It must be what it is taken for.
+    fn find(&self, site: &Site, who: &Who) -> Result<Option<InodeId>, NameError> {
+        let directory = self.directory(site.dir)?;
+        directory.need(who, Rights::EXECUTE, site.dir)?;
+        let found = directory.children.get(&site.name).copied();
+        let is_expected = match site.expect {
+            Expect::Any => true,
+            Expect::Nothing => found.is_none(),
+            Expect::Inode(inode) => found == Some(inode),
+        };
+        if is_expected { Ok(found) } else { Err(NameError::Stale { dir: site.dir }) }
+    }
+
+    /// Whether somebody may take a name away, in a sticky directory too, from what is a directory or is none.
+    fn may_take(&self, site: &Site, inode: InodeId, who: &Who, as_directory: bool) -> Result<(), NameError> {
+        let (directory, node) = (&self.nodes[&site.dir], &self.nodes[&inode]);
+        directory.need(who, Rights::WRITE, site.dir)?;
+        let is_sticky = directory.mode & 0o1000 != 0;
+        if is_sticky && !node.is_owned_by(who) && !directory.is_owned_by(who) {
+            return Err(NameError::NotPermitted { inode });
+        }
+        match (as_directory, node.is_directory()) {
+            (true, false) => Err(NameError::NotDirectory { inode }),
+            (false, true) => Err(NameError::IsDirectory { inode }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Unlinks, or removes a directory.
+    pub(crate) fn remove(
+        &mut self,
+        op: &Op,
+        site: &Site,
+        holders: &[ClientId],
+        as_directory: bool,
+    ) -> Result<Done, NameError> {
+        few(holders)?;
+        let inode = self.find(site, &op.who)?.ok_or(NameError::NoEntry { dir: site.dir })?;
+        self.may_take(site, inode, &op.who, as_directory)?;
+        if !self.nodes[&inode].children.is_empty() {
+            return Err(NameError::NotEmpty { dir: inode });
+        }
+        self.take(site, op.time);
+        self.node_mut(inode).mark(op.time);
+        Ok(Done::Removed { inode, fate: self.lost_name(inode, holders)? })
+    }
+
+    pub(crate) fn rename(&mut self, op: &Op) -> Result<Done, NameError> {
+        let Change::Rename { ref from, ref to, how, ref holders } = op.change else {
+            unreachable!("it is asked to rename")
+        };
+        few(holders)?;
+        let moved = self.find(from, &op.who)?;
+        let there = self.find(to, &op.who)?;
+        let moved = moved.ok_or(NameError::NoEntry { dir: from.dir })?;
+        match (how, there) {
+            (RenameHow::NoReplace, Some(inode)) => return Err(NameError::Exists { inode }),
+            (RenameHow::Exchange, None) => return Err(NameError::NoEntry { dir: to.dir }),
+            _ => {}
+        }
+        if self.is_below(to.dir, moved) {
+            return Err(NameError::Loop { dir: moved });
+        }
+        if let Some(there) = there.filter(|&there| self.is_below(from.dir, there)) {
+            return Err(match how {
+                RenameHow::Exchange => NameError::Loop { dir: there },
+                _ => NameError::NotEmpty { dir: there },
+            });
+        }
+        if there == Some(moved) {
+            return Ok(Done::Renamed { moved, other: None, fate: None });
+        }
+        self.may_rename(op, moved, there)?;
+        let fate = self.swap(op, moved, there)?;
+        Ok(Done::Renamed { moved, other: there, fate })
+    }
+
+    fn may_rename(&self, op: &Op, moved: InodeId, there: Option<InodeId>) -> Result<(), NameError> {
+        let Change::Rename { ref from, ref to, how, .. } = op.change else {
+            unreachable!("it is asked to rename")
+        };
+        let is_directory = |inode: InodeId| self.nodes[&inode].is_directory();
+        let is_exchange = how == RenameHow::Exchange;
+        self.may_take(from, moved, &op.who, is_directory(moved))?;
+        match there {
+            None => self.may_add(to.dir, &op.who)?,
+            Some(there) => {
+                let like = if is_exchange { there } else { moved };
+                self.may_take(to, there, &op.who, is_directory(like))?;
+            }
+        }
+        // What comes to be in another directory has its `..` changed.
+        let turned = [Some(moved), there.filter(|_| is_exchange)];
+        for inode in turned.into_iter().flatten().filter(|&inode| from.dir != to.dir && is_directory(inode)) {
+            self.nodes[&inode].need(&op.who, Rights::WRITE, inode)?;
+        }
+        match there {
+            Some(dir) if !is_exchange && !self.nodes[&dir].children.is_empty() => {
+                Err(NameError::NotEmpty { dir })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn swap(
+        &mut self,
+        op: &Op,
+        moved: InodeId,
+        there: Option<InodeId>,
+    ) -> Result<Option<Fate>, NameError> {
+        let Change::Rename { ref from, ref to, how, ref holders } = op.change else {
+            unreachable!("it is asked to rename")
+        };
+        self.take(from, op.time);
+        self.add(to.dir, &to.name, moved, op.time);
+        self.node_mut(moved).mark(op.time);
+        let Some(there) = there else { return Ok(None) };
+        self.node_mut(there).mark(op.time);
+        if how == RenameHow::Exchange {
+            self.add(from.dir, &from.name, there, op.time);
+            return Ok(None);
+        }
+        self.lost_name(there, holders).map(Some)
+    }
+}
+
+/// What is made in a directory.
+fn newborn(directory: &Node, op: &Op) -> Node {
+    let Change::Create { ref make, mode, umask, .. } = op.change else {
+        unreachable!("it is asked to create")
+    };
+    let (kind, who) = (make.kind(), &op.who);
+    let mut mode = if kind == Kind::Directory { mode & 0o1777 } else { mode & 0o7777 };
+    let mut gid = who.gid();
+    if directory.mode & 0o2000 != 0 {
+        gid = directory.gid;
+        if kind == Kind::Directory {
+            mode |= 0o2000;
+        } else if mode & 0o2010 == 0o2010 && !who.is_root() && !who.is_in(gid) {
+            mode &= !0o2000;
+        }
+    }
+    let mut node = Node::new(kind, mode, (who.uid(), gid), op.time);
+    match (kind, &directory.default_acl) {
+        (Kind::Symlink, _) => node.mode = 0o777,
+        (_, None) => node.mode &= !umask,
+        (_, Some(default)) => {
+            let mut acl = default.clone();
+            acl.chmod(default.mode() & mode);
+            node.mode = mode & 0o7000 | acl.mode();
+            node.acl = acl.unless_mode();
+            node.default_acl = (kind == Kind::Directory).then(|| default.clone());
+        }
+    }
+    match make {
+        Make::File { replicas } => node.replicas = Some(replicas.clone()),
+        Make::Symlink { target } => node.target = Some(target.clone()),
+        Make::CharDevice { rdev } | Make::BlockDevice { rdev } => node.rdev = *rdev,
+        Make::Directory | Make::Fifo | Make::Socket => {}
+    }
+    node
+}
+
+fn few(holders: &[ClientId]) -> Result<(), NameError> {
+    let count = holders.len() as u64;
+    if holders.len() > limits::HOLDERS_MAX { Err(NameError::TooManyHolders { count }) } else { Ok(()) }
+}
