@@ -111,8 +111,9 @@ impl<T: Table> Draft<'_, T> {
             Kind::Symlink => PERMISSIONS,
             // A directory is made set-group-ID by the one it is in, and by nobody else.
             Kind::Directory => mode & (PERMISSIONS | STICKY) | dir.mode & SETGID,
-            // Nobody gets to run what is not theirs as a group that they do not belong to.
-            _ if mode & (SETGID | GROUP_EXECUTE) == SETGID | GROUP_EXECUTE
+            // Nobody gets to run what is not theirs as a group that they do not belong to. What was asked for counts: the
+            // right to execute may be given later, when the bit is there.
+            _ if wanted.mode & (SETGID | GROUP_EXECUTE) == SETGID | GROUP_EXECUTE
                 && !(who.is_root() || who.is_in(inode.gid)) =>
             {
                 mode & MODE_BITS & !SETGID
