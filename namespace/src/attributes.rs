@@ -93,22 +93,20 @@ impl<T: Table> Draft<'_, T> {
         within(size)
     }
 
-    /// To now may set who may write, to anything else only who owns.
+    /// Both to now may set who may write, and so the one that comes with a new size. Anything else only who owns.
     fn check_times(
         &self,
         (id, inode): (InodeId, &Inode),
         who: &Who,
         set: &SetAttributes,
     ) -> Result<(), NameError> {
-        let times = [set.atime, set.mtime];
-        let is_chosen = times.iter().flatten().any(|time| matches!(time, SetTime::To(_)));
-        if is_chosen {
-            return self.allow_owner((id, inode), who);
+        match (set.atime, set.mtime) {
+            (None, None) => Ok(()),
+            _ if inode.is_owned_by(who) => Ok(()),
+            (Some(SetTime::Now), Some(SetTime::Now)) => self.allow((id, inode), who, Rights::WRITE),
+            (None, Some(SetTime::Now)) if set.size.is_some() => self.allow((id, inode), who, Rights::WRITE),
+            _ => Err(NameError::NotPermitted { inode: id }),
         }
-        if times.iter().flatten().next().is_none() || inode.is_owned_by(who) {
-            return Ok(());
-        }
-        self.allow((id, inode), who, Rights::WRITE)
     }
 
     fn set_owners(&mut self, (id, inode): (InodeId, &mut Inode), who: &Who, set: &SetAttributes) {

@@ -2,7 +2,7 @@
 
 use base::{ClientId, Epoch, Members, NodeId, Seq, WallTime};
 use namespace::{
-    Born, Change, Done, InodeId, Make, Memory, Name, NameError, Op, SetAttributes, Tree, Who,
+    Born, Change, Done, InodeId, Make, Memory, Name, NameError, Op, SetAttributes, SetTime, Tree, Who,
 };
 
 /// A tree, and how far it has come.
@@ -46,4 +46,19 @@ fn a_umask_lets_nobody_make_a_file_set_group_id_for_a_foreign_group() {
     world.set(&Who::root(), InodeId::ROOT, SetAttributes { mode, ..SetAttributes::default() }).unwrap();
     let user = Who::new(1001, 100, &[]).unwrap();
     assert_eq!(world.create(&user, 0o2770, 0o077).1, 0o700);
+}
+
+/// Who could write a file could set one of its times to now and keep the other. POSIX lets such users set both or
+/// none, as by reading and writing.
+#[test]
+fn who_may_write_does_not_set_one_time_alone() {
+    let mut world = World::new();
+    let mode = Some(0o777);
+    world.set(&Who::root(), InodeId::ROOT, SetAttributes { mode, ..SetAttributes::default() }).unwrap();
+    let (_, now) = (world.create(&Who::root(), 0o666, 0), Some(SetTime::Now));
+    let user = Who::new(1001, 100, &[]).unwrap();
+    let mut set = |atime, mtime| {
+        world.set(&user, InodeId::ROOT, SetAttributes { atime, mtime, ..SetAttributes::default() }).is_ok()
+    };
+    assert_eq!((set(now, None), set(None, now), set(now, now)), (false, false, true));
 }
