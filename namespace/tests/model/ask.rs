@@ -134,7 +134,8 @@ impl Model {
             }
             Ask::Statfs => Ok(Answer::Volume(self.volume())),
             Ask::TestLock { inode, lock } => {
-                let (node, lock) = (self.node(*inode)?, whole(*lock)?);
+                let lock = whole(*lock)?;
+                let node = self.node(*inode)?;
                 let found = node.held().into_iter().find(|held| is_in_the_way(held, &lock));
                 Ok(Answer::InTheWay(found))
             }

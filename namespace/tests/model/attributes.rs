@@ -14,7 +14,7 @@ impl Model {
         self.may_set(inode, &set, &op.who)?;
         let node = self.node_mut(inode);
         if set.uid.is_some() || set.gid.is_some() {
-            node.chown(&set);
+            node.chown(&set, &op.who);
         }
         if let Some(mode) = set.mode {
             node.chmod(mode, &op.who);
@@ -40,11 +40,12 @@ impl Model {
         if set.size.is_some() {
             node.is_file(inode)?;
         }
-        if set.mode.is_some() && node.kind == Kind::Symlink {
-            return Err(NameError::NotSupported { inode });
-        }
         if set.size.is_some() && !set.is_open {
             node.need(who, Rights::WRITE, inode)?;
+        }
+        let size = set.size.unwrap_or(node.size);
+        if size > limits::FILE_BYTES_MAX {
+            return Err(NameError::TooLong { size });
         }
         let keeps_owner = set.uid.is_none_or(|uid| uid == node.uid);
         if set.uid.is_some() && !who.is_root() && !(keeps_owner && node.is_owned_by(who)) {
@@ -59,13 +60,13 @@ impl Model {
         if set.mode.is_some() {
             node.need_owner(who, inode)?;
         }
-        node.may_set_times(inode, set, who)?;
-        if let Some(generation) = node.lent.filter(|_| set.size.is_some() || set.mtime.is_some()) {
-            return Err(NameError::Lent { inode, generation });
+        if set.mode.is_some() && node.kind == Kind::Symlink {
+            return Err(NameError::NotSupported { inode });
         }
-        let size = set.size.unwrap_or(node.size);
-        if size > limits::FILE_BYTES_MAX {
-            return Err(NameError::TooLong { size });
+        node.may_set_times(inode, set, who)?;
+        let needs_back = set.size.is_some() || set.mtime.is_some() || set.atime.is_some();
+        if let Some(generation) = node.lent.filter(|_| needs_back) {
+            return Err(NameError::Lent { inode, generation });
         }
         let grows = size > node.size;
         if grows && self.bytes() - u128::from(node.size) + u128::from(size) > u128::from(self.bytes_max) {
@@ -76,7 +77,7 @@ impl Model {
 
     pub(crate) fn lend(&mut self, at: Born, op: &Op, inode: InodeId) -> Result<Done, NameError> {
         let node = self.node(inode)?;
-        node.is_file(inode)?;
+        node.has_content(inode)?;
         if let Some(generation) = node.lent {
             return Err(NameError::Lent { inode, generation });
         }
@@ -85,7 +86,9 @@ impl Model {
         }
         let node = self.node_mut(inode);
         node.lent = Some(Generation(at));
-        node.end_privileges(&op.who);
+        if node.end_privileges(&op.who) {
+            node.mark(op.time);
+        }
         Ok(Done::Changed { attributes: self.attributes(inode)? })
     }
 
@@ -94,12 +97,12 @@ impl Model {
             unreachable!("it is asked to take them back")
         };
         let node = self.node(inode)?;
-        node.is_file(inode)?;
-        if node.lent != Some(generation) {
-            return Err(NameError::NotLent { inode, generation });
-        }
         if size > limits::FILE_BYTES_MAX {
             return Err(NameError::TooLong { size });
+        }
+        node.has_content(inode)?;
+        if node.lent != Some(generation) {
+            return Err(NameError::NotLent { inode, generation });
         }
         let node = self.node_mut(inode);
         node.lent = None;
@@ -110,7 +113,11 @@ impl Model {
 }
 
 impl Node {
-    pub(crate) fn is_file(&self, inode: InodeId) -> Result<(), NameError> {
+    fn has_content(&self, inode: InodeId) -> Result<(), NameError> {
+        if self.kind == Kind::File { Ok(()) } else { Err(NameError::WrongKind { inode }) }
+    }
+
+    fn is_file(&self, inode: InodeId) -> Result<(), NameError> {
         match self.kind {
             Kind::File => Ok(()),
             Kind::Directory => Err(NameError::IsDirectory { inode }),
@@ -118,28 +125,35 @@ impl Node {
         }
     }
 
-    /// Setting times to any other than both to now is the owner's.
+    /// Setting times is the owner's. To set both to now it is enough to be allowed to write; so it is for the time that
+    /// comes with a new size.
     fn may_set_times(&self, inode: InodeId, set: &SetAttributes, who: &Who) -> Result<(), NameError> {
-        let times = [set.atime, set.mtime];
-        let is_touch = times.iter().flatten().all(|&time| time == SetTime::Now);
-        match (times.iter().any(Option::is_some), is_touch) {
-            (false, _) => Ok(()),
-            (true, true) if self.is_owned_by(who) => Ok(()),
-            (true, true) => self.need(who, Rights::WRITE, inode),
-            (true, false) => self.need_owner(who, inode),
+        let now = Some(SetTime::Now);
+        match (set.atime, set.mtime) {
+            (None, None) => Ok(()),
+            _ if self.is_owned_by(who) => Ok(()),
+            (atime, mtime) if mtime == now && (atime == now || atime.is_none() && set.size.is_some()) => {
+                self.need(who, Rights::WRITE, inode)
+            }
+            _ => Err(NameError::NotPermitted { inode }),
         }
     }
 
     /// A change of owner or group ends what a program may do beyond its user, for root as for others.
-    fn chown(&mut self, set: &SetAttributes) {
-        self.uid = set.uid.unwrap_or(self.uid);
-        self.gid = set.gid.unwrap_or(self.gid);
+    fn chown(&mut self, set: &SetAttributes, who: &Who) {
         if !self.is_directory() {
             self.xattrs.remove(&XattrName::capability());
-            self.mode &= !0o4000;
-            if self.mode & 0o010 != 0 {
-                self.mode &= !0o2000;
-            }
+            self.end_set_ids(who);
+        }
+        self.uid = set.uid.unwrap_or(self.uid);
+        self.gid = set.gid.unwrap_or(self.gid);
+    }
+
+    /// Set-group-ID without the right to execute means something else, and stays for members of the group.
+    fn end_set_ids(&mut self, who: &Who) {
+        self.mode &= !0o4000;
+        if self.mode & 0o010 != 0 || !who.is_root() && !who.is_in(self.gid) {
+            self.mode &= !0o2000;
         }
     }
 
@@ -159,15 +173,12 @@ impl Node {
         self.acl = acl.unless_mode();
     }
 
-    /// A change of content does the same, but for root it ends capabilities only.
-    pub(crate) fn end_privileges(&mut self, who: &Who) {
-        self.xattrs.remove(&XattrName::capability());
-        if who.is_root() {
-            return;
+    /// A change of content does the same, but for root it ends capabilities only. Whether there was anything to end.
+    fn end_privileges(&mut self, who: &Who) -> bool {
+        let (had_some, mode) = (self.xattrs.remove(&XattrName::capability()).is_some(), self.mode);
+        if !who.is_root() {
+            self.end_set_ids(who);
         }
-        self.mode &= !0o4000;
-        if self.mode & 0o010 != 0 {
-            self.mode &= !0o2000;
-        }
+        had_some || self.mode != mode
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use base::ClientId;
 use namespace::{
-    Born, Change, Done, Grant, Granted, InodeId, Kind, Lock, LockKind, LockMode, Locks, NameError, Op, Owner,
+    Born, Change, Done, Grant, Granted, InodeId, Lock, LockKind, LockMode, Locks, NameError, Op, Owner,
     Stretch, Ticket, Waiting, limits,
 };
 
@@ -28,29 +28,61 @@ impl Model {
         let Change::Lock { inode, lock, wait } = op.change else { unreachable!("it is asked to lock") };
         own(op, lock.owner)?;
         let lock = whole(lock)?;
-        self.node(inode)?.can_be_locked(inode)?;
-        let blockers = self.nodes[&inode].blockers(&lock, if wait { usize::MAX } else { 0 });
-        if blockers.is_empty() {
-            self.record(op.client)?;
-            self.node_mut(inode).take(&lock);
-            return Ok(Done::Locked { waits: None, granted: self.settle(&[inode]) });
-        }
-        if !wait {
-            return Err(NameError::Locked { by: blockers[0] });
-        }
-        if lock.kind == LockKind::Fcntl && self.is_deadlock(lock.owner, blockers) {
-            return Err(NameError::Deadlock { owner: lock.owner });
-        }
+        self.node(inode)?;
         self.record(op.client)?;
+        let node = &self.nodes[&inode];
+        let has = node.blockers(&lock, 0).first().copied();
+        let is_first = node.blockers(&lock, usize::MAX).is_empty();
+        let place = match (has, wait) {
+            (Some(by), false) => return Err(NameError::Locked { by }),
+            (Some(_), true) => Some(self.place(inode, &lock)?),
+            (None, true) if !is_first => self.place(inode, &lock).ok(),
+            (None, _) => None,
+        };
         let node = self.node_mut(inode);
-        if lock.kind == LockKind::Flock {
-            node.give_up(lock.owner, lock.kind, Stretch::ALL);
+        match place {
+            Some(place) => node.wait(place, Waiting { ticket: Ticket(at), lock }),
+            None => node.take(&lock),
         }
-        node.queue.push(Waiting { ticket: Ticket(at), lock });
-        let granted = self.settle(&[inode]);
-        let waits = self.nodes[&inode].queue.iter().any(|waiting| waiting.ticket == Ticket(at));
-        assert!(waits, "who has to wait is not granted at once");
-        Ok(Done::Locked { waits: Some(Ticket(at)), granted })
+        Ok(Done::Locked { waits: place.map(|_| Ticket(at)), granted: self.settle(&[inode]) })
+    }
+
+    /// Where in the queue a request waits: behind all others, or before those that would wait for each other then.
+    fn place(&self, inode: InodeId, lock: &Lock) -> Result<usize, NameError> {
+        let queues = self.nodes.values().flat_map(|node| &node.queue);
+        let (waits, length) = (queues.filter(|waiting| waiting.lock.owner == lock.owner).count(), self.nodes[&inode].queue.len());
+        if waits >= limits::WAITS_MAX || length >= limits::WAITING_MAX {
+            return Err(NameError::TooManyLocks { inode });
+        }
+        let is_before = |waiting: &Waiting| is_in_the_way(&waiting.lock, lock);
+        let first = self.nodes[&inode].queue.iter().position(is_before).unwrap_or(length);
+        let is_fine = |&place: &usize| {
+            let mut then = self.clone();
+            then.node_mut(inode).wait(place, Waiting { ticket: Ticket(Born::default()), lock: *lock });
+            !then.waits_for_itself(lock.owner)
+        };
+        [length, first].into_iter().find(is_fine).ok_or(NameError::Deadlock { owner: lock.owner })
+    }
+
+    /// Whether an owner waits, directly or through others, for itself. Finds all who wait for whom at each turn until
+    /// there is nothing new.
+    fn waits_for_itself(&self, owner: Owner) -> bool {
+        let mut pairs: BTreeSet<(Owner, Owner)> = BTreeSet::new();
+        for node in self.nodes.values() {
+            for (place, Waiting { lock, .. }) in node.queue.iter().enumerate() {
+                pairs.extend(node.blockers(lock, place).into_iter().map(|blocker| (lock.owner, blocker)));
+            }
+        }
+        loop {
+            let ends = |from: Owner| pairs.iter().filter(move |pair| pair.0 == from).map(|pair| pair.1);
+            let longer: Vec<_> =
+                pairs.iter().flat_map(|&(one, other)| ends(other).map(move |end| (one, end))).collect();
+            let before = pairs.len();
+            pairs.extend(longer);
+            if pairs.len() == before {
+                return pairs.contains(&(owner, owner));
+            }
+        }
     }
 
     pub(crate) fn unlock(&mut self, op: &Op) -> Result<Done, NameError> {
@@ -59,13 +91,13 @@ impl Model {
         };
         own(op, owner)?;
         let lock = whole(Lock { owner, kind, mode: LockMode::Shared, stretch })?;
-        self.node(inode)?.can_be_locked(inode)?;
+        self.node(inode)?;
         self.node_mut(inode).give_up(owner, kind, lock.stretch);
         Ok(Done::Unlocked { granted: self.settle(&[inode]) })
     }
 
     pub(crate) fn cancel(&mut self, op: &Op, inode: InodeId, ticket: Ticket) -> Result<Done, NameError> {
-        let queue = &self.node(inode)?.queue;
+        let queue = self.nodes.get(&inode).map_or(&[][..], |node| &node.queue);
         let found = queue.iter().find(|waiting| waiting.ticket == ticket).copied();
         let waiting = found.ok_or(NameError::NotWaiting { ticket })?;
         own(op, waiting.lock.owner)?;
@@ -108,34 +140,9 @@ impl Model {
         }
         granted
     }
-
-    /// Whether any of those who are in the way waits, directly or through others, for who asks.
-    fn is_deadlock(&self, asks: Owner, mut then: Vec<Owner>) -> bool {
-        let mut seen = BTreeSet::new();
-        while let Some(owner) = then.pop() {
-            if owner == asks {
-                return true;
-            }
-            if seen.insert(owner) {
-                for node in self.nodes.values() {
-                    let waits = node.queue.iter().enumerate().filter(|(_, waiting)| waiting.lock.owner == owner);
-                    then.extend(waits.flat_map(|(place, waiting)| node.blockers(&waiting.lock, place)));
-                }
-            }
-        }
-        false
-    }
 }
 
 impl Node {
-    /// Whatever can be opened has locks.
-    fn can_be_locked(&self, inode: InodeId) -> Result<(), NameError> {
-        match self.kind {
-            Kind::File => Ok(()),
-            _ => Err(NameError::WrongKind { inode }),
-        }
-    }
-
     /// Who has a lock that is in the way of one, or asked for one and is before a place of the queue.
     pub(crate) fn blockers(&self, lock: &Lock, place: usize) -> Vec<Owner> {
         let held = self.held();
@@ -167,6 +174,14 @@ impl Node {
     pub(crate) fn all_locks(&self) -> Option<Locks> {
         let locks = Locks { held: self.held(), waiting: self.queue.clone() };
         (!locks.held.is_empty() || !locks.waiting.is_empty()).then_some(locks)
+    }
+
+    /// Who waits for a whole file has no lock of it meanwhile.
+    fn wait(&mut self, place: usize, waiting: Waiting) {
+        if waiting.lock.kind == LockKind::Flock {
+            self.give_up(waiting.lock.owner, LockKind::Flock, Stretch::ALL);
+        }
+        self.queue.insert(place, waiting);
     }
 
     fn take(&mut self, lock: &Lock) {

@@ -30,11 +30,11 @@ impl Model {
             return Err(NameError::NotPermitted { inode: dir });
         }
         let volume = self.volume();
-        if volume.inodes >= volume.inodes_max {
-            return Err(NameError::NoInodes { inodes_max: volume.inodes_max });
-        }
         if is_file && volume.bytes >= u128::from(volume.bytes_max) {
             return Err(NameError::NoSpace { bytes_max: volume.bytes_max });
+        }
+        if volume.inodes >= volume.inodes_max {
+            return Err(NameError::NoInodes { inodes_max: volume.inodes_max });
         }
         let inode = InodeId::of(at);
         let mut node = newborn(directory, op);
@@ -49,7 +49,7 @@ impl Model {
     /// Nothing comes to be in a directory that has been removed, and it takes the right to write to add to another.
     fn may_add(&self, dir: InodeId, who: &Who) -> Result<(), NameError> {
         if self.links(dir) == 0 {
-            return Err(NameError::Orphan { inode: dir });
+            return Err(NameError::NoEntry { dir });
         }
         self.nodes[&dir].need(who, Rights::WRITE, dir)
     }
@@ -86,17 +86,11 @@ impl Model {
         Ok(Done::Changed { attributes: self.attributes(inode)? })
     }
 
-    /// What a name names, for those who may search. It must be what it is taken for.
+    /// What a name names, for those who may search.
     fn find(&self, site: &Site, who: &Who) -> Result<Option<InodeId>, NameError> {
         let directory = self.directory(site.dir)?;
         directory.need(who, Rights::EXECUTE, site.dir)?;
-        let found = directory.children.get(&site.name).copied();
-        let is_expected = match site.expect {
-            Expect::Any => true,
-            Expect::Nothing => found.is_none(),
-            Expect::Inode(inode) => found == Some(inode),
-        };
-        if is_expected { Ok(found) } else { Err(NameError::Stale { dir: site.dir }) }
+        Ok(directory.children.get(&site.name).copied())
     }
 
     /// Whether somebody may take a name away, in a sticky directory too, from what is a directory or is none.
@@ -124,6 +118,7 @@ impl Model {
     ) -> Result<Done, NameError> {
         few(holders)?;
         let inode = self.find(site, &op.who)?.ok_or(NameError::NoEntry { dir: site.dir })?;
+        expected(site, Some(inode))?;
         self.may_take(site, inode, &op.who, as_directory)?;
         if !self.nodes[&inode].children.is_empty() {
             return Err(NameError::NotEmpty { dir: inode });
@@ -146,14 +141,14 @@ impl Model {
             (RenameHow::Exchange, None) => return Err(NameError::NoEntry { dir: to.dir }),
             _ => {}
         }
+        expected(from, Some(moved))?;
+        expected(to, there)?;
         if self.is_below(to.dir, moved) {
             return Err(NameError::Loop { dir: moved });
         }
-        if let Some(there) = there.filter(|&there| self.is_below(from.dir, there)) {
-            return Err(match how {
-                RenameHow::Exchange => NameError::Loop { dir: there },
-                _ => NameError::NotEmpty { dir: there },
-            });
+        let is_exchange = how == RenameHow::Exchange;
+        if let Some(dir) = there.filter(|&there| is_exchange && self.is_below(from.dir, there)) {
+            return Err(NameError::Loop { dir });
         }
         if there == Some(moved) {
             return Ok(Done::Renamed { moved, other: None, fate: None });
@@ -247,6 +242,16 @@ fn newborn(directory: &Node, op: &Op) -> Node {
         Make::Directory | Make::Fifo | Make::Socket => {}
     }
     node
+}
+
+/// A name must name what it is taken to name.
+fn expected(site: &Site, found: Option<InodeId>) -> Result<(), NameError> {
+    let is_expected = match site.expect {
+        Expect::Any => true,
+        Expect::Nothing => found.is_none(),
+        Expect::Inode(inode) => found == Some(inode),
+    };
+    if is_expected { Ok(()) } else { Err(NameError::Stale { dir: site.dir }) }
 }
 
 fn few(holders: &[ClientId]) -> Result<(), NameError> {

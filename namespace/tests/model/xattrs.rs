@@ -13,19 +13,23 @@ impl Model {
         };
         let node = self.node(inode)?;
         node.may_change_xattr(inode, name, &op.who)?;
-        let acl = match name.space() {
-            Space::AclAccess | Space::AclDefault => Some(Acl::parse(value)?),
-            _ => None,
-        };
+        let length = (name.as_bytes().len() + value.len()) as u64;
+        if length > limits::XATTR_BYTES_MAX {
+            return Err(NameError::XattrTooLong { bytes: length });
+        }
         let old = node.xattr(name);
         match (how, &old) {
             (XattrHow::Create, Some(_)) => return Err(NameError::XattrExists { inode }),
             (XattrHow::Replace, None) => return Err(NameError::NoXattr { inode }),
             _ => {}
         }
-        let length = (name.as_bytes().len() + value.len()) as u64;
-        if length > limits::XATTR_BYTES_MAX {
-            return Err(NameError::XattrTooLong { bytes: length });
+        let acl = match name.space() {
+            Space::AclAccess | Space::AclDefault => Some(Acl::parse(value)?),
+            _ => None,
+        };
+        let is_misplaced = name.space() == Space::AclDefault && !node.is_directory();
+        if is_misplaced && matches!(acl, Some(Some(_))) {
+            return Err(NameError::Denied { inode });
         }
         let old_length = old.map_or(0, |old| (name.as_bytes().len() + old.len()) as u64);
         if node.xattr_bytes() - old_length + length > limits::XATTR_BYTES_MAX {
@@ -96,8 +100,7 @@ impl Node {
             Space::User => self.need(who, Rights::WRITE, inode),
             Space::Trusted | Space::Security if !who.is_root() => refused,
             Space::Trusted | Space::Security => Ok(()),
-            Space::AclAccess if self.kind == Kind::Symlink => Err(NameError::NotSupported { inode }),
-            Space::AclDefault if !self.is_directory() => Err(NameError::Denied { inode }),
+            Space::AclAccess | Space::AclDefault if self.kind == Kind::Symlink => Err(NameError::NotSupported { inode }),
             Space::AclAccess | Space::AclDefault => self.need_owner(who, inode),
         }
     }
