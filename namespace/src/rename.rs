@@ -78,6 +78,8 @@ impl<T: Table> Draft<'_, T> {
         match (how, target) {
             (RenameHow::NoReplace, Some(Entry { inode, .. })) => return Err(NameError::Exists { inode }),
             (RenameHow::Exchange, None) => return Err(NameError::NoEntry { dir: to.dir }),
+            // It is in no other directory any more, so that nobody can ask whether it is below what is moved.
+            (_, None) if to_dir.links == 0 => return Err(NameError::NoEntry { dir: to.dir }),
             _ => {}
         }
         from.check(Some(source))?;

@@ -2,7 +2,8 @@
 
 use base::{ClientId, Epoch, Members, NodeId, Seq, WallTime};
 use namespace::{
-    Born, Change, Done, InodeId, Make, Memory, Name, NameError, Op, SetAttributes, SetTime, Tree, Who,
+    Born, Change, Done, InodeId, Make, Memory, Name, NameError, Op, RenameHow, SetAttributes, SetTime, Site,
+    Tree, Who,
 };
 
 /// A tree, and how far it has come.
@@ -61,4 +62,34 @@ fn who_may_write_does_not_set_one_time_alone() {
         world.set(&user, InodeId::ROOT, SetAttributes { atime, mtime, ..SetAttributes::default() }).is_ok()
     };
     assert_eq!((set(now, None), set(None, now), set(now, now)), (false, false, true));
+}
+
+/// A removed directory was still taken to be where it had been: what had contained it was in the way (`EINVAL`), or gone
+/// (`ESTALE`). It is no place for anything, which is `ENOENT`.
+#[test]
+fn nothing_is_moved_into_a_removed_directory_wherever_that_was() {
+    let (mut world, root) = (World::new(), Who::root());
+    let name = |text: &str| Name::new(text.as_bytes()).unwrap();
+    let mut directory = |dir, text| {
+        let (name, make) = (name(text), Make::Directory);
+        let change = Change::Create { dir, name, make, mode: 0o777, umask: 0, is_exclusive: true };
+        let Ok(Done::Created { attributes, .. }) = world.run(&root, change) else { panic!("it is free") };
+        attributes.inode
+    };
+    let above = directory(InodeId::ROOT, "above");
+    let removed = directory(above, "removed");
+    directory(InodeId::ROOT, "moved");
+    let holders = vec![ClientId { certificate: 1, program: 1 }];
+    let remove = |dir, text, holders| Change::RemoveDirectory { site: Site::new(dir, name(text)), holders };
+    let rename = |text| Change::Rename {
+        from: Site::new(InodeId::ROOT, name(text)),
+        to: Site::new(removed, name("new")),
+        how: RenameHow::Replace,
+        holders: Vec::new(),
+    };
+    let refused = Err(NameError::NoEntry { dir: removed });
+    world.run(&root, remove(above, "removed", holders)).unwrap();
+    assert_eq!(world.run(&root, rename("above")), refused);
+    world.run(&root, remove(InodeId::ROOT, "above", Vec::new())).unwrap();
+    assert_eq!(world.run(&root, rename("moved")), refused);
 }
