@@ -146,7 +146,8 @@ impl Model {
                 Ok(Answer::Doomed(all.map(|(inode, (replicas, _))| (*inode, replicas.clone())).collect()))
             }
             Ask::Clients { after } => {
-                let all = self.clients.iter().filter(|(client, _)| after.is_none_or(|after| **client > after));
+                let all =
+                    self.clients.iter().filter(|(client, _)| after.is_none_or(|after| **client > after));
                 Ok(Answer::Clients(all.map(|(client, state)| (*client, *state)).collect()))
             }
             Ask::Holds { client, after } => Ok(Answer::Inodes(behind(self.held_by(*client), *after))),

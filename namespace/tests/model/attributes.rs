@@ -1,8 +1,8 @@
 //! Setting attributes; lending size and times, and getting them back.
 
 use namespace::{
-    Born, Change, Done, Generation, InodeId, Kind, NameError, Op, Rights, SetAttributes, SetTime, Who, XattrName,
-    limits,
+    Born, Change, Done, Generation, InodeId, Kind, NameError, Op, Rights, SetAttributes, SetTime, Who,
+    XattrName, limits,
 };
 
 use crate::access::Acl;

@@ -3,14 +3,15 @@
 //! What is drawn depends on the model, so that a shorter history of the same dice is still one that makes sense.
 
 use base::{ClientId, Epoch, Members, NodeId, Seq, WallTime};
-use namespace::{Born, InodeId, Kind, Name, Rights, Site, Who, XattrName};
+use namespace::{Born, ClientState, InodeId, Kind, Name, Rights, Site, Who, XattrName};
 
 use crate::state::{Model, Node};
 
 /// What one step is drawn from.
 pub(crate) type Throw = [u8; 32];
 
-pub(crate) const CLIENTS: usize = 3;
+/// So many clients there are.
+pub(crate) const CLIENTS: usize = 4;
 
 /// Dice that have been thrown, in order; zeros behind them.
 pub(crate) struct Dice<'t> {
@@ -43,19 +44,34 @@ impl<'t> Dice<'t> {
     pub(crate) fn who(&mut self) -> Who {
         let who = |uid, gid, groups: &[u32]| Who::new(uid, gid, groups).expect("few groups");
         match self.below(8) {
-            0 | 1 => Who::root(),
-            2..=4 => who(1001, 100, &[200]),
+            0..=2 => Who::root(),
+            3 | 4 => who(1001, 100, &[200]),
             5 | 6 => who(1002, 100, &[]),
             _ => who(1003, 300, &[200]),
         }
     }
 
+    /// A client, most often one that has not ended.
     pub(crate) fn client(&mut self) -> ClientId {
-        client(self.below(CLIENTS))
+        let (any, is_any) = (client(self.below(CLIENTS)), self.once_in(12));
+        let has_ended = |client: &ClientId| {
+            self.model.clients.get(client).is_some_and(|state| *state != ClientState::Alive)
+        };
+        if is_any || !has_ended(&any) {
+            return any;
+        }
+        (0..CLIENTS).map(client).find(|client| !has_ended(client)).unwrap_or(any)
+    }
+
+    /// A client that has ended, if one has.
+    pub(crate) fn ended(&mut self) -> ClientId {
+        let any = self.client();
+        let ended = self.model.clients.iter().find(|(_, state)| **state == ClientState::Ended);
+        ended.filter(|_| !self.once_in(8)).map_or(any, |(client, _)| *client)
     }
 
     pub(crate) fn clients(&mut self) -> Vec<ClientId> {
-        let (is_any, bits) = (self.below(2) == 1, self.below(8));
+        let (is_any, bits) = (self.below(2) == 1, self.below(1 << CLIENTS));
         (0..CLIENTS).filter(|at| is_any && bits >> at & 1 == 1).map(client).collect()
     }
 
@@ -69,10 +85,11 @@ impl<'t> Dice<'t> {
     }
 
     /// One of those that fit, if there are any, most of the time.
-    fn one(&mut self, fits: impl Fn(&Node) -> bool) -> InodeId {
+    pub(crate) fn one(&mut self, fits: impl Fn(&Node) -> bool) -> InodeId {
         let (astray, place) = (self.below(20), self.below(256));
         let all: Vec<InodeId> = self.model.nodes.keys().copied().collect();
-        let fitting: Vec<InodeId> = all.iter().copied().filter(|inode| fits(&self.model.nodes[inode])).collect();
+        let fitting: Vec<InodeId> =
+            all.iter().copied().filter(|inode| fits(&self.model.nodes[inode])).collect();
         match astray {
             19 => unknown(self.model),
             0..=17 if !fitting.is_empty() => fitting[place % fitting.len()],
@@ -115,24 +132,27 @@ impl<'t> Dice<'t> {
         }
     }
 
-    /// A name that is there, most of the time, and what it is taken to name.
-    pub(crate) fn site(&mut self) -> Site {
-        let (dir, name) = (self.dir(), self.name());
-        let (is_there, place) = (self.below(5) > 0, self.below(256));
-        let expect = (self.below(8), self.inode());
-        let children: Vec<(Name, InodeId)> = self
-            .model
-            .nodes
-            .get(&dir)
-            .map_or(Vec::new(), |node| node.children.iter().map(|(name, inode)| (name.clone(), *inode)).collect());
-        let (name, inode) = match children.len() {
-            count if count > 0 && is_there => children[place % count].clone(),
-            _ => (name, expect.1),
+    /// A name that is there, most of the time, of something that fits, and what it is taken to name.
+    pub(crate) fn site(&mut self, fits: impl Fn(&Node) -> bool) -> Site {
+        let (dir, name, is_there) = (self.dir(), self.name(), self.below(6) > 0);
+        let (expect, other, place) = (self.below(8), self.inode(), self.below(256));
+        let nodes = &self.model.nodes;
+        let all = nodes
+            .iter()
+            .flat_map(|(dir, node)| node.children.iter().map(|(name, child)| (*dir, name, *child)));
+        let fitting: Vec<(InodeId, &Name, InodeId)> =
+            all.filter(|(_, _, child)| nodes.get(child).is_some_and(&fits)).collect();
+        let (dir, name, inode) = match fitting.len() {
+            count if count > 0 && is_there => {
+                let (dir, name, inode) = fitting[place % count];
+                (dir, name.clone(), inode)
+            }
+            _ => (dir, name, other),
         };
         match expect {
-            (6, _) => Site::new(dir, name).naming(inode),
-            (7, other) if other == InodeId::ROOT => Site::new(dir, name).free(),
-            (7, other) => Site::new(dir, name).naming(other),
+            6 => Site::new(dir, name).naming(inode),
+            7 if other == InodeId::ROOT => Site::new(dir, name).free(),
+            7 => Site::new(dir, name).naming(other),
             _ => Site::new(dir, name),
         }
     }
@@ -143,13 +163,14 @@ impl<'t> Dice<'t> {
             let (dir, name) = (self.dir(), self.name());
             Site::new(dir, name)
         } else {
-            self.site()
+            self.site(|_| true)
         }
     }
 
     pub(crate) fn mode(&mut self) -> u16 {
-        let modes = [
-            0o755, 0o777, 0o700, 0o644, 0o600, 0o4755, 0o2755, 0o2745, 0o6777, 0o1777, 0o2777, 0o070, 0o007, 0,
+        let modes: [u16; 16] = [
+            0o777, 0o777, 0o777, 0o755, 0o775, 0o700, 0o644, 0o600, 0o4755, 0o2755, 0o2745, 0o6777, 0o1777,
+            0o2777, 0o070, 0o007,
         ];
         self.pick(&modes)
     }
@@ -165,6 +186,16 @@ impl<'t> Dice<'t> {
             b"trusted.a",
         ];
         XattrName::new(self.pick(&names)).expect("a name")
+    }
+
+    /// One that an inode has, if any has one.
+    pub(crate) fn xattr(&mut self) -> (InodeId, XattrName) {
+        let (inode, name, place) = (self.inode(), self.xattr_name(), self.below(256));
+        let root = Who::root();
+        let has = |inode: &InodeId| self.model.list_xattrs(*inode, &root).unwrap_or_default();
+        let all = self.model.nodes.keys().flat_map(|inode| has(inode).into_iter().map(|name| (*inode, name)));
+        let all: Vec<(InodeId, XattrName)> = all.collect();
+        if all.is_empty() || self.once_in(4) { (inode, name) } else { all[place % all.len()].clone() }
     }
 
     pub(crate) fn rights(&mut self) -> Rights {

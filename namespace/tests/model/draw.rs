@@ -4,39 +4,54 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use namespace::{
-    Ask, Born, Change, Generation, InodeId, Kind, Lock, LockKind, LockMode, Make, Op, Owner, Query, RenameHow,
-    SetAttributes, SetTime, Stretch, Target, Ticket, XattrHow, limits,
+    Ask, Born, Change, ClientState, Generation, InodeId, Kind, Lock, LockKind, LockMode, Make, Op, Owner,
+    Query, RenameHow, SetAttributes, SetTime, Stretch, Target, Ticket, XattrHow, limits,
 };
 
 use crate::access::Acl;
 use crate::dice::Dice;
 use crate::locks::{STARTS, end_of};
+use crate::state::{Model, Node};
 
-/// How a change is drawn, and how often beside the others.
-type Drawn = (usize, fn(&mut Dice<'_>) -> Change);
+/// How often a change is drawn beside the others, what there has to be for it to make sense, and how it is drawn.
+type Drawn = (usize, fn(&Model) -> bool, fn(&mut Dice<'_>) -> Change);
+
+const ALWAYS: fn(&Model) -> bool = |_| true;
+const LENT: fn(&Model) -> bool = |model| model.nodes.values().any(|node| node.lent.is_some());
+const ORPHANS: fn(&Model) -> bool = |model| !model.orphans().is_empty();
+const WAITING: fn(&Model) -> bool = |model| model.nodes.values().any(|node| !node.queue.is_empty());
 
 const CHANGES: [Drawn; 21] = [
-    (14, create),
-    (4, link),
-    (5, |dice| Change::Unlink { site: dice.site(), holders: holders(dice) }),
-    (3, |dice| Change::RemoveDirectory { site: dice.site(), holders: holders(dice) }),
-    (9, rename),
-    (10, set_attributes),
-    (8, set_xattr),
-    (3, |dice| Change::RemoveXattr { inode: dice.inode(), name: dice.xattr_name() }),
-    (3, |dice| Change::Lend { inode: dice.of_kind(Kind::File) }),
-    (5, give_back),
-    (2, |dice| Change::Hold { inode: dice.held(), client: dice.client() }),
-    (3, release),
-    (2, deleted),
-    (10, |dice| Change::Lock { inode: dice.locked(), lock: lock(dice), wait: dice.below(3) > 0 }),
-    (5, unlock),
-    (2, cancel),
-    (1, |_| Change::Settle),
-    (1, |dice| Change::Welcome { client: dice.client() }),
-    (1, |dice| Change::Expire { client: dice.client() }),
-    (3, |dice| Change::Forget { client: dice.client() }),
-    (2, limit),
+    (18, ALWAYS, create),
+    (4, ALWAYS, link),
+    (5, ALWAYS, |dice| Change::Unlink {
+        site: dice.site(|node| !node.is_directory()),
+        holders: holders(dice),
+    }),
+    (3, ALWAYS, |dice| Change::RemoveDirectory { site: dice.site(is_bare), holders: holders(dice) }),
+    (9, ALWAYS, rename),
+    (10, ALWAYS, set_attributes),
+    (8, ALWAYS, set_xattr),
+    (3, ALWAYS, remove_xattr),
+    (4, ALWAYS, |dice| Change::Lend {
+        inode: dice.one(|node| node.kind == Kind::File && node.lent.is_none()),
+    }),
+    (5, LENT, give_back),
+    (3, ORPHANS, |dice| Change::Hold { inode: dice.held(), client: dice.client() }),
+    (3, ORPHANS, release),
+    (2, |model| !model.doomed.is_empty(), deleted),
+    (10, ALWAYS, |dice| Change::Lock { inode: dice.locked(), lock: lock(dice), wait: dice.below(3) > 0 }),
+    (5, ALWAYS, unlock),
+    (2, WAITING, cancel),
+    (1, ALWAYS, |_| Change::Settle),
+    (1, ALWAYS, |dice| Change::Welcome { client: dice.client() }),
+    (1, ALWAYS, |dice| Change::Expire { client: dice.client() }),
+    (
+        3,
+        |model| model.clients.values().any(|state| *state == ClientState::Ended),
+        |dice| Change::Forget { client: dice.ended() },
+    ),
+    (1, ALWAYS, limit),
 ];
 
 impl Dice<'_> {
@@ -44,17 +59,19 @@ impl Dice<'_> {
     pub(crate) fn op(&mut self) -> Op {
         let (time, who, client) = (self.time(), self.who(), self.client());
         if self.now == 0 {
-            let mode = Some(self.pick(&[0o777, 0o1777, 0o2777, 0o755]));
+            let mode = Some(self.pick(&[0o777, 0o1777, 0o2777, 0o777, 0o755]));
             let set = SetAttributes { mode, ..SetAttributes::default() };
             let change = Change::SetAttributes { inode: InodeId::ROOT, set };
             return Op { time, who: namespace::Who::root(), client, change };
         }
-        let mut at = self.below(CHANGES.iter().map(|(weight, _)| weight).sum());
-        for (weight, draw) in CHANGES {
+        let mut at = self.below(CHANGES.iter().map(|(weight, ..)| weight).sum());
+        for (weight, makes_sense, draw) in CHANGES {
             match at.checked_sub(weight) {
                 Some(rest) => at = rest,
                 None => {
-                    let mut op = Op { time, who, client, change: draw(self) };
+                    let change =
+                        if makes_sense(self.model) || self.once_in(8) { draw(self) } else { create(self) };
+                    let mut op = Op { time, who, client, change };
                     is_of_its_client(&mut op, self.once_in(20));
                     return op;
                 }
@@ -103,6 +120,15 @@ fn is_of_its_client(op: &mut Op, is_foreign: bool) {
     }
 }
 
+fn is_bare(node: &Node) -> bool {
+    node.is_directory() && node.children.is_empty()
+}
+
+fn remove_xattr(dice: &mut Dice<'_>) -> Change {
+    let (inode, name) = dice.xattr();
+    Change::RemoveXattr { inode, name }
+}
+
 fn holders(dice: &mut Dice<'_>) -> Vec<base::ClientId> {
     if dice.once_in(60) { vec![dice.client(); limits::HOLDERS_MAX + 1] } else { dice.clients() }
 }
@@ -130,7 +156,7 @@ fn link(dice: &mut Dice<'_>) -> Change {
 fn rename(dice: &mut Dice<'_>) -> Change {
     let hows = [RenameHow::Replace, RenameHow::Replace, RenameHow::NoReplace, RenameHow::Exchange];
     let how = dice.pick(&hows);
-    Change::Rename { from: dice.site(), to: dice.target_site(), how, holders: holders(dice) }
+    Change::Rename { from: dice.site(|_| true), to: dice.target_site(), how, holders: holders(dice) }
 }
 
 fn size(dice: &mut Dice<'_>) -> u64 {
@@ -260,7 +286,12 @@ fn cancel(dice: &mut Dice<'_>) -> Change {
 
 fn limit(dice: &mut Dice<'_>) -> Change {
     let volume = dice.model.volume();
-    let inodes_max = dice.pick(&[limits::INODES_MAX_DEFAULT, volume.inodes, volume.inodes + 2]);
-    let bytes_max = dice.pick(&[limits::BYTES_MAX_DEFAULT, 6000, 0]);
+    let inodes_max = dice.pick(&[
+        limits::INODES_MAX_DEFAULT,
+        volume.inodes + 3,
+        limits::INODES_MAX_DEFAULT,
+        volume.inodes,
+    ]);
+    let bytes_max = dice.pick(&[limits::BYTES_MAX_DEFAULT, 6000, limits::BYTES_MAX_DEFAULT, 0]);
     Change::Limit { inodes_max, bytes_max }
 }

@@ -50,7 +50,10 @@ impl Model {
     /// Where in the queue a request waits: behind all others, or before those that would wait for each other then.
     fn place(&self, inode: InodeId, lock: &Lock) -> Result<usize, NameError> {
         let queues = self.nodes.values().flat_map(|node| &node.queue);
-        let (waits, length) = (queues.filter(|waiting| waiting.lock.owner == lock.owner).count(), self.nodes[&inode].queue.len());
+        let (waits, length) = (
+            queues.filter(|waiting| waiting.lock.owner == lock.owner).count(),
+            self.nodes[&inode].queue.len(),
+        );
         if waits >= limits::WAITS_MAX || length >= limits::WAITING_MAX {
             return Err(NameError::TooManyLocks { inode });
         }
@@ -125,9 +128,8 @@ impl Model {
         let mut granted = Granted::NONE;
         for &inode in inodes {
             let node = self.node_mut(inode);
-            let is_free = |node: &Node, place: &usize| {
-                node.blockers(&node.queue[*place].lock, *place).is_empty()
-            };
+            let is_free =
+                |node: &Node, place: &usize| node.blockers(&node.queue[*place].lock, *place).is_empty();
             while let Some(place) = (0..node.queue.len()).find(|place| is_free(node, place)) {
                 if granted.all.len() == limits::GRANTED_MAX {
                     granted.more = true;

@@ -42,9 +42,8 @@ fn the_tree_does_what_the_model_does() {
     if std::env::var_os("PROPTEST_CASES").is_none() {
         config.cases = CASES;
     }
-    let ran = TestRunner::new(config).run(&histories(), |history| {
-        run::run(&history, &mut Tally::default()).map_err(TestCaseError::fail)
-    });
+    let ran = TestRunner::new(config)
+        .run(&histories(), |history| run::run(&history, &mut Tally::default()).map_err(TestCaseError::fail));
     if let Err(failure) = ran {
         panic!("{failure}");
     }

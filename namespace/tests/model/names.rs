@@ -2,8 +2,8 @@
 
 use base::{ClientId, WallTime};
 use namespace::{
-    Born, Change, Done, Expect, Fate, Generation, InodeId, Kind, Make, Name, NameError, Op, RenameHow, Rights,
-    Site, Who, limits,
+    Born, Change, Done, Expect, Fate, Generation, InodeId, Kind, Make, Name, NameError, Op, RenameHow,
+    Rights, Site, Who, limits,
 };
 
 use crate::state::{Model, Node};
@@ -139,6 +139,7 @@ impl Model {
         match (how, there) {
             (RenameHow::NoReplace, Some(inode)) => return Err(NameError::Exists { inode }),
             (RenameHow::Exchange, None) => return Err(NameError::NoEntry { dir: to.dir }),
+            (_, None) if self.links(to.dir) == 0 => return Err(NameError::NoEntry { dir: to.dir }),
             _ => {}
         }
         expected(from, Some(moved))?;
@@ -172,25 +173,18 @@ impl Model {
                 self.may_take(to, there, &op.who, is_directory(like))?;
             }
         }
+        if let Some(dir) = there.filter(|there| !is_exchange && !self.nodes[there].children.is_empty()) {
+            return Err(NameError::NotEmpty { dir });
+        }
         // What comes to be in another directory has its `..` changed.
         let turned = [Some(moved), there.filter(|_| is_exchange)];
         for inode in turned.into_iter().flatten().filter(|&inode| from.dir != to.dir && is_directory(inode)) {
             self.nodes[&inode].need(&op.who, Rights::WRITE, inode)?;
         }
-        match there {
-            Some(dir) if !is_exchange && !self.nodes[&dir].children.is_empty() => {
-                Err(NameError::NotEmpty { dir })
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
-    fn swap(
-        &mut self,
-        op: &Op,
-        moved: InodeId,
-        there: Option<InodeId>,
-    ) -> Result<Option<Fate>, NameError> {
+    fn swap(&mut self, op: &Op, moved: InodeId, there: Option<InodeId>) -> Result<Option<Fate>, NameError> {
         let Change::Rename { ref from, ref to, how, ref holders } = op.change else {
             unreachable!("it is asked to rename")
         };

@@ -15,6 +15,9 @@ const OBSERVED_EVERY: u64 = 8;
 /// So many are between two replicas made of parts.
 const REBUILT_EVERY: u64 = 32;
 
+/// Of each operation so much is told.
+const TRACED_MAX: usize = 500;
+
 /// Two replicas and the model.
 struct Run {
     model: Model,
@@ -31,7 +34,8 @@ pub(crate) fn run(history: &[Throw], tally: &mut Tally) -> Result<(), String> {
         let mut dice = Dice::new(throw, &run.model, now);
         let query = dice.query();
         let op = dice.op();
-        trace.push(format!("{:?} {op:?}", born(now)));
+        // Long values would hide the rest.
+        trace.push(format!("{:?} {op:?}", born(now)).chars().take(TRACED_MAX).collect::<String>());
         let step = run.step(now, &op, &query, tally);
         step.map_err(|difference| format!("{}\n{difference}", trace.join("\n")))?;
     }
@@ -116,7 +120,9 @@ impl Run {
         let (expected, answer) = (self.model.answer(query), self.tree.answer(query));
         let is_same = match (&expected, &answer) {
             (Ok(Answer::InTheWay(Some(_))), Ok(Answer::InTheWay(Some(found)))) => {
-                let Ask::TestLock { inode, lock } = query.ask else { unreachable!("nothing else is answered so") };
+                let Ask::TestLock { inode, lock } = query.ask else {
+                    unreachable!("nothing else is answered so")
+                };
                 let is_held = self.model.nodes[&inode].held().contains(found);
                 is_held && whole(lock).is_ok_and(|lock| is_in_the_way(found, &lock))
             }

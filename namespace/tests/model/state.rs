@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{ClientId, Members, WallTime};
 use bytes::Bytes;
 use namespace::{
-    Attributes, ClientState, Fate, Generation, InodeId, Kind, LockKind, Name, NameError, Owner, Target, Volume,
-    Waiting, XattrName, limits,
+    Attributes, ClientState, Fate, Generation, InodeId, Kind, LockKind, Name, NameError, Owner, Target,
+    Volume, Waiting, XattrName, limits,
 };
 
 use crate::access::Acl;
@@ -82,9 +82,7 @@ impl Model {
         let node = &self.nodes[&inode];
         let links = match node.is_directory() {
             true if names == 0 && inode != InodeId::ROOT => 0,
-            true => {
-                2 + node.children.values().filter(|&child| self.nodes[child].is_directory()).count()
-            }
+            true => 2 + node.children.values().filter(|&child| self.nodes[child].is_directory()).count(),
             false => names,
         };
         u32::try_from(links).expect("few")

@@ -1,7 +1,9 @@
 //! Extended attributes and ACLs, as `xattr(7)` and `acl(5)` tell it.
 
 use bytes::Bytes;
-use namespace::{Change, Done, InodeId, Kind, NameError, Op, Rights, Space, Who, XattrHow, XattrName, limits};
+use namespace::{
+    Change, Done, InodeId, Kind, NameError, Op, Rights, Space, Who, XattrHow, XattrName, limits,
+};
 
 use crate::access::Acl;
 use crate::state::{Model, Node};
@@ -96,11 +98,15 @@ impl Node {
         let refused = Err(NameError::NotPermitted { inode });
         match name.space() {
             Space::User if !self.has_user_xattrs() => refused,
-            Space::User if self.is_directory() && self.mode & 0o1000 != 0 && !self.is_owned_by(who) => refused,
+            Space::User if self.is_directory() && self.mode & 0o1000 != 0 && !self.is_owned_by(who) => {
+                refused
+            }
             Space::User => self.need(who, Rights::WRITE, inode),
             Space::Trusted | Space::Security if !who.is_root() => refused,
             Space::Trusted | Space::Security => Ok(()),
-            Space::AclAccess | Space::AclDefault if self.kind == Kind::Symlink => Err(NameError::NotSupported { inode }),
+            Space::AclAccess | Space::AclDefault if self.kind == Kind::Symlink => {
+                Err(NameError::NotSupported { inode })
+            }
             Space::AclAccess | Space::AclDefault => self.need_owner(who, inode),
         }
     }
