@@ -5,11 +5,11 @@ use std::sync::Arc;
 use base::ClientId;
 use namespace::{
     Answer, Ask, Born, Change, ClientState, Done, Fate, InodeId, Listed, Name, NameError, Op, Page, Query,
-    Rights,
+    Rights, limits,
 };
 
 use crate::locks::{is_in_the_way, whole};
-use crate::state::Model;
+use crate::state::{Model, Node};
 
 impl Model {
     /// Takes in an operation. What is refused changes nothing.
@@ -83,14 +83,29 @@ impl Model {
         Ok(Done::Released { fate: self.fate(inode) })
     }
 
+    /// Takes what a client holds away, and then its locks, but only so much at a time.
     fn expire(&mut self, client: ClientId) -> Result<Done, NameError> {
-        self.clients.insert(client, ClientState::Ended);
-        let mut dooms = false;
-        for inode in self.held_by(client) {
-            self.node_mut(inode).holders.remove(&client);
-            dooms |= self.fate(inode) == Fate::Doomed;
+        let has_locks = |node: &Node| node.all_locks().is_some_and(|locks| locks.concern(client));
+        let held = self.held_by(client);
+        let locked = self.nodes.iter().filter(|(_, node)| has_locks(node)).map(|(inode, _)| *inode);
+        let mut left: Vec<(InodeId, bool)> = held.into_iter().map(|inode| (inode, true)).collect();
+        left.extend(locked.map(|inode| (inode, false)));
+        let more = left.len() > limits::EXPIRE_MAX;
+        left.truncate(limits::EXPIRE_MAX);
+        let (mut dooms, mut freed) = (false, Vec::new());
+        for (inode, is_held) in left.into_iter() {
+            // With its last holder an inode goes, and its locks.
+            let Some(node) = self.nodes.get_mut(&inode) else { continue };
+            if is_held {
+                node.holders.remove(&client);
+                dooms |= self.fate(inode) == Fate::Doomed;
+            } else {
+                node.drop_locks(client);
+                freed.push(inode);
+            }
         }
-        Ok(Done::Expired { more: false, dooms, granted: self.unlock_client(client) })
+        self.clients.insert(client, if more { ClientState::Ending } else { ClientState::Ended });
+        Ok(Done::Expired { more, dooms, granted: self.settle(&freed) })
     }
 
     fn forget(&mut self, client: ClientId) -> Result<Done, NameError> {

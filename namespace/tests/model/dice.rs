@@ -44,9 +44,9 @@ impl<'t> Dice<'t> {
     pub(crate) fn who(&mut self) -> Who {
         let who = |uid, gid, groups: &[u32]| Who::new(uid, gid, groups).expect("few groups");
         match self.below(8) {
-            0..=2 => Who::root(),
-            3 | 4 => who(1001, 100, &[200]),
-            5 | 6 => who(1002, 100, &[]),
+            0..=3 => Who::root(),
+            4 | 5 => who(1001, 100, &[200]),
+            6 => who(1002, 100, &[]),
             _ => who(1003, 300, &[200]),
         }
     }
@@ -208,7 +208,7 @@ impl<'t> Dice<'t> {
     }
 }
 
-fn client(at: usize) -> ClientId {
+pub(crate) fn client(at: usize) -> ClientId {
     ClientId { certificate: 7 + at as u64 / 2, program: at as u64 }
 }
 

@@ -40,7 +40,7 @@ const CHANGES: [Drawn; 21] = [
     (3, ORPHANS, |dice| Change::Hold { inode: dice.held(), client: dice.client() }),
     (3, ORPHANS, release),
     (2, |model| !model.doomed.is_empty(), deleted),
-    (10, ALWAYS, |dice| Change::Lock { inode: dice.locked(), lock: lock(dice), wait: dice.below(3) > 0 }),
+    (12, ALWAYS, |dice| Change::Lock { inode: dice.locked(), lock: lock(dice), wait: dice.below(3) > 0 }),
     (5, ALWAYS, unlock),
     (2, WAITING, cancel),
     (1, ALWAYS, |_| Change::Settle),
@@ -143,7 +143,7 @@ fn create(dice: &mut Dice<'_>) -> Change {
         _ if dice.below(2) == 0 => Make::CharDevice { rdev: 5 },
         _ => Make::BlockDevice { rdev: 6 },
     };
-    let umask = dice.pick(&[0, 0o022, 0o077, 0o027]);
+    let umask = dice.pick(&[0, 0, 0, 0o022, 0o077, 0o027]);
     let is_exclusive = dice.below(2) == 1;
     Change::Create { dir: dice.dir(), name: dice.name(), make, mode: dice.mode(), umask, is_exclusive }
 }
@@ -267,7 +267,8 @@ fn stretch(dice: &mut Dice<'_>) -> Stretch {
 }
 
 fn lock(dice: &mut Dice<'_>) -> Lock {
-    let (owner, mode) = (owner(dice), dice.pick(&[LockMode::Shared, LockMode::Exclusive]));
+    let (owner, mode) =
+        (owner(dice), dice.pick(&[LockMode::Shared, LockMode::Exclusive, LockMode::Exclusive]));
     let kind = dice.pick(&[LockKind::Fcntl, LockKind::Fcntl, LockKind::Flock]);
     Lock { owner, kind, mode, stretch: stretch(dice) }
 }

@@ -113,18 +113,8 @@ impl Model {
         Done::Unlocked { granted: self.settle(&all) }
     }
 
-    /// Takes all locks and waiting requests of a client away.
-    pub(crate) fn unlock_client(&mut self, client: ClientId) -> Granted {
-        for node in self.nodes.values_mut() {
-            node.locks.retain(|(_, owner), _| owner.client != client);
-            node.queue.retain(|waiting| waiting.lock.owner.client != client);
-        }
-        let all: Vec<InodeId> = self.nodes.keys().copied().collect();
-        self.settle(&all)
-    }
-
     /// Grants what can be granted, one after the other, always the oldest.
-    fn settle(&mut self, inodes: &[InodeId]) -> Granted {
+    pub(crate) fn settle(&mut self, inodes: &[InodeId]) -> Granted {
         let mut granted = Granted::NONE;
         for &inode in inodes {
             let node = self.node_mut(inode);
@@ -176,6 +166,12 @@ impl Node {
     pub(crate) fn all_locks(&self) -> Option<Locks> {
         let locks = Locks { held: self.held(), waiting: self.queue.clone() };
         (!locks.held.is_empty() || !locks.waiting.is_empty()).then_some(locks)
+    }
+
+    /// Takes all locks and waiting requests of a client away.
+    pub(crate) fn drop_locks(&mut self, client: ClientId) {
+        self.locks.retain(|(_, owner), _| owner.client != client);
+        self.queue.retain(|waiting| waiting.lock.owner.client != client);
     }
 
     /// Who waits for a whole file has no lock of it meanwhile.

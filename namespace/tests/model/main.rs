@@ -8,6 +8,7 @@
 mod access;
 mod ask;
 mod attributes;
+mod crowds;
 mod dice;
 mod draw;
 mod locks;
@@ -56,6 +57,11 @@ fn fixed_seeds_reach_everything() {
     for _ in 0..FIXED {
         let history = histories().new_tree(&mut runner).expect("a history").current();
         if let Err(difference) = run::run(&history, &mut tally) {
+            panic!("{difference}");
+        }
+    }
+    for crowd in [crowds::many_wait, crowds::a_client_has_much] {
+        if let Err(difference) = crowd(&mut tally) {
             panic!("{difference}");
         }
     }

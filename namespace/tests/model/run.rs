@@ -19,16 +19,15 @@ const REBUILT_EVERY: u64 = 32;
 const TRACED_MAX: usize = 500;
 
 /// Two replicas and the model.
-struct Run {
-    model: Model,
+pub(crate) struct Run {
+    pub(crate) model: Model,
     tree: Tree<Memory>,
     twin: Tree<Memory>,
 }
 
 /// Runs a history. What differs is told with the operations that led there.
 pub(crate) fn run(history: &[Throw], tally: &mut Tally) -> Result<(), String> {
-    let (tree, twin) = (Tree::default(), Tree::default());
-    let mut run = Run { model: Model::new(), tree, twin };
+    let mut run = Run::new();
     let mut trace = Vec::new();
     for (now, throw) in (0..).zip(history) {
         let mut dice = Dice::new(throw, &run.model, now);
@@ -43,7 +42,12 @@ pub(crate) fn run(history: &[Throw], tally: &mut Tally) -> Result<(), String> {
 }
 
 impl Run {
-    fn step(&mut self, now: u64, op: &Op, query: &Query, tally: &mut Tally) -> Result<(), String> {
+    pub(crate) fn new() -> Self {
+        Self { model: Model::new(), tree: Tree::default(), twin: Tree::default() }
+    }
+
+    /// Takes in an operation, asks something before and after it, and everything now and then.
+    pub(crate) fn step(&mut self, now: u64, op: &Op, query: &Query, tally: &mut Tally) -> Result<(), String> {
         let at = born(now);
         let (before, parts) = (self.tree.answer(query), self.versions());
         let overlaps = self.tree.overlaps(op, query);

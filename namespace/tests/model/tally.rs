@@ -55,10 +55,11 @@ fn events(done: &Done) -> Vec<&'static str> {
             let waits = waits.map(|_| "waits");
             waits.into_iter().chain((!granted.all.is_empty()).then_some("granted by a lock")).collect()
         }
+        Done::Unlocked { granted } if granted.more => vec!["granted in part"],
         Done::Unlocked { granted } if !granted.all.is_empty() => vec!["granted"],
-        Done::Expired { dooms, granted, .. } => {
-            let (dooms, grants) = (*dooms, !granted.all.is_empty());
-            let all = [(dooms, "doomed by expiry"), (grants, "granted by expiry")];
+        Done::Expired { dooms, granted, more } => {
+            let (dooms, grants, more) = (*dooms, !granted.all.is_empty(), *more);
+            let all = [(dooms, "doomed by expiry"), (grants, "granted by expiry"), (more, "expired in part")];
             all.into_iter().filter(|(is, _)| *is).map(|(_, event)| event).collect()
         }
         _ => Vec::new(),
