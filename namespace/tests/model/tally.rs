@@ -5,6 +5,96 @@ use std::fmt::Debug;
 
 use namespace::{Done, Fate, NameError, Op};
 
+/// What comes of each kind of operation: it is done, and, but for these, refused.
+const CHANGES: [&str; 21] = [
+    "Cancel",
+    "Create",
+    "Deleted",
+    "Expire",
+    "Forget",
+    "GiveBack",
+    "Hold",
+    "Lend",
+    "Limit",
+    "Link",
+    "Lock",
+    "Release",
+    "RemoveDirectory",
+    "RemoveXattr",
+    "Rename",
+    "SetAttributes",
+    "SetXattr",
+    "Settle",
+    "Unlink",
+    "Unlock",
+    "Welcome",
+];
+const NEVER_REFUSED: [&str; 3] = ["Expire", "Limit", "Settle"];
+/// Refused only after a client's end.
+const SELDOM_REFUSED: &str = "Welcome";
+
+/// Each reason for a refusal but those that take a tree of 4,096 levels, or 65,000 names or clients.
+const ERRORS: [&str; 36] = [
+    "Deadlock",
+    "Denied",
+    "Exists",
+    "Expired",
+    "Foreign",
+    "IsDirectory",
+    "Lent",
+    "Locked",
+    "Loop",
+    "NoClient",
+    "NoEntry",
+    "NoInode",
+    "NoInodes",
+    "NoSpace",
+    "NoStretch",
+    "NoXattr",
+    "NoXattrSpace",
+    "NotAcl",
+    "NotDirectory",
+    "NotDoomed",
+    "NotEmpty",
+    "NotExpired",
+    "NotHeld",
+    "NotLent",
+    "NotOrphan",
+    "NotPermitted",
+    "NotSupported",
+    "NotWaiting",
+    "Orphan",
+    "Stale",
+    "TooLong",
+    "TooManyHolders",
+    "TooManyLocks",
+    "WrongKind",
+    "XattrExists",
+    "XattrTooLong",
+];
+
+const EVENTS: [&str; 14] = [
+    "doomed",
+    "doomed by expiry",
+    "exchanged",
+    "expired in part",
+    "gone",
+    "granted",
+    "granted by a lock",
+    "granted by expiry",
+    "granted in part",
+    "named",
+    "opened",
+    "orphan",
+    "replaced",
+    "waits",
+];
+
+/// Of each kind of operation so many are done, and so many refused, or little is proved.
+const EACH_MIN: u64 = 50;
+/// In a hundred operations so many are done.
+const DONE_PERCENT_MIN: u64 = 40;
+
 /// How often what happened.
 #[derive(Default, Debug)]
 pub(crate) struct Tally {
@@ -33,9 +123,30 @@ impl Tally {
         }
     }
 
-    /// How many operations there were, and how many of them were done.
-    pub(crate) fn totals(&self) -> (u64, u64) {
-        self.changes.values().fold((0, 0), |(all, done), (ok, refused)| (all + ok + refused, done + ok))
+    /// What was not reached.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let mut missing = Vec::new();
+        for change in CHANGES {
+            let (done, refused) = self.changes.get(change).copied().unwrap_or_default();
+            let is_refused = refused >= EACH_MIN
+                || NEVER_REFUSED.contains(&change)
+                || change == SELDOM_REFUSED && refused > 0;
+            if done < EACH_MIN || !is_refused {
+                missing.push(format!("{change}: {done} done, {refused} refused"));
+            }
+        }
+        missing.extend(
+            ERRORS.iter().filter(|error| !self.errors.contains_key(**error)).map(|it| (*it).to_owned()),
+        );
+        missing.extend(
+            EVENTS.iter().filter(|event| !self.events.contains_key(**event)).map(|it| (*it).to_owned()),
+        );
+        let totals = self.changes.values();
+        let (done, refused) = totals.fold((0, 0), |(all, not), (done, refused)| (all + done, not + refused));
+        if done * 100 < (done + refused) * DONE_PERCENT_MIN {
+            missing.push(format!("{done} done, {refused} refused"));
+        }
+        missing
     }
 }
 
