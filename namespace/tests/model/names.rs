@@ -46,12 +46,13 @@ impl Model {
         Ok(Done::Created { attributes: self.attributes(inode)?, is_new: true })
     }
 
-    /// Nothing comes to be in a directory that has been removed, and it takes the right to write to add to another.
+    /// Nothing comes to be in a directory that has been removed. To add to another takes the rights to write and to search
+    /// together: one entry of an ACL has to give both.
     fn may_add(&self, dir: InodeId, who: &Who) -> Result<(), NameError> {
         if self.links(dir) == 0 {
             return Err(NameError::NoEntry { dir });
         }
-        self.nodes[&dir].need(who, Rights::WRITE, dir)
+        self.nodes[&dir].need(who, Rights::CHANGE, dir)
     }
 
     fn add(&mut self, dir: InodeId, name: &Name, inode: InodeId, time: WallTime) {
@@ -96,7 +97,7 @@ impl Model {
     /// Whether somebody may take a name away, in a sticky directory too, from what is a directory or is none.
     fn may_take(&self, site: &Site, inode: InodeId, who: &Who, as_directory: bool) -> Result<(), NameError> {
         let (directory, node) = (&self.nodes[&site.dir], &self.nodes[&inode]);
-        directory.need(who, Rights::WRITE, site.dir)?;
+        directory.need(who, Rights::CHANGE, site.dir)?;
         let is_sticky = directory.mode & 0o1000 != 0;
         if is_sticky && !node.is_owned_by(who) && !directory.is_owned_by(who) {
             return Err(NameError::NotPermitted { inode });
