@@ -35,8 +35,9 @@ impl Model {
         let is_first = node.blockers(&lock, usize::MAX).is_empty();
         let place = match (has, wait) {
             (Some(by), false) => return Err(NameError::Locked { by }),
-            (Some(_), true) => Some(self.place(inode, &lock)?),
-            (None, true) if !is_first => self.place(inode, &lock).ok(),
+            (Some(_), true) => Some(self.place(inode, &lock, true)?),
+            // Nobody has anything against it, so it is granted where only the queue would close a circle.
+            (None, true) if !is_first => self.place(inode, &lock, false).ok(),
             (None, _) => None,
         };
         let node = self.node_mut(inode);
@@ -44,11 +45,14 @@ impl Model {
             Some(place) => node.wait(place, Waiting { ticket: Ticket(at), lock }),
             None => node.take(&lock),
         }
-        Ok(Done::Locked { waits: place.map(|_| Ticket(at)), granted: self.settle(&[inode]) })
+        let granted = self.settle(&[inode]);
+        assert!(granted.all.iter().all(|grant| grant.ticket != Ticket(at)), "who is told to wait has to");
+        Ok(Done::Locked { waits: place.map(|_| Ticket(at)), granted })
     }
 
-    /// Where in the queue a request waits: behind all others, or before those that would wait for each other then.
-    fn place(&self, inode: InodeId, lock: &Lock) -> Result<usize, NameError> {
+    /// Where in the queue a request waits: behind all others, or, if that closes a circle and it may pass, before those that
+    /// it would wait for.
+    fn place(&self, inode: InodeId, lock: &Lock, may_pass: bool) -> Result<usize, NameError> {
         let queues = self.nodes.values().flat_map(|node| &node.queue);
         let (waits, length) = (
             queues.filter(|waiting| waiting.lock.owner == lock.owner).count(),
@@ -64,7 +68,11 @@ impl Model {
             then.node_mut(inode).wait(place, Waiting { ticket: Ticket(Born::default()), lock: *lock });
             !then.waits_for_itself(lock.owner)
         };
-        [length, first].into_iter().find(is_fine).ok_or(NameError::Deadlock { owner: lock.owner })
+        [length, first]
+            .into_iter()
+            .take(if may_pass { 2 } else { 1 })
+            .find(is_fine)
+            .ok_or(NameError::Deadlock { owner: lock.owner })
     }
 
     /// Whether an owner waits, directly or through others, for itself. Finds all who wait for whom at each turn until
