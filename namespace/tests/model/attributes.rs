@@ -37,16 +37,6 @@ impl Model {
 
     fn may_set(&self, inode: InodeId, set: &SetAttributes, who: &Who) -> Result<(), NameError> {
         let node = self.node(inode)?;
-        if set.size.is_some() {
-            node.is_file(inode)?;
-        }
-        if set.size.is_some() && !set.is_open {
-            node.need(who, Rights::WRITE, inode)?;
-        }
-        let size = set.size.unwrap_or(node.size);
-        if size > limits::FILE_BYTES_MAX {
-            return Err(NameError::TooLong { size });
-        }
         let keeps_owner = set.uid.is_none_or(|uid| uid == node.uid);
         if set.uid.is_some() && !who.is_root() && !(keeps_owner && node.is_owned_by(who)) {
             return Err(NameError::NotPermitted { inode });
@@ -62,6 +52,16 @@ impl Model {
         }
         if set.mode.is_some() && node.kind == Kind::Symlink {
             return Err(NameError::NotSupported { inode });
+        }
+        if set.size.is_some() {
+            node.is_file(inode)?;
+        }
+        if set.size.is_some() && !set.is_open {
+            node.need(who, Rights::WRITE, inode)?;
+        }
+        let size = set.size.unwrap_or(node.size);
+        if size > limits::FILE_BYTES_MAX {
+            return Err(NameError::TooLong { size });
         }
         node.may_set_times(inode, set, who)?;
         let needs_back = set.size.is_some() || set.mtime.is_some() || set.atime.is_some();

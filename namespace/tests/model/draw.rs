@@ -176,7 +176,7 @@ fn set_attributes(dice: &mut Dice<'_>) -> Change {
     let mut set = SetAttributes { is_open: dice.below(3) == 2, ..SetAttributes::default() };
     let mut inode = dice.inode();
     let id = |dice: &mut Dice<'_>, all: &[u32]| (dice.below(3) > 0).then(|| dice.pick(all));
-    match dice.below(8) {
+    match dice.below(9) {
         0 | 1 => set.mode = Some(dice.mode()),
         2 | 3 => {
             set.uid = id(dice, &[0, 1001, 1001, 1002, 1003]);
@@ -186,6 +186,11 @@ fn set_attributes(dice: &mut Dice<'_>) -> Change {
             inode = dice.of_kind(Kind::File);
             set.size = Some(size(dice));
             set.mtime = dice.once_in(4).then_some(SetTime::Now);
+        }
+        6 => {
+            inode = dice.of_kind(Kind::File);
+            (set.mode, set.size) = (Some(dice.mode()), (dice.below(2) == 1).then(|| size(dice)));
+            (set.uid, set.gid) = (id(dice, &[1001, 1002]), id(dice, &[100, 200, 300]));
         }
         _ => {
             set.atime = (dice.below(2) == 1).then(|| set_time(dice));
