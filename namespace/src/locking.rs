@@ -61,6 +61,10 @@ impl<T: Table> Draft<'_, T> {
         let mut granted = Granted::NONE;
         self.settle_file(inode, &mut locks, &mut granted);
         self.store(inode, locks, &[lock.owner.client])?;
+        // Those whom it let pass may be out of its way at once, when they want less after they wanted more.
+        let is_had = |ticket: &Ticket| granted.all.iter().any(|grant| grant.ticket == *ticket);
+        let waits = waits.filter(|ticket| !is_had(ticket));
+        granted.all.retain(|grant| grant.ticket != Ticket(self.at));
         Ok(Done::Locked { waits, granted })
     }
 

@@ -2,8 +2,8 @@
 
 use base::{ClientId, Epoch, Members, NodeId, Seq, WallTime};
 use namespace::{
-    Born, Change, Done, InodeId, Make, Memory, Name, NameError, Op, RenameHow, SetAttributes, SetTime, Site,
-    Tree, Who,
+    Born, Change, Done, InodeId, Lock, LockKind, LockMode, Make, Memory, Name, NameError, Op, Owner,
+    RenameHow, SetAttributes, SetTime, Site, Stretch, Ticket, Tree, Who,
 };
 
 /// A tree, and how far it has come.
@@ -17,9 +17,13 @@ impl World {
         Self { tree: Tree::default(), seq: 0 }
     }
 
+    fn at(&self) -> Born {
+        Born { epoch: Epoch { number: 1, node: NodeId(1) }, seq: Seq(self.seq) }
+    }
+
     fn run(&mut self, who: &Who, change: Change) -> Result<Done, NameError> {
         self.seq += 1;
-        let at = Born { epoch: Epoch { number: 1, node: NodeId(1) }, seq: Seq(self.seq) };
+        let at = self.at();
         let client = ClientId { certificate: 1, program: 1 };
         let time = WallTime::from_micros(self.seq);
         self.tree.apply(at, &Op { time, who: who.clone(), client, change })
@@ -92,4 +96,26 @@ fn nothing_is_moved_into_a_removed_directory_wherever_that_was() {
     assert_eq!(world.run(&root, rename("above")), refused);
     world.run(&root, remove(InodeId::ROOT, "above", Vec::new())).unwrap();
     assert_eq!(world.run(&root, rename("moved")), refused);
+}
+
+/// A handle that gave its lock up to wait let another pass, which wanted all of the file and then less. So its own request was
+/// granted by the same entry, and it was told to wait for it.
+#[test]
+fn who_has_a_lock_at_once_is_not_told_to_wait() {
+    let mut world = World::new();
+    let (inode, _) = world.create(&Who::root(), 0o600, 0);
+    let mut flock = |number, mode| {
+        let owner = Owner { client: ClientId { certificate: 1, program: 1 }, number };
+        let lock = Lock { owner, kind: LockKind::Flock, mode, stretch: Stretch::ALL };
+        let done = world.run(&Who::root(), Change::Lock { inode, lock, wait: true });
+        let Ok(Done::Locked { waits, granted }) = done else { panic!("{done:?}") };
+        (waits, granted.all.len(), Some(Ticket(world.at())))
+    };
+    assert_eq!(flock(1, LockMode::Exclusive).0, None);
+    for mode in [LockMode::Exclusive, LockMode::Shared] {
+        let (waits, _, ticket) = flock(2, mode);
+        assert_eq!(waits, ticket);
+    }
+    let (waits, others, _) = flock(1, LockMode::Shared);
+    assert_eq!((waits, others), (None, 2));
 }

@@ -45,9 +45,11 @@ impl Model {
             Some(place) => node.wait(place, Waiting { ticket: Ticket(at), lock }),
             None => node.take(&lock),
         }
-        let granted = self.settle(&[inode]);
-        assert!(granted.all.iter().all(|grant| grant.ticket != Ticket(at)), "who is told to wait has to");
-        Ok(Done::Locked { waits: place.map(|_| Ticket(at)), granted })
+        // Who has it at once does not wait, though it was in the queue for others to pass.
+        let mut granted = self.settle(&[inode]);
+        granted.all.retain(|grant| grant.ticket != Ticket(at));
+        let waits = self.nodes[&inode].queue.iter().any(|waiting| waiting.ticket == Ticket(at));
+        Ok(Done::Locked { waits: waits.then_some(Ticket(at)), granted })
     }
 
     /// Where in the queue a request waits: behind all others, or, if that closes a circle and it may pass, before those that

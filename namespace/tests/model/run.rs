@@ -55,6 +55,11 @@ impl Run {
         same("outcomes of two replicas", &done, &self.twin.apply(at, op))?;
         let expected = self.model.apply(at, op);
         same_outcome(&expected, &done)?;
+        if let Ok(Done::Locked { waits: Some(ticket), granted }) = &done
+            && granted.all.iter().any(|grant| grant.ticket == *ticket)
+        {
+            return Err(format!("told to wait, and granted at once: {done:?}"));
+        }
         tally.count(op, &done);
         if done.is_err() {
             same("what is there after a refusal", &parts, &self.versions())?;
