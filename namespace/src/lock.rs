@@ -50,7 +50,7 @@ pub struct Stretch {
 pub struct Locks {
     /// What is had, ordered by kind, owner and first byte. Of one owner no two overlap, and no two touch that could be one.
     pub held: Vec<Lock>,
-    /// What is waited for, the oldest first.
+    /// What is waited for, the first in line first: the oldest, but for who would have waited in a circle behind others.
     pub waiting: Vec<Waiting>,
 }
 

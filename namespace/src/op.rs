@@ -389,7 +389,7 @@ pub enum Fate {
 /// Who got a lock that was waited for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Granted {
-    /// In the order in which they asked, per file.
+    /// In the order in which they got it, per file.
     pub all: Vec<Grant>,
     /// Whether there may be others, whom [`Change::Settle`] finds.
     pub more: bool,
