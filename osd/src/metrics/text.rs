@@ -2,7 +2,7 @@
 //!
 //! Names and labels are ours and need no escaping.
 
-use std::fmt::{Display, Write};
+use std::fmt::Display;
 
 use base::Span;
 
@@ -74,11 +74,11 @@ impl Text {
     /// Begins a family, and returns its full name.
     fn family(&mut self, name: &str, help: &str, kind: &str) -> String {
         let name = format!("{PREFIX}{name}");
-        writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a string takes everything");
+        self.0.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
         name
     }
 
     fn sample(&mut self, name: &str, value: impl Display) {
-        writeln!(self.0, "{name} {value}").expect("a string takes everything");
+        self.0.push_str(&format!("{name} {value}\n"));
     }
 }
