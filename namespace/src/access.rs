@@ -10,8 +10,6 @@ pub(crate) const SETUID: u16 = 0o4000;
 pub(crate) const SETGID: u16 = 0o2000;
 /// Only owners take away what is in the directory.
 pub(crate) const STICKY: u16 = 0o1000;
-/// All bits of a mode that can be set.
-pub(crate) const MODE_BITS: u16 = 0o7777;
 const GROUP_EXECUTE: u16 = 0o010;
 const ANY_EXECUTE: u16 = 0o111;
 

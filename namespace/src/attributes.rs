@@ -2,9 +2,8 @@
 
 use base::WallTime;
 
-use crate::access::MODE_BITS;
 use crate::draft::Draft;
-use crate::limits::FILE_BYTES_MAX;
+use crate::limits::{FILE_BYTES_MAX, MODE_BITS};
 use crate::{
     Body, Done, Generation, Inode, InodeId, Kind, NameError, Rights, SetAttributes, SetTime, Table, Volume,
     Who, XattrName,

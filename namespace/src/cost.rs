@@ -11,7 +11,9 @@ use crate::{
 /// What an operation or a part takes beside what can be long in it, and a key's name.
 const OVERHEAD_BYTES: u64 = 512;
 const GROUP_BYTES: u64 = size_of::<u32>() as u64;
-const HOLDER_BYTES: u64 = size_of::<ClientId>() as u64;
+/// In a message a client is two numbers of ten bytes each, at most.
+const HOLDER_BYTES: u64 = 20;
+const _: () = assert!(size_of::<ClientId>() as u64 <= HOLDER_BYTES);
 const MEMBER_BYTES: u64 = size_of::<NodeId>() as u64;
 const LOCK_BYTES: u64 = 48;
 const WAITING_BYTES: u64 = 72;

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
-use crate::access::{MODE_BITS, SETGID, STICKY};
+use crate::access::{SETGID, STICKY};
 use crate::acl::Acl;
 use crate::draft::Draft;
-use crate::limits::LINKS_MAX;
+use crate::limits::{LINKS_MAX, MODE_BITS};
 use crate::{
     Body, Done, Entry, Generation, Inode, InodeId, Key, Kind, Make, Marks, Name, NameError, Part, Rights,
     Table, Target, Who, XattrName,

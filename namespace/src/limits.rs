@@ -1,5 +1,7 @@
 //! How much there can be of everything, and what it costs.
 
+/// A mode has these bits and no others.
+pub const MODE_BITS: u16 = 0o7777;
 /// No inode has more names, and no directory more directories in it less two.
 pub const LINKS_MAX: u32 = 65_000;
 /// No file is longer: as long as what replicates its content allows.

@@ -1,8 +1,11 @@
 //! Locks of one file: who has locked what, and who waits.
 
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
 use base::ClientId;
 
-use crate::limits::LOCKS_MAX;
+use crate::limits::{LOCKS_MAX, WAITING_MAX};
 use crate::{Owner, Ticket};
 
 /// A lock of a file, or a wish for one.
@@ -86,12 +89,47 @@ impl Lock {
             && (self.mode == LockMode::Exclusive || other.mode == LockMode::Exclusive)
             && self.stretch.meets(other.stretch)
     }
+
+    /// Whether it can be had or waited for: a wish may be for a stretch that ends before it begins, and is refused.
+    pub fn is_sound(&self) -> bool {
+        self.checked() == Ok(*self)
+    }
 }
 
 impl Locks {
     /// Whether there are none, and nobody waits.
     pub const fn is_empty(&self) -> bool {
         self.held.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Whether these can be the locks of a file: there are some and not too many, each can be, they are in order, and nobody has
+    /// what is in the way of another. What a peer or a disk says is to be asked this.
+    pub fn is_sound(&self) -> bool {
+        let tickets: BTreeSet<Ticket> = self.waiting.iter().map(|waiting| waiting.ticket).collect();
+        !self.is_empty()
+            && self.held.len() <= LOCKS_MAX
+            && self.waiting.len() <= WAITING_MAX
+            && self.held.iter().chain(self.waiting.iter().map(|waiting| &waiting.lock)).all(Lock::is_sound)
+            && self.held.windows(2).all(|pair| follow(&pair[0], &pair[1]))
+            && tickets.len() == self.waiting.len()
+            && self.agree()
+    }
+
+    /// Whether nothing that is had is in the way of another. Of each owner the stretches have to be apart.
+    fn agree(&self) -> bool {
+        let mut held: Vec<&Lock> = self.held.iter().collect();
+        held.sort_by_key(|lock| (lock.kind, lock.stretch.first));
+        held.chunk_by(|a, b| a.kind == b.kind).all(|of_kind| {
+            let (mut any_last, mut exclusive_last) = (None, None);
+            of_kind.iter().all(|lock| {
+                let is_exclusive = lock.mode == LockMode::Exclusive;
+                let before = if is_exclusive { any_last } else { exclusive_last };
+                let last = Some(lock.stretch.last);
+                any_last = any_last.max(last);
+                exclusive_last = exclusive_last.max(last.filter(|_| is_exclusive));
+                before.is_none_or(|before| before < lock.stretch.first)
+            })
+        })
     }
 
     /// Whether a client has or waits for any.
@@ -193,6 +231,20 @@ impl Locks {
         let order = |lock: &Lock| (lock.kind, lock.owner, lock.stretch.first);
         let place = self.held.partition_point(|held| order(held) < order(&lock));
         self.held.insert(place, lock);
+    }
+}
+
+/// Whether one lock stands behind another in order, and of one owner apart from it.
+fn follow(lock: &Lock, next: &Lock) -> bool {
+    let owner = |lock: &Lock| (lock.kind, lock.owner);
+    match owner(lock).cmp(&owner(next)) {
+        Ordering::Less => true,
+        Ordering::Equal => {
+            lock.stretch.first < next.stretch.first
+                && !lock.stretch.meets(next.stretch)
+                && (lock.mode != next.mode || !lock.stretch.touches(next.stretch))
+        }
+        Ordering::Greater => false,
     }
 }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::access::{MODE_BITS, STICKY};
+use crate::access::STICKY;
 use crate::acl::Acl;
 use crate::draft::Draft;
-use crate::limits::{XATTR_BYTES_MAX, XATTRS_MAX};
+use crate::limits::{MODE_BITS, XATTR_BYTES_MAX, XATTRS_MAX};
 use crate::{
     CAPABILITY, Done, Inode, InodeId, Key, Kind, Marks, NameError, Part, Rights, Space, Table, Who, XattrHow,
     XattrName,

@@ -349,3 +349,53 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn locks_that_cannot_be_are_known() {
+    let shared = |number, first, last| part(number, Shared, first, last);
+    let alone = |number, first, last| part(number, Exclusive, first, last);
+    let flock = |number, mode| Lock { stretch: Stretch::ALL, ..whole(number, mode) };
+    let is_sound = |held: &[Lock]| Locks { held: held.to_vec(), waiting: Vec::new() }.is_sound();
+    let sound: [&[Lock]; 8] = [
+        &[shared(1, 0, 0)],
+        &[shared(1, 5, 9), shared(2, 0, 9), shared(3, 7, u64::MAX)],
+        &[shared(1, 0, 4), alone(1, 5, 5), shared(1, 6, 9)],
+        &[shared(1, 0, 3), shared(1, 5, 9)],
+        &[alone(1, 5, 9), alone(2, 0, 4)],
+        &[flock(1, Exclusive), alone(1, 0, 9)],
+        &[flock(1, Shared), flock(2, Shared)],
+        &[shared(1, 0, 9), shared(2, 2, 3), alone(3, 10, 10)],
+    ];
+    assert_eq!(sound.map(is_sound), [true; 8]);
+    let wrong: [&[Lock]; 12] = [
+        &[],
+        &[shared(1, 1, 0)],
+        &[whole(1, Shared)],
+        &[shared(2, 0, 0), shared(1, 0, 0)],
+        &[shared(1, 5, 5), shared(1, 0, 0)],
+        &[shared(1, 0, 9), flock(1, Shared)],
+        &[shared(1, 0, 5), alone(1, 5, 9)],
+        &[shared(1, 0, 4), shared(1, 5, 9)],
+        &[shared(1, 0, 9), alone(2, 9, 9)],
+        &[alone(1, 9, 9), shared(2, 0, 9)],
+        &[flock(1, Exclusive), flock(2, Shared)],
+        &[shared(1, 0, 9), shared(2, 2, 3), alone(3, 4, 4)],
+    ];
+    assert_eq!(wrong.map(is_sound), [false; 12]);
+}
+
+#[test]
+fn locks_and_queues_that_are_too_long_cannot_be() {
+    let is_sound = |held: usize, waiting: usize| {
+        let held = (0..held as u64).map(|number| part(number, Shared, 0, 0)).collect();
+        let wish = |number| Waiting { ticket: Ticket(at(number)), lock: part(number, Exclusive, 0, 0) };
+        Locks { held, waiting: (0..waiting as u64).map(wish).collect() }.is_sound()
+    };
+    assert!(is_sound(LOCKS_MAX, WAITING_MAX) && is_sound(0, 1));
+    assert!(!is_sound(LOCKS_MAX + 1, 0) && !is_sound(1, WAITING_MAX + 1));
+    let wish = |ticket, last| Waiting { ticket: Ticket(at(ticket)), lock: part(1, Shared, 0, last) };
+    let waiting = |waiting: &[Waiting]| Locks { held: Vec::new(), waiting: waiting.to_vec() }.is_sound();
+    assert!(waiting(&[wish(2, 0), wish(1, 0)]), "in whatever order they came");
+    assert!(!waiting(&[wish(1, 0), wish(1, 1)]), "an entry asks once");
+    assert!(!waiting(&[Waiting { lock: part(1, Shared, 1, 0), ..wish(1, 0) }]));
+}

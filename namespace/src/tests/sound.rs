@@ -119,6 +119,7 @@ fn check_reaches_root(tree: &Tree<Memory>, id: InodeId, is_orphan: bool) {
 
 fn check_locks(tree: &Tree<Memory>, key: &Key, locks: &Locks) {
     let Key::Locks(id) = *key else { panic!("{key:?}") };
+    assert!(locks.is_sound(), "{locks:?}");
     assert!(!locks.is_empty() && locks.held.len() <= LOCKS_MAX && locks.waiting.len() <= WAITING_MAX);
     assert!(tree.part(&Key::Inode(id)).is_some(), "{id} has locks and is gone");
     for (place, lock) in locks.held.iter().enumerate() {
