@@ -14,8 +14,9 @@ use osd::store::{Disk, Host, Owner, Store};
 use replication::Head;
 use wire::{
     ALLOCATED_PER_BYTE_MAX, Admitted, DecodeError, FileRecord, Frame, FrameReader, Heartbeat, Hello,
-    KeptChunk, Kind, Lane, Message, Notice, NoticeAck, PROTOCOL_VERSION, Refusal, Stored, decode_stored,
-    encode, encode_lease_frames, encode_stored,
+    KeptChunk, Kind, Lane, Message, Notice, NoticeAck, PROTOCOL_VERSION, Refusal, Stored, decode_name_key,
+    decode_name_part, decode_stored, encode, encode_lease_frames, encode_name_key, encode_name_part,
+    encode_stored,
 };
 
 use crate::memory::allocated_by;
@@ -31,7 +32,7 @@ const ALLOCATED_FOR_TEXT_MAX: usize = 64 * 1_024;
 pub(crate) type Check = fn(&[u8]);
 
 /// Every decoder, by the name of its fuzz target and its corpus.
-pub(crate) const CHECKS: [(&str, Check); 27] = [
+pub(crate) const CHECKS: [(&str, Check); 28] = [
     ("certificate", certificate),
     ("client", |bytes| metadata::<ClientFrame>(bytes, "client/a")),
     ("client_config", client_config),
@@ -57,6 +58,7 @@ pub(crate) const CHECKS: [(&str, Check); 27] = [
     ("stored_attributes", stored::<(Position, Attributes)>),
     ("stored_chunk", stored::<KeptChunk>),
     ("stored_head", stored::<Head<File>>),
+    ("stored_name", stored_name),
     ("stored_record", stored::<FileRecord>),
     ("stream", stream),
 ];
@@ -112,6 +114,23 @@ fn stored<T: Stored>(bytes: &[u8]) {
     within(allocated, bytes.len());
     if let Some(value) = decoded {
         assert_eq!(encode_stored(&value).concat(), bytes, "what was accepted is not what is written");
+    }
+}
+
+/// The first two bytes say how long the key is. What is kept under it stands behind it.
+fn stored_name(bytes: &[u8]) {
+    let Some((&length, rest)) = bytes.split_first_chunk() else { return };
+    let (key, part) = rest.split_at(usize::from(u16::from_le_bytes(length)).min(rest.len()));
+    let (decoded, allocated) = allocated_by(|| decode_name_key(key));
+    within(allocated, key.len());
+    let Some(decoded) = decoded else { return };
+    assert_eq!(encode_name_key(&decoded), key, "what was accepted is not what is written");
+    let input = Bytes::copy_from_slice(part);
+    let (kept, allocated) = allocated_by(|| decode_name_part(&decoded, input).ok());
+    within(allocated, part.len());
+    if let Some((at, kept)) = kept {
+        assert!(kept.is_of(&decoded), "a part of another key");
+        assert_eq!(encode_name_part(at, &kept).concat(), part, "what was accepted is not what is written");
     }
 }
 

@@ -8,6 +8,8 @@
 mod checks;
 #[path = "../../fuzz/src/memory.rs"]
 mod memory;
+#[path = "../../wire/tests/frames/name_samples.rs"]
+mod name_samples;
 #[path = "../../wire/tests/frames/samples.rs"]
 mod samples;
 
@@ -18,10 +20,11 @@ use std::path::{Path, PathBuf};
 
 use base::{ClusterId, NodeId};
 use checks::CHECKS;
+use namespace::{Key, Part};
 use net::Peer;
 use node::{ClientFrame, ClusterMap, DaemonFrame, PeerMessage, Reply, Request};
 use samples::{Sample, samples};
-use wire::{HEADER_BYTES, Kind, Lane, Message, encode, encode_stored};
+use wire::{HEADER_BYTES, Kind, Lane, Message, encode, encode_name_key, encode_name_part, encode_stored};
 
 const CLUSTER_MAP: &str = "cluster = \"7369787465656e20627974652069642e\"\nversion = 3\nreplicas = 3\n\n[lease]\n\
     algorithm = \"paxoslease\"\nt_max_ms = 2000\nepsilon_ms = 100\nsession_ms = 800\nrate_error_ppm = 120000\n\n\
@@ -105,6 +108,7 @@ fn seeds() -> BTreeMap<&'static str, Vec<(String, Vec<u8>)>> {
         add("daemon", format!("reply_{index}"), metadata(&DaemonFrame { acked: 1, replies }));
     }
     file_seeds(&mut add);
+    name_seeds(&mut add);
     add("cluster_map", "sample".to_owned(), CLUSTER_MAP.as_bytes().to_vec());
     for (target, text) in configs() {
         add(target, "commented".to_owned(), text.clone().into_bytes());
@@ -144,6 +148,20 @@ fn file_seeds(add: &mut impl FnMut(&str, String, Vec<u8>)) {
     }
     add("stored_attributes", "sample".to_owned(), encode_stored(&samples::attributes()).concat());
     add("stored_chunk", "sample".to_owned(), encode_stored(&samples::chunk()).concat());
+}
+
+/// What is kept of a tree: the length of the key, the key, and the part.
+fn name_seeds(add: &mut impl FnMut(&str, String, Vec<u8>)) {
+    let id = name_samples::inode_id(7);
+    let other =
+        |body| (Key::Inode(id), name_samples::born(10), Part::Inode(name_samples::inode(body).into()));
+    let parts = name_samples::name_parts().into_iter().chain(name_samples::bodies().map(other));
+    for (index, (key, at, part)) in parts.enumerate() {
+        let key = encode_name_key(&key);
+        let length = u16::try_from(key.len()).expect("a key is short");
+        let bytes = [&length.to_le_bytes(), &key[..], &encode_name_part(at, &part).concat()].concat();
+        add("stored_name", format!("part_{index}"), bytes);
+    }
 }
 
 #[test]

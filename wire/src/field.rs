@@ -7,6 +7,8 @@
 //!
 //! A type says once what its fields are, and in which order; [`record`], [`choice`] and [`number`] make of it both ways.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use node::file::Payload;
 
@@ -45,12 +47,34 @@ pub(crate) trait Element: Field {
 
 /// Reads a value that takes up all of `metadata` and of `tail`.
 pub(crate) fn read_whole<T: Field>(metadata: &[u8], tail: &Bytes) -> Result<T, DecodeError> {
+    read_whole_as(metadata, tail, T::get)
+}
+
+/// The same for a value that says less than it takes to read it.
+pub(crate) fn read_whole_as<T>(
+    metadata: &[u8],
+    tail: &Bytes,
+    get: impl FnOnce(&mut Source<'_>) -> Result<T, DecodeError>,
+) -> Result<T, DecodeError> {
     let mut from = Source { metadata, tail: tail.clone() };
-    let value = T::get(&mut from)?;
+    let value = get(&mut from)?;
     match from.metadata.len() + from.tail.len() {
         0 => Ok(value),
         left => Err(DecodeError::TrailingBytes(left)),
     }
+}
+
+/// Metadata that its length stands before, as a number, and the tail behind it.
+pub(crate) fn split_metadata(mut bytes: Bytes) -> Result<(Bytes, Bytes), DecodeError> {
+    let mut from = Source { metadata: &bytes, tail: Bytes::new() };
+    let length = usize::try_from(u64::get(&mut from)?).unwrap_or(usize::MAX);
+    let left = from.metadata.len();
+    if length > left {
+        return Err(DecodeError::Truncated);
+    }
+    let mut metadata = bytes.split_off(bytes.len() - left);
+    let tail = metadata.split_off(length);
+    Ok((metadata, tail))
 }
 
 /// The first value in some metadata, whatever stands behind it.
@@ -108,6 +132,15 @@ impl Source<'_> {
     }
 }
 
+impl<'a> Source<'a> {
+    /// As many bytes of the metadata.
+    pub(crate) fn take_bytes(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
+        let (first, rest) = self.metadata.split_at_checked(count).ok_or(DecodeError::Truncated)?;
+        self.metadata = rest;
+        Ok(first)
+    }
+}
+
 impl Field for u64 {
     fn put(&self, out: &mut Sink) {
         let mut rest = *self;
@@ -143,6 +176,16 @@ impl Field for u32 {
 
     fn get(from: &mut Source<'_>) -> Result<Self, DecodeError> {
         Self::try_from(u64::get(from)?).map_err(|_| DecodeError::Impossible("a number of more than 32 bits"))
+    }
+}
+
+impl Field for u16 {
+    fn put(&self, out: &mut Sink) {
+        u64::from(*self).put(out);
+    }
+
+    fn get(from: &mut Source<'_>) -> Result<Self, DecodeError> {
+        Self::try_from(u64::get(from)?).map_err(|_| DecodeError::Impossible("a number of more than 16 bits"))
     }
 }
 
@@ -205,6 +248,16 @@ impl<T: Field> Field for Box<T> {
     }
 }
 
+impl<T: Field> Field for Arc<T> {
+    fn put(&self, out: &mut Sink) {
+        T::put(self, out);
+    }
+
+    fn get(from: &mut Source<'_>) -> Result<Self, DecodeError> {
+        T::get(from).map(Self::new)
+    }
+}
+
 impl<A: Field, B: Field> Field for (A, B) {
     fn put(&self, out: &mut Sink) {
         self.0.put(out);
@@ -257,9 +310,9 @@ macro_rules! number {
     )*};
 }
 
-/// The layout of a type with fields: one after the other.
+/// The layout of a type with fields: one after the other. A function may be named that refuses what cannot be.
 macro_rules! record {
-    ($type:ty { $($field:ident),* }) => {
+    ($type:ty { $($field:ident),* } $(, $check:ident)?) => {
         impl Field for $type {
             fn put(&self, out: &mut Sink) {
                 let Self { $($field),* } = self;
@@ -268,35 +321,42 @@ macro_rules! record {
 
             fn get(from: &mut Source<'_>) -> Result<Self, DecodeError> {
                 $(let $field = Field::get(from)?;)*
-                Ok(Self { $($field),* })
+                let value = Self { $($field),* };
+                $($check(&value)?;)?
+                Ok(value)
             }
         }
     };
 }
 
-/// The layout of an enum: the number of the variant, and its fields.
+/// The layout of an enum: the number of the variant, and its fields. A function may be named that refuses what cannot be.
 macro_rules! choice {
-    ($type:ty, $name:literal: $($number:literal $variant:ident $(($inner:ident))? $({ $($field:ident),* })?;)*) => {
+    (
+        $type:ty, $name:literal $(, $check:ident)?:
+        $($number:literal $variant:ident $(($($inner:ident),+))? $({ $($field:ident),* })?;)*
+    ) => {
         impl Field for $type {
             fn put(&self, out: &mut Sink) {
                 match self {
-                    $(Self::$variant $(($inner))? $({ $($field),* })? => {
+                    $(Self::$variant $(($($inner),+))? $({ $($field),* })? => {
                         out.metadata.push($number);
-                        $($inner.put(out);)?
+                        $($($inner.put(out);)+)?
                         $($($field.put(out);)*)?
                     })*
                 }
             }
 
             fn get(from: &mut Source<'_>) -> Result<Self, DecodeError> {
-                match from.take()? {
+                let value = match from.take()? {
                     $([$number] => {
-                        $(let $inner = Field::get(from)?;)?
+                        $($(let $inner = Field::get(from)?;)+)?
                         $($(let $field = Field::get(from)?;)*)?
-                        Ok(Self::$variant $(($inner))? $({ $($field),* })?)
+                        Self::$variant $(($($inner),+))? $({ $($field),* })?
                     })*
-                    [byte] => Err(DecodeError::UnknownByte { field: $name, byte }),
-                }
+                    [byte] => return Err(DecodeError::UnknownByte { field: $name, byte }),
+                };
+                $($check(&value)?;)?
+                Ok(value)
             }
         }
     };

@@ -14,6 +14,7 @@
 //! message      everything else that travels as a frame
 //! entries      what files, their entries and their states are made of
 //! files        what replicas and clients say about files
+//! names        the tree of a volume: what is done to it, asked about it and kept of it
 //! orders       what operators order
 //! stored       what a daemon keeps of files on its disk
 //! lease_frame  lease messages, which have a layout of their own
@@ -30,6 +31,7 @@ mod hello;
 mod kind;
 mod lease_frame;
 mod message;
+mod names;
 mod orders;
 mod reader;
 mod stored;
@@ -43,5 +45,6 @@ pub use hello::{Hello, Introduction, NodeIntroduction, Refusal, Welcome, Why};
 pub use kind::{ALPN, Kind, Lane, PROTOCOL_VERSION, REFUSAL_TEXT_BYTES_MAX};
 pub use lease_frame::{FRAME_MIN, decode_lease_frame, encode_lease_frames};
 pub use message::{Notice, NoticeAck, StatusRequest};
+pub use names::{decode_name_key, decode_name_part, encode_name_key, encode_name_part};
 pub use reader::FrameReader;
 pub use stored::{FileRecord, KeptChunk, Stored, decode_stored, encode_stored, object_of_record};
