@@ -4,6 +4,7 @@ mod cluster;
 mod floor;
 mod lease;
 mod lock;
+mod meta;
 mod object;
 
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ enum Measurement {
     Floor(floor::Args),
     Lease(lease::Args),
     Lock(lock::Args),
+    Meta(meta::Args),
     Object(object::Args),
 }
 
@@ -30,6 +32,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Measurement::Floor(args) => floor::run(&args),
         Measurement::Lease(args) => lease::run(&args),
         Measurement::Lock(args) => lock::run(&args),
+        Measurement::Meta(args) => meta::run(&args),
         Measurement::Object(args) => object::run(&args),
     }?;
     Ok(ExitCode::SUCCESS)

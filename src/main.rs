@@ -19,6 +19,7 @@ mod sim;
 mod status;
 mod store;
 mod up;
+mod volume;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -54,6 +55,7 @@ enum Command {
     Status(status::Args),
     Store(store::Args),
     Up(up::Args),
+    Volume(volume::Args),
 }
 
 fn main() -> ExitCode {
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Status(args) => status::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Up(args) => up::run(&args),
+        Command::Volume(args) => volume::run(&args),
     };
     match result {
         Ok(code) => code,

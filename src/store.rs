@@ -129,6 +129,7 @@ fn print_json(data: &Path, report: &Report, is_sound: bool) -> anyhow::Result<()
         "index": report.engine.map(|engine| engine.to_string()),
         "files": report.files,
         "chunks": report.chunks,
+        "names": report.names,
         "journal_records": report.records,
         "content_bytes": report.content_bytes,
         "free_bytes": report.free_bytes,
@@ -161,12 +162,14 @@ fn print(data: &Path, report: &Report) -> anyhow::Result<()> {
         let how = if report.stopped_cleanly { "stopped" } else { "was killed, or its machine stopped" };
         writeln!(
             out,
-            "{}: node {} of cluster {}, which {how}; {} files, {} chunks, {} of content, {} records in the journal",
+            "{}: node {} of cluster {}, which {how}; {} files, {} chunks, {} parts of trees, {} of content, {} records in the \
+             journal",
             data.display(),
             owner.node,
             owner.cluster,
             report.files,
             report.chunks,
+            report.names,
             indicatif::HumanBytes(report.content_bytes),
             report.records,
         )?;

@@ -10,6 +10,7 @@ pub mod lease_load;
 pub mod lease_memory;
 pub mod lease_quic;
 pub mod lock_failover;
+pub mod meta_load;
 pub mod object_load;
 mod others;
 mod stats;

@@ -14,7 +14,7 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 
 use crate::daemons::Daemons;
-use crate::stats::{Latencies, median, mib_per_second, per_second};
+use crate::stats::{Latencies, Round, median, medians, mib_per_second, per_second};
 
 /// How many pieces of a long transfer are under way.
 const PIECES_UNDER_WAY: usize = 8;
@@ -156,13 +156,6 @@ pub enum ObjectLoadError {
     /// Nothing is known of their memory.
     #[error("the memory of the daemons cannot be read")]
     Memory,
-}
-
-/// One round of one part.
-struct Round {
-    per_s: f64,
-    p50_us: f64,
-    p99_us: f64,
 }
 
 /// What a task of a part has done.
@@ -344,22 +337,11 @@ impl Bench<'_> {
     }
 }
 
-impl Round {
-    fn new(per_s: f64, mut latencies: Latencies) -> Self {
-        Self { per_s, p50_us: latencies.percentile_us(50), p99_us: latencies.percentile_us(99) }
-    }
-}
-
 async fn joined(tasks: &mut JoinSet<Ran>) -> Ran {
     match tasks.join_next().await {
         None => Ok(Latencies::default()),
         Some(ran) => ran.map_err(|_| ObjectLoadError::Panicked)?,
     }
-}
-
-fn medians(rounds: &[Round]) -> [f64; 3] {
-    let figures: [fn(&Round) -> f64; 3] = [|round| round.per_s, |round| round.p50_us, |round| round.p99_us];
-    figures.map(|figure| median(rounds.iter().map(figure)))
 }
 
 /// Bytes without a pattern that anybody could make use of.

@@ -32,6 +32,25 @@ impl Latencies {
     }
 }
 
+/// One round of one part.
+pub(crate) struct Round {
+    pub(crate) per_s: f64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+}
+
+impl Round {
+    pub(crate) fn new(per_s: f64, mut latencies: Latencies) -> Self {
+        Self { per_s, p50_us: latencies.percentile_us(50), p99_us: latencies.percentile_us(99) }
+    }
+}
+
+/// How many there were a second, and their percentiles, each the median of its rounds.
+pub(crate) fn medians(rounds: &[Round]) -> [f64; 3] {
+    let figures: [fn(&Round) -> f64; 3] = [|round| round.per_s, |round| round.p50_us, |round| round.p99_us];
+    figures.map(|figure| median(rounds.iter().map(figure)))
+}
+
 /// The middle one of some rounds' figures to a tenth: more digits would claim more than any round repeats.
 pub(crate) fn median(rounds: impl IntoIterator<Item = f64>) -> f64 {
     (middle(rounds) * 10.0).round() / 10.0

@@ -28,6 +28,8 @@ const OTHERS_TIMEOUT: Duration = Duration::from_millis(250);
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a last word may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a request about an object goes on without a result, unless a program says otherwise.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A program's connections to the daemons of a cluster.
 #[derive(Debug)]
@@ -35,6 +37,7 @@ pub struct Client {
     pub(crate) shared: Arc<Shared>,
     map: Arc<ClusterMap>,
     driver: JoinSet<()>,
+    pub(crate) patience: Duration,
 }
 
 /// Why a client did not come to be.
@@ -111,9 +114,16 @@ impl Client {
         let mut driver = JoinSet::new();
         let callers = map.osds().map(|osd| (osd.id, network.keep_calling(osd.id, &osd.address))).collect();
         driver.spawn(drive(shared.clone(), network, inbox, callers));
-        let client = Self { shared, map, driver };
+        let client = Self { shared, map, driver, patience: PATIENCE };
         client.wait_for_daemons().await?;
         Ok(client)
+    }
+
+    /// The same, with another time for each request about an object or a volume to get a result.
+    #[must_use]
+    pub const fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// The cluster.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use base::{MonoTime, NodeId, ObjectId};
 use bytes::Bytes;
+use namespace::Root;
 use net::Link;
 use node::file::{Answer, Change, Done, FileError, FileReply, FileRequest, Level, Payload, Query, Stat};
 use node::{ClusterMap, object_named};
@@ -33,9 +34,6 @@ const REQUEST_BYTES_MIN: u32 = 1 << 10;
 const WAITING_BYTES_MAX: usize = 12 << 20;
 /// How soon what did not fit is tried again.
 const FULL_RETRY: Duration = Duration::from_millis(5);
-/// How long a request goes on without a result, unless a program says otherwise.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// Why something could not be done to an object.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ObjectError {
@@ -70,6 +68,9 @@ pub enum ObjectError {
          effect is unknown: connect again, and read what is there"
     )]
     Expired,
+    /// What a daemon says is no answer to what it was asked.
+    #[error("a daemon has answered what it was not asked; see that all run the same version")]
+    Mismatch,
     /// The client was closed.
     #[error("the client is closed")]
     Closed,
@@ -88,7 +89,12 @@ impl Client {
     /// An object by its id.
     pub fn object(&self, id: ObjectId) -> Object {
         let losses = self.shared.with_objects(|objects| objects.open(id));
-        Object { shared: Arc::clone(&self.shared), id, patience: PATIENCE, losses: AtomicU64::new(losses) }
+        Object {
+            shared: Arc::clone(&self.shared),
+            id,
+            patience: self.patience,
+            losses: AtomicU64::new(losses),
+        }
     }
 
     /// An object by its name: any text.
@@ -115,21 +121,25 @@ impl Object {
 
     /// Makes it, empty, unless it is there.
     pub async fn create(&self) -> Result<(), ObjectError> {
-        let permit = self.windows().for_change(0).await?;
-        match self.run(&Wanted::Create).await? {
-            FileEvent::Created { .. } => {}
-            event => return Err(error_of(event)),
-        }
-        drop(permit);
+        self.create_once().await?;
         // There may be something here that was removed.
         self.change(Change::Begin).await.map(drop)
+    }
+
+    /// Makes it, unless it is there, or was.
+    pub(crate) async fn create_once(&self) -> Result<(), ObjectError> {
+        let _permit = self.windows().for_change(0).await?;
+        match self.run(&Wanted::Create).await? {
+            FileEvent::Created { .. } => Ok(()),
+            event => Err(error_of(event)),
+        }
     }
 
     /// Its size and times.
     pub async fn stat(&self) -> Result<Stat, ObjectError> {
         match self.ask(Query::Stat).await? {
             Answer::Stat(stat) => Ok(stat),
-            Answer::Data(_) => Err(ObjectError::Closed),
+            Answer::Data(_) | Answer::Tree(_) => Err(ObjectError::Mismatch),
         }
     }
 
@@ -137,15 +147,15 @@ impl Object {
     /// at once.
     pub async fn read(&self, offset: u64, length: u64) -> Result<Bytes, ObjectError> {
         match self.ask(Query::Read { offset, length }).await? {
-            Answer::Data(data) => data.to_bytes().ok_or(ObjectError::Closed),
-            Answer::Stat(_) => Err(ObjectError::Closed),
+            Answer::Data(data) => data.to_bytes().ok_or(ObjectError::Mismatch),
+            Answer::Stat(_) | Answer::Tree(_) => Err(ObjectError::Mismatch),
         }
     }
 
     /// Puts data at `offset`. Returns once a majority has it; [`sync`](Self::sync) makes it outlive their power.
     /// At most [`WRITE_BYTES_MAX`](node::file::WRITE_BYTES_MAX) at once.
     pub async fn write(&self, offset: u64, data: Bytes) -> Result<Stat, ObjectError> {
-        Ok(stat_of(&self.change(Change::Write { offset, data: Payload::new(data) }).await?))
+        stat_of(&self.change(Change::Write { offset, data: Payload::new(data) }).await?)
     }
 
     /// The same, and returns once the disks of a majority have it: in less time than [`write`](Self::write) and then
@@ -162,25 +172,25 @@ impl Object {
                 return Err(ObjectError::Lost);
             }
         }
-        Ok(stat_of(&done))
+        stat_of(&done)
     }
 
     /// Puts data at the end. Returns where that was.
     pub async fn append(&self, data: Bytes) -> Result<u64, ObjectError> {
         match self.change(Change::Append { data: Payload::new(data) }).await? {
             Done::Written { offset, .. } => Ok(offset),
-            Done::Changed { .. } => Err(ObjectError::Closed),
+            Done::Changed { .. } | Done::Tree(_) => Err(ObjectError::Mismatch),
         }
     }
 
     /// Sets its size. What is added reads as zeros.
     pub async fn truncate(&self, size: u64) -> Result<Stat, ObjectError> {
-        Ok(stat_of(&self.change(Change::Truncate { size }).await?))
+        stat_of(&self.change(Change::Truncate { size }).await?)
     }
 
     /// Makes a hole, which reads as zeros.
     pub async fn punch(&self, offset: u64, length: u64) -> Result<Stat, ObjectError> {
-        Ok(stat_of(&self.change(Change::Punch { offset, length }).await?))
+        stat_of(&self.change(Change::Punch { offset, length }).await?)
     }
 
     /// Takes it away with all that is in it.
@@ -203,11 +213,29 @@ impl Object {
         }
     }
 
+    /// Makes it a tree with this root. Refused if it is one.
+    pub(crate) async fn plant(&self, root: Root) -> Result<(), ObjectError> {
+        self.change(Change::Plant(root)).await.map(drop)
+    }
+
+    /// Changes the tree that it is.
+    pub(crate) async fn change_tree(&self, op: namespace::Op) -> Result<namespace::Done, ObjectError> {
+        match self.change(Change::Tree(Arc::new(op))).await? {
+            Done::Tree(done) => Ok(*done),
+            Done::Written { .. } | Done::Changed { .. } => Err(ObjectError::Mismatch),
+        }
+    }
+
+    /// Asks the tree that it is.
+    pub(crate) async fn ask_tree(&self, query: namespace::Query) -> Result<namespace::Answer, ObjectError> {
+        match self.ask(Query::Tree(Arc::new(query))).await? {
+            Answer::Tree(answer) => Ok(*answer),
+            Answer::Data(_) | Answer::Stat(_) => Err(ObjectError::Mismatch),
+        }
+    }
+
     async fn ask(&self, query: Query) -> Result<Answer, ObjectError> {
-        let _permit = match query {
-            Query::Read { length, .. } => self.windows().for_answer(length).await?,
-            Query::Stat => self.windows().for_answer(0).await?,
-        };
+        let _permit = self.windows().for_answer(query.answer_bytes_max()).await?;
         match self.run(&Wanted::Ask(query)).await? {
             FileEvent::Answered { answer, .. } => answer.map_err(ObjectError::from),
             event => Err(error_of(event)),
@@ -374,7 +402,7 @@ impl Objects {
         let ticket = match wanted {
             Wanted::Create => self.core.create(now, id),
             Wanted::Change(change, level) => self.core.change(now, id, change.clone(), *level),
-            Wanted::Ask(query) => self.core.ask(now, id, *query),
+            Wanted::Ask(query) => self.core.ask(now, id, query.clone()),
             Wanted::Sync => self.core.sync(now, id),
         };
         self.waiting.insert(ticket, result);
@@ -448,9 +476,10 @@ fn send(link: &Link, requests: &mut VecDeque<FileRequest>) {
     }
 }
 
-const fn stat_of(done: &Done) -> Stat {
+fn stat_of(done: &Done) -> Result<Stat, ObjectError> {
     match done {
-        Done::Written { stat, .. } | Done::Changed { stat } => *stat,
+        Done::Written { stat, .. } | Done::Changed { stat } => Ok(*stat),
+        Done::Tree(_) => Err(ObjectError::Mismatch),
     }
 }
 

@@ -1,22 +1,31 @@
 //! What operations, their outcomes and parts cost in memory and in messages.
 
+use std::sync::Arc;
+
 use base::{ClientId, MEMBERS_MAX, Members, NodeId};
 
-use crate::limits::{ACL_ENTRIES_MAX, GRANTED_MAX, HOLDERS_MAX, LOCKS_MAX, WAITING_MAX, XATTR_BYTES_MAX};
+use crate::limits::{
+    ACL_ENTRIES_MAX, ATTRIBUTES_BYTES, GRANTED_MAX, HOLDERS_MAX, LISTED_BYTES, LOCKS_MAX, PAGE_BYTES_MAX,
+    PAGE_MAX, WAITING_MAX, XATTR_BYTES_MAX,
+};
 use crate::{
-    Body, Change, Done, GROUPS_MAX, Grant, Key, Lock, Make, NAME_BYTES_MAX, NameError, Op, Part,
-    TARGET_BYTES_MAX, Waiting, XATTR_NAME_BYTES_MAX,
+    Answer, Ask, Body, Change, Done, GROUPS_MAX, Grant, Key, Listed, Lock, Make, NAME_BYTES_MAX, NameError,
+    Op, Part, Query, TARGET_BYTES_MAX, Waiting, XATTR_NAME_BYTES_MAX,
 };
 
 /// What an operation or a part takes beside what can be long in it, and a key's name.
 const OVERHEAD_BYTES: u64 = 512;
 const GROUP_BYTES: u64 = size_of::<u32>() as u64;
-/// In a message a client is two numbers of ten bytes each, at most.
-const HOLDER_BYTES: u64 = 20;
+/// In a message a client is two numbers of ten bytes each, at most, and in some one byte more.
+const HOLDER_BYTES: u64 = 21;
 const _: () = assert!(size_of::<ClientId>() as u64 <= HOLDER_BYTES);
 const MEMBER_BYTES: u64 = size_of::<NodeId>() as u64;
 const LOCK_BYTES: u64 = 48;
-const WAITING_BYTES: u64 = 72;
+const WAITING_BYTES: u64 = 73;
+/// An inode, in a list.
+const INODE_BYTES: u64 = 26;
+/// The same with its members.
+const DOOMED_BYTES: u64 = INODE_BYTES + 1 + MEMBERS_MAX as u64 * 5;
 
 /// No operation costs more.
 pub const OP_BYTES_MAX: u64 = OVERHEAD_BYTES
@@ -92,6 +101,47 @@ pub fn part_bytes(part: &Part) -> u64 {
     };
     OVERHEAD_BYTES + long
 }
+
+/// What the answer to a question costs at most.
+pub fn answer_bytes_max(Query { ask, .. }: &Query) -> u64 {
+    let long = match ask {
+        Ask::List { .. } => PAGE_BYTES_MAX as u64,
+        Ask::Readlink { .. } => TARGET_BYTES_MAX as u64,
+        Ask::GetXattr { .. } | Ask::ListXattrs { .. } | Ask::Locks { .. } => XATTR_BYTES_MAX,
+        Ask::Orphans { .. } | Ask::Doomed { .. } | Ask::Clients { .. } | Ask::Holds { .. } => {
+            PAGE_MAX as u64 * DOOMED_BYTES
+        }
+        Ask::Lookup { .. }
+        | Ask::Attributes { .. }
+        | Ask::Access { .. }
+        | Ask::Statfs
+        | Ask::TestLock { .. } => 0,
+    };
+    OVERHEAD_BYTES + long
+}
+
+/// What an answer costs.
+pub fn answer_bytes(answer: &Answer) -> u64 {
+    let long = match answer {
+        Answer::Page(page) => page.entries.iter().map(listed_bytes).sum(),
+        Answer::Target(target) => target.as_bytes().len() as u64,
+        Answer::Value(value) => value.len() as u64,
+        Answer::Names(names) => names.iter().map(|name| 1 + name.as_bytes().len() as u64).sum(),
+        Answer::Locks(Some(locks)) => part_bytes(&Part::Locks(Arc::clone(locks))),
+        Answer::Inodes(inodes) => inodes.len() as u64 * INODE_BYTES,
+        Answer::Doomed(doomed) => doomed.len() as u64 * DOOMED_BYTES,
+        Answer::Clients(clients) => clients.len() as u64 * HOLDER_BYTES,
+        Answer::Attributes(_) | Answer::Volume(_) | Answer::InTheWay(_) | Answer::Locks(None) => 0,
+    };
+    OVERHEAD_BYTES + long
+}
+
+/// What an entry in a page costs: in memory it takes as much with attributes as without.
+fn listed_bytes(listed: &Listed) -> u64 {
+    (LISTED_BYTES + ATTRIBUTES_BYTES + listed.name.as_bytes().len()) as u64
+}
+
+const _: () = assert!(size_of::<Listed>() <= LISTED_BYTES + ATTRIBUTES_BYTES);
 
 fn make_bytes(make: &Make) -> u64 {
     match make {

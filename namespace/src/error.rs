@@ -158,6 +158,9 @@ pub enum NameError {
     /// `EINVAL`.
     #[error("{0}")]
     NotAcl(#[from] NotAcl),
+    /// Bits that no mode has. `EINVAL`.
+    #[error("a mode has bits of 0o7777 only")]
+    NoMode,
     /// Somebody has a lock that is in the way, and the request does not wait. `EAGAIN`.
     #[error("the lock is held by {by:?}")]
     Locked {

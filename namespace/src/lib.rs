@@ -64,5 +64,5 @@ pub use op::{
 pub use part::{Body, ClientState, Doomed, Entry, Inode, Key, Kind, Marks, Part, Volume};
 pub use query::{Answer, Ask, Attributes, Listed, Page, Query};
 pub use table::{Memory, Table};
-pub use tree::Tree;
+pub use tree::{Root, Tree};
 pub use who::{GROUPS_MAX, Rights, TooManyGroups, Who};

@@ -27,7 +27,7 @@ pub const WAITS_MAX: usize = 16;
 /// No more owners are looked at to see whether they wait for each other.
 pub const WAITS_WALK_MAX: usize = 1024;
 /// An entry grants no more locks; the rest is left to [`Settle`](crate::Change::Settle).
-pub const GRANTED_MAX: usize = 16;
+pub const GRANTED_MAX: usize = 3;
 /// An entry that ends a client clears up no more holds and files with locks.
 pub const EXPIRE_MAX: usize = 16;
 /// A page of inodes or clients has no more of them.

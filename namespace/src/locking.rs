@@ -227,7 +227,7 @@ impl<T: Table> Draft<'_, T> {
         let (all, more) = locks.settle(granted.room());
         for Waiting { ticket, lock: Lock { owner, .. } } in all {
             self.remove(Key::Wait(owner, ticket));
-            granted.all.push(Grant { inode, owner, ticket });
+            granted.all.push(Grant { owner, ticket });
         }
         if more {
             granted.more = true;

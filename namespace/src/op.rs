@@ -1,11 +1,12 @@
 //! What can be done to a tree, and what comes of it.
 
-use base::{ClientId, Members, WallTime};
+use base::{ClientId, Members, NodeId, WallTime};
 use bytes::Bytes;
 
+use crate::limits::{HOLDERS_MAX, MODE_BITS, XATTR_BYTES_MAX};
 use crate::{
-    Attributes, Born, Generation, InodeId, Kind, Lock, LockKind, Name, Owner, Stretch, Target, Ticket, Who,
-    XattrName,
+    Attributes, Born, Generation, InodeId, Kind, Lock, LockKind, Name, NameError, Owner, Stretch, Target,
+    Ticket, Who, XattrName,
 };
 
 /// Something that changes the tree: one entry of its log.
@@ -395,11 +396,9 @@ pub struct Granted {
     pub more: bool,
 }
 
-/// A lock that was waited for and is had.
+/// A lock that was waited for and is had. Of which file, whoever asked by that ticket knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
-    /// On which file.
-    pub inode: InodeId,
     /// By whom.
     pub owner: Owner,
     /// What it was waited for by.
@@ -407,6 +406,35 @@ pub struct Grant {
 }
 
 impl Op {
+    /// What a client asks for. When, and for which client, whoever makes an entry of it says.
+    pub const fn wanted(who: Who, change: Change) -> Self {
+        Self { time: WallTime::ZERO, who, client: ClientId { certificate: 0, program: 0 }, change }
+    }
+
+    /// Refuses what is beyond what any tree takes, and so is not even carried to one.
+    pub fn check_limits(&self) -> Result<(), NameError> {
+        match &self.change {
+            Change::Create { mode, umask, .. } if (mode | umask) & !MODE_BITS != 0 => Err(NameError::NoMode),
+            Change::SetAttributes { set: SetAttributes { mode: Some(mode), .. }, .. }
+                if mode & !MODE_BITS != 0 =>
+            {
+                Err(NameError::NoMode)
+            }
+            Change::SetXattr { name, value, .. } => {
+                let bytes = (name.as_bytes().len() + value.len()) as u64;
+                if bytes > XATTR_BYTES_MAX { Err(NameError::XattrTooLong { bytes }) } else { Ok(()) }
+            }
+            Change::Unlink { holders, .. }
+            | Change::RemoveDirectory { holders, .. }
+            | Change::Rename { holders, .. }
+                if holders.len() > HOLDERS_MAX =>
+            {
+                Err(NameError::TooManyHolders { count: holders.len() as u64 })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What the operation creates if it is the entry at `born`.
     pub const fn creates(&self, born: Born) -> Option<InodeId> {
         match self.change {
@@ -417,6 +445,11 @@ impl Op {
 }
 
 impl Make {
+    /// A file that a client asks for. Where it is replicated, whoever makes an entry of it says.
+    pub fn file() -> Self {
+        Self::File { replicas: Members::new([NodeId(0)]).expect("one is enough") }
+    }
+
     /// The kind of what is made.
     pub const fn kind(&self) -> Kind {
         match self {

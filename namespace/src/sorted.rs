@@ -23,6 +23,10 @@ impl<K, V> Default for Sorted<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> Sorted<K, V> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
     pub(crate) fn get(&self, key: &K) -> Option<&V> {
         let (_, run) = self.runs.range(..=key).next_back()?;
         find(run, key).ok().map(|place| &run[place].1)

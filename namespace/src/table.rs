@@ -36,6 +36,11 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.inodes.is_empty() && self.others.is_empty()
+    }
+
     fn range<'s>(&'s self, from: Bound<&'s Key>) -> impl Iterator<Item = (Key, Born, Part)> + 's {
         let (inodes, others) = match from {
             Bound::Included(Key::Inode(inode)) => (Some(Bound::Included(inode)), Bound::Unbounded),

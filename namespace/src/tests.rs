@@ -5,6 +5,7 @@ mod asking;
 mod attributes;
 mod clients;
 mod costs;
+mod empty;
 mod locks;
 mod names;
 mod orphans;

@@ -7,12 +7,26 @@ use base::WallTime;
 
 use crate::create::Wanted;
 use crate::draft::Draft;
+use crate::limits::MODE_BITS;
 use crate::{
     Answer, Body, Born, Change, Done, Inode, InodeId, Key, Marks, NameError, Op, Part, Query, Table, Volume,
 };
 
 /// The mode of a root that nobody has changed.
 const ROOT_MODE: u16 = 0o755;
+
+/// The root directory of a tree, as it begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Root {
+    /// When.
+    pub time: WallTime,
+    /// Whose it is.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// The twelve bits of its permissions.
+    pub mode: u16,
+}
 
 /// A volume's tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,10 +45,44 @@ impl<T: Table> Tree<T> {
     /// before the first entry.
     pub fn new(mut table: T) -> Self {
         if table.get(&Key::Inode(InodeId::ROOT)).is_none() && table.get(&Key::Volume).is_none() {
-            table.put(Key::Inode(InodeId::ROOT), Born::default(), Part::Inode(Arc::new(root())));
+            table.put(Key::Inode(InodeId::ROOT), Born::default(), Part::Inode(Arc::new(blank_root())));
             table.put(Key::Volume, Born::default(), Part::Volume(Arc::new(Volume::default())));
         }
         Self { table }
+    }
+
+    /// Makes an empty root directory in a table that is empty, by the entry at `at`.
+    pub fn plant(&mut self, at: Born, root: &Root) {
+        let Root { time, uid, gid, mode } = *root;
+        let (atime, mtime, ctime, btime) = (time, time, time, time);
+        let inode = Inode { uid, gid, mode: mode & MODE_BITS, atime, mtime, ctime, btime, ..blank_root() };
+        self.table.put(Key::Inode(InodeId::ROOT), at, Part::Inode(Arc::new(inode)));
+        self.table.put(Key::Volume, at, Part::Volume(Arc::new(Volume::default())));
+    }
+
+    /// What a table holds, which need not make sense before all of its parts are [placed](Self::place).
+    pub const fn bare(table: T) -> Self {
+        Self { table }
+    }
+
+    /// Whether its root has no entry, nobody holds what had a name, and no data is to be removed any more.
+    pub fn is_empty(&self) -> bool {
+        let root = Draft::look(&self.table).inode(InodeId::ROOT);
+        let has_entries =
+            matches!(root.map(|root| root.body.clone()), Ok(Body::Directory { entries: 1.., .. }));
+        let first = |key| self.table.versions(Bound::Included(&key), 1).into_iter().next();
+        let has_orphans = matches!(first(Key::Orphan(InodeId::FIRST)), Some((Key::Orphan(_), _)));
+        !has_entries && !has_orphans && self.doomed(1).is_empty()
+    }
+
+    /// Some of the inodes whose data is to be removed everywhere.
+    pub fn doomed(&self, inodes_max: usize) -> Vec<InodeId> {
+        let page = self.table.versions(Bound::Included(&Key::Doomed(InodeId::FIRST)), inodes_max);
+        let doomed = page.into_iter().map_while(|(key, _)| match key {
+            Key::Doomed(inode) => Some(inode),
+            _ => None,
+        });
+        doomed.collect()
     }
 
     /// The table.
@@ -218,7 +266,7 @@ impl Change {
     }
 }
 
-fn root() -> Inode {
+fn blank_root() -> Inode {
     let zero = WallTime::ZERO;
     let body = Body::Directory { parent: InodeId::ROOT, entries: 0 };
     let (uid, gid, links, holders) = (0, 0, 2, 0);

@@ -4,26 +4,37 @@
 //! goes on; what was not changed meanwhile is then kept there alone. Content that could not be put there is changed
 //! content again, for the next checkpoint.
 
-use std::collections::BTreeSet;
-
 use base::ObjectId;
 use lease::Algorithm;
 use replication::{Checkpoint, Position};
 
 use crate::Shard;
-use crate::file::{Chunk, File};
+use crate::file::{Chunk, File, Touched};
 
 /// What has changed of a file since its last checkpoint.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FileChanges {
-    /// All but the chunks. None if there is nothing of the file any more.
+    /// All but the chunks and the parts of its tree. None if there is nothing of the file any more.
     pub head: Option<Checkpoint<File>>,
     /// Whether nothing of an earlier checkpoint is to be kept.
     pub is_new: bool,
     /// The chunks that were changed, and those that are none any more.
     pub chunks: Vec<(u64, Option<(Position, Chunk)>)>,
+    /// The same of parts of its tree.
+    pub names: Vec<(namespace::Key, Option<(Position, namespace::Part)>)>,
     /// All records of the file up to this one are in it, counted for this process.
     pub last_write: u64,
+}
+
+impl FileChanges {
+    /// What of the file it has, to be taken again if it is not kept.
+    pub fn touched(&self) -> Touched {
+        Touched {
+            is_new: self.is_new,
+            chunks: self.chunks.iter().map(|(number, _)| *number).collect(),
+            tree: self.names.iter().map(|(key, _)| key.clone()).collect(),
+        }
+    }
 }
 
 impl<A: Algorithm> Shard<A> {
@@ -34,14 +45,20 @@ impl<A: Algorithm> Shard<A> {
                 head: None,
                 is_new: true,
                 chunks: Vec::new(),
+                names: Vec::new(),
                 last_write: self.files.writes.last(),
             };
         };
-        let (is_new, changed) = hosted.replica.machine_mut().take_changed();
+        let Touched { is_new, chunks, tree } = hosted.replica.machine_mut().take_changed();
         let machine = hosted.replica.machine();
-        let chunks = changed.into_iter().map(|number| (number, machine.chunk(number).cloned())).collect();
-        let head = hosted.replica.checkpoint_with(machine.without_chunks());
-        FileChanges { head: Some(head), is_new, chunks, last_write: hosted.last_write }
+        let chunks = chunks.into_iter().map(|number| (number, machine.chunk(number).cloned())).collect();
+        let name = |key| {
+            let part = machine.name(&key);
+            (key, part)
+        };
+        let names = tree.into_iter().map(name).collect();
+        let head = hosted.replica.checkpoint_with(machine.without_content());
+        FileChanges { head: Some(head), is_new, chunks, names, last_write: hosted.last_write }
     }
 
     /// A checkpoint is durable, with these chunks of these versions on disk.
@@ -56,10 +73,10 @@ impl<A: Algorithm> Shard<A> {
         self.files.writes.handle_placed(number);
     }
 
-    /// A checkpoint that was taken is not on disk: it changed these chunks.
-    pub fn handle_no_checkpoint(&mut self, object: ObjectId, is_new: bool, chunks: BTreeSet<u64>) {
+    /// A checkpoint that was taken is not on disk: this is to be in the next one.
+    pub fn handle_no_checkpoint(&mut self, object: ObjectId, touched: Touched) {
         if let Some(hosted) = self.files.hosted.get_mut(&object) {
-            hosted.replica.machine_mut().note_changed(is_new, chunks);
+            hosted.replica.machine_mut().note_changed(touched);
         }
     }
 }

@@ -157,10 +157,11 @@ impl<A: Algorithm> Shard<A> {
         let Some(machine) = self.files.hosted.get(&object).map(|hosted| hosted.replica.machine()) else {
             return;
         };
-        let is_there = |key: &Key| match *key {
-            Key::Attributes => false,
+        let is_there = |key: &Key| match key {
+            // These are in memory always.
+            Key::Attributes | Key::Tree(_) => false,
             Key::Chunk(number) => {
-                let chunk = machine.chunk(number).map(|(_, chunk)| chunk);
+                let chunk = machine.chunk(*number).map(|(_, chunk)| chunk);
                 chunk.is_some_and(|chunk| chunk.stored().any(|stored| stored.place == *place))
             }
         };

@@ -1,4 +1,5 @@
-//! A file's content, size and times as a state that replicas keep alike.
+//! A file's content, size and times as a state that replicas keep alike; or the directory tree of a volume, which is a file
+//! with names in place of bytes.
 //!
 //! The content is cut into chunks of a fixed size. A chunk that nothing was written to is absent and reads as zeros, so
 //! a hole costs nothing however wide it is. Each chunk carries the position of the entry that changed it last, and so do
@@ -14,10 +15,12 @@
 //! - The time of the last change never goes back, though the clocks of two primaries may differ.
 //! - A file that was removed stays as a mark that it was: nothing is kept of its content, and every operation and question is
 //!   refused until it is begun anew. Without the mark a replica that slept would bring it back.
+//! - What has bytes gets no tree, and what has a tree gets no bytes, until it is removed. What a tree is and does,
+//!   the crate `namespace` says.
 //!
 //! # What is deliberately absent
 //!
-//! No byte layout, no errno, no permission. No versions for chunks that are absent: whoever takes over a state compares
+//! No byte layout, no errno, and no permission but in a tree. No versions for chunks that are absent: whoever takes over a state compares
 //! all of its parts, and takes away what the other does not have.
 
 mod chunk;
@@ -27,11 +30,15 @@ mod payload;
 mod request;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use base::WallTime;
 use bytes::Bytes;
+use namespace::cost;
+use namespace::{NameError, Root, Table};
 use replication::Machine;
 pub use replication::{Mark, Position};
 
@@ -41,6 +48,7 @@ use chunks::Chunks;
 pub use data::{Data, Piece, Place, Stored};
 pub use payload::{Damaged, Payload};
 pub use request::{FileBody, FileReply, FileReplyBody, FileRequest, Level};
+pub use tree::{Names, Parts as TreeParts};
 
 /// No file is longer. Offsets of POSIX have 63 bits; every chunk below this is a whole one.
 pub const FILE_BYTES_MAX: u64 = (1 << 63) - CHUNK_BYTES;
@@ -52,16 +60,18 @@ const OVERHEAD_BYTES: u64 = 64;
 pub const READ_BYTES_MAX: u64 = 1 << 20;
 
 const _: () = assert!(FILE_BYTES_MAX.is_multiple_of(CHUNK_BYTES), "chunk numbers end with the last byte");
-const OUTCOME_BYTES: u64 = size_of::<Result<Done, FileError>>() as u64;
+const OUTCOME_BYTES: u64 = size_of::<Result<Done, FileError>>() as u64 + cost::OUTCOME_BYTES_MAX;
 const _: () = assert!(WRITE_BYTES_MAX < FILE_BYTES_MAX && READ_BYTES_MAX < FILE_BYTES_MAX);
 
 /// A file.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct File {
     attributes: Attributes,
     /// The entry that changed the attributes last.
     version: Position,
     chunks: Chunks,
+    /// What it has in place of chunks if it is a volume's tree. Without a part there is none.
+    tree: Names,
 }
 
 /// Something that changes a file.
@@ -111,10 +121,14 @@ pub enum Change {
     Begin,
     /// What was asked for found no space on the disks: a primary puts this in its place, and nothing changes.
     NoSpace,
+    /// Makes an empty file a tree with this root.
+    Plant(Root),
+    /// Changes the tree. Its time, its client and where a new file is replicated the primary puts there.
+    Tree(Arc<namespace::Op>),
 }
 
 /// What came of an operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Done {
     /// Data was written.
     Written {
@@ -128,6 +142,8 @@ pub enum Done {
         /// The file afterwards.
         stat: Stat,
     },
+    /// The tree was changed.
+    Tree(Box<namespace::Done>),
 }
 
 /// Why an operation changed nothing, or a question has no answer.
@@ -166,10 +182,28 @@ pub enum FileError {
         "no space is left on the disks of a majority of the daemons, or of the one that leads; `fleasefs status` shows which"
     )]
     NoSpace,
+    /// A volume's tree has no bytes.
+    #[error("this is the directory tree of a volume, and no file; mount the volume, or use another name")]
+    IsTree,
+    /// What has bytes has no names.
+    #[error("this is a file, and no volume; choose another name")]
+    IsFile,
+    /// No tree was made yet.
+    #[error("there is no volume here; create it with `fleasefs volume create`")]
+    NoTree,
+    /// A volume in which something is.
+    #[error("the volume is not empty; remove what is in it first")]
+    NotEmpty,
+    /// The service itself does that.
+    #[error("no client may ask for this; the daemons do it themselves")]
+    NotForClients,
+    /// What the tree says.
+    #[error(transparent)]
+    Tree(#[from] NameError),
 }
 
 /// A question about a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Query {
     /// What stands there.
     Read {
@@ -180,6 +214,8 @@ pub enum Query {
     },
     /// Its size and times.
     Stat,
+    /// Something about the tree.
+    Tree(Arc<namespace::Query>),
 }
 
 /// What was asked for.
@@ -189,6 +225,8 @@ pub enum Answer {
     Data(Data),
     /// Size and times.
     Stat(Stat),
+    /// What the tree says.
+    Tree(Box<namespace::Answer>),
 }
 
 /// What is known about a file without its content.
@@ -215,12 +253,14 @@ pub struct Attributes {
 }
 
 /// The name of a part.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Key {
     /// Size and times.
     Attributes,
     /// A chunk, by its number.
     Chunk(u64),
+    /// A part of the tree.
+    Tree(namespace::Key),
 }
 
 /// What is in a part.
@@ -230,6 +270,34 @@ pub enum Part {
     Attributes(Attributes),
     /// A chunk's content.
     Chunk(Chunk),
+    /// A part of the tree.
+    Tree(namespace::Part),
+}
+
+/// What was changed of a file since somebody asked.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Touched {
+    /// Whether nothing is to be kept of what was there before.
+    pub is_new: bool,
+    /// Chunks that were changed or taken away.
+    pub chunks: BTreeSet<u64>,
+    /// Parts of the tree that were.
+    pub tree: BTreeSet<namespace::Key>,
+}
+
+/// A part of a tree that a driver has kept.
+pub type KeptName = (namespace::Key, Position, namespace::Part);
+
+impl Default for File {
+    fn default() -> Self {
+        let tree = namespace::Tree::bare(tree::Parts::default());
+        Self {
+            attributes: Attributes::default(),
+            version: Position::default(),
+            chunks: Chunks::default(),
+            tree,
+        }
+    }
 }
 
 impl File {
@@ -243,10 +311,12 @@ impl File {
     pub fn kept(
         (version, attributes): (Position, Attributes),
         chunks: impl IntoIterator<Item = (u64, Position, Chunk)>,
+        names: impl IntoIterator<Item = KeptName>,
     ) -> Self {
-        let mut file = Self { attributes, version, chunks: Chunks::default() };
+        let mut file = Self { attributes, version, ..Self::default() };
         chunks.into_iter().for_each(|(number, at, chunk)| file.chunks.place(number, at, chunk));
-        file.chunks.take_changed();
+        names.into_iter().for_each(|(key, at, part)| file.place_name(key, Some((at, part))));
+        file.take_changed();
         file
     }
 
@@ -260,17 +330,60 @@ impl File {
         self.chunks.get(number)
     }
 
-    /// All but the chunks.
-    pub(crate) fn without_chunks(&self) -> Self {
-        Self { attributes: self.attributes, version: self.version, chunks: Chunks::default() }
+    /// Size and times alone.
+    pub(crate) fn without_content(&self) -> Self {
+        Self { attributes: self.attributes, version: self.version, ..Self::default() }
     }
 
-    pub(crate) fn take_changed(&mut self) -> (bool, BTreeSet<u64>) {
-        self.chunks.take_changed()
+    /// What was changed since this was called last.
+    pub(crate) fn take_changed(&mut self) -> Touched {
+        let (is_new, chunks) = self.chunks.take_changed();
+        Touched { is_new, chunks, tree: self.tree.table_mut().take_changed() }
     }
 
-    pub(crate) fn note_changed(&mut self, is_new: bool, chunks: BTreeSet<u64>) {
+    /// What was taken is to be taken again.
+    pub(crate) fn note_changed(&mut self, Touched { is_new, chunks, tree: names }: Touched) {
+        self.tree.table_mut().note_changed(names);
         self.chunks.note_changed(is_new, chunks);
+    }
+
+    /// The tree, which has no part if it is none.
+    pub const fn tree(&self) -> &Names {
+        &self.tree
+    }
+
+    /// A part of the tree and the entry that changed it last.
+    pub(crate) fn name(&self, key: &namespace::Key) -> Option<(Position, namespace::Part)> {
+        let (at, part) = self.tree.table().get(key)?;
+        Some((tree::position(at), part))
+    }
+
+    fn place_name(&mut self, key: namespace::Key, part: Option<(Position, namespace::Part)>) {
+        self.tree.place(key, part.map(|(at, part)| (tree::born(at), part)));
+    }
+
+    /// Whether it is a volume's tree.
+    fn has_tree(&self) -> bool {
+        !self.tree.table().is_empty()
+    }
+
+    fn plant(&mut self, at: Position, root: &Root) -> Result<(), FileError> {
+        if self.has_tree() {
+            return Err(FileError::IsTree);
+        }
+        if self.attributes.size > 0 || self.chunks.allocated() > 0 {
+            return Err(FileError::IsFile);
+        }
+        self.tree.plant(tree::born(at), root);
+        self.modify(at, root.time);
+        Ok(())
+    }
+
+    fn change_tree(&mut self, at: Position, op: &namespace::Op) -> Result<Done, FileError> {
+        if !self.has_tree() {
+            return Err(FileError::NoTree);
+        }
+        Ok(Done::Tree(Box::new(self.tree.apply(tree::born(at), op)?)))
     }
 
     pub(crate) fn keep_elsewhere(&mut self, number: u64, at: Position, chunk: Chunk) {
@@ -297,6 +410,7 @@ impl File {
 
     fn remove(&mut self, at: Position, time: WallTime) {
         self.truncate(at, 0);
+        self.tree.table_mut().clear();
         self.attributes.is_removed = true;
         self.modify(at, time);
     }
@@ -336,7 +450,10 @@ impl Machine for File {
 
     const OP_BYTES_MAX: u64 = WRITE_BYTES_MAX + OVERHEAD_BYTES;
     const OUTCOME_BYTES_MAX: u64 = OUTCOME_BYTES;
-    const PART_BYTES_MAX: u64 = CHUNK_BYTES + OVERHEAD_BYTES;
+    const PART_BYTES_MAX: u64 = {
+        let (chunk, name) = (CHUNK_BYTES + OVERHEAD_BYTES, cost::PART_BYTES_MAX);
+        if chunk > name { chunk } else { name }
+    };
 
     fn op_bytes(op: &Op) -> u64 {
         OVERHEAD_BYTES + op.change.data_bytes()
@@ -347,6 +464,7 @@ impl Machine for File {
             Part::Attributes(_) => 0,
             // In whatever pieces it is kept: it is sent as if its blocks were full, or as less.
             Part::Chunk(chunk) => chunk.allocated(),
+            Part::Tree(part) => return cost::part_bytes(part),
         };
         OVERHEAD_BYTES + data
     }
@@ -355,6 +473,12 @@ impl Machine for File {
         change.check()?;
         if !matches!(change, Change::Begin) {
             self.check_there()?;
+        }
+        if matches!(change, Change::Remove) && !self.tree.is_empty() {
+            return Err(FileError::NotEmpty);
+        }
+        if self.has_tree() && change.is_of_bytes() {
+            return Err(FileError::IsTree);
         }
         match *change {
             Change::Write { offset, ref data } => return self.write(at, *time, offset, data),
@@ -376,6 +500,8 @@ impl Machine for File {
             Change::Remove => self.remove(at, *time),
             Change::Begin => self.begin(at, *time),
             Change::NoSpace => return Err(FileError::NoSpace),
+            Change::Plant(ref root) => self.plant(at, &Root { time: *time, ..*root })?,
+            Change::Tree(ref op) => return self.change_tree(at, op),
         }
         Ok(Done::Changed { stat: self.stat() })
     }
@@ -384,6 +510,9 @@ impl Machine for File {
         self.check_there()?;
         match *query {
             Query::Stat => Ok(Answer::Stat(self.stat())),
+            Query::Tree(_) if !self.has_tree() => Err(FileError::NoTree),
+            Query::Tree(ref query) => Ok(Answer::Tree(Box::new(self.tree.answer(query)?))),
+            Query::Read { .. } if self.has_tree() => Err(FileError::IsTree),
             Query::Read { offset, length } => {
                 within(length, READ_BYTES_MAX)?;
                 let end = offset.saturating_add(length).min(self.attributes.size);
@@ -396,11 +525,14 @@ impl Machine for File {
     /// reaches behind the end is changed by whatever moves the end, too. The end may be moved to before a read by
     /// a cut only, and that is in its way itself.
     fn overlaps(&self, op: &Op, query: &Query) -> bool {
-        if matches!(op.change, Change::Remove | Change::Begin) {
-            return true;
-        }
-        if op.change.is_void() {
-            return false;
+        match (&op.change, query) {
+            (Change::Remove | Change::Begin | Change::Plant(_), _) => return true,
+            (change, _) if change.is_void() => return false,
+            (Change::Tree(op), Query::Tree(query)) => {
+                return self.tree.overlaps(op, query);
+            }
+            (Change::Tree(_), _) | (_, Query::Tree(_)) => return false,
+            _ => {}
         }
         let Query::Read { offset, length } = *query else { return true };
         if length == 0 || length > READ_BYTES_MAX {
@@ -418,32 +550,44 @@ impl Machine for File {
             Change::Punch { offset: start, length: width } => {
                 start < end && offset < start.saturating_add(width)
             }
-            Change::Touch { .. } | Change::NoSpace => false,
-            Change::Remove | Change::Begin => true,
+            Change::Touch { .. }
+            | Change::NoSpace
+            | Change::Tree(_)
+            | Change::Remove
+            | Change::Begin
+            | Change::Plant(_) => false,
         }
     }
 
     fn versions(&self, after: Option<&Key>, parts_max: usize) -> Vec<(Key, Position)> {
         let attributes = after.is_none().then_some((Key::Attributes, self.version));
-        let after = match after {
-            Some(&Key::Chunk(number)) => Some(number),
-            Some(Key::Attributes) | None => None,
+        let behind_chunks = matches!(after, Some(Key::Tree(_)));
+        let (chunk, name) = match after {
+            Some(Key::Chunk(number)) => (Some(*number), None),
+            Some(Key::Tree(name)) => (None, Some(name)),
+            Some(Key::Attributes) | None => (None, None),
         };
-        let chunks = self.chunks.versions(after).map(|(number, at)| (Key::Chunk(number), at));
-        attributes.into_iter().chain(chunks).take(parts_max).collect()
+        let chunks = self.chunks.versions(chunk).filter(|_| !behind_chunks);
+        let chunks = chunks.map(|(number, at)| (Key::Chunk(number), at));
+        let mut versions: Vec<_> = attributes.into_iter().chain(chunks).take(parts_max).collect();
+        let names = self.tree.versions(name, parts_max - versions.len());
+        versions.extend(names.into_iter().map(|(key, at)| (Key::Tree(key), tree::position(at))));
+        versions
     }
 
     fn version(&self, key: &Key) -> Option<Position> {
-        match *key {
+        match key {
             Key::Attributes => Some(self.version),
-            Key::Chunk(number) => self.chunks.version(number),
+            Key::Chunk(number) => self.chunks.version(*number),
+            Key::Tree(key) => self.tree.version(key).map(tree::position),
         }
     }
 
     fn part(&self, key: &Key) -> Option<Part> {
-        match *key {
+        match key {
             Key::Attributes => Some(Part::Attributes(self.attributes)),
-            Key::Chunk(number) => self.chunks.get(number).map(|(_, chunk)| Part::Chunk(chunk.clone())),
+            Key::Chunk(number) => self.chunks.get(*number).map(|(_, chunk)| Part::Chunk(chunk.clone())),
+            Key::Tree(key) => self.tree.part(key).map(Part::Tree),
         }
     }
 
@@ -455,10 +599,23 @@ impl Machine for File {
                 (self.version, self.attributes) = (at, attributes);
             }
             (Key::Chunk(number), None) => self.chunks.remove(number),
-            (Key::Chunk(number), Some((at, Part::Chunk(chunk)))) if key.is_possible() => {
+            (Key::Chunk(number), Some((at, Part::Chunk(chunk)))) if Key::Chunk(number).is_possible() => {
                 self.chunks.place(number, at, chunk);
             }
-            (Key::Attributes | Key::Chunk(_), Some(_)) => {}
+            (Key::Tree(key), None) => self.place_name(key, None),
+            (Key::Tree(key), Some((at, Part::Tree(part)))) => self.place_name(key, Some((at, part))),
+            (Key::Attributes | Key::Chunk(_) | Key::Tree(_), Some(_)) => {}
+        }
+    }
+}
+
+impl Query {
+    /// How much data the answer has at most, roughly.
+    pub fn answer_bytes_max(&self) -> u64 {
+        match self {
+            Self::Read { length, .. } => *length,
+            Self::Stat => 0,
+            Self::Tree(query) => cost::answer_bytes_max(query),
         }
     }
 }
@@ -474,15 +631,46 @@ impl Change {
             Self::Append { ref data } => within(data.len() as u64, WRITE_BYTES_MAX),
             Self::Truncate { size } => end_of(size, 0).map(drop),
             Self::Punch { offset, length } => end_of(offset, length).map(drop),
-            Self::Touch { .. } | Self::Remove | Self::Begin | Self::NoSpace => Ok(()),
+            Self::Tree(ref op) => match cost::op_bytes(op) {
+                ..=cost::OP_BYTES_MAX => Ok(()),
+                length => Err(FileError::TooLong { length, bytes_max: cost::OP_BYTES_MAX }),
+            },
+            Self::Touch { .. } | Self::Remove | Self::Begin | Self::NoSpace | Self::Plant(_) => Ok(()),
+        }
+    }
+
+    /// Whether it is about bytes, which trees do not have.
+    const fn is_of_bytes(&self) -> bool {
+        match self {
+            Self::Write { .. } | Self::Append { .. } | Self::Truncate { .. } => true,
+            Self::Punch { .. } | Self::Touch { .. } => true,
+            Self::Remove | Self::Begin | Self::NoSpace | Self::Plant(_) | Self::Tree(_) => false,
+        }
+    }
+
+    /// Whether more may be kept when it is done, but for the mark that something is to be removed.
+    pub fn takes_space(&self) -> bool {
+        match self {
+            Self::Plant(_) => true,
+            Self::Tree(op) => matches!(
+                op.change,
+                namespace::Change::Create { .. }
+                    | namespace::Change::Link { .. }
+                    | namespace::Change::Rename { .. }
+                    | namespace::Change::SetXattr { .. }
+                    | namespace::Change::Lock { .. }
+            ),
+            _ => self.data_bytes() > 0,
         }
     }
 
     /// How much data it carries.
-    pub const fn data_bytes(&self) -> u64 {
+    pub fn data_bytes(&self) -> u64 {
         match self {
             Self::Write { data, .. } | Self::Append { data } => data.len() as u64,
-            Self::Truncate { .. }
+            Self::Tree(op) => cost::op_bytes(op),
+            Self::Plant(_)
+            | Self::Truncate { .. }
             | Self::Punch { .. }
             | Self::Touch { .. }
             | Self::Remove
@@ -497,7 +685,12 @@ impl Change {
             Self::Write { data, .. } | Self::Append { data } => data.is_empty(),
             Self::Punch { length, .. } => *length == 0,
             Self::NoSpace => true,
-            Self::Truncate { .. } | Self::Touch { .. } | Self::Remove | Self::Begin => false,
+            Self::Truncate { .. }
+            | Self::Touch { .. }
+            | Self::Remove
+            | Self::Begin
+            | Self::Plant(_)
+            | Self::Tree(_) => false,
         };
         is_empty || self.check().is_err()
     }
@@ -538,21 +731,22 @@ impl Attributes {
 
 impl Key {
     /// Whether a file can have such a part.
-    pub const fn is_possible(self) -> bool {
+    pub const fn is_possible(&self) -> bool {
         match self {
-            Self::Attributes => true,
-            Self::Chunk(number) => number < FILE_BYTES_MAX / CHUNK_BYTES,
+            Self::Attributes | Self::Tree(_) => true,
+            Self::Chunk(number) => *number < FILE_BYTES_MAX / CHUNK_BYTES,
         }
     }
 }
 
 impl Part {
     /// Whether this can be what `key` names. What a peer sends is to be asked this before it is placed.
-    pub const fn is_of(&self, key: Key) -> bool {
+    pub const fn is_of(&self, key: &Key) -> bool {
         match (key, self) {
             (Key::Attributes, Self::Attributes(_)) => true,
             (Key::Chunk(_), Self::Chunk(_)) => key.is_possible(),
-            (Key::Attributes | Key::Chunk(_), _) => false,
+            (Key::Tree(key), Self::Tree(part)) => part.is_of(key),
+            (Key::Attributes | Key::Chunk(_) | Key::Tree(_), _) => false,
         }
     }
 }

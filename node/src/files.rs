@@ -11,6 +11,7 @@ use crate::fetches::Fetches;
 use crate::file::{Done, File, FileBody, FileReply, FileReplyBody, Key, Level, Mark};
 use crate::lock::Asker;
 use crate::logs::Logs;
+use crate::volumes::answer_bytes;
 use crate::writes::Writes;
 use crate::{SessionId, Unavailable};
 
@@ -70,6 +71,8 @@ pub(crate) struct Files {
     replies: VecDeque<(SessionId, FileReply, Option<WallTime>)>,
     /// Those about changes: they wait while the journal lags behind.
     changed: VecDeque<(SessionId, FileReply, Option<WallTime>)>,
+    /// How much memory the answers of trees among them take.
+    pub(crate) answer_bytes: u64,
     pub(crate) fetches: Fetches,
     /// Parts that could not be read, in these versions.
     pub(crate) unreadable: Vec<(ObjectId, Key, Position)>,
@@ -137,6 +140,8 @@ pub(crate) struct Hosted {
     is_watched: bool,
     /// The view in force for the lease, unless it is the first, which the map names.
     pub(crate) view: Option<View>,
+    /// The last entry by which this node has deleted something of a volume.
+    pub(crate) deleting: Position,
     /// Who waits to hear that it may forget the file, and since which view it is no member of it.
     pub(crate) retired: BTreeMap<NodeId, ViewId>,
     /// Whether an operator waits to be told something, and whether that is that there is no such file.
@@ -145,7 +150,7 @@ pub(crate) struct Hosted {
 }
 
 /// Who waits for an answer or for durability.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Asking {
     pub(crate) asker: Asker,
     /// The change that is to be durable, if it is one.
@@ -179,6 +184,7 @@ impl Hosted {
         let view = (view.id > ViewId::default()).then(|| view.clone());
         Self {
             view,
+            deleting: Position::START,
             retired: BTreeMap::new(),
             is_ordered: false,
             is_absent: false,
@@ -286,6 +292,7 @@ impl Files {
             list_at: None,
             replies: VecDeque::new(),
             changed: VecDeque::new(),
+            answer_bytes: 0,
             fetches: Fetches::default(),
             unreadable: Vec::new(),
             deferred: Vec::new(),
@@ -471,6 +478,7 @@ impl Files {
         // Whoever hears of a change sends the next one.
         let waits = matches!(reply.body, FileReplyBody::Changed { .. });
         let replies = if waits { &mut self.changed } else { &mut self.replies };
+        self.answer_bytes += answer_bytes(&reply);
         replies.push_back((session, reply, until));
     }
 
@@ -478,6 +486,7 @@ impl Files {
     pub(crate) fn pop_reply(&mut self, now: WallTime, checks: bool) -> Option<(SessionId, FileReply)> {
         let changed = if self.writes.is_behind() { None } else { self.changed.pop_front() };
         let (session, mut reply, until) = changed.or_else(|| self.replies.pop_front())?;
+        self.answer_bytes -= answer_bytes(&reply);
         if until.is_some_and(|until| now >= until) && checks {
             reply.body = FileReplyBody::Unavailable(Unavailable::NoMajority);
         }

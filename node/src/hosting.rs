@@ -12,12 +12,12 @@ use replication::{
     Request, SyncError, Tenure, Ticket, Waiting, When,
 };
 
-use crate::file::{Done, File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Mark, Op};
+use crate::file::{Done, File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Mark};
 use crate::files::{Asking, FileMessage, Hosted, SMALL_BYTES_MAX, Stage};
 use crate::lock::Asker;
 use crate::message::is_lock;
-use crate::space::within_space;
 use crate::steps::Step;
+use crate::volumes::{Asked, Place, operation, refusal};
 use crate::writes::{Held, Until};
 use crate::{Bug, Output, ReplyBody, SessionId, Shard, ShardConfig, ShardEvent, Token, Unavailable};
 
@@ -135,8 +135,8 @@ impl<A: Algorithm> Shard<A> {
     fn serve_file(&mut self, now: WallTime, object: ObjectId, asker: Asker, body: FileBody) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         hosted.used = now;
-        if let Err(error) = check(&body) {
-            return self.files.reply(asker, FileReplyBody::Refused(error), None);
+        if let Some(refusal) = refusal(&body, hosted, self.files.answer_bytes) {
+            return self.files.reply(asker, refusal, None);
         }
         let may_answer = matches!(body, FileBody::Ask(_)) && hosted.stage == Stage::Leading;
         if hosted.serves() || may_answer {
@@ -169,8 +169,9 @@ impl<A: Algorithm> Shard<A> {
             FileBody::Create => Some(FileReplyBody::Exists),
             FileBody::Change { number, settled, level, ref change } => {
                 let request = Request { client: asker.client, number, settled };
-                let change = within_space(change, &hosted.replica, &self.files.full, me);
-                let op = Op { time: now, change };
+                let place = Place { map: &self.config.map, full: &self.files.full, me };
+                let asked = Asked { now, object, client: asker.client };
+                let op = operation(asked, change, &hosted.replica, place);
                 let askers = hosted.changing.entry((asker.client, number)).or_default();
                 if askers.len() >= ASKERS_MAX {
                     let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);
@@ -195,8 +196,8 @@ impl<A: Algorithm> Shard<A> {
             }
             FileBody::Ask(query) => {
                 hosted.asking.insert(ticket, asker.into());
-                let asked = hosted.replica.ask(now, ticket, query);
-                if asked == Err(AskError::Recovering) && hosted.wait(asker, body) {
+                let asked = hosted.replica.ask(now, ticket, query.clone());
+                if asked == Err(AskError::Recovering) && hosted.wait(asker, FileBody::Ask(query)) {
                     hosted.asking.remove(&ticket);
                     return;
                 }
@@ -277,7 +278,7 @@ impl<A: Algorithm> Shard<A> {
         loop {
             let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
             let Some(output) = hosted.replica.poll_output() else {
-                if self.strike_gone(now, object) {
+                if self.strike_gone(now, object) || self.delete_doomed(now, object) {
                     continue;
                 }
                 break;
@@ -304,7 +305,7 @@ impl<A: Algorithm> Shard<A> {
                     let askers =
                         hosted.changing.remove(&(request.client, request.number)).unwrap_or_default();
                     for asker in askers {
-                        self.tell_changed(now, object, asker, (outcome, mark, until));
+                        self.tell_changed(now, object, asker, (outcome.clone(), mark, until));
                     }
                 }
                 ReplicaOutput::Answer { ticket, answer, until } => {
@@ -334,13 +335,13 @@ impl<A: Algorithm> Shard<A> {
         (outcome, mark, until): (Result<Done, FileError>, Mark, WallTime),
     ) {
         let is_early = self.config.breaks(Bug::DurableEarly) && outcome.is_ok();
-        if let Ok(done) = outcome
+        if let Ok(done) = &outcome
             && level == Level::Durable
             && !is_early
         {
             let ticket = self.files.ticket();
             let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-            hosted.asking.insert(ticket, Asking { asker, change: Some((done, mark)) });
+            hosted.asking.insert(ticket, Asking { asker, change: Some((done.clone(), mark)) });
             if hosted.replica.sync(now, ticket, (mark, mark)).is_ok() {
                 return;
             }
@@ -749,14 +750,6 @@ pub(crate) fn first_checkpoint(config: &ShardConfig, me: NodeId, object: ObjectI
     }
     let first = Checkpoint::first(home, File::default());
     if config.breaks(Bug::HomeForgets) { first } else { first.at_home() }
-}
-
-/// What can be said without looking at the file.
-fn check(body: &FileBody) -> Result<(), FileError> {
-    match body {
-        FileBody::Change { change, .. } => change.check(),
-        FileBody::Create | FileBody::Ask(_) | FileBody::Sync { .. } => Ok(()),
-    }
 }
 
 fn forget_asker(hosted: &mut Hosted, key: (ClientId, u64), asker: Asker) {

@@ -57,6 +57,8 @@ mod starts;
 mod status;
 mod steps;
 mod store;
+mod volume;
+mod volumes;
 mod writes;
 
 pub use base::ClientId;
@@ -83,4 +85,6 @@ pub use status::{
     SupervisorStatus,
 };
 pub use store::{JournalFound, Memo, OpenStep, Opening, StoreFound, StoreRefusal};
+pub use volume::{VOLUME_NAME_BYTES_MAX, VolumeName, VolumeNameError};
+pub use volumes::{file_object, list_of_volumes};
 pub use writes::record_data_bytes;

@@ -281,14 +281,18 @@ pub enum Unavailable {
 
 /// The cell of the lock with this name. Locks have the highest bit set, and files never do.
 pub fn lock_cell(name: &str) -> ObjectId {
-    let hash = blake3::derive_key("fleasefs 2026 name of a lock", name.as_bytes());
-    let word = |at: usize| u64::from_le_bytes(hash[at..at + 8].try_into().expect("eight of 32 bytes"));
-    ObjectId::new(word(0) | LOCK_BIT, word(8))
+    let ObjectId { high, low } =
+        object_of(&blake3::derive_key("fleasefs 2026 name of a lock", name.as_bytes()));
+    ObjectId::new(high | LOCK_BIT, low)
 }
 
 /// The object that goes by `name`, which may be any text. It is never a lock.
 pub fn object_named(name: &str) -> ObjectId {
-    let hash = blake3::derive_key("fleasefs 2026 name of an object", name.as_bytes());
+    object_of(&blake3::derive_key("fleasefs 2026 name of an object", name.as_bytes()))
+}
+
+/// The object that something with this hash is.
+pub(crate) fn object_of(hash: &[u8; 32]) -> ObjectId {
     let word = |at: usize| u64::from_le_bytes(hash[at..at + 8].try_into().expect("eight of 32 bytes"));
     ObjectId::new(word(0) & !LOCK_BIT, word(8))
 }

@@ -51,5 +51,5 @@ pub(crate) fn within_space(
     let members = &replica.view().members;
     let with_space = members.as_slice().iter().filter(|member| !full.contains(member)).count();
     let is_short = full.contains(&me) || with_space < members.majority();
-    if is_short && change.data_bytes() > 0 { Change::NoSpace } else { change.clone() }
+    if is_short && change.takes_space() { Change::NoSpace } else { change.clone() }
 }

@@ -97,7 +97,7 @@ impl Default for Config {
             uncommitted_bytes_max: 16 << 20,
             clients_max: 4_096,
             unsettled_max: 1_024,
-            outcomes_max: 16_384,
+            outcomes_max: 8_192,
             expired_max: 16_384,
             expired_for: Span::from_secs(24 * 60 * 60),
             waiting_max: 4_096,

@@ -44,7 +44,8 @@ pub trait Machine: Clone + Debug {
     fn answer(&self, query: &Self::Query) -> Self::Answer;
 
     /// Whether `op`, which is not committed yet, might change the answer to `query`, which then waits for it. Of what is
-    /// proposed before it, everything that might is asked about, too. When in doubt: yes.
+    /// proposed before it, everything that might is asked about, too. None of that was acknowledged to anybody: a primary is asked
+    /// only when all that was there before it is committed. When in doubt: yes.
     fn overlaps(&self, op: &Self::Op, query: &Self::Query) -> bool;
 
     /// The parts behind `after` in order, as many as `parts_max`, each with its version: the entry that changed it last.

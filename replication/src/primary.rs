@@ -473,6 +473,14 @@ impl<M: Machine> Replica<M> {
         upto
     }
 
+    /// Where the next entry of this primary will stand.
+    pub fn next_position(&self) -> Option<Position> {
+        match &self.role {
+            Role::Primary(primary) => Some(self.log.tail().next_in(primary.tenure.epoch)),
+            _ => None,
+        }
+    }
+
     /// Whether an entry may be in this log or before it: nothing is known to the contrary.
     fn may_contain(&self, at: Position) -> bool {
         at.seq <= self.log.tail().seq && self.log.position(at.seq).is_none_or(|here| here == at)

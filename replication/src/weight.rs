@@ -8,8 +8,8 @@ use crate::{Body, Entry, Machine, Message, Page, Parts, Rest};
 pub(crate) const ENTRY_BYTES: u64 = 128;
 /// A message without what it carries.
 pub(crate) const MESSAGE_BYTES: u64 = 160;
-/// The key of a part and its version.
-pub(crate) const VERSION_BYTES: u64 = 64;
+/// The key of a part, which may be a name, and its version.
+pub(crate) const VERSION_BYTES: u64 = 320;
 /// All of a state but its machine and its requests.
 const REST_BYTES: u64 = 1_024;
 /// A client that is known, without what is kept for it.

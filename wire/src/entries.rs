@@ -13,6 +13,7 @@ use crate::DecodeError;
 use crate::field::{
     Element, Field, Sink, Source, choice, get_data, get_fresh, grow, number, put_data, put_fresh, record,
 };
+use crate::names::{get_part, put_part};
 
 /// What came of an operation.
 type Outcome = Result<Done, FileError>;
@@ -34,6 +35,7 @@ record!(Stat { size, modified, changed, allocated });
 choice!(Done, "what came of an operation":
     0 Written { offset, stat };
     1 Changed { stat };
+    2 Tree(done);
 );
 choice!(FileError, "why a file was not changed":
     0 PastLimit { end };
@@ -42,6 +44,12 @@ choice!(FileError, "why a file was not changed":
     3 BadChunk;
     4 Removed;
     5 NoSpace;
+    6 IsTree;
+    7 IsFile;
+    8 NoTree;
+    9 NotEmpty;
+    10 NotForClients;
+    11 Tree(error);
 );
 choice!(Change, "a change of a file":
     0 Write { offset, data };
@@ -52,10 +60,13 @@ choice!(Change, "a change of a file":
     5 Remove;
     6 Begin;
     7 NoSpace;
+    8 Plant(root);
+    9 Tree(op);
 );
 choice!(Key, "the name of a part":
     0 Attributes;
     1 Chunk(number);
+    2 Tree(key);
 );
 choice!(Body<Op>, "what an entry does":
     0 Barrier { generation };
@@ -238,11 +249,12 @@ impl Field for Placed {
         key.put(out);
         part.is_some().put(out);
         if let Some((at, part)) = part {
-            assert!(part.is_of(*key), "a part stands under its own name");
+            assert!(part.is_of(key), "a part stands under its own name");
             at.put(out);
             match part {
                 Part::Attributes(attributes) => attributes.put(out),
                 Part::Chunk(chunk) => chunk.put(out),
+                Part::Tree(part) => put_part(part, out),
             }
         }
     }
@@ -256,9 +268,10 @@ impl Field for Placed {
             return Ok((key, None));
         }
         let at = Position::get(from)?;
-        let part = match key {
+        let part = match &key {
             Key::Attributes => Part::Attributes(Attributes::get(from)?),
             Key::Chunk(_) => Part::Chunk(Chunk::get(from)?),
+            Key::Tree(key) => Part::Tree(get_part(key, from)?),
         };
         Ok((key, Some((at, part))))
     }
@@ -309,7 +322,7 @@ impl Field for Sessions<Outcome> {
 impl Field for Session<Outcome> {
     fn put(&self, out: &mut Sink) {
         self.settled().put(out);
-        self.outcomes().map(|(number, outcome)| (number, *outcome)).collect::<Vec<_>>().put(out);
+        self.outcomes().map(|(number, outcome)| (number, outcome.clone())).collect::<Vec<_>>().put(out);
     }
 
     fn get(from: &mut Source<'_>) -> Result<Self, DecodeError> {

@@ -6,9 +6,10 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use namespace::cost;
 use node::file::{
-    Answer, File, FileBody, FileReply, FileReplyBody, FileRequest, Level, Query, READ_BYTES_MAX,
-    WRITE_BYTES_MAX,
+    Answer, Change, Done, File, FileBody, FileReply, FileReplyBody, FileRequest, Level, Query,
+    READ_BYTES_MAX, WRITE_BYTES_MAX,
 };
 use node::{FileMessage, Unavailable};
 use replication::{Account, Memory, Message, Page};
@@ -17,7 +18,7 @@ use crate::DecodeError;
 use crate::codec::Body;
 use crate::entries::{check_entries, check_parts};
 use crate::field::{Element, Field, Sink, Source, choice, read_whole, record};
-use crate::kind::{Kind, Sender};
+use crate::kind::{FILE_METADATA_BYTES_MAX, Kind, Sender};
 
 /// The most messages, requests or replies about files in one frame.
 pub const FILE_BATCH_MAX: usize = 1_024;
@@ -29,6 +30,15 @@ const _: () = assert!(
     WRITE_BYTES_MAX <= FILE_DATA_BYTES_MAX && READ_BYTES_MAX <= FILE_DATA_BYTES_MAX,
     "one write and the answer to one read fit into a frame"
 );
+
+/// What a request or a reply takes in metadata, if it is not about a tree.
+const ORDINARY_BYTES_MAX: u64 = 128;
+const _: () = assert!(
+    ORDINARY_BYTES_MAX * FILE_BATCH_MAX as u64 <= FILE_METADATA_BYTES_MAX as u64,
+    "a frame has room for as many as it may have"
+);
+/// What a question about a tree takes.
+const QUESTION_BYTES_MAX: u64 = 768;
 
 /// Messages that are sent in batches.
 pub trait Batched: Weighed {}
@@ -42,14 +52,20 @@ pub trait Weighed {
 
     /// What one weighs.
     fn weight(&self) -> u64;
+
+    /// What it takes of the metadata of a frame, at most. None where the weight bounds that, too.
+    fn metadata_bytes(&self) -> u64 {
+        0
+    }
 }
 
 /// Takes from the front of a queue as many messages as fit into one frame, and at least one if there is one.
 pub fn next_batch<T: Batched>(queue: &mut VecDeque<T>) -> Vec<T> {
-    let mut weight = 0;
+    let (mut weight, mut metadata) = (0, 0);
     let fits = |message: &&T| {
         weight += message.weight();
-        weight <= T::WEIGHT_MAX
+        metadata += message.metadata_bytes();
+        weight <= T::WEIGHT_MAX && metadata <= u64::from(FILE_METADATA_BYTES_MAX)
     };
     let count = queue.iter().take(FILE_BATCH_MAX).take_while(fits).count();
     queue.drain(..count.max(1).min(queue.len())).collect()
@@ -70,6 +86,15 @@ impl Weighed for FileRequest {
     fn weight(&self) -> u64 {
         self.body.data_bytes()
     }
+
+    fn metadata_bytes(&self) -> u64 {
+        let tree = match &self.body {
+            FileBody::Change { change: Change::Tree(op), .. } => cost::op_bytes(op),
+            FileBody::Ask(Query::Tree(_)) => QUESTION_BYTES_MAX,
+            _ => 0,
+        };
+        ORDINARY_BYTES_MAX + tree
+    }
 }
 
 impl Weighed for FileReply {
@@ -78,8 +103,18 @@ impl Weighed for FileReply {
     fn weight(&self) -> u64 {
         match &self.body {
             FileReplyBody::Answer(Ok(Answer::Data(data))) => data.len() as u64,
+            FileReplyBody::Answer(Ok(Answer::Tree(answer))) => cost::answer_bytes(answer),
             _ => 0,
         }
+    }
+
+    fn metadata_bytes(&self) -> u64 {
+        let tree = match &self.body {
+            FileReplyBody::Answer(Ok(Answer::Tree(answer))) => cost::answer_bytes(answer),
+            FileReplyBody::Changed { outcome: Ok(Done::Tree(_)), .. } => cost::OUTCOME_BYTES_MAX,
+            _ => 0,
+        };
+        ORDINARY_BYTES_MAX + tree
     }
 }
 
@@ -236,6 +271,7 @@ choice!(Level, "how safe a change is":
 choice!(Query, "a question about a file":
     0 Read { offset, length };
     1 Stat;
+    2 Tree(query);
 );
 
 record!(FileReply { id, body });
@@ -255,6 +291,7 @@ choice!(FileReplyBody, "what is said about a file":
 choice!(Answer, "an answer about a file":
     0 Data(data);
     1 Stat(stat);
+    2 Tree(answer);
 );
 choice!(Unavailable, "why a daemon cannot say":
     0 NotMember;

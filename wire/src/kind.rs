@@ -20,7 +20,7 @@ const BATCH_BYTES_MAX: u32 = 1024 * 1024;
 const FILE_PEER_BYTES_MAX: u32 = (4 << 20) + 1_024;
 const _: () = assert!(FILE_PEER_BYTES_MAX as u64 > FILE_MESSAGE_BYTES_MAX);
 /// Holds a full batch of requests or replies about files, without their data.
-const FILE_METADATA_BYTES_MAX: u32 = 128 * 1_024;
+pub(crate) const FILE_METADATA_BYTES_MAX: u32 = 128 * 1_024;
 const FILE_TAIL_BYTES_MAX: u32 = 1 << 20;
 const _: () = assert!(FILE_TAIL_BYTES_MAX as u64 == FILE_DATA_BYTES_MAX);
 /// The longest text of a refusal.

@@ -25,8 +25,8 @@ use bytes::Bytes;
 use namespace::limits::{LOCKS_MAX, MODE_BITS, WAITING_MAX, XATTR_BYTES_MAX};
 use namespace::{
     Attributes, Born, ClientState, GROUPS_MAX, Generation, InodeId, Kind, Lock, LockKind, LockMode, Locks,
-    NAME_BYTES_MAX, Name, NotAName, Owner, Rights, Stretch, TARGET_BYTES_MAX, Target, Ticket, Waiting, Who,
-    XATTR_NAME_BYTES_MAX, XattrName,
+    NAME_BYTES_MAX, Name, NotAName, Owner, Rights, Root, Stretch, TARGET_BYTES_MAX, Target, Ticket, Waiting,
+    Who, XATTR_NAME_BYTES_MAX, XattrName,
 };
 
 use crate::DecodeError;
@@ -34,6 +34,7 @@ use crate::field::{Element, Field, Sink, Source, choice, number, record};
 
 pub use keys::{decode_name_key, encode_name_key};
 pub use parts::{decode_name_part, encode_name_part};
+pub(crate) use parts::{get_part, put_part};
 
 record!(Born { epoch, seq });
 record!(InodeId { number, epoch });
@@ -258,6 +259,12 @@ fn get_mode(from: &mut Source<'_>) -> Result<u16, DecodeError> {
 
 const fn check_mode(mode: u16) -> Result<(), DecodeError> {
     if mode > MODE_BITS { Err(DecodeError::Impossible("a mode of more than twelve bits")) } else { Ok(()) }
+}
+
+record!(Root { time, uid, gid, mode }, check_root);
+
+const fn check_root(root: &Root) -> Result<(), DecodeError> {
+    check_mode(root.mode)
 }
 
 /// No value is longer than all those of an inode may be.

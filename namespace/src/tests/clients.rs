@@ -55,7 +55,7 @@ fn the_end_of_a_client_ends_what_it_holds_has_and_waits_for() {
         panic!()
     };
     let owner = Owner { client: client(2), number: 0 };
-    assert_eq!(granted, Granted { all: vec![Grant { inode: kept, owner, ticket }], more: false });
+    assert_eq!(granted, Granted { all: vec![Grant { owner, ticket }], more: false });
     assert_eq!((world.is_there(orphan), world.is_there(other)), (false, true));
     world.run(Change::Expire { client: client(2) });
     assert_eq!(world.ask(Ask::Locks { inode: kept }), Answer::Locks(None));

@@ -137,7 +137,7 @@ impl Model {
                 }
                 let Waiting { ticket, lock } = node.queue.remove(place);
                 node.take(&lock);
-                granted.all.push(Grant { inode, owner: lock.owner, ticket });
+                granted.all.push(Grant { owner: lock.owner, ticket });
             }
         }
         granted

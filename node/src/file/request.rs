@@ -54,7 +54,7 @@ pub enum Level {
 
 impl FileBody {
     /// How much data it carries.
-    pub const fn data_bytes(&self) -> u64 {
+    pub fn data_bytes(&self) -> u64 {
         match self {
             Self::Change { change, .. } => change.data_bytes(),
             Self::Create | Self::Ask(_) | Self::Sync { .. } => 0,

@@ -1,3 +1,5 @@
+mod trees;
+
 use base::{Epoch, NodeId, Seq};
 use proptest::prelude::*;
 
@@ -38,7 +40,7 @@ impl History {
     fn append(&mut self, data: &'static [u8]) -> u64 {
         match self.change(Change::Append { data: Bytes::from_static(data).into() }).unwrap() {
             Done::Written { offset, .. } => offset,
-            Done::Changed { .. } => panic!("an append writes"),
+            Done::Changed { .. } | Done::Tree(_) => panic!("an append writes"),
         }
     }
 
@@ -62,7 +64,7 @@ impl History {
 fn read(file: &File, offset: u64, length: u64) -> Vec<u8> {
     match file.answer(&Query::Read { offset, length }).unwrap() {
         Answer::Data(data) => data.to_bytes().unwrap().to_vec(),
-        Answer::Stat(_) => panic!("a read gives data"),
+        Answer::Stat(_) | Answer::Tree(_) => panic!("a read gives data"),
     }
 }
 
@@ -77,8 +79,7 @@ struct Disk(Vec<Bytes>);
 impl Disk {
     /// Puts all of a file there that was changed.
     fn put(&mut self, file: &mut File) {
-        let (_, changed) = file.take_changed();
-        for number in changed {
+        for number in file.take_changed().chunks {
             let Some((at, chunk)) = file.chunk(number).cloned() else { continue };
             let mut pieces = Vec::new();
             for (start, piece) in chunk.pieces() {
@@ -127,11 +128,11 @@ fn all_versions(file: &File) -> Vec<(Key, Position)> {
 fn transfer(from: &File, to: &mut File) -> usize {
     let (theirs, ours) = (all_versions(from), all_versions(to));
     for (key, _) in ours.iter().filter(|(key, _)| from.part(key).is_none()) {
-        to.place(*key, None);
+        to.place(key.clone(), None);
     }
     let differing: Vec<_> = theirs.iter().filter(|version| !ours.contains(version)).collect();
-    for &&(key, at) in &differing {
-        to.place(key, from.part(&key).map(|part| (at, part)));
+    for (key, at) in &differing {
+        to.place(key.clone(), from.part(key).map(|part| (*at, part)));
     }
     differing.len()
 }
@@ -337,11 +338,11 @@ fn parts_that_cannot_be_are_told_apart() {
     let impossible = Key::Chunk(FILE_BYTES_MAX / CHUNK);
     let mut file = File::default();
     for (key, part) in [(Key::Attributes, &chunk), (Key::Chunk(0), &attributes), (impossible, &chunk)] {
-        assert!(!part.is_of(key));
+        assert!(!part.is_of(&key));
         file.place(key, Some((at(1), part.clone())));
         assert_eq!(file, File::default());
     }
-    assert!(chunk.is_of(Key::Chunk(0)) && attributes.is_of(Key::Attributes));
+    assert!(chunk.is_of(&Key::Chunk(0)) && attributes.is_of(&Key::Attributes));
     let block = u32::try_from(BLOCK_BYTES).unwrap();
     for (blocks, pieces) in [
         (0, vec![]),
@@ -367,7 +368,7 @@ fn a_file_that_was_removed_is_nothing_until_it_is_begun_anew() {
     assert!(matches!(history.change(Change::Remove), Ok(Done::Changed { .. })));
     assert_eq!(
         history.file.take_changed(),
-        (false, BTreeSet::from([0, 1])),
+        Touched { chunks: BTreeSet::from([0, 1]), ..Touched::default() },
         "its chunks are taken away on disk, too"
     );
     assert_eq!(history.file.stat(), Stat { modified: time(2), changed: time(2), ..Stat::default() });
@@ -460,7 +461,7 @@ impl Model {
                 self.bytes[range].fill(0);
             }
             Change::Touch { .. } | Change::Begin => {}
-            Change::NoSpace => return,
+            Change::NoSpace | Change::Plant(_) | Change::Tree(_) => return,
             Change::Remove => self.bytes.clear(),
         }
         if let Change::Write { data, .. } | Change::Append { data } = change
@@ -550,12 +551,13 @@ proptest! {
                 (snapshot, is_free) = ((file.clone(), model.clone()), true);
             }
             let op = Op { time: time(now), change };
-            let before = [query, Query::Stat].map(|query| (query, file.overlaps(&op, &query), file.answer(&query)));
+            let before = [query.clone(), Query::Stat]
+                .map(|query| (query.clone(), file.overlaps(&op, &query), file.answer(&query)));
             is_free &= !snapshot.0.overlaps(&op, &query);
             let end = model.bytes.len() as u64;
             model.apply(op.time, &op.change);
             let done = file.apply(at(step as u64 + 1), &op).unwrap();
-            prop_assert_eq!(apart.apply(at(step as u64 + 1), &op), Ok(done));
+            prop_assert_eq!(apart.apply(at(step as u64 + 1), &op), Ok(done.clone()));
             if now % 3 == 0 {
                 disk.put(&mut apart);
                 let is_held = |(key, _): &(Key, Position)| matches!(apart.part(key), Some(Part::Chunk(chunk)) if chunk.is_held());
@@ -578,7 +580,7 @@ proptest! {
         check_against(&file, &model)?;
         check_against(&snapshot.0, &snapshot.1)?;
         for (key, version) in all_versions(&snapshot.0) {
-            if all_versions(&file).contains(&(key, version)) {
+            if all_versions(&file).contains(&(key.clone(), version)) {
                 prop_assert_eq!(file.part(&key), snapshot.0.part(&key));
             }
         }

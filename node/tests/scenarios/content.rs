@@ -92,8 +92,7 @@ fn a_checkpoint_that_failed_is_taken_again() {
     write(&mut cluster, first, 2, 0, b"X");
     cluster.call(first, |shard, _| {
         let taken = shard.take_checkpoint(FILE);
-        let numbers = taken.chunks.iter().map(|(number, _)| *number).collect();
-        shard.handle_no_checkpoint(FILE, taken.is_new, numbers);
+        shard.handle_no_checkpoint(FILE, taken.touched());
     });
     assert_eq!(cluster.put_apart(first, FILE), 1);
 }

@@ -14,3 +14,4 @@ mod hosting;
 mod members;
 mod restarts;
 mod space;
+mod volumes;

@@ -54,6 +54,8 @@ pub struct Report {
     pub files: u64,
     /// How many chunks they have.
     pub chunks: u64,
+    /// How many parts the trees of volumes have.
+    pub names: u64,
     /// Records of the journal that are not in the index yet.
     pub records: u64,
     /// How much content there is.
@@ -356,7 +358,7 @@ impl Check<'_> {
         self.journal(view, (&content, &mut survey), start);
         let (content_bytes, end) = survey.content_bytes();
         self.report.files += survey.files();
-        self.report.chunks = survey.chunks;
+        (self.report.chunks, self.report.names) = (survey.chunks, survey.names);
         self.report.content_bytes = content_bytes;
         self.report.free_bytes = end.max(content.length().unwrap_or_default()) - content_bytes;
         (self.told)(Step::Begin("content", content_bytes));

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::{ObjectId, Span, WallTime};
 use lease::Algorithm;
+use node::file::Touched;
 use node::{KeptFile, Shard};
 
 use super::contents::{Put, PutError, Taken};
@@ -52,15 +53,8 @@ enum Stage {
     None,
     /// It waits until the journal is durable up to this record.
     Waiting(u64, Vec<Taken>),
-    /// It is being put on disk, and has this of each file.
-    Putting(u64, Vec<Restored>),
-}
-
-/// What is to be taken again if a checkpoint fails.
-struct Restored {
-    object: ObjectId,
-    is_new: bool,
-    chunks: BTreeSet<u64>,
+    /// It is being put on disk, and has this of each file, which is taken again if that fails.
+    Putting(u64, Vec<(ObjectId, Touched)>),
 }
 
 /// What is to be done next.
@@ -132,10 +126,7 @@ impl Checkpoints {
         }
         let waited = std::mem::replace(&mut self.stage, Stage::None);
         let Stage::Waiting(_, taken) = waited else { return None };
-        let restored = taken.iter().map(|Taken { object, changes, .. }| {
-            let chunks = changes.chunks.iter().map(|(number, _)| *number).collect();
-            Restored { object: *object, is_new: changes.is_new, chunks }
-        });
+        let restored = taken.iter().map(|Taken { object, changes, .. }| (*object, changes.touched()));
         self.stage = Stage::Putting(number, restored.collect());
         Some(Next::Put(taken, self.before + number))
     }
@@ -166,8 +157,8 @@ impl Checkpoints {
                 if let PutError::Unreadable { object, what } = error {
                     shard.handle_unreadable(object, what);
                 }
-                for Restored { object, is_new, chunks } in restored {
-                    shard.handle_no_checkpoint(object, is_new, chunks);
+                for (object, touched) in restored {
+                    shard.handle_no_checkpoint(object, touched);
                     self.changed.insert(object);
                 }
                 self.due = Some(now + FULL_RETRY);

@@ -25,7 +25,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::ObjectId;
 use bytes::{Bytes, BytesMut};
-use node::file::{BLOCK_BYTES, Chunk, File, Piece, Place, Position, Stored};
+use namespace::{Key as NameKey, Part as NamePart};
+use node::file::{BLOCK_BYTES, Chunk, File, KeptName, Key as Part, Piece, Place, Position, Stored};
 use node::{FileChanges, Unreadable};
 use replication::Checkpoint;
 
@@ -75,8 +76,8 @@ pub struct FoundFiles {
 pub struct FoundFile {
     /// The file, and up to which record of the journal that goes. None if it cannot be read.
     pub kept: Option<(Checkpoint<File>, u64)>,
-    /// Chunks that cannot be read.
-    pub unreadable: Vec<u64>,
+    /// Parts that cannot be read.
+    pub unreadable: Vec<Part>,
 }
 
 /// A checkpoint of a file: up to which record of the journal it goes, and what has changed.
@@ -365,7 +366,7 @@ impl<'a> Work<'a> {
     }
 
     fn put_file(&mut self, Taken { object, applied, changes }: Taken) -> Result<Put, PutError> {
-        let FileChanges { head, is_new, chunks, .. } = changes;
+        let FileChanges { head, is_new, chunks, names, .. } = changes;
         if is_new {
             self.drop_rows(object)?;
         }
@@ -375,11 +376,13 @@ impl<'a> Work<'a> {
         let (head, file) = head.into_parts();
         let row = HeadRow { applied: self.contents.said(applied), head, attributes: file.attributes() };
         self.put_head(object, &row, is_new)?;
+        self.put_names(object, names);
         let mut put = Vec::new();
         for (number, chunk) in chunks {
             let key = Key::Chunk(object, number);
             let before = if is_new { None } else { self.contents.index.get(&key.to_bytes())? };
-            let before = before.and_then(|row| rows::decode_chunk(key, &row)).map(|kept| places(&kept.chunk));
+            let before =
+                before.and_then(|row| rows::decode_chunk(&key, &row)).map(|kept| places(&kept.chunk));
             let before = before.unwrap_or_default();
             let Some((at, chunk)) = chunk else {
                 self.rows.push(Refers { before, after: Vec::new() });
@@ -388,11 +391,21 @@ impl<'a> Work<'a> {
             };
             let chunk = self.put_chunk(object, chunk)?;
             self.rows.push(Refers { before, after: places(&chunk) });
-            let row = rows::encode_chunk(key, &KeptChunk { at, chunk: chunk.clone() });
+            let row = rows::encode_chunk(&key, &KeptChunk { at, chunk: chunk.clone() });
             self.changes.push(Change::Put(key.to_bytes(), row));
             put.push((number, at, chunk));
         }
         Ok(Put { object, chunks: put })
+    }
+
+    fn put_names(&mut self, object: ObjectId, names: Vec<(NameKey, Option<(Position, NamePart)>)>) {
+        for (name, part) in names {
+            let key = Key::Name(object, name);
+            self.changes.push(match part {
+                Some((at, part)) => Change::Put(key.to_bytes(), rows::encode_name(&key, at, &part)),
+                None => Change::Remove(key.to_bytes()),
+            });
+        }
     }
 
     fn put_head(&mut self, object: ObjectId, row: &HeadRow, is_new: bool) -> Result<(), PutError> {
@@ -457,12 +470,16 @@ impl<'a> Work<'a> {
 
     fn drop_rows(&mut self, object: ObjectId) -> Result<(), PutError> {
         let mut keys = Vec::new();
-        let (from, to) = Key::of_file(object);
+        let [chunks, names] = Key::of_file(object);
         let rows = &mut self.rows;
-        self.contents.index.scan(&from, &to, &mut |key, row| {
-            let chunk = Key::parse(key).and_then(|key| rows::decode_chunk(key, row));
+        self.contents.index.scan(&chunks.0, &chunks.1, &mut |key, row| {
+            let chunk = Key::parse(key).and_then(|key| rows::decode_chunk(&key, row));
             let before = chunk.map(|kept| places(&kept.chunk)).unwrap_or_default();
             rows.push(Refers { before, after: Vec::new() });
+            keys.push(key.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        self.contents.index.scan(&names.0, &names.1, &mut |key, _| {
             keys.push(key.to_vec());
             ControlFlow::Continue(())
         })?;
@@ -538,12 +555,20 @@ impl From<IndexError> for PutError {
 /// A chunk by its number, and the entry that changed it last.
 type KeptAt = (u64, Position, Chunk);
 
+/// What was read of a file beside its head.
+#[derive(Default)]
+struct Parts {
+    chunks: Vec<KeptAt>,
+    names: Vec<KeptName>,
+    unreadable: Vec<Part>,
+}
+
 /// Rows that are being read at a start.
 #[derive(Default)]
 struct Loading {
     applied: u64,
     heads: BTreeMap<ObjectId, Option<PackedHead>>,
-    chunks: BTreeMap<ObjectId, (Vec<KeptAt>, Vec<u64>)>,
+    parts: BTreeMap<ObjectId, Parts>,
     /// Those that are the same are one, with the number of rows that refer to it.
     places: BTreeMap<Vec<u64>, (Place, usize)>,
 }
@@ -561,13 +586,20 @@ impl Loading {
                 head.iter().flat_map(PackedHead::places).for_each(|place| _ = self.shared(place));
                 self.heads.insert(object, head);
             }
-            Some(key @ Key::Chunk(object, number)) => {
+            Some(ref key @ Key::Chunk(object, number)) => {
                 let kept = rows::decode_chunk(key, row);
                 let kept = kept.map(|kept| (number, kept.at, self.with_shared(&kept.chunk)));
-                let (chunks, unreadable) = self.chunks.entry(object).or_default();
+                let parts = self.parts.entry(object).or_default();
                 match kept {
-                    Some(kept) => chunks.push(kept),
-                    None => unreadable.push(number),
+                    Some(kept) => parts.chunks.push(kept),
+                    None => parts.unreadable.push(Part::Chunk(number)),
+                }
+            }
+            Some(Key::Name(object, name)) => {
+                let parts = self.parts.entry(object).or_default();
+                match rows::decode_name(object, &name, row) {
+                    Some((at, part)) => parts.names.push((name, at, part)),
+                    None => parts.unreadable.push(Part::Tree(name)),
                 }
             }
             None => return false,
@@ -609,15 +641,15 @@ impl Loading {
         let mut found = FoundFiles { applied: self.applied, files: BTreeMap::new() };
         let read = |place: &Place| extents.read(&whole(place)).ok();
         for (object, head) in self.heads {
-            let (chunks, unreadable) = self.chunks.remove(&object).unwrap_or_default();
+            let Parts { chunks, names, unreadable } = self.parts.remove(&object).unwrap_or_default();
             let head = head.and_then(|head| head.unpack(read));
             let kept = head.map(|HeadRow { applied, head, attributes }| {
-                (Checkpoint::from_parts(head, File::kept(attributes, chunks)), applied)
+                (Checkpoint::from_parts(head, File::kept(attributes, chunks, names)), applied)
             });
             found.files.insert(object, FoundFile { kept, unreadable });
         }
-        // Chunks without a head are of a file of which that row is gone.
-        self.chunks.into_keys().for_each(|object| _ = found.files.insert(object, FoundFile::default()));
+        // Parts without a head are of a file of which that row is gone.
+        self.parts.into_keys().for_each(|object| _ = found.files.insert(object, FoundFile::default()));
         found
     }
 }

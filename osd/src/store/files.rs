@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use base::{NodeId, ObjectId};
 use bytes::Bytes;
-use node::file::{File, Key};
+use node::file::File;
 use node::{FileChanges, KeptFile, Memo, OpenStep, ShardConfig, StoreFound, StoreRefusal};
 use replication::{Entry, Record};
 use wire::{FileRecord, decode_stored, encode_stored};
@@ -182,7 +182,8 @@ pub fn open(store: &mut Store, config: &ShardConfig, parts: FilesParts) -> Resul
     let last = log.journal.last();
     let broken = damaged.iter().filter_map(|object| {
         let head = kept.get(object)?.checkpoint.clone();
-        let changes = FileChanges { head, is_new: true, chunks: Vec::new(), last_write: 0 };
+        let changes =
+            FileChanges { head, is_new: true, chunks: Vec::new(), names: Vec::new(), last_write: 0 };
         Some(Taken { object: *object, applied: last, changes })
     });
     let broken: Vec<Taken> = broken.collect();
@@ -207,7 +208,7 @@ fn read_files(
         let file = if let Some((checkpoint, upto)) = file {
             applied.insert(object, upto);
             let file = KeptFile { checkpoint: Some(checkpoint), records: Vec::new() };
-            if unreadable.is_empty() { file } else { file.lacking(unreadable.into_iter().map(Key::Chunk)) }
+            if unreadable.is_empty() { file } else { file.lacking(unreadable) }
         } else {
             damaged.push(object);
             applied.insert(object, u64::MAX);

@@ -148,18 +148,18 @@ impl Replica {
     fn changes(&self, kept: Option<&BTreeMap<Key, Position>>, last_write: u64) -> FileChanges {
         let (empty, now) = (BTreeMap::new(), self.versions());
         let before = kept.unwrap_or(&empty);
-        let keys: BTreeSet<Key> = before.keys().chain(now.keys()).copied().collect();
+        let keys: BTreeSet<Key> = before.keys().chain(now.keys()).cloned().collect();
         let changed = keys.into_iter().filter(|key| before.get(key) != now.get(key));
         let chunks = changed.filter_map(|key| match key {
             Key::Chunk(number) => Some((number, self.file.chunk(number).cloned())),
-            Key::Attributes => None,
+            Key::Attributes | Key::Tree(_) => None,
         });
         let members = Members::new([NodeId(1)]).unwrap();
         let (mut head, machine) =
-            Checkpoint::first(members, File::kept(self.file.attributes(), [])).into_parts();
+            Checkpoint::first(members, File::kept(self.file.attributes(), [], [])).into_parts();
         (head.rest.at, head.base, head.entries) = (self.at, self.at, self.entries.clone());
         let head = Some(Checkpoint::from_parts(head, machine));
-        FileChanges { head, is_new: kept.is_none(), chunks: chunks.collect(), last_write }
+        FileChanges { head, is_new: kept.is_none(), chunks: chunks.collect(), names: Vec::new(), last_write }
     }
 }
 
@@ -329,7 +329,13 @@ impl<'a> Process<'a> {
         self.sync();
         let (place, number) = (self.known.handed, self.known.handed - self.before);
         let taken = std::mem::take(&mut self.changed).into_iter().map(|object| {
-            let none = FileChanges { head: None, is_new: true, chunks: Vec::new(), last_write: number };
+            let none = FileChanges {
+                head: None,
+                is_new: true,
+                chunks: Vec::new(),
+                names: Vec::new(),
+                last_write: number,
+            };
             let replica = self.replicas.get(&object);
             let changes = replica.map_or(none, |replica| replica.changes(self.kept.get(&object), number));
             Taken { object, applied: place, changes }

@@ -314,7 +314,7 @@ impl Kept {
     /// What a start can read of it.
     fn readable(&self) -> Checkpoint<File> {
         let (_, file) = self.checkpoint.clone().into_parts();
-        let there = self.rotten.iter().copied().filter(|key| file.version(key).is_some());
+        let there = self.rotten.iter().filter(|key| file.version(key).is_some()).cloned();
         self.checkpoint.clone().lacking(there)
     }
 }

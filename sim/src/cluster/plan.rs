@@ -272,7 +272,11 @@ fn draw_limits(shard: &mut ShardConfig, clients: u32, random: &mut Random) {
     // Whoever is there has room for one process, and those that were there before make room.
     let present = clients as usize;
     small(&mut config.clients_max, [present, present + 1, present + 3]);
-    small(&mut config.outcomes_max, [1, 1, 2].map(|share| 2 * share * config.clients_max));
+    let outcomes_max = config.outcomes_max;
+    small(
+        &mut config.outcomes_max,
+        [1, 1, 2].map(|share| (2 * share * config.clients_max).min(outcomes_max)),
+    );
     small(&mut config.expired_max, [1_000, 2_000, 4_000]);
     let mut small = |limit: &mut u64, sizes: [u64; 3]| {
         if random.chance(1, 2) {
@@ -296,8 +300,8 @@ fn draw_limits(shard: &mut ShardConfig, clients: u32, random: &mut Random) {
 /// There is room for one large operation or part at a time.
 fn draw_narrow_limits(shard: &mut ShardConfig, random: &mut Random) {
     let config = Arc::make_mut(&mut shard.replication);
-    config.clients_max = config.clients_max.min(256);
-    config.outcomes_max = config.outcomes_max.min(512);
+    config.clients_max = config.clients_max.min(128);
+    config.outcomes_max = config.outcomes_max.min(256);
     config.expired_max = config.expired_max.min(1_000);
     let (largest, page) = least_bytes(config);
     (config.uncommitted_bytes_max, config.batch_bytes_max, config.page_bytes_max) = (largest, largest, page);
@@ -306,10 +310,10 @@ fn draw_narrow_limits(shard: &mut ShardConfig, random: &mut Random) {
 
 /// The largest operation has to fit, and the largest part and the table of requests, and nothing more.
 const fn least_bytes(config: &replication::Config) -> (u64, u64) {
-    let (largest, parts) = ((1 << 20) + 1_024, (1 << 16) + 64 * config.versions_max as u64);
-    let table = 1_024 + 64 * config.clients_max + 128 * config.outcomes_max + 32 * config.expired_max;
+    let (largest, parts) = ((1 << 20) + 1_024, (1 << 16) + 320 * config.versions_max as u64);
+    let table = 1_024 + 64 * config.clients_max + 384 * config.outcomes_max + 32 * config.expired_max;
     let page = if parts > table as u64 { parts } else { table as u64 };
-    (largest, page + 1_024)
+    (largest, page + 2_048)
 }
 
 /// Settings that the production check accepts.

@@ -29,9 +29,9 @@ impl<A: Algorithm> World<'_, A> {
         let all = replica.machine().versions(None, PARTS_MAX);
         let some = 1 + self.dice.disks.index(3);
         let parts: Vec<(Key, Position)> =
-            (0..some).filter_map(|_| self.dice.disks.pick(&all).copied()).collect();
+            (0..some).filter_map(|_| self.dice.disks.pick(&all).cloned()).collect();
         let is_found_later = self.dice.disks.chance(1, 3);
-        let keys: Vec<Key> = parts.iter().map(|&(key, _)| key).collect();
+        let keys: Vec<Key> = parts.iter().map(|(key, _)| key.clone()).collect();
         if self.is_real() && is_found_later {
             self.crash_some_daemon(daemon);
             if !self.rot_rows(daemon, object, &keys) {

@@ -155,6 +155,8 @@ impl Shape {
                 self.data(data).map_or(FileOutcome::Size(usize::MAX), FileOutcome::Data)
             }
             Ok(Answer::Stat(stat)) => FileOutcome::Size(self.model(stat.size)),
+            // Nor is a tree, which no file here has.
+            Ok(Answer::Tree(_)) => FileOutcome::Size(usize::MAX),
         }
     }
 

@@ -87,7 +87,7 @@ choice!(Fate, "what becomes of an inode":
     3 Gone;
 );
 record!(Granted { all, more });
-record!(Grant { inode, owner, ticket });
+record!(Grant { owner, ticket });
 
 fn check_change(change: &Change) -> Result<(), DecodeError> {
     match change {
@@ -106,5 +106,5 @@ impl Element for ClientId {
 
 impl Element for Grant {
     const COUNT_MAX: usize = GRANTED_MAX;
-    const BYTES_MIN: usize = 23;
+    const BYTES_MIN: usize = 20;
 }

@@ -45,6 +45,7 @@ choice!(NameError, "why a tree refuses":
     36 Expired { client };
     37 NotExpired { client };
     38 NoClient { client };
+    39 NoMode;
 );
 
 const LAYOUT: u8 = 0;

@@ -1,9 +1,11 @@
 //! One of everything that is said about files.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, View, ViewId, WallTime};
 use bytes::Bytes;
+use namespace::{Ask, InodeId, Kind, Make, Name, NameError, Root, Volume, Who};
 use node::file::{
     Answer, Attributes, Change, Chunk, Done, File, FileBody, FileError, FileReply, FileReplyBody,
     FileRequest, Key, Level, Mark, Op, Part, Piece, Place, Position, Query, Stat, Stored as OnDisk,
@@ -60,6 +62,52 @@ pub(crate) fn changes() -> Vec<Change> {
     ]
 }
 
+/// What is done to trees.
+fn tree_changes() -> Vec<Change> {
+    let create = namespace::Change::Create {
+        dir: InodeId::ROOT,
+        name: Name::new(b"a").unwrap(),
+        make: Make::File { replicas: members() },
+        mode: 0o644,
+        umask: 0o022,
+        is_exclusive: true,
+    };
+    let op = namespace::Op { time: time(128), who: Who::root(), client: CLIENT, change: create };
+    vec![
+        Change::Plant(Root { time: time(127), uid: 1_000, gid: 100, mode: 0o755 }),
+        Change::Tree(Arc::new(op)),
+    ]
+}
+
+/// The first entries of a tree.
+fn tree_entries() -> Vec<Entry<Op>> {
+    let entry = |(seq, change)| {
+        let request = Request { client: CLIENT, number: seq, settled: 1 };
+        Entry {
+            at: at(5, seq),
+            lease: 0xabcd,
+            body: Body::Op { request, op: Op { time: time(128), change } },
+        }
+    };
+    (1..).zip(tree_changes()).map(entry).collect()
+}
+
+/// Parts of a tree, one of them gone.
+fn tree_parts() -> Vec<(Key, Option<(Position, Part)>)> {
+    let inode = InodeId { number: 2, epoch: epoch(5) };
+    let entry = namespace::Key::Entry(InodeId::ROOT, Name::new(b"a").unwrap());
+    let named = namespace::Part::Entry(namespace::Entry { inode, kind: Kind::File });
+    vec![
+        (Key::Tree(namespace::Key::Inode(inode)), None),
+        (Key::Tree(namespace::Key::Volume), Some((at(5, 2), Part::Tree(volume())))),
+        (Key::Tree(entry), Some((at(5, 2), Part::Tree(named)))),
+    ]
+}
+
+fn volume() -> namespace::Part {
+    namespace::Part::Volume(Arc::new(Volume::default()))
+}
+
 pub(crate) fn entries() -> Vec<Entry<Op>> {
     let request = |number| Request { client: CLIENT, number, settled: 1 };
     let mut bodies = vec![Body::Barrier { generation: epoch(2) }];
@@ -86,6 +134,17 @@ pub(crate) fn rest() -> Rest<Outcome> {
     let mut outcomes: Vec<(u64, Outcome)> = (10..).zip(errors.map(Err)).collect();
     outcomes.push((20, Ok(Done::Written { offset: 4, stat: stat() })));
     outcomes.push((21, Ok(Done::Changed { stat: stat() })));
+    outcomes.push((22, Ok(Done::Tree(Box::new(namespace::Done::Welcomed)))));
+    let inode = InodeId::ROOT;
+    let errors = [
+        FileError::IsTree,
+        FileError::IsFile,
+        FileError::NoTree,
+        FileError::NotEmpty,
+        FileError::NotForClients,
+        FileError::Tree(NameError::NoInode { inode }),
+    ];
+    outcomes.extend((23..).zip(errors.map(Err)));
     let session = Session::new(10, outcomes).unwrap();
     let over = ClientId { certificate: 2, program: 3 };
     Rest {
@@ -162,6 +221,8 @@ fn messages() -> Vec<Message<File>> {
             parts: vec![(Key::Attributes, at(1, 1)), (Key::Chunk(2), at(1, 2))],
         },
         Message::Found { epoch, parts: page().parts },
+        Message::Append { epoch, after: Position::START, entries: tree_entries(), committed: Seq(0) },
+        Message::Found { epoch, parts: tree_parts() },
     ]
 }
 
@@ -181,6 +242,14 @@ pub(crate) fn file_requests() -> Vec<FileRequest> {
     bodies.push(FileBody::Ask(Query::Read { offset: 200, length: 0x4000 }));
     bodies.push(FileBody::Ask(Query::Stat));
     bodies.push(FileBody::Sync { oldest: Mark { at: at(5, 8), ..mark() }, newest: mark() });
+    bodies.extend(tree_changes().into_iter().map(|change| FileBody::Change {
+        number: 9,
+        settled: 1,
+        level: Level::Written,
+        change,
+    }));
+    let query = namespace::Query { who: Who::root(), ask: Ask::Attributes { inode: InodeId::ROOT } };
+    bodies.push(FileBody::Ask(Query::Tree(Arc::new(query))));
     (1..).zip(bodies).map(|(id, body)| FileRequest { id: RequestId(id), object: OBJECT, body }).collect()
 }
 
@@ -235,6 +304,9 @@ pub(crate) fn file_replies() -> Vec<FileReply> {
         FileReplyBody::Settled,
         FileReplyBody::Elsewhere(NodeId(2)),
         FileReplyBody::Unavailable(Unavailable::Overloaded),
+        changed(Ok(Done::Tree(Box::new(namespace::Done::Welcomed))), Level::Written),
+        FileReplyBody::Answer(Ok(Answer::Tree(Box::new(namespace::Answer::Volume(Volume::default()))))),
+        FileReplyBody::Answer(Err(FileError::NoTree)),
     ];
     (1..).zip(bodies).map(|(id, body)| FileReply { id: RequestId(id), body }).collect()
 }
@@ -259,6 +331,8 @@ pub(crate) fn records() -> Vec<FileRecord> {
         },
         Record::Mended(page().parts),
         Record::Repaired(Box::new(rest())),
+        Record::Appended { after: Seq(0), entries: tree_entries(), committed: Seq(0) },
+        Record::Placed(tree_parts()),
     ];
     records.map(kept).into()
 }

@@ -227,7 +227,7 @@ fn pages_hold_what_states_can_have() {
     twice.same = vec![(Key::Chunk(1), at(1, 1)); 2];
     assert_eq!(pulled(twice), order);
     let behind = Key::Chunk(FILE_BYTES_MAX / CHUNK_BYTES);
-    assert_eq!(pulled(Page { same: vec![(behind, at(1, 1))], ..page() }), order);
+    assert_eq!(pulled(Page { same: vec![(behind.clone(), at(1, 1))], ..page() }), order);
     let removed = Page { parts: vec![(behind, None)], ..page() };
     assert_eq!(pulled(removed), impossible("a chunk behind the longest file"));
     let middle = impossible("the end of a state in its middle");
@@ -313,7 +313,7 @@ fn members_are_listed_as_they_are_kept() {
 #[test]
 fn what_a_primary_says_names_its_own_epoch() {
     // An answer names the epoch of whoever asked.
-    let of_others = [1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 14, 16, 19, 21, 24];
+    let of_others = [1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 14, 16, 19, 21, 24, 25, 26];
     for (index, said) in file_messages().into_iter().enumerate() {
         let from_another = admitted(frame(&vec![said.clone()]), "node/2").decode::<Vec<FileMessage>>();
         let wrong = DecodeError::WrongSender { named: NodeId(1), actual: NodeId(2) };

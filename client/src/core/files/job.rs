@@ -64,10 +64,10 @@ pub(super) struct Job {
 
 impl Wish {
     /// How much memory its data takes.
-    pub(super) const fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Change(Change::Write { data, .. } | Change::Append { data }, _) => data.len(),
-            Self::Change(..) | Self::Create | Self::Ask(_) => 0,
+            Self::Change(change, _) => usize::try_from(change.data_bytes()).unwrap_or(usize::MAX),
+            Self::Create | Self::Ask(_) => 0,
         }
     }
 }
@@ -91,14 +91,14 @@ impl Job {
 
     /// What is sent, by a client that has the replies to all changes below `settled`.
     pub(super) fn body(&self, settled: u64) -> FileBody {
-        match self.task {
+        match &self.task {
             Task::Create => FileBody::Create,
-            Task::Change { number, level, ref change } => {
+            &Task::Change { number, level, ref change } => {
                 assert!(settled <= number, "change {number} has no reply, but {settled} is settled");
                 FileBody::Change { number, settled, level, change: change.clone() }
             }
-            Task::Ask(query) => FileBody::Ask(query),
-            Task::Sync(Syncing { oldest, newest, .. }) => FileBody::Sync { oldest, newest },
+            Task::Ask(query) => FileBody::Ask(query.clone()),
+            &Task::Sync(Syncing { oldest, newest, .. }) => FileBody::Sync { oldest, newest },
         }
     }
 

@@ -63,8 +63,11 @@ pub enum Problem {
     /// A row of a chunk.
     #[error("has a row of this chunk that is not what was written")]
     Chunk,
-    /// Chunks of a file that is not there.
-    #[error("has chunks of this file and not the file")]
+    /// A row of a volume's tree.
+    #[error("has a row of this volume's names that is not what was written")]
+    Name,
+    /// Parts of a file that is not there.
+    #[error("has parts of this file and not the file")]
     Headless,
     /// More than there is.
     #[error("has this file up to record {of_file}, and all files up to {of_all} only")]
@@ -161,6 +164,7 @@ impl Problem {
             Self::Key => "key",
             Self::Head => "head",
             Self::Chunk => "chunk",
+            Self::Name => "name",
             Self::Headless => "headless",
             Self::Ahead { .. } => "ahead",
             Self::Place { .. } => "place",
@@ -183,6 +187,7 @@ impl Problem {
             }
             Self::Head
             | Self::Chunk
+            | Self::Name
             | Self::Headless
             | Self::CutOff { .. }
             | Self::Content { .. }

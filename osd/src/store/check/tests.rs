@@ -152,12 +152,13 @@ fn changes(held: &[Bytes]) -> FileChanges {
     };
     let last = held.len() as u64;
     let attributes = Attributes::new(last << 24, WallTime::ZERO, WallTime::ZERO).unwrap();
-    let file = File::kept((at(last), attributes), []);
+    let file = File::kept((at(last), attributes), [], []);
     let head = Checkpoint::first(Members::new([NodeId(1)]).unwrap(), file);
     FileChanges {
         head: Some(head),
         is_new: true,
         chunks: (1..).zip(held).map(chunk).collect(),
+        names: Vec::new(),
         last_write: last,
     }
 }

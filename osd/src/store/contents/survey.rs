@@ -38,10 +38,12 @@ pub(in crate::store) struct Survey {
     /// Records up to this one are in it.
     pub(in crate::store) applied: Option<u64>,
     pub(in crate::store) chunks: u64,
+    /// Parts of trees.
+    pub(in crate::store) names: u64,
     pub(in crate::store) wrong: Vec<Wrong>,
     heads: BTreeMap<ObjectId, Option<PackedHead>>,
-    /// Those of which there are chunks.
-    with_chunks: BTreeSet<ObjectId>,
+    /// Those of which there is more than that.
+    with_parts: BTreeSet<ObjectId>,
     /// By where it begins, and who was the first to refer to it.
     content: BTreeMap<u64, (Place, Holder)>,
 }
@@ -70,10 +72,17 @@ impl Survey {
                 content.iter().for_each(|place| self.claim(place, Holder::Head(object)));
                 self.heads.insert(object, head);
             }
-            Some(key @ Key::Chunk(object, number)) => {
+            Some(Key::Name(object, name)) => {
+                self.names += 1;
+                self.with_parts.insert(object);
+                if rows::decode_name(object, &name, row).is_none() {
+                    self.wrong.push((Holder::Head(object), Problem::Name));
+                }
+            }
+            Some(ref key @ Key::Chunk(object, number)) => {
                 let holder = Holder::Chunk(object, number);
                 self.chunks += 1;
-                self.with_chunks.insert(object);
+                self.with_parts.insert(object);
                 let Some(kept) = rows::decode_chunk(key, row) else {
                     return self.wrong.push((holder, Problem::Chunk));
                 };
@@ -94,7 +103,7 @@ impl Survey {
     /// Rows that do not fit each other.
     fn compare(&mut self) {
         let of_all = self.applied.unwrap_or_default();
-        let says_nothing = self.applied.is_none() && !(self.heads.is_empty() && self.with_chunks.is_empty());
+        let says_nothing = self.applied.is_none() && !(self.heads.is_empty() && self.with_parts.is_empty());
         let is_noted = self.wrong.iter().any(|(_, problem)| matches!(problem, Problem::Mark));
         if says_nothing && !is_noted {
             self.wrong.push((Holder::Index, Problem::Mark));
@@ -107,7 +116,7 @@ impl Survey {
             };
             self.wrong.push((Holder::Head(object), wrong));
         }
-        let headless = self.with_chunks.iter().filter(|object| !self.heads.contains_key(object));
+        let headless = self.with_parts.iter().filter(|object| !self.heads.contains_key(object));
         self.wrong.extend(headless.map(|object| (Holder::Head(*object), Problem::Headless)));
     }
 

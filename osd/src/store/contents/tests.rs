@@ -30,8 +30,8 @@ fn held(seed: u64, length: usize) -> Chunk {
 fn changes(is_new: bool, size: u64, chunks: Vec<(u64, Option<(Position, Chunk)>)>) -> FileChanges {
     let attributes = Attributes::new(size, WallTime::ZERO, WallTime::ZERO).unwrap();
     let members = Members::new([NodeId(1)]).unwrap();
-    let head = Checkpoint::first(members, File::kept((at(1), attributes), []));
-    FileChanges { head: Some(head), is_new, chunks, last_write: 0 }
+    let head = Checkpoint::first(members, File::kept((at(1), attributes), [], []));
+    FileChanges { head: Some(head), is_new, chunks, names: Vec::new(), last_write: 0 }
 }
 
 fn taken(number: u64, applied: u64, changes: FileChanges) -> Taken {
@@ -138,7 +138,7 @@ fn space_is_free_once_nothing_refers_to_it() {
     let cut = put(false, Some(Chunk::new(0b11, vec![(*start, short)]).unwrap()));
     assert_eq!(contents.used_bytes(), 61_440, "the same place is kept");
     drop((pieces, cut));
-    let gone = FileChanges { head: None, is_new: true, chunks: vec![], last_write: 0 };
+    let gone = FileChanges { head: None, is_new: true, chunks: vec![], names: vec![], last_write: 0 };
     contents.put(vec![taken(1, 2, gone)], 2).unwrap();
     assert_eq!(contents.used_bytes(), 0);
     assert!(open(&media).1.files.is_empty());
@@ -166,7 +166,10 @@ fn a_row_that_cannot_be_read_costs_its_chunk_or_its_file() {
         let FoundFile { kept, unreadable } = &found.files[&object(number)];
         (kept.is_none(), unreadable.clone())
     };
-    assert_eq!([lost(1), lost(2), lost(3)], [(true, vec![]), (false, vec![0]), (false, vec![1])]);
+    assert_eq!(
+        [lost(1), lost(2), lost(3)],
+        [(true, vec![]), (false, vec![Part::Chunk(0)]), (false, vec![Part::Chunk(1)])]
+    );
     spoil(Key::Mark);
     let index = RedbIndex::open(media.open(INDEX_FILE).unwrap()).unwrap();
     assert!(matches!(Contents::open(&media, Box::new(index)), Err(ContentsError::Mark)));

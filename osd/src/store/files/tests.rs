@@ -158,8 +158,14 @@ impl Machine {
         let last = first + self.records.len() as u64 - 1;
         let attributes = Attributes::new(last << 24, WallTime::ZERO, WallTime::ZERO).unwrap();
         let head =
-            Checkpoint::first(Members::new([NodeId(1)]).unwrap(), File::kept((at(last), attributes), []));
-        let changes = FileChanges { head: Some(head), is_new: first == 1, chunks, last_write: number };
+            Checkpoint::first(Members::new([NodeId(1)]).unwrap(), File::kept((at(last), attributes), [], []));
+        let changes = FileChanges {
+            head: Some(head),
+            is_new: first == 1,
+            chunks,
+            names: Vec::new(),
+            last_write: number,
+        };
         opened.contents.put(vec![Taken { object: FILE, applied: place, changes }], place).unwrap();
         opened.log.free(place);
         (self.applied, self.durable, self.records) = ((place, last), behind.len(), behind);
@@ -276,7 +282,7 @@ fn long_content_is_written_once() {
     assert_eq!(opened.contents.used_bytes(), 3 * CHUNK_LEN as u64);
     drop(opened);
     let opened = machine.start();
-    let gone = FileChanges { head: None, is_new: true, chunks: Vec::new(), last_write: 1 };
+    let gone = FileChanges { head: None, is_new: true, chunks: Vec::new(), names: Vec::new(), last_write: 1 };
     opened.contents.put(vec![Taken { object: FILE, applied: 2, changes: gone }], 2).unwrap();
     assert_eq!(opened.contents.used_bytes(), 0);
 }

@@ -70,7 +70,7 @@ impl<A: Algorithm> World<'_, A> {
     ) -> Result<Vec<(Key, Position)>, Violation> {
         let mut others = Vec::new();
         for (key, at) in parts {
-            let stored = self.stored_of(daemon, object, key);
+            let stored = self.stored_of(daemon, object, &key);
             let machine = &mut self.daemons[daemon];
             let (Some(disk), Some(files)) = (&machine.directory.real, &machine.files) else { continue };
             let Some(stored) = stored.filter(|stored| disk.rot_stretch(stored, &mut self.dice.disks)) else {
@@ -107,8 +107,8 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     /// Where a part is on the disk.
-    fn stored_of(&self, daemon: usize, object: ObjectId, key: Key) -> Option<Stored> {
-        let Key::Chunk(number) = key else { return None };
+    fn stored_of(&self, daemon: usize, object: ObjectId, key: &Key) -> Option<Stored> {
+        let Key::Chunk(number) = *key else { return None };
         let replica = self.daemons[daemon].shard.as_ref()?.file(object)?;
         let (_, chunk) = replica.machine().chunk(number)?;
         chunk.stored().next().cloned()
@@ -139,7 +139,7 @@ impl<A: Algorithm> DaemonMachine<A> {
 fn stored_in(file: &File) -> impl Iterator<Item = &Stored> {
     let chunks = file.versions(None, usize::MAX).into_iter().filter_map(|(key, _)| match key {
         Key::Chunk(number) => file.chunk(number),
-        Key::Attributes => None,
+        Key::Attributes | Key::Tree(_) => None,
     });
     chunks.flat_map(|(_, chunk)| chunk.stored())
 }
@@ -208,11 +208,13 @@ pub(in crate::cluster) fn has_same_content(
         let keys = file.versions(None, usize::MAX).into_iter();
         let chunks = keys.filter_map(|(key, at)| match key {
             Key::Chunk(number) => Some((number, at)),
-            Key::Attributes => None,
+            Key::Attributes | Key::Tree(_) => None,
         });
         chunks.map(|(number, at)| Some((number, at, bytes_of(file, number, &read)?))).collect()
     };
-    file.attributes() == other.attributes() && of(file).is_some_and(|of_file| Some(of_file) == of(other))
+    file.attributes() == other.attributes()
+        && file.tree() == other.tree()
+        && of(file).is_some_and(|of_file| Some(of_file) == of(other))
 }
 
 /// The blocks of a chunk, and all its bytes up to the last that is not zero.

@@ -294,8 +294,7 @@ impl Dice {
     }
 
     fn granted(&mut self) -> Granted {
-        let grant =
-            |dice: &mut Self| Grant { inode: dice.inode(), owner: dice.owner(), ticket: dice.ticket() };
+        let grant = |dice: &mut Self| Grant { owner: dice.owner(), ticket: dice.ticket() };
         Granted { all: self.list(GRANTED_MAX, grant), more: self.coin() }
     }
 

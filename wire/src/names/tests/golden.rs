@@ -63,6 +63,7 @@ pub(super) fn errors(
         E::Expired { client },
         E::NotExpired { client },
         E::NoClient { client },
+        E::NoMode,
     ]
 }
 
@@ -159,8 +160,7 @@ fn operations_look_as_documented() {
 
 fn outcomes() -> Vec<Done> {
     let fate = Fate::Named { links: 2 };
-    let granted =
-        || Granted { all: vec![Grant { inode: ID, owner: OWNER, ticket: Ticket(born(8)) }], more: true };
+    let granted = || Granted { all: vec![Grant { owner: OWNER, ticket: Ticket(born(8)) }], more: true };
     let attributes = || inode(file()).attributes(inode_id(7));
     vec![
         Done::Created { attributes: attributes(), is_new: true },
@@ -190,7 +190,7 @@ fn outcomes_look_as_documented() {
         "05 02",
         "06",
         "07 01 050108 00 00",
-        "08 01 010000 ff00000000000000 0100000000000000 06 050108 01",
+        "08 01 ff00000000000000 0100000000000000 06 050108 01",
         "09",
         "0a 00 01 00 00",
         "0b",
@@ -213,7 +213,7 @@ fn refusals_look_as_documented() {
             15..=17 | 20 | 34 => "ac02".to_owned(),
             23 => "02".to_owned(),
             24 | 25 | 29 => owner.to_owned(),
-            27 | 35 => String::new(),
+            27 | 35 | 39 => String::new(),
             28 => generation.to_owned(),
             32 => format!("{inode}{client}"),
             36..=38 => client.to_owned(),

@@ -1,7 +1,7 @@
 //! What cannot be is refused, and what is just too much to ask is left to the tree.
 
 use namespace::limits::{
-    CLIENTS_MAX, FILE_BYTES_MAX, HOLDERS_MAX, LINKS_MAX, LOCKS_MAX, PAGE_MAX, XATTRS_MAX,
+    CLIENTS_MAX, FILE_BYTES_MAX, GRANTED_MAX, HOLDERS_MAX, LINKS_MAX, LOCKS_MAX, PAGE_MAX, XATTRS_MAX,
 };
 use namespace::{
     Ask, Body, Change, Doomed, Inode, Listed, Make, Page, SetAttributes, Site, Volume, XattrHow,
@@ -310,7 +310,7 @@ fn lists_are_as_long_as_they_can_be() {
     tail(read::<Answered>(&too_many(&[0, 1], 1986, &[0; 7]), &[]).map(drop), 1986);
     tail(read::<Locks>(&too_many(&[], LOCKS_MAX + 1, &[0; 21]), &[]).map(drop), LOCKS_MAX + 1);
     tail(read::<Locks>(&too_many(&[0], WAITING_MAX + 1, &[0; 24]), &[]).map(drop), WAITING_MAX + 1);
-    tail(read::<Outcome>(&too_many(&[0, 8], 17, &[0; 23]), &[]).map(drop), 17);
+    tail(read::<Outcome>(&too_many(&[0, 8], GRANTED_MAX + 1, &[0; 20]), &[]).map(drop), GRANTED_MAX + 1);
     // Announced, and not there.
     tail(read::<Answered>(&[0, 8, 4, 1, 1, 1, 1, 1, 1, 1, 1, 1], &[]).map(drop), 4);
 }
@@ -326,7 +326,7 @@ fn bytes_without_a_meaning_are_refused() {
     assert_eq!(unknown(read::<Kind>(&[7], &[]).map(drop)), "what an inode is");
     assert_eq!(unknown(read::<Change>(&[21], &[]).map(drop)), "a change of a tree");
     assert_eq!(unknown(read::<Done>(&[13], &[]).map(drop)), "what came of a change of a tree");
-    assert_eq!(unknown(read::<NameError>(&[39], &[]).map(drop)), "why a tree refuses");
+    assert_eq!(unknown(read::<NameError>(&[40], &[]).map(drop)), "why a tree refuses");
     assert_eq!(unknown(read::<NameError>(&[23, 3], &[]).map(drop)), "why bytes are no acl");
     assert_eq!(unknown(read::<Ask>(&[14], &[]).map(drop)), "a question about a tree");
     assert_eq!(unknown(read::<Answer>(&[11], &[]).map(drop)), "an answer about a tree");

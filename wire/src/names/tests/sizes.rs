@@ -164,7 +164,7 @@ fn the_largest_parts_take_no_more_than_they_cost() {
 
 #[test]
 fn the_largest_outcomes_take_no_more_than_they_cost() {
-    let grant = Grant { inode: INODE, owner: OWNER, ticket: Ticket(BORN) };
+    let grant = Grant { owner: OWNER, ticket: Ticket(BORN) };
     let granted = Granted { all: vec![grant; GRANTED_MAX], more: true };
     let outcomes: [Outcome; 2] = [
         Ok(Done::Created { attributes: inode(file()).attributes(INODE), is_new: true }),

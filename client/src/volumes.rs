@@ -1,0 +1,321 @@
+//! Volumes as programs see them: directory trees by their names, and what is asked of them.
+//!
+//! A volume is an object, and so is the list of all volumes: a tree with a directory for each, in whose place the volume
+//! stands. What is changed is changed once, however often it is sent, and outlives the daemons' processes when the call
+//! returns; [`Volume::sync`] makes it outlive their power.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use base::{ObjectId, WallTime};
+use namespace::{
+    Answer, Ask, Attributes, Change, Done, InodeId, Make, Name, NameError, Op, Page, Query, Root,
+    SetAttributes, Site, Volume as Counts, Who,
+};
+use node::file::FileError;
+use node::{VolumeName, file_object, list_of_volumes};
+use tokio::time::sleep;
+
+use crate::driver::Client;
+use crate::objects::{Object, ObjectError};
+
+/// So many names are asked for at once.
+const PAGE_ENTRIES: u32 = 512;
+/// The permissions of a volume's root as it begins.
+const ROOT_MODE: u16 = 0o755;
+/// How soon a volume that has no names any more is tried again to be removed, and how often.
+const DOOMED_RETRY: Duration = Duration::from_millis(20);
+const DOOMED_TRIES: u32 = 500;
+/// On whose behalf the service asks.
+static ROOT: LazyLock<Who> = LazyLock::new(Who::root);
+
+/// Why something could not be done to a volume, or in it.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum VolumeError {
+    /// Nobody has created it, or it was deleted.
+    #[error("there is no volume `{0}`; `fleasefs volume list` shows which there are")]
+    NoSuchVolume(VolumeName),
+    /// It is there already.
+    #[error("there is a volume `{0}` already; choose another name")]
+    Exists(VolumeName),
+    /// Only an empty one is deleted.
+    #[error("volume `{0}` is not empty; remove what is in it first, or use `--force`")]
+    NotEmpty(VolumeName),
+    /// The tree refuses. Nothing has changed.
+    #[error(transparent)]
+    Refused(#[from] NameError),
+    /// The object of the tree cannot be reached, or has none.
+    #[error(transparent)]
+    Object(ObjectError),
+}
+
+/// A volume that there is.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    object: Object,
+    /// What stands for it in the list of all.
+    inode: InodeId,
+    name: VolumeName,
+}
+
+impl Client {
+    /// The volume of this name.
+    pub async fn volume(&self, name: &VolumeName) -> Result<Volume, VolumeError> {
+        let inode = self.find_volume(name).await?.ok_or_else(|| VolumeError::NoSuchVolume(name.clone()))?;
+        Ok(self.volume_at(name, inode))
+    }
+
+    /// Creates a volume whose root belongs to a user.
+    ///
+    /// Its object begins once and is never begun anew: what others do to the same name meanwhile is decided there.
+    pub async fn create_volume(
+        &self,
+        name: &VolumeName,
+        (uid, gid): (u32, u32),
+    ) -> Result<Volume, VolumeError> {
+        loop {
+            let volume = self.volume_at(name, self.enter_volume(name).await?);
+            let root = Root { time: WallTime::ZERO, uid, gid, mode: ROOT_MODE };
+            match volume.begin(root).await {
+                Ok(()) => {
+                    self.list_of_volumes().settle().await?;
+                    volume.sync().await?;
+                    return Ok(volume);
+                }
+                Err(VolumeError::Object(ObjectError::Refused(FileError::IsTree))) => {
+                    return Err(VolumeError::Exists(name.clone()));
+                }
+                // Somebody has begun to delete it, and has not come to the end.
+                Err(VolumeError::Object(ObjectError::NoSuchObject)) => self.leave_volume(&volume).await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The inode of a volume's name in the list, which is made unless it is there.
+    async fn enter_volume(&self, name: &VolumeName) -> Result<InodeId, VolumeError> {
+        let list = self.list_of_volumes();
+        let make = || list.make(&ROOT, (InodeId::ROOT, entry_name(name)), (Make::Directory, ROOT_MODE, 0));
+        let made = match make().await {
+            // The first volume of the cluster.
+            Err(error) if error.says_no_tree() => {
+                let root = Root { time: WallTime::ZERO, uid: 0, gid: 0, mode: ROOT_MODE };
+                match list.begin(root).await {
+                    Ok(()) | Err(VolumeError::Object(ObjectError::Refused(FileError::IsTree))) => {}
+                    Err(error) => return Err(error),
+                }
+                make().await
+            }
+            made => made,
+        };
+        match made {
+            Ok(attributes) => Ok(attributes.inode),
+            Err(VolumeError::Refused(NameError::Exists { inode })) => Ok(inode),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes the name of a volume that was removed out of the list, unless it stands for another one by now.
+    async fn leave_volume(&self, volume: &Volume) -> Result<(), VolumeError> {
+        let list = self.list_of_volumes();
+        let site = Site::new(InodeId::ROOT, entry_name(&volume.name)).naming(volume.inode);
+        match list.remove_directory(&ROOT, site).await {
+            Ok(()) | Err(VolumeError::Refused(NameError::NoEntry { .. } | NameError::Stale { .. })) => {
+                list.settle().await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The names of all volumes, in their order.
+    pub async fn volumes(&self) -> Result<Vec<VolumeName>, VolumeError> {
+        let list = self.list_of_volumes();
+        let mut names = Vec::new();
+        let mut after = None;
+        loop {
+            let page = match list.list(InodeId::ROOT, after.take(), false).await {
+                Err(error) if error.says_no_tree() => return Ok(names),
+                page => page?,
+            };
+            let texts = page.entries.iter().filter_map(|listed| str::from_utf8(listed.name.as_bytes()).ok());
+            names.extend(texts.filter_map(|text| VolumeName::parse(text).ok()));
+            after = page.entries.last().map(|listed| listed.name.clone());
+            if page.is_last || after.is_none() {
+                return Ok(names);
+            }
+        }
+    }
+
+    /// Deletes a volume in which nothing is.
+    pub async fn delete_volume(&self, volume: &Volume) -> Result<(), VolumeError> {
+        // Whoever creates it just now must find that it was removed.
+        volume.object.create_once().await?;
+        let mut tries = 0;
+        loop {
+            match volume.object.remove().await {
+                // Whoever began to delete it may not have come to the end.
+                Ok(()) | Err(ObjectError::NoSuchObject) => break,
+                // The daemons still remove what was unlinked.
+                Err(ObjectError::Refused(FileError::NotEmpty))
+                    if tries < DOOMED_TRIES && volume.has_no_names().await? =>
+                {
+                    tries += 1;
+                    sleep(DOOMED_RETRY).await;
+                }
+                Err(ObjectError::Refused(FileError::NotEmpty)) => {
+                    return Err(VolumeError::NotEmpty(volume.name.clone()));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        volume.sync().await?;
+        self.leave_volume(volume).await
+    }
+
+    async fn find_volume(&self, name: &VolumeName) -> Result<Option<InodeId>, VolumeError> {
+        match self.list_of_volumes().lookup(&ROOT, InodeId::ROOT, entry_name(name)).await {
+            Ok(attributes) => Ok(Some(attributes.inode)),
+            Err(VolumeError::Refused(NameError::NoEntry { .. })) => Ok(None),
+            Err(error) if error.says_no_tree() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn volume_at(&self, name: &VolumeName, inode: InodeId) -> Volume {
+        Volume { object: self.object(file_object(list_of_volumes(), inode)), inode, name: name.clone() }
+    }
+
+    fn list_of_volumes(&self) -> Volume {
+        let name = VolumeName::parse("volumes").expect("it is one");
+        Volume { object: self.object(list_of_volumes()), inode: InodeId::ROOT, name }
+    }
+}
+
+impl Volume {
+    /// What it is called.
+    pub const fn name(&self) -> &VolumeName {
+        &self.name
+    }
+
+    /// The object that its tree is.
+    pub const fn object(&self) -> ObjectId {
+        self.object.id()
+    }
+
+    /// Asks a question.
+    pub async fn ask(&self, who: &Who, ask: Ask) -> Result<Answer, VolumeError> {
+        Ok(self.object.ask_tree(Query { who: who.clone(), ask }).await?)
+    }
+
+    /// Changes something.
+    pub async fn change(&self, who: &Who, change: Change) -> Result<Done, VolumeError> {
+        let op = Op::wanted(who.clone(), change);
+        op.check_limits()?;
+        Ok(self.object.change_tree(op).await?)
+    }
+
+    /// What has a name in a directory.
+    pub async fn lookup(&self, who: &Who, dir: InodeId, name: Name) -> Result<Attributes, VolumeError> {
+        attributes_of(self.ask(who, Ask::Lookup { dir, name }).await?)
+    }
+
+    /// How an inode is.
+    pub async fn attributes(&self, inode: InodeId) -> Result<Attributes, VolumeError> {
+        attributes_of(self.ask(&ROOT, Ask::Attributes { inode }).await?)
+    }
+
+    /// Some names of a directory, those behind one.
+    pub async fn list(
+        &self,
+        dir: InodeId,
+        after: Option<Name>,
+        with_attributes: bool,
+    ) -> Result<Page, VolumeError> {
+        let ask = Ask::List { dir, after, entries_max: PAGE_ENTRIES, with_attributes };
+        match self.ask(&ROOT, ask).await? {
+            Answer::Page(page) => Ok(page),
+            _ => Err(ObjectError::Mismatch.into()),
+        }
+    }
+
+    /// What is in the volume, and what it has room for.
+    pub async fn counts(&self) -> Result<Counts, VolumeError> {
+        match self.ask(&ROOT, Ask::Statfs).await? {
+            Answer::Volume(counts) => Ok(counts),
+            _ => Err(ObjectError::Mismatch.into()),
+        }
+    }
+
+    /// Creates something under a name that nothing has, with these permissions but those of the umask.
+    pub async fn make(
+        &self,
+        who: &Who,
+        (dir, name): (InodeId, Name),
+        (make, mode, umask): (Make, u16, u16),
+    ) -> Result<Attributes, VolumeError> {
+        match self.change(who, Change::Create { dir, name, make, mode, umask, is_exclusive: true }).await? {
+            Done::Created { attributes, .. } => Ok(attributes),
+            _ => Err(ObjectError::Mismatch.into()),
+        }
+    }
+
+    /// Takes the name of anything but a directory away.
+    pub async fn unlink(&self, who: &Who, site: Site) -> Result<(), VolumeError> {
+        self.change(who, Change::Unlink { site, holders: Vec::new() }).await.map(drop)
+    }
+
+    /// Takes an empty directory away.
+    pub async fn remove_directory(&self, who: &Who, site: Site) -> Result<(), VolumeError> {
+        self.change(who, Change::RemoveDirectory { site, holders: Vec::new() }).await.map(drop)
+    }
+
+    /// Makes durable what this client was told is done.
+    pub async fn sync(&self) -> Result<(), VolumeError> {
+        Ok(self.object.sync().await?)
+    }
+
+    /// Makes the tree. Refused if there is one.
+    async fn begin(&self, root: Root) -> Result<(), VolumeError> {
+        self.object.create_once().await?;
+        Ok(self.object.plant(root).await?)
+    }
+
+    /// Makes all durable that is there, whoever did it: what stands before an entry of this client's is as durable as that.
+    async fn settle(&self) -> Result<(), VolumeError> {
+        self.change(&ROOT, Change::SetAttributes { inode: InodeId::ROOT, set: SetAttributes::default() })
+            .await?;
+        self.sync().await
+    }
+
+    async fn has_no_names(&self) -> Result<bool, VolumeError> {
+        Ok(self.list(InodeId::ROOT, None, false).await?.entries.is_empty())
+    }
+}
+
+impl VolumeError {
+    /// Whether there is nothing where a tree should be.
+    pub const fn says_no_tree(&self) -> bool {
+        matches!(self, Self::Object(ObjectError::NoSuchObject | ObjectError::Refused(FileError::NoTree)))
+    }
+}
+
+impl From<ObjectError> for VolumeError {
+    fn from(error: ObjectError) -> Self {
+        match error {
+            ObjectError::Refused(FileError::Tree(error)) => Self::Refused(error),
+            error => Self::Object(error),
+        }
+    }
+}
+
+fn attributes_of(answer: Answer) -> Result<Attributes, VolumeError> {
+    match answer {
+        Answer::Attributes(attributes) => Ok(attributes),
+        _ => Err(ObjectError::Mismatch.into()),
+    }
+}
+
+/// What stands for a volume in the list of all.
+fn entry_name(name: &VolumeName) -> Name {
+    Name::new(name.as_str().as_bytes()).expect("it is short, and begins with a letter or a digit")
+}

@@ -1,0 +1,220 @@
+//! Volumes: directory trees that are replicated as files are.
+
+use std::sync::Arc;
+
+use base::{ClientId, ObjectId, WallTime};
+use bytes::Bytes;
+use namespace::{
+    Answer as TreeAnswer, Ask, Attributes, Change as TreeChange, Done as TreeDone, InodeId, Make, Name,
+    NameError, Op, Root, Site, Who,
+};
+use node::file::{Answer, Change, Done, FileBody, FileError, FileReplyBody, Level, Query};
+use node::{Bug, file_object};
+
+use crate::cluster::ms;
+use crate::files::{Daemons, FILE, Writer, created, created_with};
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+fn op(change: TreeChange) -> Change {
+    Change::Tree(Arc::new(Op::wanted(Who::root(), change)))
+}
+
+fn make(text: &str, make: Make) -> Change {
+    let (dir, name) = (InodeId::ROOT, name(text));
+    op(TreeChange::Create { dir, name, make, mode: 0o755, umask: 0, is_exclusive: true })
+}
+
+/// Three daemons, a volume with its primary, the first, and somebody who changes it.
+fn planted(bug: Option<Bug>) -> (Daemons, Vec<u32>, Writer) {
+    plant(created(bug))
+}
+
+fn plant((mut cluster, members): (Daemons, Vec<u32>)) -> (Daemons, Vec<u32>, Writer) {
+    let mut writer = Writer { number: 0 };
+    let root = Root { time: WallTime::ZERO, uid: 0, gid: 0, mode: 0o755 };
+    writer.must(&mut cluster, members[0], Change::Plant(root));
+    (cluster, members, writer)
+}
+
+fn ask(cluster: &mut Daemons, node: u32, ask: Ask) -> Option<FileReplyBody> {
+    let query = namespace::Query { who: Who::root(), ask };
+    let id = cluster.ask_file(1, node, FILE, FileBody::Ask(Query::Tree(Arc::new(query))));
+    cluster.run(ms(20));
+    cluster.file_reply(1, id)
+}
+
+fn lookup(cluster: &mut Daemons, node: u32, text: &str) -> Result<Attributes, FileError> {
+    match ask(cluster, node, Ask::Lookup { dir: InodeId::ROOT, name: name(text) }) {
+        Some(FileReplyBody::Answer(Ok(Answer::Tree(answer)))) => match *answer {
+            TreeAnswer::Attributes(attributes) => Ok(attributes),
+            other => panic!("{other:?}"),
+        },
+        Some(FileReplyBody::Answer(Err(error))) => Err(error),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn outcome(told: Option<FileReplyBody>) -> Result<TreeDone, FileError> {
+    match told {
+        Some(FileReplyBody::Changed { outcome: Ok(Done::Tree(done)), .. }) => Ok(*done),
+        Some(FileReplyBody::Changed { outcome: Err(error), .. }) => Err(error),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn are_alike(cluster: &Daemons, one: u32, other: u32) -> bool {
+    let [one, other] = [one, other].map(|node| cluster.shard(node).file(FILE).unwrap().machine());
+    one == other && !one.tree().is_empty()
+}
+
+#[test]
+fn a_volume_survives_its_primary_and_who_was_away_is_told() {
+    let (mut cluster, members, mut writer) = planted(None);
+    writer.must(&mut cluster, members[0], make("a", Make::Directory));
+    cluster.kill_with_notice(members[0]);
+    assert!(lookup(&mut cluster, members[1], "a").is_ok());
+    writer.must(&mut cluster, members[1], make("b", Make::Directory));
+    cluster.start(members[0]);
+    cluster.run(ms(3_000));
+    assert!(are_alike(&cluster, members[0], members[1]));
+}
+
+/// Its log does not go back far enough, so it is given the parts that differ, and what is gone is taken away.
+#[test]
+fn who_was_away_for_long_takes_over_the_parts_that_differ() {
+    let few = |config: &mut node::ShardConfig| {
+        let replication = Arc::make_mut(&mut config.replication);
+        (replication.kept_max, replication.kept_lending_max) = (2, 2);
+    };
+    let (mut cluster, members, mut writer) = plant(created_with(None, few));
+    writer.must(&mut cluster, members[0], make("gone", Make::Directory));
+    cluster.run(ms(100));
+    cluster.kill(members[2]);
+    for number in 0..40 {
+        writer.must(&mut cluster, members[0], make(&format!("d{number}"), Make::Directory));
+    }
+    let site = Site::new(InodeId::ROOT, name("gone"));
+    writer.must(&mut cluster, members[0], op(TreeChange::RemoveDirectory { site, holders: Vec::new() }));
+    cluster.start(members[2]);
+    cluster.run(ms(6_000));
+    assert!(are_alike(&cluster, members[0], members[2]));
+}
+
+#[test]
+fn a_creation_that_is_sent_again_takes_effect_once() {
+    let (mut cluster, members, _) = planted(None);
+    let create =
+        || FileBody::Change { number: 2, settled: 2, level: Level::Written, change: make("f", Make::file()) };
+    let first = cluster.ask_file(1, members[0], FILE, create());
+    let told = outcome(cluster.file_reply(1, first)).unwrap();
+    cluster.kill_with_notice(members[0]);
+    let again = cluster.ask_file(1, members[1], FILE, create());
+    cluster.run(ms(100));
+    assert_eq!(outcome(cluster.file_reply(1, again)), Ok(told), "and it is the same inode");
+}
+
+#[test]
+fn what_a_client_says_of_time_of_itself_and_of_replicas_is_not_taken() {
+    let (mut cluster, members, mut writer) = planted(None);
+    let before = cluster.clock(members[0]);
+    let wrong = Op {
+        time: WallTime::from_micros(1),
+        client: ClientId { certificate: 9, program: 9 },
+        ..Op::wanted(
+            Who::root(),
+            TreeChange::Create {
+                dir: InodeId::ROOT,
+                name: name("f"),
+                make: Make::file(),
+                mode: 0o644,
+                umask: 0,
+                is_exclusive: true,
+            },
+        )
+    };
+    let told = writer.change(&mut cluster, members[0], Change::Tree(Arc::new(wrong)));
+    let Ok(TreeDone::Created { attributes, .. }) = outcome(told) else { panic!("it is free") };
+    assert!(attributes.btime >= before);
+    let object: ObjectId = file_object(FILE, attributes.inode);
+    assert_eq!(attributes.replicas, Some(cluster.map.view(object).members.clone()));
+    // Nobody has it open, whoever says so.
+    let site = Site::new(InodeId::ROOT, name("f"));
+    let holders = vec![ClientId { certificate: 9, program: 9 }];
+    let told = writer.change(&mut cluster, members[0], op(TreeChange::Unlink { site, holders }));
+    let fate = namespace::Fate::Doomed;
+    assert_eq!(outcome(told), Ok(TreeDone::Removed { inode: attributes.inode, fate }));
+}
+
+/// More than is deleted at a time, and the primary dies before it comes to that.
+#[test]
+fn what_is_doomed_is_deleted_whoever_leads() {
+    let (mut cluster, members, mut writer) = planted(None);
+    for number in 0..100 {
+        writer.must(&mut cluster, members[0], make(&format!("f{number}"), Make::file()));
+    }
+    cluster.run(ms(200));
+    for number in 0..100 {
+        let site = Site::new(InodeId::ROOT, name(&format!("f{number}")));
+        let unlink = op(TreeChange::Unlink { site, holders: Vec::new() });
+        writer.must(&mut cluster, members[0], unlink);
+        if number == 50 {
+            assert!(!cluster.shard(members[0]).file(FILE).unwrap().machine().tree().is_empty());
+            cluster.kill_with_notice(members[0]);
+            assert!(lookup(&mut cluster, members[1], "f99").is_ok());
+            cluster.start(members[0]);
+            break;
+        }
+    }
+    cluster.run(ms(1_000));
+    let doomed =
+        |cluster: &Daemons| cluster.shard(members[1]).file(FILE).unwrap().machine().tree().doomed(100);
+    assert!(doomed(&cluster).is_empty());
+    for number in 51..100 {
+        let site = Site::new(InodeId::ROOT, name(&format!("f{number}")));
+        let unlink = op(TreeChange::Unlink { site, holders: Vec::new() });
+        writer.must(&mut cluster, members[1], unlink);
+    }
+    cluster.run(ms(200));
+    assert!(doomed(&cluster).is_empty());
+    writer.must(&mut cluster, members[1], Change::Remove);
+}
+
+#[test]
+fn what_the_service_does_itself_no_client_may_ask_for() {
+    let (mut cluster, members, mut writer) = planted(None);
+    let client = ClientId { certificate: 9, program: 9 };
+    let inode = InodeId::ROOT;
+    for change in [
+        TreeChange::Lend { inode },
+        TreeChange::Deleted { inode },
+        TreeChange::Settle,
+        TreeChange::Welcome { client },
+        TreeChange::Expire { client },
+        TreeChange::Forget { client },
+        TreeChange::Hold { inode, client },
+        TreeChange::Release { inode, client },
+    ] {
+        let told = writer.change(&mut cluster, members[0], op(change.clone()));
+        assert_eq!(told, Some(FileReplyBody::Refused(FileError::NotForClients)), "{change:?}");
+    }
+    let told = writer.change(&mut cluster, members[0], Change::NoSpace);
+    assert_eq!(told, Some(FileReplyBody::Refused(FileError::NotForClients)));
+}
+
+#[test]
+fn what_a_tree_refuses_the_client_is_told() {
+    let (mut cluster, members, mut writer) = planted(None);
+    writer.must(&mut cluster, members[0], make("a", Make::Directory));
+    let taken = writer.change(&mut cluster, members[0], make("a", Make::Directory));
+    assert!(matches!(outcome(taken), Err(FileError::Tree(NameError::Exists { .. }))));
+    let bytes = Change::Append { data: Bytes::from_static(b"x").into() };
+    let told = writer.change(&mut cluster, members[0], bytes);
+    assert!(matches!(told, Some(FileReplyBody::Changed { outcome: Err(FileError::IsTree), .. })), "{told:?}");
+    let removed = writer.change(&mut cluster, members[0], Change::Remove);
+    assert!(matches!(removed, Some(FileReplyBody::Changed { outcome: Err(FileError::NotEmpty), .. })));
+    let gone = lookup(&mut cluster, members[0], "b");
+    assert_eq!(gone, Err(FileError::Tree(NameError::NoEntry { dir: InodeId::ROOT })));
+}
