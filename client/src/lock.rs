@@ -73,7 +73,7 @@ impl Client {
             Err(_) => match self.shared.obstacle(asked.ticket) {
                 Obstacle::Holder => Ok(None),
                 Obstacle::Unavailable(why) => Err(LockError::Unavailable(said(Some(why)))),
-                Obstacle::Unknown => Err(LockError::Unavailable("none of its members answered in time")),
+                Obstacle::Unknown => Err(LockError::Unavailable(said(None))),
             },
         }
     }
@@ -164,7 +164,7 @@ impl Drop for Asked {
 
 pub(crate) const fn said(why: Option<Unavailable>) -> &'static str {
     match why {
-        None => "none of its members is connected",
+        None => "none of its members answered for it",
         Some(Unavailable::NotMember) => "the daemons asked do not keep it",
         Some(Unavailable::Quarantined) => "its members started recently and may not vote yet",
         Some(Unavailable::Clock) => "its members do not trust their clocks",

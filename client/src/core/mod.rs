@@ -40,7 +40,7 @@ const SILENCE: Span = Span::from_millis(200);
 const KEEP_ALIVES: u64 = 4;
 /// A lock is at risk when less than this part of a session is left.
 const RISK_PARTS: u64 = 4;
-/// How often each member is asked before a request that does not wait is given up.
+/// How often each member is asked, at least, before a request that does not wait is given up.
 const ROUNDS: u32 = 4;
 
 /// Names a lock that the client wants or holds.
@@ -85,7 +85,7 @@ pub enum Event {
     Unavailable {
         /// Which.
         ticket: Ticket,
-        /// What the last member said, if one did.
+        /// What the last member that refused it said, if one did.
         why: Option<Unavailable>,
     },
     /// Its session was not confirmed for a while; unless that comes soon the lock is lost.
@@ -117,7 +117,7 @@ pub enum Obstacle {
     Unknown,
     /// Somebody else has it.
     Holder,
-    /// The last daemon that answered cannot grant it.
+    /// The last daemon that refused it cannot grant it.
     Unavailable(Unavailable),
 }
 
@@ -126,6 +126,8 @@ pub enum Obstacle {
 pub struct Core {
     map: Arc<ClusterMap>,
     session: Span,
+    /// Another member answers for a lock after so long, when its daemon died without a word.
+    takeover: Span,
     links: BTreeMap<NodeId, Link>,
     claims: BTreeMap<Ticket, Claim>,
     /// Which claim waits for the answer to which request.
@@ -140,10 +142,13 @@ pub struct Core {
 impl Core {
     /// A client that holds nothing and knows nobody.
     pub fn new(map: Arc<ClusterMap>) -> Self {
-        let session = Span::from_millis(map.settings().session_ms.into());
+        let settings = map.settings();
+        let session = Span::from_millis(settings.session_ms.into());
+        let lease = Span::from_millis(u64::from(settings.t_max_ms) + u64::from(settings.epsilon_ms));
         Self {
             map,
             session,
+            takeover: lease + session,
             links: BTreeMap::new(),
             claims: BTreeMap::new(),
             requests: BTreeMap::new(),
@@ -180,7 +185,8 @@ impl Core {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         let members = self.map.members(cell);
-        self.claims.insert(ticket, Claim::new(cell, waits, members));
+        let kept_up_until = now + self.takeover;
+        self.claims.insert(ticket, Claim::new(cell, waits, kept_up_until, members));
         self.ask(now, ticket);
         ticket
     }
@@ -342,7 +348,11 @@ impl Core {
         let Some(claim) = self.claims.get_mut(&ticket) else { return };
         claim.obstacle = why.map_or(claim.obstacle, Obstacle::Unavailable);
         claim.pass(hint);
-        if claim.is_hopeless() {
+        if claim.is_hopeless(now) {
+            let why = match claim.obstacle {
+                Obstacle::Unavailable(why) => Some(why),
+                Obstacle::Unknown | Obstacle::Holder => None,
+            };
             return self.end(ticket, Event::Unavailable { ticket, why });
         }
         self.due.insert((now + claim.backoff(), ticket));
@@ -622,6 +632,28 @@ mod tests {
         answer(&mut core, at(791), again.unwrap(), ReplyBody::Kept);
         let outputs: Vec<Output> = std::iter::from_fn(|| core.poll_output(at(791))).collect();
         assert_eq!(outputs.last(), Some(&Output::Event(Event::Safe { ticket })));
+    }
+
+    /// While a daemon stops, the others name one another for a while: that is not the end.
+    #[test]
+    fn a_claim_that_does_not_wait_outlasts_a_takeover_and_says_what_it_met() {
+        let mut core = core(&[1, 2, 3]);
+        let ticket = core.acquire(at(0), lock_cell("a"), false);
+        let (mut ended, mut now) = (None, 0);
+        while ended.is_none() {
+            for (turn, (node, request)) in sent(&mut core, at(now)).into_iter().enumerate() {
+                let elsewhere = ReplyBody::Elsewhere(NodeId(node % 3 + 1));
+                let refusal = ReplyBody::Unavailable(Unavailable::Stopping);
+                let is_first = (now, turn) == (0, 0);
+                answer(&mut core, at(now), (node, request.id), if is_first { refusal } else { elsewhere });
+            }
+            now += 1;
+            core.handle_timeout(at(now));
+            ended = core.events.pop_front().map(|event| (now, event));
+        }
+        let why = Some(Unavailable::Stopping);
+        let end = Output::Event(Event::Unavailable { ticket, why });
+        assert!(matches!(&ended, Some((2_900..3_000, event)) if *event == end), "{ended:?}");
     }
 
     #[test]

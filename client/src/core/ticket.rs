@@ -10,6 +10,8 @@ use super::{BACKOFF_MAX, BACKOFF_MIN, Obstacle, ROUNDS};
 pub(super) struct Claim {
     pub(super) cell: ObjectId,
     pub(super) waits: bool,
+    /// A claim that does not wait is kept up until then at least.
+    kept_up_until: MonoTime,
     pub(super) stage: Stage,
     /// The members of the lock's cell, the preferred one first.
     pub(super) members: Vec<NodeId>,
@@ -39,10 +41,16 @@ pub(super) enum Stage {
 }
 
 impl Claim {
-    pub(super) const fn new(cell: ObjectId, waits: bool, members: Vec<NodeId>) -> Self {
+    pub(super) const fn new(
+        cell: ObjectId,
+        waits: bool,
+        kept_up_until: MonoTime,
+        members: Vec<NodeId>,
+    ) -> Self {
         Self {
             cell,
             waits,
+            kept_up_until,
             stage: Stage::Wanting,
             members,
             hint: None,
@@ -105,10 +113,11 @@ impl Claim {
         (0..count).map(move |step| self.members[(self.turn + step) % count])
     }
 
-    /// Whether a claim that does not wait has been put to everybody often enough.
-    pub(super) fn is_hopeless(&self) -> bool {
+    /// Whether a claim that does not wait has been put to everybody often and long enough.
+    pub(super) fn is_hopeless(&self, now: MonoTime) -> bool {
         let tries = u32::try_from(self.members.len()).unwrap_or(u32::MAX).saturating_mul(ROUNDS);
-        !self.waits && self.held().is_none() && self.failures >= tries
+        let is_wanted = !self.waits && self.held().is_none();
+        is_wanted && self.failures >= tries && now >= self.kept_up_until
     }
 
     /// None the first time: most often the one named is right.
