@@ -13,6 +13,8 @@
 //!
 //! Files are replicated objects ([`mod@file`]): the member with the lease of a file's cell orders what happens to it.
 //!
+//! [`Exports`] say which client may use which volume and as whom. No shard asks for them yet.
+//!
 //! # Contract
 //!
 //! *Events in*: `handle_*`, each with the time of its arrival. *Commands*: [`drain`](Shard::drain), and an operator's:
@@ -32,6 +34,7 @@ mod bounded;
 mod bugs;
 mod checkpoints;
 mod config;
+mod exports;
 mod fetches;
 pub mod file;
 mod files;
@@ -57,12 +60,18 @@ mod starts;
 mod status;
 mod steps;
 mod store;
+mod volume;
 mod writes;
 
 pub use base::ClientId;
 pub use bugs::{Bug, Rules};
 pub use checkpoints::FileChanges;
 pub use config::{CLOCK_FRESH, ShardConfig};
+pub use exports::{
+    ANONYMOUS_DEFAULT, ChangeKind, EXPORT_CLIENTS_MAX, EXPORT_PATH_BYTES_MAX, EXPORTS_MAX, Export,
+    ExportAccess, ExportError, ExportPath, ExportPathError, ExportRefusal, Exports, ExportsError,
+    ID_RANGES_MAX, IdMapError, IdRange, NotExported, Squash, change_kind, is_for_clients,
+};
 pub use fetches::{FetchId, Unreadable};
 pub use files::{FileJournalError, FileMessage, KeptFile};
 pub use first_clock::{BEHIND_MAX, FIRST_TIMES_MAX, FirstClock, FirstTime, corrected};
@@ -83,4 +92,5 @@ pub use status::{
     SupervisorStatus,
 };
 pub use store::{JournalFound, Memo, OpenStep, Opening, StoreFound, StoreRefusal};
+pub use volume::{VOLUME_NAME_BYTES_MAX, VolumeName, VolumeNameError};
 pub use writes::record_data_bytes;
