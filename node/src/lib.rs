@@ -13,7 +13,8 @@
 //!
 //! Files are replicated objects ([`mod@file`]): the member with the lease of a file's cell orders what happens to it.
 //!
-//! [`Exports`] say which client may use which volume and as whom. No shard asks for them yet.
+//! [`Exports`] say which client may use which volume and as whom, and a [`Capability`] is what a client shows for a file
+//! that it has open. No shard asks for either yet.
 //!
 //! # Contract
 //!
@@ -32,6 +33,7 @@
 
 mod bounded;
 mod bugs;
+mod capability;
 mod checkpoints;
 mod config;
 mod exports;
@@ -65,6 +67,10 @@ mod writes;
 
 pub use base::ClientId;
 pub use bugs::{Bug, Rules};
+pub use capability::{
+    CAPABILITY_KEYS_MAX, Capability, CapabilityError, CapabilityKey, CapabilityKeys, CertificateId, KeyEpoch,
+    KeysError, Open, OpenMode, Tag,
+};
 pub use checkpoints::FileChanges;
 pub use config::{CLOCK_FRESH, ShardConfig};
 pub use exports::{
