@@ -1,4 +1,4 @@
-//! `fleasefs cert`: the certificates of a cluster after it was made.
+//! `fleasefs cert`: the certificates and keys of a cluster after it was made.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use net::credentials::write_public;
 use net::{Fingerprint, Peer};
 use serde_json::{Value, json};
 
-use crate::cluster_dir::{ClusterDir, DAYS_DEFAULT, Held, validity};
+use crate::cluster_dir::{ClusterDir, DAYS_DEFAULT, Held, KeyAdded, validity};
 use crate::init::now_s;
 
-/// Issue, renew, deny and list the certificates of a cluster
+/// Issue, renew, deny and list the certificates of a cluster, and add keys
 ///
 /// DIR is the folder that `fleasefs init` made. Issuing and renewing need the authority's key in it.
 #[derive(clap::Args)]
@@ -86,6 +86,33 @@ enum What {
         #[arg(long)]
         json: bool,
     },
+    /// Add a key to those with which daemons prove what a client has open
+    ///
+    /// All daemons share these keys. The new one goes into the file
+    /// capability.keys of each osd-N/ in DIR, behind those that are there; what
+    /// was proved with them stays good. Copy the files and restart the daemons,
+    /// one after the other: each then accepts the new key, and all use it from
+    /// the same time on. A cluster that has no keys yet uses its first at once.
+    ///
+    /// Add one now and then, and when somebody may have read a file: then with
+    /// --after 0, and take the lines before it out of every file, so that what
+    /// the old keys proved is refused as soon as a daemon has restarted.
+    ///
+    /// Examples:
+    ///   fleasefs cert keys cluster
+    ///   fleasefs cert keys cluster --after 1
+    #[command(verbatim_doc_comment)]
+    Keys {
+        /// The cluster's folder
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+        /// In how many hours the key is used: by then every daemon has to have it
+        #[arg(long, value_name = "HOURS", default_value_t = KEY_AFTER_HOURS, value_parser = clap::value_parser!(u32).range(..=8_760))]
+        after: u32,
+        /// Print a JSON object instead of text
+        #[arg(long)]
+        json: bool,
+    },
     /// Show every certificate in a cluster's folder, or in one of the folders that were copied from it
     List {
         /// The cluster's folder, or one of those in it
@@ -96,6 +123,10 @@ enum What {
         json: bool,
     },
 }
+
+/// Enough to restart every daemon by hand.
+const KEY_AFTER_HOURS: u32 = 24;
+const HOUR_S: u64 = 3_600;
 
 #[derive(clap::Args)]
 struct Issuing {
@@ -112,6 +143,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         What::Issue { dir, role, out, common } => issue(dir, role, out.as_deref(), common),
         What::Renew { dir, folders, common } => renew(dir, folders, common),
         What::Deny { dir, targets, comment, json } => deny(dir, targets, comment, *json),
+        What::Keys { dir, after, json } => add_key(dir, *after, *json),
         What::List { dir, json } => list(dir, *json),
     }?;
     Ok(ExitCode::SUCCESS)
@@ -202,6 +234,29 @@ fn deny(dir: &Path, targets: &[String], comment: &str, json: bool) -> anyhow::Re
          machines of the others.",
         fingerprints.join("\n       "),
         files.join("\n")
+    ))
+}
+
+fn add_key(dir: &Path, after_hours: u32, json: bool) -> anyhow::Result<()> {
+    let wait_s = u64::from(after_hours) * HOUR_S;
+    let from_s = if wait_s == 0 { None } else { Some(now_s()?.saturating_add(wait_s)) };
+    let dir = ClusterDir::open(dir)?;
+    let KeyAdded { epoch, from_s, files } = dir.add_key(from_s)?;
+    let is_complete = files.len() >= dir.map().osds().len();
+    let files: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+    if json {
+        return print(&json!({ "epoch": epoch.0, "used_from_s": from_s, "files": files }).to_string());
+    }
+    let (when, by) = match from_s {
+        Some(_) => (format!("used in {after_hours} h"), "before then"),
+        None => ("used at once".to_owned(), "now"),
+    };
+    let others =
+        if is_complete { "" } else { " Copy one of them to the daemons that have no folder here, too." };
+    print(&format!(
+        "Added key {epoch}, {when}, in\n  {}\nCopy each file to its machine, readable by its owner alone, and restart the daemons {by}, \
+         one after the other.{others}",
+        files.join("\n  ")
     ))
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! cluster.toml              the map
 //! ca.pem, ca.key            the authority; its key is needed for new certificates only
-//! osd-N/                    everything that daemon N's machine needs
+//! osd-N/                    everything that daemon N's machine needs, the keys of capabilities included, which all share
 //! admin/, client/, client-NAME/
 //!                           everything that an operator or a client needs
 //! ```
@@ -19,19 +19,28 @@ use anyhow::{Context, bail, ensure};
 use base::{ClusterId, Name, NodeId, Role};
 use clap::ValueEnum;
 use net::credentials::{
-    AUTHORITY_FILE, CredentialFiles, create_folder, read_authority_expiry, read_peer, write_public,
+    AUTHORITY_FILE, CredentialFiles, create_folder, read_authority_expiry, read_peer, read_secret,
+    write_public, write_secret,
 };
 use net::{Authority, Denied, Peer, Validity};
-use node::{ClusterMap, Osd, REPLICAS_DEFAULT, Settings};
+use node::{CapabilityKey, CapabilityKeys, ClusterMap, KeyEpoch, Osd, REPLICAS_DEFAULT, Settings};
 use osd::store::index::Engine;
 
 const MAP_FILE: &str = "cluster.toml";
 const OSD_FILE: &str = "osd.toml";
 const DENIED_FILE: &str = "denied.txt";
+const KEYS_FILE: &str = "capability.keys";
 /// What a new deny list says.
 const DENIED_TEXT: &str = "\
 # Certificates that are refused although the authority issued them, one fingerprint a line; `fleasefs cert deny` adds
 # to it. The daemon looks at this file every second, and ends connections that are open.
+";
+
+/// What a new file of keys says.
+const KEYS_TEXT: &str = "\
+# What daemons prove to each other with which file a client has open. All daemons of the cluster need the same lines, and
+# nobody else may see them. A line: the key's number, the key, and perhaps from when on it is used, in seconds since 1970.
+# `fleasefs cert keys` adds one. The first lines can go when nothing that was made with them is good any longer.
 ";
 
 /// Who has a folder of his own in a new cluster.
@@ -98,6 +107,16 @@ pub(crate) struct ClusterDir {
     index: Engine,
 }
 
+/// What came of adding a key of capabilities.
+pub(crate) struct KeyAdded {
+    /// The key's number.
+    pub(crate) epoch: KeyEpoch,
+    /// From when on it is used; at once if nothing is said.
+    pub(crate) from_s: Option<u64>,
+    /// The files, one for each daemon here.
+    pub(crate) files: Vec<PathBuf>,
+}
+
 /// A certificate in a folder.
 pub(crate) struct Held {
     /// The folder, relative to the cluster's.
@@ -126,6 +145,7 @@ pub(crate) fn create(path: &Path, plan: &Plan, now_s: u64) -> anyhow::Result<Mad
             let peer = dir.fill(&folder, &authority, role, until)?;
             not_after_s = not_after_s.min(peer.not_after_s);
         }
+        dir.add_key(None)?;
         Ok(())
     })?;
     Ok(Made { map, folders, not_after_s })
@@ -235,6 +255,54 @@ impl ClusterDir {
         Ok(lists)
     }
 
+    /// Puts a new key of capabilities into the file of every daemon here, behind those that are there. It is used from
+    /// `from_s` on, in seconds since 1970; at once if it is the first one.
+    pub(crate) fn add_key(&self, from_s: Option<u64>) -> anyhow::Result<KeyAdded> {
+        ensure!(
+            !self.path.join(OSD_FILE).exists(),
+            "{} is the folder of one daemon, and all have the same keys; name the cluster's folder",
+            self.path.display()
+        );
+        let files = self.key_files()?;
+        ensure!(
+            !files.is_empty(),
+            "{} has no daemon's folder in it, so there is no place for keys; name the folder that `fleasefs init` made",
+            self.path.display()
+        );
+        let present = common_keys(&files)?;
+        let from_s = from_s.filter(|_| present.is_some());
+        let (mut text, before) = match present {
+            Some((text, keys)) => (text, keys.latest().0),
+            None => (KEYS_TEXT.to_owned(), 0),
+        };
+        let epoch = before.checked_add(1).context("the last key has the highest number there is")?;
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        let epoch = KeyEpoch(epoch);
+        text.push_str(&CapabilityKey::new(random()?).line(epoch, from_s));
+        CapabilityKeys::parse(&text).context("no further key can be added")?;
+        let files: Vec<PathBuf> = files.into_iter().map(|(path, _)| path).collect();
+        for path in &files {
+            write_secret(path, &text)?;
+        }
+        Ok(KeyAdded { epoch, from_s, files })
+    }
+
+    /// Where each daemon here keeps its keys of capabilities, and what stands there.
+    fn key_files(&self) -> anyhow::Result<Vec<(PathBuf, Option<String>)>> {
+        let mut files = Vec::new();
+        for folder in self.folders()? {
+            let config = folder.join(OSD_FILE);
+            if config.exists() {
+                let path = osd::config::Config::load(&config)?.capability_keys;
+                let text = read_secret(&path)?;
+                files.push((path, text));
+            }
+        }
+        Ok(files)
+    }
+
     /// Writes everything that `role` needs into `folder`.
     fn fill(
         &self,
@@ -249,11 +317,15 @@ impl ClusterDir {
             ensure!(is_known, "node {node} is not in {MAP_FILE}; add it there first, in every copy");
             let supervisor = authority.issue(&Role::Supervisor(*node), &[], until)?;
             let denied = self.deny_lists()?.into_iter().next();
+            let keys = common_keys(&self.key_files()?)?;
             identity.save(&CredentialFiles::in_folder(folder, "node"))?;
             supervisor.save(&CredentialFiles::in_folder(folder, "supervisor"))?;
             write_public(&folder.join(OSD_FILE), &osd::config::commented(*node, self.index))?;
             let denied = denied.map_or(DENIED_TEXT.to_owned(), |(_, text, _)| text);
             write_public(&folder.join(DENIED_FILE), &denied)?;
+            if let Some((keys, _)) = keys {
+                write_secret(&folder.join(KEYS_FILE), &keys)?;
+            }
         } else {
             identity.save(&client_files(folder))?;
             write_public(&folder.join(client::CONFIG_FILE), &client::commented(role))?;
@@ -288,6 +360,35 @@ impl ClusterDir {
         folders.sort();
         Ok(folders)
     }
+}
+
+/// What stands in the files that are there. All of them say the same, or a daemon would refuse what another one has
+/// allowed.
+fn common_keys(files: &[(PathBuf, Option<String>)]) -> anyhow::Result<Option<(String, CapabilityKeys)>> {
+    let mut common: Option<(&Path, &str, CapabilityKeys)> = None;
+    for (path, text) in files {
+        let Some(text) = text else { continue };
+        let keys = CapabilityKeys::parse(text).with_context(|| path.display().to_string())?;
+        match &common {
+            Some((other, _, known)) => ensure!(
+                *known == keys,
+                "{} and {} hold different keys; copy the one that the daemons use over the other",
+                other.display(),
+                path.display()
+            ),
+            None => common = Some((path, text, keys)),
+        }
+    }
+    Ok(common.map(|(_, text, keys)| (text.to_owned(), keys)))
+}
+
+/// Bytes that nobody can guess.
+fn random() -> anyhow::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    let filled = filled.context("the kernel gives no random numbers")?;
+    ensure!(filled == bytes.len(), "the kernel gives too few random numbers; try again");
+    Ok(bytes)
 }
 
 /// Has `fill` make a folder beside `path`, and puts it there when it is whole. It goes away by itself otherwise.

@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base::{NodeId, Role};
+use node::{CapabilityKeys, KeyEpoch};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -264,4 +265,119 @@ fn a_copied_folder_shows_its_certificates() {
         complaint.contains("nowhere/cluster.toml; name a folder that `fleasefs init` made"),
         "{complaint}"
     );
+}
+
+/// The keys of capabilities in a daemon's folder.
+fn keys(place: &Place, folder: &str) -> CapabilityKeys {
+    let config = osd::config::Config::load(&place.path(folder).join("osd.toml")).unwrap();
+    config.capability_keys().unwrap().expect("there is a file of keys")
+}
+
+#[test]
+fn all_daemons_of_a_cluster_have_the_same_keys_and_no_other_cluster_has() {
+    let place = Place::with_cluster();
+    let first = keys(&place, "c/osd-1");
+    assert_eq!(first.latest(), KeyEpoch(1));
+    for folder in ["c/osd-2", "c/osd-3"] {
+        assert_eq!(keys(&place, folder), first);
+        assert_eq!(mode(&place.path(folder).join("capability.keys")), 0o600);
+    }
+    for folder in ["c", "c/admin", "c/client"] {
+        assert!(!place.path(folder).join("capability.keys").exists(), "{folder} has no use for keys");
+    }
+    place.ok(&["init", "d", "--osds", OSDS]);
+    assert_ne!(keys(&place, "d/osd-1"), first);
+
+    let map = fs::read_to_string(place.path("c/cluster.toml")).unwrap();
+    fs::write(place.path("c/cluster.toml"), map + "[[osds]]\nid = 4\naddress = \"d:1\"\n").unwrap();
+    place.ok(&["cert", "issue", "c", "--role", "node/4"]);
+    assert_eq!(keys(&place, "c/osd-4"), first, "a new daemon has the keys of the others");
+    assert_eq!(mode(&place.path("c/osd-4/capability.keys")), 0o600);
+}
+
+#[test]
+fn a_key_is_added_for_all_daemons_and_what_was_there_stays() {
+    let place = Place::with_cluster();
+    let text = |folder: &str| fs::read_to_string(place.path(folder).join("capability.keys")).unwrap();
+    let before = text("c/osd-1");
+    let added = place.json(&["cert", "keys", "c", "--after", "2"]);
+    assert_eq!(added["epoch"], 2);
+    assert_eq!(added["files"].as_array().unwrap().len(), 3);
+    let from_s = added["used_from_s"].as_u64().unwrap();
+    assert!((2 * 3_600 - 60..=2 * 3_600).contains(&(from_s - now_s())), "{from_s}");
+    for folder in ["c/osd-1", "c/osd-2", "c/osd-3"] {
+        assert_eq!(keys(&place, folder).latest(), KeyEpoch(2));
+        assert!(text(folder).starts_with(&before) && text(folder).ends_with(&format!(" {from_s}\n")));
+        assert_eq!(mode(&place.path(folder).join("capability.keys")), 0o600);
+    }
+    assert_eq!(text("c/osd-1"), text("c/osd-3"));
+    let told = place.ok(&["cert", "keys", "c", "--after", "0"]);
+    assert!(told.contains("Added key 3, used at once") && told.contains("c/osd-2/capability.keys"), "{told}");
+    let secret = text("c/osd-1").lines().last().unwrap().split_whitespace().nth(1).unwrap().to_owned();
+    assert!(secret.len() == 64 && !told.contains(&secret), "no key is ever printed");
+
+    assert!(!told.contains("have no folder here"), "{told}");
+    fs::rename(place.path("c/osd-3"), place.path("machine-3")).unwrap();
+    let told = place.ok(&["cert", "keys", "c"]);
+    assert!(
+        told.contains("used in 24 h") && told.contains("to the daemons that have no folder here"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_cluster_of_before_gets_its_first_key() {
+    let place = Place::with_cluster();
+    for id in 1..=3 {
+        fs::remove_file(place.path(&format!("c/osd-{id}/capability.keys"))).unwrap();
+        let config = osd::config::Config::load(&place.path(&format!("c/osd-{id}/osd.toml"))).unwrap();
+        assert!(config.capability_keys().unwrap().is_none());
+    }
+    let added = place.json(&["cert", "keys", "c"]);
+    assert_eq!(
+        (added["epoch"].as_u64(), added["used_from_s"].as_u64()),
+        (Some(1), None),
+        "there is none to wait with"
+    );
+    assert_eq!(keys(&place, "c/osd-2"), keys(&place, "c/osd-3"));
+
+    // One that lost its file gets what the others have.
+    fs::remove_file(place.path("c/osd-2/capability.keys")).unwrap();
+    place.ok(&["cert", "keys", "c"]);
+    assert_eq!(keys(&place, "c/osd-2"), keys(&place, "c/osd-1"));
+    assert_eq!(keys(&place, "c/osd-2").latest(), KeyEpoch(2));
+}
+
+#[test]
+fn keys_that_are_not_the_same_everywhere_are_not_added_to() {
+    let place = Place::with_cluster();
+    place.ok(&["init", "d", "--osds", OSDS]);
+    fs::copy(place.path("d/osd-1/capability.keys"), place.path("c/osd-3/capability.keys")).unwrap();
+    let complaint = place.complaint(&["cert", "keys", "c"]);
+    assert!(
+        complaint.contains("hold different keys; copy the one that the daemons use over the other"),
+        "{complaint}"
+    );
+    assert!(
+        complaint.contains("c/osd-1/capability.keys") && complaint.contains("c/osd-3/capability.keys"),
+        "{complaint}"
+    );
+    assert_eq!(keys(&place, "c/osd-1").latest(), KeyEpoch(1), "nothing was written");
+
+    fs::write(place.path("c/osd-1/capability.keys"), "1 secret\n").unwrap();
+    let complaint = place.complaint(&["cert", "keys", "c"]);
+    assert!(
+        complaint.contains("c/osd-1/capability.keys: the key in line 1 is not 64 hexadecimal digits"),
+        "{complaint}"
+    );
+    assert!(!complaint.contains("secret"), "{complaint}");
+    let complaint = place.complaint(&["cert", "keys", "c/osd-2"]);
+    assert!(
+        complaint.contains("c/osd-2 is the folder of one daemon, and all have the same keys"),
+        "{complaint}"
+    );
+    let complaint = place.complaint(&["cert", "keys", "c/client"]);
+    assert!(complaint.contains("c/client has no daemon's folder in it"), "{complaint}");
+    fs::set_permissions(place.path("d/osd-1/capability.keys"), fs::Permissions::from_mode(0o640)).unwrap();
+    assert!(place.complaint(&["cert", "keys", "d"]).contains("holds a private key and has mode 0640"));
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -375,6 +376,27 @@ fn a_data_directory_that_is_not_the_daemons_is_refused_at_once() {
     let (code, said) = run_osd(&cluster.osd(1).join("osd.toml"));
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("holds `thesis.txt` but no store"), "{said}");
+}
+
+#[test]
+fn daemons_of_a_cluster_without_keys_start_and_with_bad_keys_do_not() {
+    let cluster = Cluster::new();
+    cluster.succeed("up");
+    assert!(!cluster.log(1).contains("capability.keys"), "{}", cluster.log(1));
+    cluster.succeed("down");
+    let keys = [1, 2, 3].map(|node| cluster.osd(node).join("capability.keys"));
+    for file in &keys {
+        fs::remove_file(file).unwrap();
+    }
+    cluster.succeed("up");
+    assert!(cluster.log(2).contains("capability.keys, so no client can open files"), "{}", cluster.log(2));
+    cluster.succeed("down");
+
+    fs::write(&keys[0], "1 no-key\n").unwrap();
+    fs::set_permissions(&keys[0], fs::Permissions::from_mode(0o600)).unwrap();
+    let (code, said) = run_osd(&cluster.osd(1).join("osd.toml"));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("osd-1/capability.keys: the key in line 1 is not 64 hexadecimal digits"), "{said}");
 }
 
 #[test]

@@ -9,7 +9,10 @@ use base::{ClusterId, NodeId, Role, StoreId};
 use bytes::Bytes;
 use net::{Denied, Peer};
 use node::file::{Attributes, File, FileReply, FileRequest, Position};
-use node::{ClientFrame, ClusterMap, DaemonFrame, FileMessage, Order, OrderReply, PeerMessage, Status};
+use node::{
+    CapabilityKeys, ClientFrame, ClusterMap, DaemonFrame, FileMessage, KeyEpoch, Order, OrderReply,
+    PeerMessage, Status,
+};
 use osd::store::{Disk, Host, Owner, Store};
 use replication::Head;
 use wire::{
@@ -32,7 +35,8 @@ const ALLOCATED_FOR_TEXT_MAX: usize = 64 * 1_024;
 pub(crate) type Check = fn(&[u8]);
 
 /// Every decoder, by the name of its fuzz target and its corpus.
-pub(crate) const CHECKS: [(&str, Check); 28] = [
+pub(crate) const CHECKS: [(&str, Check); 29] = [
+    ("capability_keys", capability_keys),
     ("certificate", certificate),
     ("client", |bytes| metadata::<ClientFrame>(bytes, "client/a")),
     ("client_config", client_config),
@@ -253,6 +257,21 @@ fn deny_list(bytes: &[u8]) {
     if let Some(denied) = denied {
         assert!(denied.iter().all(|(fingerprint, _)| denied.contains(fingerprint)));
         assert!(denied.iter().len() <= net::DENIED_MAX);
+    }
+}
+
+fn capability_keys(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let (keys, allocated) = allocated_by(|| CapabilityKeys::parse(text));
+    within_for_text(allocated, bytes.len());
+    match keys {
+        Ok(keys) => assert!(keys.latest() > KeyEpoch(0), "epochs count from 1"),
+        // What is wrong is told without what stands there. Words that short may stand in any sentence.
+        Err(error) => {
+            let told = error.to_string();
+            let mut words = text.split_whitespace();
+            assert!(!words.any(|word| word.len() > 16 && told.contains(word)), "{told} tells a key");
+        }
     }
 }
 

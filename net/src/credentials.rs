@@ -1,4 +1,4 @@
-//! Identities, authorities and deny lists as files: the one place of this crate that touches them.
+//! Identities, authorities, deny lists and other secrets as files: the one place of this crate that touches them.
 //!
 //! Certificates and keys are PEM. A key that its group or others may read is refused, whoever they are: it may have
 //! been copied by then, and only a new one is safe. A new file is written whole beside its place, flushed, and then
@@ -25,6 +25,8 @@ pub const AUTHORITY_KEY_FILE: &str = "ca.key";
 
 /// Far above any key or certificate of ours.
 const PEM_BYTES_MAX: u64 = 64 << 10;
+/// Far above any secret of ours that is text.
+const SECRET_BYTES_MAX: u64 = 64 << 10;
 /// A line holds 64 digits and a comment.
 const DENIED_BYTES_MAX: u64 = DENIED_MAX as u64 * 256;
 /// How often a deny list is looked at.
@@ -84,7 +86,7 @@ pub enum CredentialError {
     },
     /// Others than its owner may touch the key.
     #[error(
-        "{path} is a private key and has mode {mode:04o}, which lets others than its owner at it; run `chmod 600 {path}`, and \
+        "{path} holds a private key and has mode {mode:04o}, which lets others than its owner at it; run `chmod 600 {path}`, and \
          replace the key if somebody may have read it"
     )]
     Exposed {
@@ -263,20 +265,37 @@ pub fn write_public(path: &Path, text: &str) -> Result<(), CredentialError> {
     write(path, text, PUBLIC_MODE)
 }
 
+/// Writes a text that only its owner may read, replacing what stands there.
+pub fn write_secret(path: &Path, text: &str) -> Result<(), CredentialError> {
+    write(path, text, KEY_MODE)
+}
+
+/// Reads what [`write_secret`] wrote; nothing if there is no such file. One that others may read is refused.
+pub fn read_secret(path: &Path) -> Result<Option<String>, CredentialError> {
+    match open(path) {
+        Err(CredentialError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => read_private(opened?, path, SECRET_BYTES_MAX).map(Some),
+    }
+}
+
 fn read_certificate(path: &Path) -> Result<CertificateDer<'static>, CredentialError> {
     let text = read_text(&mut open(path)?, path, PEM_BYTES_MAX)?;
     CertificateDer::from_pem_slice(text.as_bytes()).map_err(|error| bad_pem(path, "certificate", error))
 }
 
 fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, CredentialError> {
-    let mut file = open(path)?;
+    let text = read_private(open(path)?, path, PEM_BYTES_MAX)?;
+    PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|error| bad_pem(path, "private key", error))
+}
+
+/// Reads a file that its owner alone may touch.
+fn read_private(mut file: File, path: &Path, bytes_max: u64) -> Result<String, CredentialError> {
     // The mode of the open file, not of whatever has the name by now.
     let mode = metadata(&file, path)?.permissions().mode() & 0o7777;
     if mode & NOT_OWNER != 0 {
         return Err(CredentialError::Exposed { path: path.to_owned(), mode });
     }
-    let text = read_text(&mut file, path, PEM_BYTES_MAX)?;
-    PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|error| bad_pem(path, "private key", error))
+    read_text(&mut file, path, bytes_max)
 }
 
 fn bad_pem(path: &Path, wanted: &'static str, _: pki_pem::Error) -> CredentialError {

@@ -13,6 +13,9 @@
 //!
 //! Files are replicated objects ([`mod@file`]): the member with the lease of a file's cell orders what happens to it.
 //!
+//! [`Exports`] say which client may use which volume and as whom, and a [`Capability`] is what a client shows for a file
+//! that it has open. No shard asks for either yet.
+//!
 //! # Contract
 //!
 //! *Events in*: `handle_*`, each with the time of its arrival. *Commands*: [`drain`](Shard::drain), and an operator's:
@@ -30,8 +33,10 @@
 
 mod bounded;
 mod bugs;
+mod capability;
 mod checkpoints;
 mod config;
+mod exports;
 mod fetches;
 pub mod file;
 mod files;
@@ -63,8 +68,17 @@ mod writes;
 
 pub use base::ClientId;
 pub use bugs::{Bug, Rules};
+pub use capability::{
+    CAPABILITY_KEYS_MAX, Capability, CapabilityError, CapabilityKey, CapabilityKeys, CertificateId, KeyEpoch,
+    KeysError, Open, OpenMode, Tag,
+};
 pub use checkpoints::FileChanges;
 pub use config::{CLOCK_FRESH, ShardConfig};
+pub use exports::{
+    ANONYMOUS_DEFAULT, ChangeKind, EXPORT_CLIENTS_MAX, EXPORT_PATH_BYTES_MAX, EXPORTS_MAX, Export,
+    ExportAccess, ExportError, ExportPath, ExportPathError, ExportRefusal, Exports, ExportsError,
+    ID_RANGES_MAX, IdMapError, IdRange, NotExported, Squash, change_kind, is_for_clients,
+};
 pub use fetches::{FetchId, Unreadable};
 pub use files::{FileJournalError, FileMessage, KeptFile};
 pub use first_clock::{BEHIND_MAX, FIRST_TIMES_MAX, FirstClock, FirstTime, corrected};

@@ -10,7 +10,8 @@ use base::{ClusterId, Epoch, Members, MembersError, NodeId, ObjectId, Seq, Span,
 use lease::{ClockGuard, Config, ConfigError, GuardConfig, GuardConfigError, ViewSource};
 use serde::{Deserialize, Serialize};
 
-use crate::{CLOCK_FRESH, from_toml};
+use crate::exports::WrittenExport;
+use crate::{CLOCK_FRESH, Exports, ExportsError, from_toml};
 
 /// On how many members a lock is kept, unless the map says otherwise.
 pub const REPLICAS_DEFAULT: u8 = 3;
@@ -25,6 +26,7 @@ pub struct ClusterMap {
     replicas: u8,
     settings: Settings,
     osds: BTreeMap<NodeId, Osd>,
+    exports: Exports,
     digest: [u8; 32],
     /// The view of every cell, if there are no more daemons than replicas.
     common_view: Option<View>,
@@ -107,10 +109,13 @@ pub enum MapError {
     /// The times do not go together.
     #[error(transparent)]
     Settings(#[from] ConfigError),
+    /// The rules for volumes.
+    #[error(transparent)]
+    Exports(#[from] ExportsError),
 }
 
 /// The file as it is written.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     cluster: String,
@@ -120,6 +125,8 @@ struct File {
     #[serde(default)]
     lease: Settings,
     osds: Vec<Osd>,
+    #[serde(default)]
+    exports: Vec<WrittenExport>,
 }
 
 const fn replicas_default() -> u8 {
@@ -171,7 +178,7 @@ impl ClusterMap {
         let cluster = file.cluster.parse().map_err(|_| MapError::Cluster(file.cluster))?;
         let map = Self::new(cluster, file.version, file.replicas, file.lease, file.osds)?;
         map.check_clocks()?;
-        Ok(map)
+        Ok(map.with_exports(Exports::new(file.exports)?))
     }
 
     /// Checks that clocks that are heard as often as daemons hear them can be judged.
@@ -211,16 +218,32 @@ impl ClusterMap {
                 return Err(MapError::Twice(other.id));
             }
         }
-        let mut map =
-            Self { cluster, version, replicas, settings, osds: by_id, digest: [0; 32], common_view: None };
-        map.digest = blake3::hash(map.to_text().as_bytes()).into();
+        let exports = Exports::default();
+        let mut map = Self {
+            cluster,
+            version,
+            replicas,
+            settings,
+            osds: by_id,
+            exports,
+            digest: [0; 32],
+            common_view: None,
+        };
+        map.digest = map.digest_now();
         if map.osds.len() <= replicas.into() {
             map.common_view = Some(map.view_of(map.osds.keys().copied()));
         }
         Ok(map)
     }
 
-    /// The map as text; reading it gives an equal map.
+    /// The same map with these rules for volumes, which are in its digest.
+    fn with_exports(self, exports: Exports) -> Self {
+        let map = Self { exports, ..self };
+        Self { digest: map.digest_now(), ..map }
+    }
+
+    /// The map as text; reading it gives an equal map. Without rules for volumes it says nothing about them, as maps did
+    /// before there were any: so their digests stay what they were.
     pub fn to_text(&self) -> String {
         use std::fmt::Write;
         let Settings { algorithm, t_max_ms, epsilon_ms, session_ms, rate_error_ppm } = &self.settings;
@@ -236,7 +259,11 @@ impl ClusterMap {
             let written = write!(text, "\n[[osds]]\nid = {id}\naddress = \"{address}\"\n");
             written.expect("a string takes everything");
         }
-        text
+        text + &self.exports.to_string()
+    }
+
+    fn digest_now(&self) -> [u8; 32] {
+        blake3::hash(self.to_text().as_bytes()).into()
     }
 
     /// Which cluster.
@@ -262,6 +289,11 @@ impl ClusterMap {
     /// What all nodes agree on.
     pub const fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Who may use which volume.
+    pub const fn exports(&self) -> &Exports {
+        &self.exports
     }
 
     /// The daemons in the order of their ids.
@@ -334,6 +366,18 @@ mod tests {
     fn a_map_reads_as_it_is_written() {
         let written = map((1..=5).map(osd).collect()).unwrap();
         assert_eq!(ClusterMap::parse(&written.to_text()), Ok(written));
+    }
+
+    #[test]
+    fn a_map_without_rules_for_volumes_has_the_digest_that_it_always_had() {
+        // Daemons of before and of now have to let each other in.
+        let text = "cluster = \"07070707070707070707070707070707\"\nversion = 1\nreplicas = 3\n\n[lease]\n\
+                    algorithm = \"flease\"\nt_max_ms = 2000\nepsilon_ms = 100\nsession_ms = 800\n\
+                    rate_error_ppm = 120000\n\n[[osds]]\nid = 1\naddress = \"10.0.0.1:7000\"\n";
+        let map = ClusterMap::parse(text).unwrap();
+        assert_eq!(map.to_text(), text);
+        assert_eq!(map.digest(), *blake3::hash(text.as_bytes()).as_bytes());
+        assert_eq!(map.clone().with_exports(Exports::default()), map);
     }
 
     #[test]

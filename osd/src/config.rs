@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use base::{NodeId, Role};
 use net::Identity;
-use net::credentials::{CredentialError, CredentialFiles, DenyFile};
-use node::{ClusterMap, MapError, from_toml, is_address};
+use net::credentials::{CredentialError, CredentialFiles, DenyFile, read_secret};
+use node::{CapabilityKeys, ClusterMap, KeysError, MapError, from_toml, is_address};
 use serde::{Deserialize, Serialize};
 
 use crate::store::index::Engine;
@@ -43,6 +43,8 @@ pub struct Config {
     pub supervisor: CredentialFiles,
     /// The deny list.
     pub denied: PathBuf,
+    /// The keys of capabilities, the same for all daemons. The file may be absent.
+    pub capability_keys: PathBuf,
     /// What is logged, and how.
     pub log: Log,
     /// How much one daemon takes on.
@@ -182,6 +184,14 @@ pub enum ConfigError {
     /// Certificates, keys, the deny list.
     #[error(transparent)]
     Credentials(#[from] CredentialError),
+    /// The keys of capabilities.
+    #[error("{path}: {source}")]
+    Keys {
+        /// Their file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: KeysError,
+    },
     /// A certificate for somebody else.
     #[error(
         "{path} is the certificate of {found} and not of {wanted}; use the folder that was made for this daemon"
@@ -224,6 +234,7 @@ struct Files {
     supervisor_certificate: PathBuf,
     supervisor_key: PathBuf,
     denied: PathBuf,
+    capability_keys: PathBuf,
 }
 
 impl Default for Files {
@@ -237,6 +248,7 @@ impl Default for Files {
             supervisor_certificate: "supervisor.pem".into(),
             supervisor_key: "supervisor.key".into(),
             denied: "denied.txt".into(),
+            capability_keys: "capability.keys".into(),
         }
     }
 }
@@ -291,6 +303,7 @@ impl Config {
                 authority: folder.join(&files.authority),
             },
             denied: folder.join(&files.denied),
+            capability_keys: folder.join(&files.capability_keys),
             log,
             limits,
             store: StoreConfig { memo: folder.join(&store.memo), ..store },
@@ -317,6 +330,14 @@ impl Config {
     /// force.
     pub fn deny_file(&self) -> DenyFile {
         DenyFile::new(self.denied.clone())
+    }
+
+    /// The keys of capabilities; none if there is no file, as in a cluster that was made before there were any. Such a
+    /// daemon serves everything but opens of files in volumes.
+    pub fn capability_keys(&self) -> Result<Option<CapabilityKeys>, ConfigError> {
+        let path = &self.capability_keys;
+        let keys = read_secret(path)?.map(|text| CapabilityKeys::parse(&text)).transpose();
+        keys.map_err(|source| ConfigError::Keys { path: path.clone(), source })
     }
 
     /// Where to listen, as an address.
@@ -424,6 +445,9 @@ node = {node}
 #supervisor_key = "supervisor.key"
 # The fingerprints of certificates that are refused although the authority issued them. Looked at every second.
 #denied = "denied.txt"
+# The keys that all daemons of the cluster share, for what a client shows of the files that it has open. Its owner's
+# alone, too. Without the file no client can open files of volumes here; `fleasefs cert keys` makes it.
+#capability_keys = "capability.keys"
 
 [log]
 # "text" for people, "json" for machines: one object a line. Default: "text".

@@ -237,6 +237,7 @@ async fn prepare(
 ) -> Result<Serving, DaemonError> {
     let config = &options.config;
     let identity = config.identity(options.now_s)?;
+    check_capability_keys(config)?;
     let map = Arc::new(config.map.clone());
     let owner = Owner { cluster: map.cluster(), node: config.node };
     let mut store = open_store(config, owner).await?;
@@ -298,6 +299,20 @@ async fn prepare(
             Ok(Box::pin(Driver::new(shard, disk, parts, mark).run(early)))
         }
     }
+}
+
+/// Bad keys are told of at start, and not when the first client opens a file. Without any a daemon goes on as before there
+/// were volumes.
+fn check_capability_keys(config: &Config) -> Result<(), ConfigError> {
+    match config.capability_keys()? {
+        Some(keys) => tracing::debug!(latest = %keys.latest(), "has keys of capabilities"),
+        None => tracing::warn!(
+            "there is no {}, so no client can open files of volumes here; make it with `fleasefs cert keys`, or copy that of \
+             another daemon, and restart this one",
+            config.capability_keys.display()
+        ),
+    }
+    Ok(())
 }
 
 /// Opens the data directory as soon as there is space to note that.

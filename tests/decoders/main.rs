@@ -22,7 +22,10 @@ use base::{ClusterId, NodeId};
 use checks::CHECKS;
 use namespace::{Key, Part};
 use net::Peer;
-use node::{ClientFrame, ClusterMap, DaemonFrame, PeerMessage, Reply, Request};
+use node::{
+    CapabilityKey, CapabilityKeys, ClientFrame, ClusterMap, DaemonFrame, KeyEpoch, PeerMessage, Reply,
+    Request,
+};
 use samples::{Sample, samples};
 use wire::{HEADER_BYTES, Kind, Lane, Message, encode, encode_name_key, encode_name_part, encode_stored};
 
@@ -30,6 +33,13 @@ const CLUSTER_MAP: &str = "cluster = \"7369787465656e20627974652069642e\"\nversi
     algorithm = \"paxoslease\"\nt_max_ms = 2000\nepsilon_ms = 100\nsession_ms = 800\nrate_error_ppm = 120000\n\n\
     [[osds]]\nid = 1\naddress = \"[::1]:7001\"\n\n[[osds]]\nid = 2\naddress = \"osd-2.example:7001\"\n\n\
     [[osds]]\nid = 3\naddress = \"192.0.2.3:7001\"\n";
+
+/// What a map may say about volumes, every key of it.
+const EXPORTS: &str = "\n[[exports]]\nvolume = \"home\"\nclients = [\"build\", \"admin/anna\"]\npath = \"/a b/\\\"c\\\"\"\n\
+    access = \"ro\"\nsquash = \"all\"\nanonymous_uid = 99\nanonymous_gid = 98\n\
+    map_uids = [{ from = 1000, to = 2000, count = 10 }, { from = 0, to = 5, count = 1 }]\n\
+    map_gids = [{ from = 4294967294, to = 100, count = 1 }]\n\n\
+    [[exports]]\nvolume = \"*\"\nclients = [\"*\"]\naccess = \"rw\"\n";
 
 fn corpus(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name)
@@ -58,6 +68,13 @@ fn configs() -> [(&'static str, String); 2] {
         ("client_config", client),
         ("daemon_config", osd::config::commented(NodeId(1), osd::store::index::Engine::Redb)),
     ]
+}
+
+/// Two keys, the second of which is used from some time on.
+fn capability_keys() -> String {
+    let [first, second] = [0x0f, 0xa1].map(|byte| CapabilityKey::new([byte; 32]));
+    let second = second.line(KeyEpoch(12), Some(1_800_000_000));
+    format!("# shared\n{}\n{} # next\n", first.line(KeyEpoch(1), None), second.trim_end())
 }
 
 /// A configuration whose defaults, which stand there as comments without a space, are in force.
@@ -110,6 +127,7 @@ fn seeds() -> BTreeMap<&'static str, Vec<(String, Vec<u8>)>> {
     file_seeds(&mut add);
     name_seeds(&mut add);
     add("cluster_map", "sample".to_owned(), CLUSTER_MAP.as_bytes().to_vec());
+    add("cluster_map", "exports".to_owned(), [CLUSTER_MAP, EXPORTS].concat().into_bytes());
     for (target, text) in configs() {
         add(target, "commented".to_owned(), text.clone().into_bytes());
         add(target, "spelled_out".to_owned(), spelled_out(&text).into_bytes());
@@ -120,6 +138,7 @@ fn seeds() -> BTreeMap<&'static str, Vec<(String, Vec<u8>)>> {
     }
     let denied = format!("# stolen\n{}  # laptop\n\n{}\n", "0f".repeat(32), "a1".repeat(32));
     add("deny_list", "sample".to_owned(), denied.into_bytes());
+    add("capability_keys", "sample".to_owned(), capability_keys().into_bytes());
     seeds
 }
 
@@ -184,6 +203,8 @@ fn seeds_are_up_to_date() {
 fn seeds_say_something() {
     // A target whose seeds are all refused would fuzz the first check only.
     assert!(ClusterMap::parse(CLUSTER_MAP).is_ok());
+    assert_eq!(ClusterMap::parse(&[CLUSTER_MAP, EXPORTS].concat()).unwrap().exports().rules().len(), 2);
+    assert_eq!(CapabilityKeys::parse(&capability_keys()).unwrap().latest(), KeyEpoch(12));
     let certificate = fs::read(corpus("certificate").join("node")).unwrap();
     let peer = Peer::from_certificate(&certificate, ClusterId(*b"sixteen byte id.")).unwrap();
     assert_eq!(peer.role.to_string(), "node/1");

@@ -98,7 +98,7 @@ fn a_key_that_others_may_read_is_refused() {
     folder.authority.save(folder.folder.path()).unwrap();
     folder.chmod("ca.key", 0o644);
     let error = Authority::load(folder.folder.path()).err().unwrap().to_string();
-    assert!(error.contains("ca.key is a private key"), "{error}");
+    assert!(error.contains("ca.key holds a private key"), "{error}");
 }
 
 #[test]
@@ -224,4 +224,26 @@ async fn following_puts_each_version_in_force_and_survives_mistakes() {
     follower.abort();
     assert!(follower.await.unwrap_err().is_cancelled());
     assert!(reports.recv().await.is_none(), "each trouble was reported once");
+}
+
+#[test]
+fn a_secret_is_its_owners_alone_and_may_be_absent() {
+    let folder = Folder::new();
+    let path = folder.path("secret");
+    assert_eq!(read_secret(&path).unwrap(), None);
+    write_secret(&path, "one").unwrap();
+    write_secret(&path, "two").unwrap();
+    assert_eq!(folder.mode("secret"), 0o600);
+    assert_eq!(read_secret(&path).unwrap().as_deref(), Some("two"));
+    folder.chmod("secret", 0o640);
+    let error = read_secret(&path).unwrap_err().to_string();
+    assert!(error.contains("secret holds a private key and has mode 0640"), "{error}");
+    folder.chmod("secret", 0o600);
+    fs::write(&path, vec![b' '; 65 << 10]).unwrap();
+    assert!(read_secret(&path).unwrap_err().to_string().contains("secret is longer than 65536 bytes"));
+    let below_a_file = read_secret(&path.join("secret"));
+    assert!(
+        matches!(below_a_file, Err(CredentialError::Read { .. })),
+        "what cannot be looked at is not absent"
+    );
 }

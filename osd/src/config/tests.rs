@@ -61,7 +61,7 @@ fn the_file_that_a_daemon_starts_with_says_what_holds_anyway() {
     // Each key that is commented out is there with its default; two of them depend on the map.
     let is_key = |line: &str| line.starts_with('#') && line.contains(" = ") && !line.starts_with("# ");
     let keys = commented(NODE, Engine::Redb).lines().filter(|line| is_key(line)).count();
-    assert_eq!(keys, 16);
+    assert_eq!(keys, 17);
     let uncommented: String = commented(NODE, Engine::Redb)
         .lines()
         .map(|line| if is_key(line) { format!("{}\n", &line[1..]) } else { format!("{line}\n") })
@@ -151,4 +151,28 @@ fn addresses_are_this_machines() {
     folder.write("osd.toml", "node = 2\nlisten = \"nowhere.invalid:7\"");
     let error = folder.load().unwrap().listen_address().unwrap_err().to_string();
     assert!(error.contains("`listen` is `nowhere.invalid:7`, and"), "{error}");
+}
+
+#[test]
+fn a_daemon_starts_without_keys_and_never_with_bad_ones() {
+    let folder = Folder::new();
+    let config = folder.load().unwrap();
+    assert_eq!(config.capability_keys().unwrap(), None, "clusters of before have none");
+
+    let path = folder.folder.path().join("capability.keys");
+    let line = |epoch: u32| node::CapabilityKey::new([5; 32]).line(node::KeyEpoch(epoch), None);
+    net::credentials::write_secret(&path, &(line(1) + &line(4))).unwrap();
+    assert_eq!(config.capability_keys().unwrap().unwrap().latest(), node::KeyEpoch(4));
+
+    let complaint = || config.capability_keys().unwrap_err().to_string();
+    net::credentials::write_secret(&path, &(line(4) + &line(1))).unwrap();
+    assert!(complaint().ends_with(
+        "capability.keys: line 2 has epoch 1 behind epoch 4; give each key an epoch above those before it"
+    ));
+    net::credentials::write_secret(&path, "").unwrap();
+    assert!(
+        complaint().contains("capability.keys: there is no key in it; make one with `fleasefs cert keys`")
+    );
+    folder.write("capability.keys", &line(1));
+    assert!(complaint().contains("capability.keys holds a private key and has mode 0644"), "{}", complaint());
 }
