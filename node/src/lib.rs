@@ -91,7 +91,7 @@ pub use message::{
 };
 pub use orders::{Order, OrderBody, OrderReply, OrderReplyBody};
 pub use output::{Output, ShardEvent};
-pub use session::SessionId;
+pub use session::{Certificate, SessionId};
 pub use shard::{LockCounts, Remembered, Shard, ShardError};
 pub use starts::{Chain, Lines, Met, RestoredCopy, StartRefusal};
 pub use status::{

@@ -561,7 +561,8 @@ impl<A: Algorithm> Cluster<A> {
         let session = SessionId(self.sessions);
         self.clients.get_mut(&client).unwrap().connected(node, session);
         let id = ClientId { certificate: 1, program: client };
-        self.call(node, |shard, now| shard.handle_client_up(now, session, id));
+        let certificate = self.clients[&client].certificate.clone();
+        self.call(node, |shard, now| shard.handle_client_up(now, session, id, certificate));
         self.say(client, node, Vec::new());
     }
 
