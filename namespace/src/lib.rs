@@ -47,6 +47,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod volume_name;
 mod who;
 mod xattr;
 
@@ -65,4 +66,5 @@ pub use part::{Body, ClientState, Doomed, Entry, Inode, Key, Kind, Marks, Part, 
 pub use query::{Answer, Ask, Attributes, Listed, Page, Query};
 pub use table::{Memory, Table};
 pub use tree::{Root, Tree};
+pub use volume_name::{VOLUME_NAME_BYTES_MAX, VolumeName, VolumeNameError};
 pub use who::{GROUPS_MAX, Rights, TooManyGroups, Who};

@@ -42,6 +42,7 @@ use namespace::{NameError, Root, Table};
 use replication::Machine;
 pub use replication::{Mark, Position};
 
+use crate::AccessError;
 pub use chunk::{BLOCK_BYTES, Chunk};
 pub use chunks::CHUNK_BYTES;
 use chunks::Chunks;
@@ -194,12 +195,15 @@ pub enum FileError {
     /// A volume in which something is.
     #[error("the volume is not empty; remove what is in it first")]
     NotEmpty,
-    /// The service itself does that.
+    /// The service itself does that. `EPERM`.
     #[error("no client may ask for this; the daemons do it themselves")]
     NotForClients,
     /// What the tree says.
     #[error(transparent)]
     Tree(#[from] NameError),
+    /// What the rules of the cluster say.
+    #[error(transparent)]
+    Access(#[from] AccessError),
 }
 
 /// A question about a file.
@@ -500,7 +504,7 @@ impl Machine for File {
             Change::Remove => self.remove(at, *time),
             Change::Begin => self.begin(at, *time),
             Change::NoSpace => return Err(FileError::NoSpace),
-            Change::Plant(ref root) => self.plant(at, &Root { time: *time, ..*root })?,
+            Change::Plant(ref root) => self.plant(at, &Root { time: *time, ..root.clone() })?,
             Change::Tree(ref op) => return self.change_tree(at, op),
         }
         Ok(Done::Changed { stat: self.stat() })
@@ -640,7 +644,7 @@ impl Change {
     }
 
     /// Whether it is about bytes, which trees do not have.
-    const fn is_of_bytes(&self) -> bool {
+    pub(crate) const fn is_of_bytes(&self) -> bool {
         match self {
             Self::Write { .. } | Self::Append { .. } | Self::Truncate { .. } => true,
             Self::Punch { .. } | Self::Touch { .. } => true,
@@ -669,8 +673,8 @@ impl Change {
         match self {
             Self::Write { data, .. } | Self::Append { data } => data.len() as u64,
             Self::Tree(op) => cost::op_bytes(op),
-            Self::Plant(_)
-            | Self::Truncate { .. }
+            Self::Plant(root) => root.name.as_str().len() as u64,
+            Self::Truncate { .. }
             | Self::Punch { .. }
             | Self::Touch { .. }
             | Self::Remove

@@ -9,13 +9,16 @@ use base::{ClientId, Epoch, NodeId, ObjectId, Process, Span, WallTime};
 use lease::{Algorithm, Watermark};
 use replication::{
     AskError, Checkpoint, Event, LeadError, Memory, Message, Output as ReplicaOutput, ProposeError, Replica,
-    Request, SyncError, Tenure, Ticket, Waiting, When,
+    Request, Tenure, Ticket, Waiting, When,
 };
 
+use crate::access::check_purpose;
 use crate::file::{Done, File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Mark};
 use crate::files::{Asking, FileMessage, Hosted, SMALL_BYTES_MAX, Stage};
 use crate::lock::Asker;
 use crate::message::is_lock;
+use crate::refused::{refused_change, refused_question, refused_sync};
+use crate::session::Session;
 use crate::steps::Step;
 use crate::volumes::{Asked, Place, operation, refusal};
 use crate::writes::{Held, Until};
@@ -28,8 +31,11 @@ impl<A: Algorithm> Shard<A> {
     /// A client's request about a file.
     pub fn handle_file_request(&mut self, now: WallTime, session: SessionId, request: FileRequest) {
         let FileRequest { id, object, body } = request;
-        let Some(client) = self.sessions.get(session).map(|session| session.client) else { return };
-        let asker = Asker { session, client, id };
+        let Some(Session { client, certificate, .. }) = self.sessions.get(session) else { return };
+        let asker = Asker { session, client: *client, id };
+        if let Err(error) = check_purpose((self.config.map.exports(), &certificate.role), object, &body) {
+            return self.files.reply(asker, FileReplyBody::Refused(error), None);
+        }
         if self.config.breaks(Bug::AnswersWhileReleasing) && self.is_leaving(object) {
             return self.ask_replica(now, object, asker, body);
         }
@@ -758,35 +764,5 @@ fn forget_asker(hosted: &mut Hosted, key: (ClientId, u64), asker: Asker) {
         if askers.is_empty() {
             hosted.changing.remove(&key);
         }
-    }
-}
-
-const fn refused_change(error: ProposeError) -> FileReplyBody {
-    match error {
-        ProposeError::NotPrimary | ProposeError::Recovering => {
-            FileReplyBody::Unavailable(Unavailable::NoMajority)
-        }
-        ProposeError::Busy | ProposeError::Unsettled | ProposeError::Full => {
-            FileReplyBody::Unavailable(Unavailable::Overloaded)
-        }
-        ProposeError::TooLarge { bytes, bytes_max } => {
-            FileReplyBody::Refused(FileError::TooLong { length: bytes, bytes_max })
-        }
-        ProposeError::Expired => FileReplyBody::Expired,
-        ProposeError::Settled(_) => FileReplyBody::Settled,
-    }
-}
-
-const fn refused_question(error: AskError) -> FileReplyBody {
-    match error {
-        AskError::NotPrimary | AskError::Recovering => FileReplyBody::Unavailable(Unavailable::NoMajority),
-        AskError::Busy => FileReplyBody::Unavailable(Unavailable::Overloaded),
-    }
-}
-
-const fn refused_sync(error: SyncError) -> FileReplyBody {
-    match error {
-        SyncError::Ask(error) => refused_question(error),
-        SyncError::Lost(_) => FileReplyBody::Lost,
     }
 }

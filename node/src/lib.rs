@@ -31,6 +31,7 @@
 //! Clocks, sockets, disks: a mark for the disk is an output. Names of locks: a cell is a digest of one. Trust in
 //! what a peer says about itself: whoever drives this says who sent what.
 
+mod access;
 mod bounded;
 mod bugs;
 mod capability;
@@ -54,6 +55,7 @@ mod numbers;
 mod orders;
 mod output;
 mod owner;
+mod refused;
 mod requests;
 mod session;
 mod shard;
@@ -62,10 +64,10 @@ mod starts;
 mod status;
 mod steps;
 mod store;
-mod volume;
 mod volumes;
 mod writes;
 
+pub use access::AccessError;
 pub use base::ClientId;
 pub use bugs::{Bug, Rules};
 pub use capability::{
@@ -89,6 +91,7 @@ pub use message::{
     CLIENT_BATCH_MAX, ClientFrame, DaemonFrame, Grant, PEER_BATCH_MAX, PeerMessage, Record, Reply, ReplyBody,
     Request, RequestBody, RequestId, Token, Unavailable, lock_cell, object_named,
 };
+pub use namespace::{VOLUME_NAME_BYTES_MAX, VolumeName, VolumeNameError};
 pub use orders::{Order, OrderBody, OrderReply, OrderReplyBody};
 pub use output::{Output, ShardEvent};
 pub use session::{Certificate, SessionId};
@@ -99,6 +102,5 @@ pub use status::{
     SupervisorStatus,
 };
 pub use store::{JournalFound, Memo, OpenStep, Opening, StoreFound, StoreRefusal};
-pub use volume::{VOLUME_NAME_BYTES_MAX, VolumeName, VolumeNameError};
-pub use volumes::{file_object, list_of_volumes};
+pub use volumes::{file_object, list_of_volumes, volume_object};
 pub use writes::record_data_bytes;

@@ -368,7 +368,7 @@ fn changes() -> Vec<(Change, ChangeKind)> {
         (Change::SetAttributes { inode, set: SetAttributes::default() }, Writes),
         (Change::SetXattr { inode, name: xattr(), value: Bytes::new(), how: XattrHow::Any }, Writes),
         (Change::RemoveXattr { inode, name: xattr() }, Writes),
-        (Change::Lend { inode }, Writes),
+        (Change::Lend { inode }, Service),
         (Change::GiveBack { inode, generation, size, mtime, ctime }, Service),
         (Change::Hold { inode, client }, Service),
         (Change::Release { inode, client }, Service),

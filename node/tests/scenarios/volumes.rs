@@ -9,7 +9,7 @@ use namespace::{
     NameError, Op, Root, Site, Who,
 };
 use node::file::{Answer, Change, Done, FileBody, FileError, FileReplyBody, Level, Query};
-use node::{Bug, file_object};
+use node::{Bug, VolumeName, file_object};
 
 use crate::cluster::ms;
 use crate::files::{Daemons, FILE, Writer, created, created_with};
@@ -34,7 +34,8 @@ fn planted(bug: Option<Bug>) -> (Daemons, Vec<u32>, Writer) {
 
 fn plant((mut cluster, members): (Daemons, Vec<u32>)) -> (Daemons, Vec<u32>, Writer) {
     let mut writer = Writer { number: 0 };
-    let root = Root { time: WallTime::ZERO, uid: 0, gid: 0, mode: 0o755 };
+    let name = VolumeName::parse("home").unwrap();
+    let root = Root { time: WallTime::ZERO, uid: 0, gid: 0, mode: 0o755, name };
     writer.must(&mut cluster, members[0], Change::Plant(root));
     (cluster, members, writer)
 }

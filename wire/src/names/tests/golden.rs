@@ -322,6 +322,7 @@ fn parts_look_as_documented() {
         "0a ff01 01 070501 01 05010a",
         "0b ff01 01 070501 01 05010a",
         "0c ff00000000000000 0100000000000000 06 050108 01 05010a 070501",
+        "0d 01 05010a 04 686f6d65",
     ];
     let placed = name_parts().into_iter().map(|(key, at, part)| (key, Some((at, part))));
     assert_all::<Placed>(&placed.collect::<Vec<_>>(), &expected);

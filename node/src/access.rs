@@ -1,0 +1,60 @@
+//! What the session of a client may ask for, and as whom.
+//!
+//! What an object is for stands in its id, so this much is refused whatever is there:
+//!
+//! - the data of a volume's file is made by the daemons only;
+//! - where there are rules, volumes and the list of them are made, limited and taken away by operators only: whoever could plant a
+//!   volume could give it the name of another one, and with it that one's rule.
+//!
+//! # What is deliberately absent
+//!
+//! Sessions of peers: what daemons ask of each other is the service's own.
+
+mod error;
+
+use base::{ObjectId, Role};
+
+pub use error::AccessError;
+
+use crate::file::{Change, FileBody, FileError};
+use crate::message::{is_file_of_volume, is_volume};
+use crate::{Exports, list_of_volumes};
+
+/// Refuses what an object is not for, or not for whoever has this role.
+pub(crate) fn check_purpose(
+    (exports, role): (&Exports, &Role),
+    object: ObjectId,
+    body: &FileBody,
+) -> Result<(), FileError> {
+    let change = match body {
+        FileBody::Create => None,
+        FileBody::Change { change, .. } => Some(change),
+        FileBody::Ask(_) | FileBody::Sync { .. } => return Ok(()),
+    };
+    if is_file_of_volume(object) && matches!(change, None | Some(Change::Begin | Change::Plant(_))) {
+        return Err(AccessError::FileOfVolume.into());
+    }
+    if is_volume(object) && change.is_some_and(Change::is_of_bytes) {
+        return Err(FileError::IsTree);
+    }
+    let is_managing = match change {
+        Some(Change::Plant(_)) => true,
+        Some(Change::Tree(op)) => {
+            object == list_of_volumes() || matches!(op.change, namespace::Change::Limit { .. })
+        }
+        None | Some(Change::Begin | Change::Remove) => is_volume(object),
+        Some(_) => false,
+    };
+    if is_managing && !manages(exports, role) {
+        return Err(AccessError::OperatorsOnly.into());
+    }
+    Ok(())
+}
+
+/// Whether whoever has this role makes volumes, and takes them away.
+pub(crate) fn manages(exports: &Exports, role: &Role) -> bool {
+    exports.rules().is_empty() || matches!(role, Role::Admin(_))
+}
+
+#[cfg(test)]
+mod tests;
