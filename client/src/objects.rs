@@ -12,15 +12,15 @@ use std::time::Duration;
 
 use base::{MonoTime, NodeId, ObjectId};
 use bytes::Bytes;
-use namespace::Root;
+use namespace::{Attributes, Root};
 use net::Link;
 use node::file::{Answer, Change, Done, FileError, FileReply, FileRequest, Level, Payload, Query, Stat};
-use node::{ClusterMap, object_named};
+use node::{Capability, ClusterMap, object_named};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
-use crate::core::files::{FileEvent, FileOutput, FileTicket, Files};
+use crate::core::files::{FileEvent, FileOutput, FileTicket, Files, Opening};
 use crate::driver::{Client, Shared};
 use crate::lock::{NAME_BYTES_MAX, said};
 
@@ -218,11 +218,11 @@ impl Object {
         self.change(Change::Plant(root)).await.map(drop)
     }
 
-    /// Changes the tree that it is.
-    pub(crate) async fn change_tree(&self, op: namespace::Op) -> Result<namespace::Done, ObjectError> {
-        match self.change(Change::Tree(Arc::new(op))).await? {
-            Done::Tree(done) => Ok(*done),
-            Done::Written { .. } | Done::Changed { .. } => Err(ObjectError::Mismatch),
+    /// Changes the tree that it is. If that creates a file, what to show to use it comes with the outcome.
+    pub(crate) async fn change_tree(&self, op: namespace::Op) -> Result<Created, ObjectError> {
+        match self.change_for(Change::Tree(Arc::new(op)), Level::Written).await? {
+            (Done::Tree(done), _, opened) => Ok((*done, opened)),
+            (Done::Written { .. } | Done::Changed { .. }, ..) => Err(ObjectError::Mismatch),
         }
     }
 
@@ -231,6 +231,15 @@ impl Object {
         match self.ask(Query::Tree(Arc::new(query))).await? {
             Answer::Tree(answer) => Ok(*answer),
             Answer::Data(_) | Answer::Stat(_) => Err(ObjectError::Mismatch),
+        }
+    }
+
+    /// Opens a file of the volume that it is, or keeps it open.
+    pub(crate) async fn open_file(&self, opening: Opening) -> Result<(Attributes, Capability), ObjectError> {
+        let _permit = self.windows().for_answer(0).await?;
+        match self.run(&Wanted::Open(opening)).await? {
+            FileEvent::Opened { attributes, capability, .. } => Ok((*attributes, *capability)),
+            event => Err(error_of(event)),
         }
     }
 
@@ -248,9 +257,18 @@ impl Object {
 
     /// Changes it, and says how safe that is.
     async fn change_to(&self, change: Change, level: Level) -> Result<(Done, Level), ObjectError> {
+        self.change_for(change, level).await.map(|(done, level, _)| (done, level))
+    }
+
+    /// The same, with what to show for a file that this has created.
+    async fn change_for(
+        &self,
+        change: Change,
+        level: Level,
+    ) -> Result<(Done, Level, Option<Box<Capability>>), ObjectError> {
         let _permit = self.windows().for_change(change.data_bytes()).await?;
         match self.run(&Wanted::Change(change, level)).await? {
-            FileEvent::Changed { outcome, level, .. } => Ok((outcome?, level)),
+            FileEvent::Changed { outcome, level, opened, .. } => Ok((outcome?, level, opened)),
             event => Err(error_of(event)),
         }
     }
@@ -305,11 +323,15 @@ impl fmt::Debug for Object {
     }
 }
 
+/// What came of a change of a tree, and what to show for a file that it has created.
+pub(crate) type Created = (namespace::Done, Option<Box<Capability>>);
+
 /// What is asked of the core.
 enum Wanted {
     Create,
     Change(Change, Level),
     Ask(Query),
+    Open(Opening),
     Sync,
 }
 
@@ -403,6 +425,7 @@ impl Objects {
             Wanted::Create => self.core.create(now, id),
             Wanted::Change(change, level) => self.core.change(now, id, change.clone(), *level),
             Wanted::Ask(query) => self.core.ask(now, id, query.clone()),
+            Wanted::Open(opening) => self.core.open(now, id, opening.clone()),
             Wanted::Sync => self.core.sync(now, id),
         };
         self.waiting.insert(ticket, result);
@@ -447,6 +470,7 @@ impl Objects {
             FileEvent::Created { ticket }
             | FileEvent::Changed { ticket, .. }
             | FileEvent::Answered { ticket, .. }
+            | FileEvent::Opened { ticket, .. }
             | FileEvent::Synced { ticket }
             | FileEvent::Refused { ticket, .. }
             | FileEvent::NoSuchFile { ticket }

@@ -1,5 +1,10 @@
 //! What the session of a client may ask for, and as whom.
 //!
+//! The primary of a volume asks the rules of the cluster about each request, by the client's certificate and the volume's
+//! name, which stands in the volume itself: what they refuse never becomes an entry. A user's number becomes the one that the
+//! volume knows before that, and what is told becomes the client's again. So entries and states know nothing of rules. A change
+//! that is sent again is not asked about any more: it took effect, or is about to.
+//!
 //! What an object is for stands in its id, so this much is refused whatever is there:
 //!
 //! - the data of a volume's file is made by the daemons only;
@@ -10,10 +15,13 @@
 //!
 //! Sessions of peers: what daemons ask of each other is the service's own.
 
+mod admit;
 mod error;
+mod show;
 
 use base::{ObjectId, Role};
 
+pub(crate) use admit::{About, Admitted};
 pub use error::AccessError;
 
 use crate::file::{Change, FileBody, FileError};
@@ -29,7 +37,9 @@ pub(crate) fn check_purpose(
     let change = match body {
         FileBody::Create => None,
         FileBody::Change { change, .. } => Some(change),
-        FileBody::Ask(_) | FileBody::Sync { .. } => return Ok(()),
+        FileBody::Ask(_) | FileBody::Sync { .. } | FileBody::Open { .. } | FileBody::Renew { .. } => {
+            return Ok(());
+        }
     };
     if is_file_of_volume(object) && matches!(change, None | Some(Change::Begin | Change::Plant(_))) {
         return Err(AccessError::FileOfVolume.into());

@@ -38,11 +38,11 @@ use std::sync::Arc;
 use base::WallTime;
 use bytes::Bytes;
 use namespace::cost;
-use namespace::{NameError, Root, Table};
+use namespace::{NameError, Root, Table, VolumeName};
 use replication::Machine;
 pub use replication::{Mark, Position};
 
-use crate::AccessError;
+use crate::{AccessError, CapabilityError};
 pub use chunk::{BLOCK_BYTES, Chunk};
 pub use chunks::CHUNK_BYTES;
 use chunks::Chunks;
@@ -204,6 +204,9 @@ pub enum FileError {
     /// What the rules of the cluster say.
     #[error(transparent)]
     Access(#[from] AccessError),
+    /// What was shown for an open file is not good. `EBADF` for what it is not good for, `EACCES` otherwise.
+    #[error(transparent)]
+    Capability(#[from] CapabilityError),
 }
 
 /// A question about a file.
@@ -354,6 +357,12 @@ impl File {
     /// The tree, which has no part if it is none.
     pub const fn tree(&self) -> &Names {
         &self.tree
+    }
+
+    /// What the volume is called that this is the tree of.
+    pub(crate) fn volume_name(&self) -> Result<Arc<VolumeName>, FileError> {
+        self.check_there()?;
+        self.tree.name().ok_or(FileError::NoTree)
     }
 
     /// A part of the tree and the entry that changed it last.

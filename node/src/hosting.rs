@@ -12,8 +12,10 @@ use replication::{
     Request, Tenure, Ticket, Waiting, When,
 };
 
-use crate::access::check_purpose;
-use crate::file::{Done, File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Mark};
+use crate::access::{About, Admitted, check_purpose};
+use crate::file::{
+    Done, File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Mark, Query,
+};
 use crate::files::{Asking, FileMessage, Hosted, SMALL_BYTES_MAX, Stage};
 use crate::lock::Asker;
 use crate::message::is_lock;
@@ -144,7 +146,9 @@ impl<A: Algorithm> Shard<A> {
         if let Some(refusal) = refusal(&body, hosted, self.files.answer_bytes) {
             return self.files.reply(asker, refusal, None);
         }
-        let may_answer = matches!(body, FileBody::Ask(_)) && hosted.stage == Stage::Leading;
+        // What a volume is called is known for sure by who serves.
+        let is_of_bytes = matches!(body, FileBody::Ask(Query::Read { .. } | Query::Stat));
+        let may_answer = is_of_bytes && hosted.stage == Stage::Leading;
         if hosted.serves() || may_answer {
             return self.ask_replica(now, object, asker, body);
         }
@@ -170,10 +174,14 @@ impl<A: Algorithm> Shard<A> {
     fn ask_replica(&mut self, now: WallTime, object: ObjectId, asker: Asker, body: FileBody) {
         let ticket = self.files.ticket();
         let (is_idle, me) = (self.files.writes.is_idle(), self.me().node);
+        let admitted = match self.admit(now, object, asker, body) {
+            Ok(admitted) => admitted,
+            Err(refusal) => return self.refuse_file(now, object, asker, refusal),
+        };
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        let refusal = match body {
-            FileBody::Create => Some(FileReplyBody::Exists),
-            FileBody::Change { number, settled, level, ref change } => {
+        let refusal = match admitted {
+            Admitted::Create => Some(FileReplyBody::Exists),
+            Admitted::Change { number, settled, level, ref change } => {
                 let request = Request { client: asker.client, number, settled };
                 let place = Place { map: &self.config.map, full: &self.files.full, me };
                 let asked = Asked { now, object, client: asker.client };
@@ -200,8 +208,8 @@ impl<A: Algorithm> Shard<A> {
                 }
                 refusal.map(refused_change)
             }
-            FileBody::Ask(query) => {
-                hosted.asking.insert(ticket, asker.into());
+            Admitted::Ask(query, about) => {
+                hosted.asking.insert(ticket, Asking::new(asker, about));
                 let asked = hosted.replica.ask(now, ticket, query.clone());
                 if asked == Err(AskError::Recovering) && hosted.wait(asker, FileBody::Ask(query)) {
                     hosted.asking.remove(&ticket);
@@ -209,8 +217,8 @@ impl<A: Algorithm> Shard<A> {
                 }
                 asked.err().map(refused_question)
             }
-            FileBody::Sync { oldest, newest } => {
-                hosted.asking.insert(ticket, asker.into());
+            Admitted::Sync { oldest, newest } => {
+                hosted.asking.insert(ticket, Asking::new(asker, About::Itself));
                 hosted.replica.sync(now, ticket, (oldest, newest)).err().map(refused_sync)
             }
         };
@@ -218,13 +226,17 @@ impl<A: Algorithm> Shard<A> {
             if let Some(hosted) = self.files.hosted.get_mut(&object) {
                 hosted.asking.remove(&ticket);
             }
-            // It says something about the state, too, which a later primary may know better.
-            let until = self.lease.valid_until(now, object);
-            let unknown = FileReplyBody::Unavailable(Unavailable::NoMajority);
-            let refusal = if until.is_some() { refusal } else { unknown };
-            self.files.reply(asker, refusal, until);
+            self.refuse_file(now, object, asker, refusal);
         }
         self.drain_replica(now, object);
+    }
+
+    /// It says something about the state, too, which a later primary may know better.
+    fn refuse_file(&mut self, now: WallTime, object: ObjectId, asker: Asker, refusal: FileReplyBody) {
+        let until = self.lease.valid_until(now, object);
+        let unknown = FileReplyBody::Unavailable(Unavailable::NoMajority);
+        let refusal = if until.is_some() { refusal } else { unknown };
+        self.files.reply(asker, refusal, until);
     }
 
     /// Makes room for a client that a file does not know.
@@ -315,10 +327,10 @@ impl<A: Algorithm> Shard<A> {
                     }
                 }
                 ReplicaOutput::Answer { ticket, answer, until } => {
-                    self.answer_ticket(object, ticket, FileReplyBody::Answer(answer), Some(until));
+                    self.answer_ticket(now, object, ticket, (FileReplyBody::Answer(answer), until));
                 }
                 ReplicaOutput::Durable { ticket, until } => {
-                    self.answer_ticket(object, ticket, FileReplyBody::Durable, Some(until));
+                    self.answer_ticket(now, object, ticket, (FileReplyBody::Durable, until));
                 }
                 ReplicaOutput::Unknown(waiting) => self.answer_unknown(object, waiting),
                 ReplicaOutput::Event(event) => self.take_file_event(now, object, event),
@@ -347,7 +359,8 @@ impl<A: Algorithm> Shard<A> {
         {
             let ticket = self.files.ticket();
             let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-            hosted.asking.insert(ticket, Asking { asker, change: Some((done.clone(), mark)) });
+            let change = Some((done.clone(), mark));
+            hosted.asking.insert(ticket, Asking { change, ..Asking::new(asker, About::Itself) });
             if hosted.replica.sync(now, ticket, (mark, mark)).is_ok() {
                 return;
             }
@@ -355,22 +368,24 @@ impl<A: Algorithm> Shard<A> {
             hosted.asking.remove(&ticket);
         }
         let level = if is_early { level } else { Level::Written };
-        self.files.reply(asker, FileReplyBody::Changed { outcome, mark, level }, Some(until));
+        let body = FileReplyBody::Changed { outcome, mark, level, opened: None };
+        let body = self.show(now, object, (asker.session, About::Itself), body);
+        self.files.reply(asker, body, Some(until));
     }
 
     fn answer_ticket(
         &mut self,
+        now: WallTime,
         object: ObjectId,
         ticket: Ticket,
-        body: FileReplyBody,
-        until: Option<WallTime>,
+        (body, until): (FileReplyBody, WallTime),
     ) {
         let asking = self.files.hosted.get_mut(&object).and_then(|hosted| hosted.asking.remove(&ticket));
-        if let Some(Asking { asker: Asker { session, id, .. }, change }) = asking {
-            let changed =
-                |(done, mark)| FileReplyBody::Changed { outcome: Ok(done), mark, level: Level::Durable };
-            let body = change.map_or(body, changed);
-            self.answer_file(object, (session, FileReply { id, body }), until);
+        if let Some(Asking { asker: Asker { session, id, .. }, change, about }) = asking {
+            let (level, opened) = (Level::Durable, None);
+            let changed = |(done, mark)| FileReplyBody::Changed { outcome: Ok(done), mark, level, opened };
+            let body = self.show(now, object, (session, about), change.map_or(body, changed));
+            self.answer_file(object, (session, FileReply { id, body }), Some(until));
         }
     }
 

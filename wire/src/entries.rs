@@ -51,6 +51,7 @@ choice!(FileError, "why a file was not changed":
     10 NotForClients;
     11 Tree(error);
     12 Access(error);
+    13 Capability(error);
 );
 choice!(Change, "a change of a file":
     0 Write { offset, data };

@@ -18,8 +18,8 @@
 //! # Contract
 //!
 //! As for [locks](super): *events in* are `handle_*`; *commands* are [`create`](Files::create),
-//! [`change`](Files::change), [`ask`](Files::ask), [`sync`](Files::sync) and [`give_up`](Files::give_up), and each
-//! ticket ends with one event; what is to be done comes out of [`poll_output`](Files::poll_output), to be emptied
+//! [`change`](Files::change), [`ask`](Files::ask), [`open`](Files::open), [`sync`](Files::sync) and
+//! [`give_up`](Files::give_up), and each ticket ends with one event; what is to be done comes out of [`poll_output`](Files::poll_output), to be emptied
 //! after every call, and [`poll_timeout`](Files::poll_timeout), which any call may change.
 //!
 //! # What is deliberately absent
@@ -38,10 +38,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use base::{MonoTime, NodeId, ObjectId, Span};
+use namespace::Attributes;
 use node::file::{Answer, Change, Done, FileError, FileReply, FileReplyBody, FileRequest, Level, Query};
-use node::{ClusterMap, RequestId, Unavailable};
+use node::{Capability, ClusterMap, RequestId, Unavailable};
 
 use super::{BACKOFF_MAX, BACKOFF_MIN, SILENCE};
+pub use job::Opening;
 use job::{Job, Task, Wish};
 use link::Links;
 use object::Object;
@@ -99,6 +101,8 @@ pub enum FileEvent {
         outcome: Result<Done, FileError>,
         /// How safe it is, which may be less than was wanted.
         level: Level,
+        /// What to show to read and write the file that it has created, if it has.
+        opened: Option<Box<Capability>>,
     },
     /// The question has an answer.
     Answered {
@@ -106,6 +110,15 @@ pub enum FileEvent {
         ticket: FileTicket,
         /// The answer.
         answer: Result<Answer, FileError>,
+    },
+    /// A file of a volume is open.
+    Opened {
+        /// Which.
+        ticket: FileTicket,
+        /// How the file is.
+        attributes: Box<Attributes>,
+        /// What to show to use it.
+        capability: Box<Capability>,
     },
     /// All changes of the file that were acknowledged before the sync was asked for are durable, except those that were
     /// reported as lost before that.
@@ -233,7 +246,7 @@ impl Files {
     pub fn number(&self, ticket: FileTicket) -> Option<u64> {
         match self.jobs.get(&ticket)?.task {
             Task::Change { number, .. } => Some(number),
-            Task::Create | Task::Ask(_) | Task::Sync(_) => None,
+            Task::Create | Task::Ask(_) | Task::Open(_) | Task::Sync(_) => None,
         }
     }
 
@@ -270,6 +283,11 @@ impl Files {
     /// Asks a question. The answer holds all changes that had a result before.
     pub fn ask(&mut self, now: MonoTime, object: ObjectId, query: Query) -> FileTicket {
         self.begin(now, object, Wish::Ask(query))
+    }
+
+    /// Opens a file of a volume, or keeps it open. The volume is asked, and not the file.
+    pub fn open(&mut self, now: MonoTime, volume: ObjectId, opening: Opening) -> FileTicket {
+        self.begin(now, volume, Wish::Open(opening))
     }
 
     /// Makes durable all changes of a file that were acknowledged to this client.
@@ -453,6 +471,7 @@ impl Files {
                 Wish::Create => Task::Create,
                 Wish::Change(change, level) => Task::Change { number: object.number(), level, change },
                 Wish::Ask(query) => Task::Ask(query),
+                Wish::Open(opening) => Task::Open(opening),
             };
             self.jobs.insert(key, Job::new(id, task));
             self.send(now, key);
@@ -528,13 +547,16 @@ impl Files {
         let id = job.object;
         let event = match (&job.task, body) {
             (Task::Create, FileReplyBody::Exists) => FileEvent::Created { ticket },
-            (Task::Change { .. }, FileReplyBody::Changed { outcome, mark, level }) => {
+            (Task::Change { .. }, FileReplyBody::Changed { outcome, mark, level, opened }) => {
                 let object = self.objects.get_mut(&id)?;
                 if outcome.is_ok() && level == Level::Written {
                     self.acknowledged += 1;
                     object.owed.insert(self.acknowledged, (ticket, mark));
                 }
-                FileEvent::Changed { ticket, outcome, level }
+                FileEvent::Changed { ticket, outcome, level, opened }
+            }
+            (Task::Open(_), FileReplyBody::Opened { attributes, capability }) => {
+                FileEvent::Opened { ticket, attributes, capability }
             }
             (Task::Ask(_), FileReplyBody::Answer(answer)) => FileEvent::Answered { ticket, answer },
             (Task::Sync(_), FileReplyBody::Durable) => {
@@ -565,15 +587,14 @@ impl Files {
             (Task::Sync(_), FileReplyBody::NoSuchFile) => {
                 return self.end_sync(now, ticket, SyncEnd::NoSuchFile);
             }
-            (Task::Change { .. } | Task::Ask(_), FileReplyBody::NoSuchFile) => {
+            (Task::Change { .. } | Task::Ask(_) | Task::Open(_), FileReplyBody::NoSuchFile) => {
                 FileEvent::NoSuchFile { ticket }
             }
-            (Task::Create | Task::Change { .. } | Task::Ask(_), FileReplyBody::Refused(error)) => {
-                FileEvent::Refused { ticket, error }
+            (Task::Sync(_), FileReplyBody::Refused(_) | FileReplyBody::Expired) => {
+                return self.go_on(now, ticket, from, None);
             }
-            (Task::Create | Task::Change { .. } | Task::Ask(_), FileReplyBody::Expired) => {
-                FileEvent::Expired { ticket }
-            }
+            (_, FileReplyBody::Refused(error)) => FileEvent::Refused { ticket, error },
+            (_, FileReplyBody::Expired) => FileEvent::Expired { ticket },
             (Task::Change { .. }, FileReplyBody::Settled) => FileEvent::Settled { ticket },
             // No reply to this. A file that is being made may not be there for those who asked just before.
             _ => return self.go_on(now, ticket, from, None),
@@ -650,11 +671,11 @@ impl Files {
         let object = self.objects.get_mut(&job.object)?;
         match job.task {
             Task::Change { number, .. } => drop(object.open.remove(&number)),
-            Task::Create | Task::Ask(_) | Task::Sync(_) => {}
+            Task::Create | Task::Ask(_) | Task::Open(_) | Task::Sync(_) => {}
         }
         match job.task {
             Task::Sync(_) => object.sync = None,
-            Task::Create | Task::Change { .. } | Task::Ask(_) => object.under_way -= 1,
+            Task::Create | Task::Change { .. } | Task::Ask(_) | Task::Open(_) => object.under_way -= 1,
         }
         Some(job)
     }

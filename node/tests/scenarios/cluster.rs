@@ -9,10 +9,10 @@ use bytes::Bytes;
 use lease::{Algorithm, Batch, Exchange, FleaseRules, Start};
 use node::file::{Chunk, File, FileBody, FileReplyBody, FileRequest, Piece, Place, Stored};
 use node::{
-    Bug, Changed, ClientFrame, ClientId, ClusterMap, FetchId, FileMessage, Grant, KeptFile, LeaseAlgorithm,
-    MemberChange, MembersError, Order, OrderBody, OrderReplyBody, Osd, Output, PeerMessage, Remembered,
-    ReplyBody, Request, RequestBody, RequestId, SessionId, Settings, Shard, ShardConfig, ShardEvent, Token,
-    Unreadable, lock_cell,
+    Bug, CapabilityKey, CapabilityKeys, Changed, ClientFrame, ClientId, ClusterMap, FetchId, FileMessage,
+    Grant, KeptFile, KeyEpoch, LeaseAlgorithm, MemberChange, MembersError, Order, OrderBody, OrderReplyBody,
+    Osd, Output, PeerMessage, Remembered, ReplyBody, Request, RequestBody, RequestId, SessionId, Settings,
+    Shard, ShardConfig, ShardEvent, Token, Unreadable, lock_cell,
 };
 use replication::Record;
 
@@ -105,6 +105,12 @@ pub(crate) struct Cluster<A = FleaseRules> {
 
 pub(crate) fn ms(millis: u64) -> Span {
     Span::from_millis(millis)
+}
+
+/// What all daemons make capabilities with.
+pub(crate) fn keys() -> Arc<CapabilityKeys> {
+    let line = CapabilityKey::new([7; 32]).line(KeyEpoch(1), None);
+    Arc::new(CapabilityKeys::parse(&line).unwrap())
 }
 
 pub(crate) fn cell() -> ObjectId {
@@ -210,7 +216,7 @@ impl<A: Algorithm> Cluster<A> {
         }
         daemon.began_at = daemon.records.len();
         let (ceiling, forgot_at) = (daemon.ceiling, daemon.forgot_at);
-        let mut config = ShardConfig { bug, ..ShardConfig::new(map) };
+        let mut config = ShardConfig { bug, capability_keys: Some(keys()), ..ShardConfig::new(map) };
         (self.configure)(&mut config);
         let damaged = daemon.damaged.iter();
         files.extend(damaged.map(|&object| (object, KeptFile::damaged(&config, me.node, object, ceiling))));

@@ -1,6 +1,8 @@
 //! One story for each way in which a lock, its token or a session could go wrong.
 
+mod access;
 mod bugs;
+mod capabilities;
 mod client;
 mod clocks;
 mod cluster;

@@ -8,7 +8,10 @@ use node::file::{
     Answer, CHUNK_BYTES, Change, Chunk, Done, FILE_BYTES_MAX, FileBody, FileReply, FileReplyBody,
     FileRequest, Key, Level, Mark, Op, Part, Piece, Position, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX,
 };
-use node::{FileMessage, MemberChange, Order, OrderBody, OrderReply, OrderReplyBody, RequestId};
+use node::{
+    Capability, CertificateId, FileMessage, KeyEpoch, MemberChange, Open, OpenMode, Order, OrderBody,
+    OrderReply, OrderReplyBody, RequestId, Source, Tag,
+};
 use proptest::prelude::*;
 use replication::{Account, Body, Config, Entry, Memory, Message, Page, Request, Rest, Session, Sessions};
 use wire::{
@@ -348,8 +351,8 @@ fn numbers_have_one_form() {
 #[test]
 fn unknown_variants_are_refused() {
     let create = frame(&vec![file_requests().remove(0)]);
-    let bad = with(create, &[0x80, 1, 0], &[0x80, 1, 4]);
-    assert_eq!(requests(bad), Err(DecodeError::UnknownByte { field: "what is asked about a file", byte: 4 }));
+    let bad = with(create, &[0x80, 1, 0], &[0x80, 1, 6]);
+    assert_eq!(requests(bad), Err(DecodeError::UnknownByte { field: "what is asked about a file", byte: 6 }));
 }
 
 #[test]
@@ -491,13 +494,61 @@ fn full_batches_fit_into_a_frame() {
         assert_eq!(requests(frame(&batch)).map(|requests| requests.len()), Ok(FILE_BATCH_MAX));
     }
     let bodies = [
-        FileReplyBody::Changed { outcome: largest_outcome(), mark, level: Level::Durable },
+        FileReplyBody::Changed { outcome: largest_outcome(), mark, level: Level::Durable, opened: None },
         FileReplyBody::Answer(Ok(Answer::Data(data.into()))),
     ];
     for body in bodies {
         let mut queue = VecDeque::from(vec![FileReply { id, body }; FILE_BATCH_MAX + 1]);
         let frame = frame(&next_batch(&mut queue));
         assert!(admitted(frame, "node/1").decode::<Vec<FileReply>>().is_ok());
+    }
+}
+
+/// The longest capability there is, with the attributes that go with it.
+fn largest_opened() -> FileReplyBody {
+    let born = || namespace::Born { epoch: LAST, seq: Seq(u64::MAX) };
+    let largest = ObjectId::new(u64::MAX, u64::MAX);
+    let lend = Some(namespace::Generation(born()));
+    let source = Source { volume: largest, inode: namespace::InodeId::of(born()), lend };
+    let certificate = CertificateId([0xff; 32]);
+    let open = Open { file: largest, mode: OpenMode::ReadWrite, certificate };
+    let (expires, tag) = (WallTime::MAX, Tag::from_bytes([0xff; 32]));
+    let capability = Capability { source, open, expires, epoch: KeyEpoch(u32::MAX), tag };
+    let attributes = namespace::Attributes {
+        inode: source.inode,
+        kind: namespace::Kind::File,
+        mode: 0o7777,
+        uid: u32::MAX,
+        gid: u32::MAX,
+        links: u32::MAX,
+        rdev: 0,
+        size: u64::MAX,
+        atime: WallTime::MAX,
+        mtime: WallTime::MAX,
+        ctime: WallTime::MAX,
+        btime: WallTime::ZERO,
+        lent: lend,
+        replicas: Some(largest_members()),
+        has_acl: true,
+    };
+    FileReplyBody::Opened { attributes: Box::new(attributes), capability: Box::new(capability) }
+}
+
+#[test]
+fn batches_of_capabilities_end_where_a_frame_does() {
+    let FileReplyBody::Opened { capability, .. } = largest_opened() else { unreachable!() };
+    let body = FileBody::Renew { capability: capability.clone() };
+    let (id, object) = (RequestId(u64::MAX), ObjectId::new(u64::MAX, u64::MAX));
+    let mut queue = VecDeque::from(vec![FileRequest { id, object, body }; FILE_BATCH_MAX]);
+    let sent = frame(&next_batch(&mut queue));
+    assert!(!queue.is_empty() && requests(sent).is_ok());
+    let mark = Mark { at: END, generation: LAST };
+    let outcome = Ok(Done::Tree(Box::new(namespace::Done::Welcomed)));
+    let opened = Some(capability);
+    for body in [largest_opened(), FileReplyBody::Changed { outcome, mark, level: Level::Written, opened }] {
+        let mut queue = VecDeque::from(vec![FileReply { id, body }; FILE_BATCH_MAX]);
+        let frame = frame(&next_batch(&mut queue));
+        assert!(!queue.is_empty() && admitted(frame, "node/1").decode::<Vec<FileReply>>().is_ok());
     }
 }
 
