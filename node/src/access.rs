@@ -16,6 +16,7 @@
 //! Sessions of peers: what daemons ask of each other is the service's own.
 
 mod admit;
+mod confined;
 mod error;
 mod show;
 

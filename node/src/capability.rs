@@ -13,6 +13,7 @@
 //! Layout: the tag is the keyed BLAKE3 hash of what stands in `Capability::tag_by`, which `docs/wire.md` shows.
 
 mod keys;
+mod proof;
 
 use std::fmt;
 
@@ -22,6 +23,8 @@ use namespace::{Born, Generation, InodeId};
 use crate::file_object;
 
 pub use keys::{CAPABILITY_KEYS_MAX, CapabilityKey, CapabilityKeys, KeysError};
+pub(crate) use proof::Proven;
+pub use proof::{PROOF_BYTES, Proof};
 
 /// Which key: a later one has a higher number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

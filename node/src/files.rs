@@ -474,7 +474,7 @@ impl Files {
     }
 
     pub(crate) fn reply(&mut self, asker: Asker, body: FileReplyBody, until: Option<WallTime>) {
-        self.push_reply(asker.session, FileReply { id: asker.id, body }, until);
+        self.push_reply(asker.session, FileReply { id: asker.id, body, proofs: Vec::new() }, until);
     }
 
     pub(crate) fn push_reply(&mut self, session: SessionId, reply: FileReply, until: Option<WallTime>) {

@@ -32,9 +32,9 @@ const ASKERS_MAX: usize = 16;
 impl<A: Algorithm> Shard<A> {
     /// A client's request about a file.
     pub fn handle_file_request(&mut self, now: WallTime, session: SessionId, request: FileRequest) {
-        let FileRequest { id, object, body } = request;
+        let FileRequest { id, object, body, proof } = request;
         let Some(Session { client, certificate, .. }) = self.sessions.get(session) else { return };
-        let asker = Asker { session, client: *client, id };
+        let asker = Asker { session, client: *client, id, proof };
         if let Err(error) = check_purpose((self.config.map.exports(), &certificate.role), object, &body) {
             return self.files.reply(asker, FileReplyBody::Refused(error), None);
         }
@@ -369,8 +369,8 @@ impl<A: Algorithm> Shard<A> {
         }
         let level = if is_early { level } else { Level::Written };
         let body = FileReplyBody::Changed { outcome, mark, level, opened: None };
-        let body = self.show(now, object, (asker.session, About::Itself), body);
-        self.files.reply(asker, body, Some(until));
+        let (body, proofs) = self.show(now, object, (asker.session, About::Itself), body);
+        self.files.push_reply(asker.session, FileReply { id: asker.id, body, proofs }, Some(until));
     }
 
     fn answer_ticket(
@@ -384,8 +384,8 @@ impl<A: Algorithm> Shard<A> {
         if let Some(Asking { asker: Asker { session, id, .. }, change, about }) = asking {
             let (level, opened) = (Level::Durable, None);
             let changed = |(done, mark)| FileReplyBody::Changed { outcome: Ok(done), mark, level, opened };
-            let body = self.show(now, object, (session, about), change.map_or(body, changed));
-            self.answer_file(object, (session, FileReply { id, body }), Some(until));
+            let (body, proofs) = self.show(now, object, (session, about), change.map_or(body, changed));
+            self.answer_file(object, (session, FileReply { id, body, proofs }), Some(until));
         }
     }
 

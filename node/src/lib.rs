@@ -72,7 +72,7 @@ pub use base::ClientId;
 pub use bugs::{Bug, Rules};
 pub use capability::{
     CAPABILITY_KEYS_MAX, CAPABILITY_LASTS, Capability, CapabilityError, CapabilityKey, CapabilityKeys,
-    CertificateId, KeyEpoch, KeysError, Open, OpenMode, Source, Tag,
+    CertificateId, KeyEpoch, KeysError, Open, OpenMode, PROOF_BYTES, Proof, Source, Tag,
 };
 pub use checkpoints::FileChanges;
 pub use config::{CLOCK_FRESH, ShardConfig};

@@ -1,12 +1,14 @@
 //! Layout: why a client is refused what it asks of a volume, and what it shows for an open file.
 
 use base::Span;
+use namespace::limits::{LISTED_BYTES, PAGE_BYTES_MAX};
 use node::{
-    AccessError, Capability, CapabilityError, CertificateId, KeyEpoch, Open, OpenMode, Source as Origin, Tag,
+    AccessError, Capability, CapabilityError, CertificateId, KeyEpoch, Open, OpenMode, PROOF_BYTES, Proof,
+    Source as Origin, Tag,
 };
 
 use crate::DecodeError;
-use crate::field::{Field, Sink, Source, choice, number, record};
+use crate::field::{Element, Field, Sink, Source, choice, number, record};
 
 number!(KeyEpoch);
 record!(Capability { source, open, expires, epoch, tag });
@@ -23,6 +25,8 @@ choice!(AccessError, "why a client is refused":
     3 Nobody { id };
     4 FileOfVolume;
     5 NoKeys;
+    6 Outside;
+    7 NoExportPath;
 );
 choice!(CapabilityError, "why a capability is not good":
     0 UnknownKey { epoch, latest };
@@ -63,4 +67,21 @@ impl Field for Span {
     fn get(from: &mut Source<'_>) -> Result<Self, DecodeError> {
         u64::get(from).map(Self::from_micros)
     }
+}
+
+impl Field for Proof {
+    fn put(&self, out: &mut Sink) {
+        self.epoch.put(out);
+        out.metadata.extend_from_slice(self.as_bytes());
+    }
+
+    fn get(from: &mut Source<'_>) -> Result<Self, DecodeError> {
+        Ok(Self::new(Field::get(from)?, from.take()?))
+    }
+}
+
+/// One for each entry of a page.
+impl Element for Proof {
+    const COUNT_MAX: usize = PAGE_BYTES_MAX / LISTED_BYTES;
+    const BYTES_MIN: usize = 1 + PROOF_BYTES;
 }

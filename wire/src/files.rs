@@ -11,7 +11,7 @@ use node::file::{
     Answer, Change, Done, File, FileBody, FileReply, FileReplyBody, FileRequest, Level, Query,
     READ_BYTES_MAX, WRITE_BYTES_MAX,
 };
-use node::{FileMessage, Unavailable, VOLUME_NAME_BYTES_MAX};
+use node::{FileMessage, PROOF_BYTES, Unavailable, VOLUME_NAME_BYTES_MAX};
 use replication::{Account, Memory, Message, Page};
 
 use crate::DecodeError;
@@ -39,6 +39,8 @@ const _: () = assert!(
 );
 /// What a capability takes.
 const CAPABILITY_BYTES_MAX: u64 = 192;
+/// What a proof takes.
+const PROOF_BYTES_MAX: u64 = PROOF_BYTES as u64 + 5;
 /// What a question about a tree takes.
 const QUESTION_BYTES_MAX: u64 = 768;
 
@@ -122,7 +124,7 @@ impl Weighed for FileReply {
             FileReplyBody::Opened { .. } => cost::OUTCOME_BYTES_MAX + CAPABILITY_BYTES_MAX,
             _ => 0,
         };
-        ORDINARY_BYTES_MAX + tree
+        ORDINARY_BYTES_MAX + tree + self.proofs.len() as u64 * PROOF_BYTES_MAX
     }
 }
 
@@ -265,7 +267,7 @@ choice!(Memory, "what a replica remembers":
     3 Torn;
 );
 
-record!(FileRequest { id, object, body });
+record!(FileRequest { id, object, body, proof });
 choice!(FileBody, "what is asked about a file":
     0 Create;
     1 Change { number, settled, level, change };
@@ -284,7 +286,7 @@ choice!(Query, "a question about a file":
     2 Tree(query);
 );
 
-record!(FileReply { id, body });
+record!(FileReply { id, body, proofs });
 choice!(FileReplyBody, "what is said about a file":
     0 Exists;
     1 Changed { outcome, mark, level, opened };

@@ -13,6 +13,7 @@
 //!   result of the first.
 //! - A change that was acknowledged as written is owed until a sync covers it or finds it lost; then its ticket is told.
 //! - Who answers others and not this is busy, and not silent: the same once more would make it slower.
+//! - What a daemon wants shown for an inode is shown whenever the client asks about it.
 //! - A refusal counts only as a reply to the last sending: an earlier one says nothing of what came of a later one.
 //!
 //! # Contract
@@ -30,6 +31,7 @@
 mod job;
 mod link;
 mod object;
+mod proofs;
 #[cfg(test)]
 mod tests;
 
@@ -47,6 +49,7 @@ pub use job::Opening;
 use job::{Job, Task, Wish};
 use link::Links;
 use object::Object;
+use proofs::Proofs;
 
 /// Who has not answered for so long is asked again although it may still say nothing.
 const FORGIVEN: Span = Span::from_millis(2_000);
@@ -188,6 +191,7 @@ pub struct Files {
     sendings: BTreeMap<RequestId, Sending>,
     /// What is to be sent, or sent again, and when.
     due: BTreeSet<(MonoTime, FileTicket)>,
+    proofs: Proofs,
     outputs: VecDeque<FileOutput>,
     tickets: u64,
     request_ids: u64,
@@ -230,6 +234,7 @@ impl Files {
             jobs: BTreeMap::new(),
             sendings: BTreeMap::new(),
             due: BTreeSet::new(),
+            proofs: Proofs::new(),
             outputs: VecDeque::new(),
             tickets: 0,
             request_ids: 0,
@@ -354,7 +359,7 @@ impl Files {
     /// What a daemon says.
     pub fn handle_reply(&mut self, now: MonoTime, from: NodeId, reply: FileReply) {
         self.links.heard(from, now);
-        let FileReply { id, body } = reply;
+        let FileReply { id, body, proofs } = reply;
         let Entry::Occupied(sending) = self.sendings.entry(id) else { return };
         if sending.get().to != from {
             return;
@@ -362,6 +367,7 @@ impl Files {
         let Sending { job: key, .. } = sending.remove();
         let Some(job) = self.jobs.get_mut(&key) else { return };
         let is_last = job.is_over(id);
+        self.proofs.note(job.object, &body, proofs);
         if let Some(body) = self.take_fact(now, key, body)
             && is_last
         {
@@ -527,7 +533,9 @@ impl Files {
             self.sendings.remove(&oldest);
         }
         self.sendings.insert(id, Sending { job: key, to, at: now });
-        let request = FileRequest { id, object: job.object, body: job.body(object.settled()) };
+        let body = job.body(object.settled());
+        let proof = body.named().and_then(|inode| self.proofs.of(job.object, inode));
+        let request = FileRequest { id, object: job.object, body, proof };
         let again_at = now + job.patience();
         self.outputs.push_back(FileOutput::Send { to, request });
         self.set_due(key, Some(again_at));

@@ -11,10 +11,10 @@ use namespace::{
 use replication::Request;
 
 use super::{AccessError, manages};
-use crate::file::{Change, FileBody, FileError, FileReplyBody, Level, Mark, Query};
+use crate::file::{Change, FileBody, FileError, FileReplyBody, Level, Mark, Names, Query};
 use crate::lock::Asker;
 use crate::{
-    Capability, Certificate, Export, Exports, OpenMode, SessionId, Shard, ShardConfig, list_of_volumes,
+    Capability, Certificate, Export, Exports, OpenMode, Proof, SessionId, Shard, ShardConfig, list_of_volumes,
 };
 
 /// A request that its client may make, as the replica takes it.
@@ -43,6 +43,7 @@ pub(super) struct Access<'a> {
     pub(super) export: &'a Export,
     pub(super) certificate: &'a Certificate,
     pub(super) volume: ObjectId,
+    pub(super) tree: &'a Names,
 }
 
 impl<A: Algorithm> Shard<A> {
@@ -78,7 +79,7 @@ impl<A: Algorithm> Shard<A> {
                     self.files.hosted.get(&object).is_some_and(|hosted| hosted.replica.knows(request));
                 let change = match change {
                     change if is_known => change,
-                    Change::Tree(op) => Change::Tree(access()?.admit_op(op)?),
+                    Change::Tree(op) => Change::Tree(access()?.admit_op(op, asker.proof)?),
                     Change::Remove if self.is_kept_from(object, asker.session) => {
                         return Err(AccessError::OperatorsOnly.into());
                     }
@@ -87,7 +88,7 @@ impl<A: Algorithm> Shard<A> {
                 Admitted::Change { number, settled, level, change }
             }
             FileBody::Ask(Query::Tree(query)) => {
-                let (query, about) = access()?.admit_query(query)?;
+                let (query, about) = access()?.admit_query(query, asker.proof)?;
                 Admitted::Ask(Query::Tree(query), about)
             }
             FileBody::Ask(query) => Admitted::Ask(query, About::Itself),
@@ -99,7 +100,7 @@ impl<A: Algorithm> Shard<A> {
                 let access = access()?;
                 access.check_opening(mode)?;
                 let query = Arc::new(TreeQuery { who, ask: Ask::Access { inode, rights } });
-                let (query, _) = access.admit_query(query)?;
+                let (query, _) = access.admit_query(query, asker.proof)?;
                 Admitted::Ask(Query::Tree(query), About::Open(mode))
             }
             FileBody::Renew { capability } => {
@@ -122,7 +123,8 @@ impl<A: Algorithm> Shard<A> {
         } else {
             config.map.exports().find(&certificate.role, &name).map_err(AccessError::from)?
         };
-        Ok(Access { config, export, certificate, volume: object })
+        let tree = hosted.replica.machine().tree();
+        Ok(Access { config, export, certificate, volume: object, tree })
     }
 
     /// Whether this is a volume, and not the client's to take away.
@@ -139,13 +141,14 @@ impl<A: Algorithm> Shard<A> {
 
 impl Access<'_> {
     /// What a client's user asks to have changed, as the volume's.
-    fn admit_op(&self, mut op: Arc<TreeOp>) -> Result<Arc<TreeOp>, FileError> {
+    fn admit_op(&self, mut op: Arc<TreeOp>, proof: Option<Proof>) -> Result<Arc<TreeOp>, FileError> {
         // What the volume has room for was asked about before.
         if !matches!(op.change, TreeChange::Limit { .. }) {
             self.export.allow_change(&op.change)?;
         }
         let changed = Arc::make_mut(&mut op);
         changed.who = self.who(&changed.who);
+        self.confine_change(&mut changed.change, proof)?;
         match &mut changed.change {
             TreeChange::SetAttributes { set, .. } => {
                 set.uid = set.uid.map(|uid| self.stored(AclId::User(uid))).transpose()?;
@@ -160,7 +163,11 @@ impl Access<'_> {
     }
 
     /// What a client's user asks, as the volume's.
-    fn admit_query(&self, mut query: Arc<TreeQuery>) -> Result<(Arc<TreeQuery>, About), FileError> {
+    fn admit_query(
+        &self,
+        mut query: Arc<TreeQuery>,
+        proof: Option<Proof>,
+    ) -> Result<(Arc<TreeQuery>, About), FileError> {
         self.export.allow_ask(&query.ask)?;
         let about = match &query.ask {
             Ask::GetXattr { name, .. } if is_acl(name) => About::Acl,
@@ -168,6 +175,7 @@ impl Access<'_> {
         };
         let asked = Arc::make_mut(&mut query);
         asked.who = self.who(&asked.who);
+        self.confine_ask(&mut asked.ask, proof)?;
         Ok((query, about))
     }
 

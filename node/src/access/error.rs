@@ -37,6 +37,18 @@ pub enum AccessError {
          every daemon, and restart them"
     )]
     NoKeys,
+    /// `EACCES`.
+    #[error(
+        "this is not in the directory of the volume that is exported to this client, or the client has not found it there; look it \
+         up, or change the rule's `path`"
+    )]
+    Outside,
+    /// `EACCES`.
+    #[error(
+        "the directory that is exported to this client is not there; create it from a client to whom all of the volume is exported, or \
+         change the rule's `path`"
+    )]
+    NoExportPath,
 }
 
 impl From<ExportRefusal> for crate::file::FileError {

@@ -12,10 +12,10 @@ use namespace::{
 use super::AccessError;
 use super::admit::{About, Access};
 use crate::file::{Answer, Done, FileError, FileReplyBody};
-use crate::{CAPABILITY_LASTS, Capability, OpenMode, SessionId, Shard, Source};
+use crate::{CAPABILITY_LASTS, Capability, OpenMode, Proof, SessionId, Shard, Source};
 
 impl<A: Algorithm> Shard<A> {
-    /// A reply about what is led here, as it is told to a session.
+    /// A reply about what is led here, as it is told to a session, and the proofs that go with it.
     ///
     /// If the volume was taken away since, it is told so: nothing was left in it, whatever became of the request.
     pub(crate) fn show(
@@ -24,29 +24,44 @@ impl<A: Algorithm> Shard<A> {
         object: ObjectId,
         (session, about): (SessionId, About),
         body: FileReplyBody,
+    ) -> (FileReplyBody, Vec<Proof>) {
+        let body = match body {
+            FileReplyBody::Changed { outcome: Ok(Done::Tree(_)), .. }
+            | FileReplyBody::Answer(Ok(Answer::Tree(_))) => body,
+            FileReplyBody::Answer(Err(error)) => return (refused(about, error), Vec::new()),
+            body => return (body, Vec::new()),
+        };
+        match (self.access(object, session), body) {
+            (Ok(access), body) => {
+                let body = self.show_in(now, &access, about, body);
+                let proofs = access.prove(now, &body);
+                (body, proofs)
+            }
+            (Err(error), FileReplyBody::Changed { mark, level, .. }) => {
+                (FileReplyBody::Changed { outcome: Err(error), mark, level, opened: None }, Vec::new())
+            }
+            (Err(error), _) => (refused(about, error), Vec::new()),
+        }
+    }
+
+    fn show_in(
+        &self,
+        now: WallTime,
+        access: &Access<'_>,
+        about: About,
+        body: FileReplyBody,
     ) -> FileReplyBody {
-        let access = || self.access(object, session);
         match body {
             FileReplyBody::Changed { outcome: Ok(Done::Tree(mut done)), mark, level, .. } => {
-                let shown = access().map(|access| {
-                    let opened = self.created(object, &done).and_then(|attributes| {
-                        access.open(now, &attributes, OpenMode::ReadWrite).ok().map(Box::new)
-                    });
-                    access.show_done(&mut done);
-                    (done, opened)
-                });
-                match shown {
-                    Ok((done, opened)) => {
-                        FileReplyBody::Changed { outcome: Ok(Done::Tree(done)), mark, level, opened }
-                    }
-                    Err(error) => FileReplyBody::Changed { outcome: Err(error), mark, level, opened: None },
-                }
+                let created = self.created(access.volume, &done);
+                let opened = created.and_then(|file| access.open(now, &file, OpenMode::ReadWrite).ok());
+                access.show_done(&mut done);
+                let (outcome, opened) = (Ok(Done::Tree(done)), opened.map(Box::new));
+                FileReplyBody::Changed { outcome, mark, level, opened }
             }
             FileReplyBody::Answer(Ok(Answer::Tree(answer))) => {
-                let shown = access().and_then(|access| access.show_answer(now, *answer, about));
-                shown.unwrap_or_else(|error| refused(about, error))
+                access.show_answer(now, *answer, about).unwrap_or_else(|error| refused(about, error))
             }
-            FileReplyBody::Answer(Err(error)) => refused(about, error),
             body => body,
         }
     }
@@ -97,6 +112,7 @@ impl Access<'_> {
     }
 
     fn show_attributes(&self, attributes: &mut Attributes) {
+        self.show_root(&mut attributes.inode);
         attributes.uid = self.export.shown_uid(attributes.uid);
         attributes.gid = self.export.shown_gid(attributes.gid);
     }

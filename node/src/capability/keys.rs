@@ -25,6 +25,8 @@ pub struct CapabilityKey {
     secret: [u8; 32],
     /// What tags are made with: whatever else is ever made with the secret, it says nothing about tags.
     for_tags: [u8; 32],
+    /// What proofs are made with.
+    for_proofs: [u8; 32],
 }
 
 /// The keys of a cluster. There is at least one.
@@ -101,11 +103,17 @@ pub enum KeysError {
 impl CapabilityKey {
     /// The key with these 32 random bytes.
     pub fn new(secret: [u8; 32]) -> Self {
-        Self { secret, for_tags: blake3::derive_key("fleasefs 2026 capability of an open file", &secret) }
+        let key = |context| blake3::derive_key(context, &secret);
+        let for_tags = key("fleasefs 2026 capability of an open file");
+        Self { secret, for_tags, for_proofs: key("fleasefs 2026 proof of an exported inode") }
     }
 
     pub(super) const fn for_tags(&self) -> &[u8; 32] {
         &self.for_tags
+    }
+
+    pub(super) const fn for_proofs(&self) -> &[u8; 32] {
+        &self.for_proofs
     }
 
     /// The line of a file that says this key, with what ends it. It is the secret itself.

@@ -4,7 +4,7 @@ use base::{NodeId, ObjectId};
 use namespace::{InodeId, Who};
 
 use super::{Answer, Change, Done, FileError, Mark, Query};
-use crate::{Capability, OpenMode, RequestId, Unavailable};
+use crate::{Capability, OpenMode, Proof, RequestId, Unavailable};
 
 /// One request about a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,6 +15,8 @@ pub struct FileRequest {
     pub object: ObjectId,
     /// What is asked.
     pub body: FileBody,
+    /// What a client that is confined to a part of the volume was told with the inode that it [names](FileBody::named).
+    pub proof: Option<Proof>,
 }
 
 /// What a client may ask about a file.
@@ -84,6 +86,8 @@ pub struct FileReply {
     pub id: RequestId,
     /// The reply.
     pub body: FileReplyBody,
+    /// If the client is confined to a part of the volume, one for each of the inodes that it is [told](FileReplyBody::told) of.
+    pub proofs: Vec<Proof>,
 }
 
 /// What a client is told.

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 
 use base::{ObjectId, Role, Span, WallTime};
+use namespace::InodeId;
 use node::file::{FileReply, FileReplyBody};
 use node::{
-    Certificate, CertificateId, ClientFrame, DaemonFrame, Reply, ReplyBody, Request, RequestBody, RequestId,
-    SessionId, Token,
+    Certificate, CertificateId, ClientFrame, DaemonFrame, Proof, Reply, ReplyBody, Request, RequestBody,
+    RequestId, SessionId, Token,
 };
 
 /// A program that wants a lock.
@@ -20,6 +21,8 @@ pub(crate) struct Client {
     asked: BTreeMap<RequestId, (u32, Token)>,
     answers: BTreeMap<RequestId, ReplyBody>,
     file_replies: BTreeMap<RequestId, FileReplyBody>,
+    /// What it was told with inodes, and shows for them.
+    pub(crate) proofs: BTreeMap<InodeId, Proof>,
     lock: Option<Held>,
     new_grants: Vec<(ObjectId, Token)>,
     /// All that it was told, and by whom.
@@ -59,6 +62,7 @@ impl Client {
             asked: BTreeMap::new(),
             answers: BTreeMap::new(),
             file_replies: BTreeMap::new(),
+            proofs: BTreeMap::new(),
             lock: None,
             new_grants: Vec::new(),
             heard: Vec::new(),
@@ -73,6 +77,7 @@ impl Client {
     }
 
     pub(crate) fn hear_of_file(&mut self, reply: FileReply) {
+        self.proofs.extend(reply.body.told().into_iter().zip(reply.proofs));
         self.file_replies.insert(reply.id, reply.body);
     }
 

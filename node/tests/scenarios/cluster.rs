@@ -595,7 +595,8 @@ impl<A: Algorithm> Cluster<A> {
             self.connect(client, node);
         }
         let (session, id) = self.clients.get_mut(&client).unwrap().next_file_request(node);
-        let request = FileRequest { id, object, body };
+        let proof = body.named().and_then(|inode| self.clients[&client].proofs.get(&inode).copied());
+        let request = FileRequest { id, object, body, proof };
         self.call(node, |shard, now| shard.handle_file_request(now, session, request));
         self.settle();
         id

@@ -6,6 +6,7 @@ mod capabilities;
 mod client;
 mod clocks;
 mod cluster;
+mod confined;
 mod content;
 mod durable;
 mod endings;

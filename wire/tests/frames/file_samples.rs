@@ -304,7 +304,10 @@ pub(crate) fn file_requests() -> Vec<FileRequest> {
     let who = Who::new(1_000, 100, &[7]).unwrap();
     bodies.push(FileBody::Open { who, inode: InodeId::ROOT, mode: OpenMode::Read });
     bodies.push(FileBody::Renew { capability: Box::new(capability()) });
-    (1..).zip(bodies).map(|(id, body)| FileRequest { id: RequestId(id), object: OBJECT, body }).collect()
+    (1..)
+        .zip(bodies)
+        .map(|(id, body)| FileRequest { id: RequestId(id), object: OBJECT, body, proof: None })
+        .collect()
 }
 
 pub(crate) fn orders() -> Vec<Order> {
@@ -372,7 +375,7 @@ pub(crate) fn file_replies() -> Vec<FileReply> {
             opened: Some(Box::new(capability())),
         },
     ];
-    (1..).zip(bodies).map(|(id, body)| FileReply { id: RequestId(id), body }).collect()
+    (1..).zip(bodies).map(|(id, body)| FileReply { id: RequestId(id), body, proofs: Vec::new() }).collect()
 }
 
 pub(crate) fn kept(record: Record<File>) -> FileRecord {

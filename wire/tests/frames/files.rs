@@ -66,7 +66,7 @@ fn long_data_is_not_copied() {
     let data = Bytes::from(vec![7; 100_000]);
     let change = Change::Write { offset: 1, data: data.clone().into() };
     let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
-    let request = FileRequest { id: RequestId(1), object: OBJECT, body };
+    let request = FileRequest { id: RequestId(1), object: OBJECT, body, proof: None };
     let pieces = encode_in_pieces(&vec![request.clone(), request]);
     let [_, first, second] = pieces.as_slice() else { panic!("{} pieces", pieces.len()) };
     assert_eq!((first.as_ptr(), second.as_ptr()), (data.as_ptr(), data.as_ptr()));
@@ -91,7 +91,8 @@ fn short_data_does_not_keep_its_frame() {
         level: Level::Written,
         change,
     });
-    let requests: Vec<_> = bodies.map(|body| FileRequest { id: RequestId(1), object: OBJECT, body }).into();
+    let requests: Vec<_> =
+        bodies.map(|body| FileRequest { id: RequestId(1), object: OBJECT, body, proof: None }).into();
     let stream = Bytes::from(encode_in_pieces(&requests).concat());
     let frame = FrameReader::new("client/a".parse().unwrap()).next(&mut stream.clone()).unwrap().unwrap();
     let mut decoded: Vec<FileRequest> = frame.decode().unwrap();
@@ -203,7 +204,7 @@ fn entries_hold_what_files_can_take() {
         level: Level::Written,
         change: Change::Truncate { size: u64::MAX },
     };
-    let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, body }];
+    let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, body, proof: None }];
     assert_eq!(requests(frame(&asked)), Ok(asked));
 }
 
@@ -211,7 +212,7 @@ fn entries_hold_what_files_can_take() {
 fn files_are_removed_and_begun_anew() {
     for (change, kind) in [(Change::Remove, 5), (Change::Begin, 6)] {
         let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
-        let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, body }];
+        let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, body, proof: None }];
         let sent = frame(&asked);
         assert_eq!(sent.last(), Some(&kind));
         assert_eq!(requests(sent), Ok(asked));
@@ -357,7 +358,7 @@ fn unknown_variants_are_refused() {
 
 #[test]
 fn batches_are_counted_before_there_is_room_for_them() {
-    let create = FileRequest { id: RequestId(1), object: OBJECT, body: FileBody::Create };
+    let create = FileRequest { id: RequestId(1), object: OBJECT, body: FileBody::Create, proof: None };
     assert!(requests(frame(&vec![create; FILE_BATCH_MAX])).is_ok());
     let few = frame(&vec![file_requests().remove(0)]);
     let many = |count: &[u8]| requests(with(few.clone(), &[1, 1, 3], &[count, &[1, 3]].concat()));
@@ -488,7 +489,8 @@ fn full_batches_fit_into_a_frame() {
         FileBody::Sync { oldest: mark, newest: mark },
     ];
     for body in bodies {
-        let mut queue = VecDeque::from(vec![FileRequest { id, object, body }; FILE_BATCH_MAX + 1]);
+        let mut queue =
+            VecDeque::from(vec![FileRequest { id, object, body, proof: None }; FILE_BATCH_MAX + 1]);
         let batch = next_batch(&mut queue);
         assert_eq!((batch.len(), queue.len()), (FILE_BATCH_MAX, 1));
         assert_eq!(requests(frame(&batch)).map(|requests| requests.len()), Ok(FILE_BATCH_MAX));
@@ -498,7 +500,7 @@ fn full_batches_fit_into_a_frame() {
         FileReplyBody::Answer(Ok(Answer::Data(data.into()))),
     ];
     for body in bodies {
-        let mut queue = VecDeque::from(vec![FileReply { id, body }; FILE_BATCH_MAX + 1]);
+        let mut queue = VecDeque::from(vec![FileReply { id, body, proofs: Vec::new() }; FILE_BATCH_MAX + 1]);
         let frame = frame(&next_batch(&mut queue));
         assert!(admitted(frame, "node/1").decode::<Vec<FileReply>>().is_ok());
     }
@@ -539,14 +541,14 @@ fn batches_of_capabilities_end_where_a_frame_does() {
     let FileReplyBody::Opened { capability, .. } = largest_opened() else { unreachable!() };
     let body = FileBody::Renew { capability: capability.clone() };
     let (id, object) = (RequestId(u64::MAX), ObjectId::new(u64::MAX, u64::MAX));
-    let mut queue = VecDeque::from(vec![FileRequest { id, object, body }; FILE_BATCH_MAX]);
+    let mut queue = VecDeque::from(vec![FileRequest { id, object, body, proof: None }; FILE_BATCH_MAX]);
     let sent = frame(&next_batch(&mut queue));
     assert!(!queue.is_empty() && requests(sent).is_ok());
     let mark = Mark { at: END, generation: LAST };
     let outcome = Ok(Done::Tree(Box::new(namespace::Done::Welcomed)));
     let opened = Some(capability);
     for body in [largest_opened(), FileReplyBody::Changed { outcome, mark, level: Level::Written, opened }] {
-        let mut queue = VecDeque::from(vec![FileReply { id, body }; FILE_BATCH_MAX]);
+        let mut queue = VecDeque::from(vec![FileReply { id, body, proofs: Vec::new() }; FILE_BATCH_MAX]);
         let frame = frame(&next_batch(&mut queue));
         assert!(!queue.is_empty() && admitted(frame, "node/1").decode::<Vec<FileReply>>().is_ok());
     }
@@ -574,7 +576,7 @@ fn batches_end_where_a_frame_does() {
         let data = Bytes::from(vec![1; usize::try_from(bytes).unwrap()]);
         let change = Change::Append { data: data.into() };
         let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
-        FileRequest { id: RequestId(1), object: OBJECT, body }
+        FileRequest { id: RequestId(1), object: OBJECT, body, proof: None }
     };
     let lengths = |bytes: &[u64]| {
         let mut queue: VecDeque<FileRequest> = bytes.iter().map(|&bytes| write(bytes)).collect();
@@ -590,7 +592,7 @@ fn batches_end_where_a_frame_does() {
     let read = FileReplyBody::Answer(Ok(Answer::Data(
         Bytes::from(vec![1; usize::try_from(READ_BYTES_MAX).unwrap()]).into(),
     )));
-    let mut queue = VecDeque::from(vec![FileReply { id: RequestId(1), body: read }; 2]);
+    let mut queue = VecDeque::from(vec![FileReply { id: RequestId(1), body: read, proofs: Vec::new() }; 2]);
     assert_eq!((next_batch(&mut queue).len(), next_batch(&mut queue).len()), (1, 1));
     assert_eq!(next_batch(&mut queue), []);
     let mut queue: VecDeque<FileMessage> = file_messages().into();
@@ -626,6 +628,7 @@ proptest! {
                 id: RequestId(id),
                 object: ObjectId::new(number, low),
                 body: FileBody::Change { number, settled: low, level: Level::Written, change },
+                proof: None,
             })
             .collect();
         prop_assert_eq!(self::requests(frame(&requests)), Ok(requests));

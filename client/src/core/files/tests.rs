@@ -102,7 +102,11 @@ impl Story {
     }
 
     fn reply(&mut self, sent: &Sent, body: FileReplyBody) {
-        self.files.handle_reply(self.now, sent.to, FileReply { id: sent.request.id, body });
+        self.files.handle_reply(
+            self.now,
+            sent.to,
+            FileReply { id: sent.request.id, body, proofs: Vec::new() },
+        );
     }
 
     fn event(&mut self) -> Vec<FileEvent> {
@@ -471,7 +475,11 @@ fn replies_that_make_no_sense_are_no_results() {
     let ticket = story.write();
     let first = story.sent_one();
     let id = first.request.id;
-    story.files.handle_reply(story.now, story.members[1], FileReply { id, body: changed(mark(1, 1)) });
+    story.files.handle_reply(
+        story.now,
+        story.members[1],
+        FileReply { id, body: changed(mark(1, 1)), proofs: Vec::new() },
+    );
     assert_eq!(story.event(), [], "another daemon was asked");
     story.reply(&first, answer());
     let second = story.sent_one();
@@ -617,7 +625,11 @@ fn a_refusal_of_an_earlier_sending_is_no_result() {
     let first = story.sent_one();
     let second = story.wait(200).remove(0);
     for refusal in [FileReplyBody::NoSuchFile, BUSY, FileReplyBody::Expired] {
-        story.files.handle_reply(story.now, first.to, FileReply { id: first.request.id, body: refusal });
+        story.files.handle_reply(
+            story.now,
+            first.to,
+            FileReply { id: first.request.id, body: refusal, proofs: Vec::new() },
+        );
         assert_eq!(story.event(), []);
     }
     story.reply(&second, FileReplyBody::NoSuchFile);
