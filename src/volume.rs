@@ -113,6 +113,7 @@ async fn list(client: &Client) -> anyhow::Result<Value> {
             Ok(counts) => json!({
                 "name": name.as_str(),
                 "is_whole": true,
+                "is_exported": true,
                 "inodes": counts.inodes,
                 "inodes_max": counts.inodes_max,
                 // No file is as long as to be beyond a number of 64 bits together with others.
@@ -120,6 +121,9 @@ async fn list(client: &Client) -> anyhow::Result<Value> {
                 "size_max_bytes": counts.bytes_max,
             }),
             Err(error) if error.says_no_tree() => json!({ "name": name.as_str(), "is_whole": false }),
+            Err(error) if error.says_not_exported() => {
+                json!({ "name": name.as_str(), "is_whole": true, "is_exported": false })
+            }
             Err(error) => return Err(error.into()),
         };
         volumes.push(told);
@@ -194,6 +198,7 @@ fn print_list(out: &mut impl Write, told: &Value) -> io::Result<()> {
             (Some(inodes), Some(bytes)) => {
                 writeln!(out, "{name:<width$}  {inodes} inodes, {}", indicatif::HumanBytes(bytes))?;
             }
+            _ if volume["is_whole"] == true => writeln!(out, "{name:<width$}  not exported to this client")?,
             _ => writeln!(out, "{name:<width$}  begun and not ended; create or delete it again")?,
         }
     }

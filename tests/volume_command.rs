@@ -90,3 +90,42 @@ fn volumes_are_there_after_a_restart_and_gone_after_they_were_deleted() {
     assert_eq!(code, Some(66), "{text}");
     assert!(text.contains("there is no volume `home`"), "{text}");
 }
+
+/// The map in every folder has this rule behind it from now on.
+fn add_rule(cluster: &Cluster, rule: &str) {
+    let folders = std::fs::read_dir(cluster.dir()).unwrap().map(|folder| folder.unwrap().path());
+    for map in folders.chain([cluster.dir()]).map(|folder| folder.join("cluster.toml")) {
+        if let Ok(text) = std::fs::read_to_string(&map) {
+            std::fs::write(&map, text + rule).unwrap();
+        }
+    }
+}
+
+#[test]
+fn where_there_are_rules_operators_create_volumes_and_clients_see_which_are_theirs() {
+    let cluster = Cluster::start();
+    assert!(cluster.down().status.success());
+    add_rule(&cluster, "\n[[exports]]\nvolume = \"home\"\nclients = [\"*\"]\naccess = \"rw\"\n");
+    cluster.up();
+    let (code, text) = cluster.refused(&["create", "home"]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("only operators create") && text.contains("admin/NAME"), "{text}");
+    let as_operator = |args: &[&str]| {
+        let admin = cluster.dir().join("admin");
+        fleasefs().arg("volume").args(args).arg("--cluster").arg(admin).output().unwrap()
+    };
+    for name in ["home", "other"] {
+        let created = as_operator(&["create", name]);
+        assert!(created.status.success(), "{created:?}");
+    }
+    let listed = cluster.told(&["list"])["volumes"].clone();
+    assert_eq!((&listed[0]["is_exported"], &listed[1]["is_exported"]), (&json!(true), &json!(false)));
+    let text = String::from_utf8(cluster.volume(&["list"]).stdout).unwrap();
+    assert!(text.contains("other  not exported to this client"), "{text}");
+    let (code, text) = cluster.refused(&["delete", "home"]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("only operators"), "{text}");
+    let deleted = as_operator(&["delete", "other"]);
+    assert!(deleted.status.success(), "{deleted:?}");
+    assert_eq!(cluster.names(), ["home"]);
+}

@@ -13,7 +13,7 @@ use namespace::{
     SetAttributes, Site, Volume as Counts, Who,
 };
 use node::file::FileError;
-use node::{Capability, OpenMode, VolumeName, list_of_volumes, volume_object};
+use node::{AccessError, Capability, OpenMode, VolumeName, list_of_volumes, volume_object};
 use tokio::time::sleep;
 
 use crate::core::files::Opening;
@@ -332,6 +332,12 @@ impl VolumeError {
     /// Whether there is nothing where a tree should be.
     pub const fn says_no_tree(&self) -> bool {
         matches!(self, Self::Object(ObjectError::NoSuchObject | ObjectError::Refused(FileError::NoTree)))
+    }
+
+    /// Whether there is something that no rule exports to this client.
+    pub const fn says_not_exported(&self) -> bool {
+        use AccessError::{NoExportPath, NotExported};
+        matches!(self, Self::Object(ObjectError::Refused(FileError::Access(NotExported | NoExportPath))))
     }
 }
 

@@ -13,8 +13,9 @@
 //!
 //! Files are replicated objects ([`mod@file`]): the member with the lease of a file's cell orders what happens to it.
 //!
-//! [`Exports`] say which client may use which volume and as whom, and a [`Capability`] is what a client shows for a file
-//! that it has open. No shard asks for either yet.
+//! [`Exports`] say which client may use which volume and as whom: the primary of a volume asks them about each request, and
+//! clients are told only what they may know. A [`Capability`] is what a client shows for a file that it has open. No
+//! primary of a file asks for one yet.
 //!
 //! # Contract
 //!

@@ -125,7 +125,7 @@ impl Cluster {
     }
 
     pub(crate) fn config(&self) -> Config {
-        Config::find(Some(&self.home())).unwrap()
+        Config::find(Some(&self.home_of(""))).unwrap()
     }
 
     pub(crate) async fn client(&self) -> Client {
@@ -139,8 +139,9 @@ impl Cluster {
         lock
     }
 
-    fn home(&self) -> PathBuf {
-        self.folder.path().to_owned()
+    /// A folder of whoever takes part, or of all.
+    pub(crate) fn home_of(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who may use which volume, by certificates of different roles.
 
 use client::{Client, Config, ObjectError, VolumeError};
-use namespace::{Ask, Change, InodeId, SetAttributes, Who};
+use namespace::{Ask, Change, InodeId, Make, SetAttributes, Who};
 use node::file::FileError;
 use node::{AccessError, CapabilityError, OpenMode, Settings};
 
@@ -66,10 +66,7 @@ async fn each_client_is_what_the_rules_say_of_its_certificate() {
     assert_eq!((file.uid, opened.unwrap().open.mode), (1_001, OpenMode::ReadWrite));
     assert_eq!(home.attributes(file.inode).await.unwrap().uid, 21_001);
     let reading = reader.volume(&called("home")).await.unwrap();
-    assert_eq!(
-        refused(made(&reading, (InodeId::ROOT, "g"), namespace::Make::file()).await),
-        AccessError::ReadOnly
-    );
+    assert_eq!(refused(made(&reading, (InodeId::ROOT, "g"), Make::file()).await), AccessError::ReadOnly);
     assert_eq!(refused(reading.open(&user, file.inode, OpenMode::ReadWrite).await), AccessError::ReadOnly);
     let member = Who::new(5, 100, &[]).unwrap();
     let (shown, capability) = reading.open(&member, file.inode, OpenMode::Read).await.unwrap();
@@ -103,4 +100,57 @@ async fn what_is_open_stays_open_when_daemons_start_anew() {
     assert_eq!(foreign, Err(VolumeError::Object(ObjectError::Refused(expected))));
     client.close().await;
     other.close().await;
+}
+
+const CONFINED: &str = r#"
+[[exports]]
+volume = "*"
+clients = ["admin/anna"]
+access = "rw"
+squash = "none"
+
+[[exports]]
+volume = "shared"
+clients = ["guest"]
+path = "/guests"
+access = "rw"
+squash = "all"
+anonymous_uid = 5000
+anonymous_gid = 5000
+"#;
+
+#[tokio::test]
+async fn a_guest_stays_in_its_directory() {
+    let mut cluster = Cluster::start_under(CONFINED, 3, Settings::default());
+    let admin = client_as(&cluster, "admin/anna").await;
+    let guest = client_as(&cluster, "client/guest").await;
+    let all = admin.create_volume(&called("shared"), (0, 0)).await.unwrap();
+    let who = Who::root();
+    let guests = all.make(&who, (InodeId::ROOT, name("guests")), (Make::Directory, 0o777, 0)).await.unwrap();
+    let (secret, _) = all.create_file(&who, (InodeId::ROOT, name("secret")), (0o666, 0)).await.unwrap();
+
+    let shared = guest.volume(&called("shared")).await.unwrap();
+    assert_eq!(shared.attributes(InodeId::ROOT).await.unwrap().inode, InodeId::ROOT);
+    let (file, opened) = shared.create_file(&who, (InodeId::ROOT, name("f")), (0o600, 0)).await.unwrap();
+    assert_eq!((file.uid, opened.is_some()), (5_000, true));
+    assert_eq!(all.lookup(&who, guests.inode, name("f")).await.unwrap().inode, file.inode);
+    let told = shared.open(&who, secret.inode, OpenMode::Read).await;
+    assert_eq!(refused(told), AccessError::Outside);
+    // The library shows what it was told, to whichever daemon leads by then.
+    for id in 1..=3 {
+        cluster.stop_daemon(id).await.unwrap();
+        cluster.start_daemon(id);
+        assert_eq!(shared.attributes(file.inode).await.unwrap().inode, file.inode);
+        assert!(shared.open(&who, file.inode, OpenMode::ReadWrite).await.is_ok());
+    }
+    // Another program of the same client was told nothing, until it looks.
+    let again =
+        Client::connect(&Config::find(Some(&cluster.home_of("client-guest"))).unwrap()).await.unwrap();
+    let volume = again.volume(&called("shared")).await.unwrap();
+    assert_eq!(refused(volume.attributes(file.inode).await), AccessError::Outside);
+    assert_eq!(volume.list(InodeId::ROOT, None, false).await.unwrap().entries.len(), 1);
+    assert!(volume.attributes(file.inode).await.is_ok());
+    for client in [admin, guest, again] {
+        client.close().await;
+    }
 }

@@ -12,8 +12,8 @@ use node::file::{
 };
 use node::{
     AccessError, Capability, CapabilityError, CertificateId, Changed, FileMessage, KeyEpoch, MemberChange,
-    MembersError, Open, OpenMode, Order, OrderBody, OrderReply, OrderReplyBody, RequestId, Source,
-    StrikeError, Tag, Unavailable,
+    MembersError, Open, OpenMode, Order, OrderBody, OrderReply, OrderReplyBody, PROOF_BYTES, Proof,
+    RequestId, Source, StrikeError, Tag, Unavailable,
 };
 use replication::{
     Account, Body, Entry, Head, Holding, Memory, Message, Page, Record, Request, Rest, Session, Sessions,
@@ -162,6 +162,8 @@ pub(crate) fn rest() -> Rest<Outcome> {
         FileError::Capability(CapabilityError::ReadOnly),
         FileError::Capability(CapabilityError::Expired { ago: Span::from_micros(300) }),
         FileError::Capability(CapabilityError::OtherVolume { theirs: OBJECT, wanted: OTHER }),
+        FileError::Access(AccessError::Outside),
+        FileError::Access(AccessError::NoExportPath),
     ];
     outcomes.extend((23..).zip(errors.map(Err)));
     let session = Session::new(10, outcomes).unwrap();
@@ -258,6 +260,10 @@ pub(crate) fn capability() -> Capability {
     Capability { source, open, expires: time(300), epoch: KeyEpoch(4), tag: Tag::from_bytes([0x77; 32]) }
 }
 
+fn proof() -> Proof {
+    Proof::new(KeyEpoch(4), [0x99; PROOF_BYTES])
+}
+
 /// The inode that is opened.
 fn opened_attributes() -> namespace::Attributes {
     let Source { inode, lend: lent, .. } = capability().source;
@@ -306,7 +312,10 @@ pub(crate) fn file_requests() -> Vec<FileRequest> {
     bodies.push(FileBody::Renew { capability: Box::new(capability()) });
     (1..)
         .zip(bodies)
-        .map(|(id, body)| FileRequest { id: RequestId(id), object: OBJECT, body, proof: None })
+        .map(|(id, body)| {
+            let proof = matches!(body, FileBody::Open { .. }).then(proof);
+            FileRequest { id: RequestId(id), object: OBJECT, body, proof }
+        })
         .collect()
 }
 
@@ -375,7 +384,13 @@ pub(crate) fn file_replies() -> Vec<FileReply> {
             opened: Some(Box::new(capability())),
         },
     ];
-    (1..).zip(bodies).map(|(id, body)| FileReply { id: RequestId(id), body, proofs: Vec::new() }).collect()
+    (1..)
+        .zip(bodies)
+        .map(|(id, body)| {
+            let is_open = matches!(body, FileReplyBody::Opened { .. });
+            FileReply { id: RequestId(id), body, proofs: is_open.then(proof).into_iter().collect() }
+        })
+        .collect()
 }
 
 pub(crate) fn kept(record: Record<File>) -> FileRecord {

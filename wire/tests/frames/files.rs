@@ -10,7 +10,7 @@ use node::file::{
 };
 use node::{
     Capability, CertificateId, FileMessage, KeyEpoch, MemberChange, Open, OpenMode, Order, OrderBody,
-    OrderReply, OrderReplyBody, RequestId, Source, Tag,
+    OrderReply, OrderReplyBody, PROOF_BYTES, Proof, RequestId, Source, Tag,
 };
 use proptest::prelude::*;
 use replication::{Account, Body, Config, Entry, Memory, Message, Page, Request, Rest, Session, Sessions};
@@ -214,7 +214,7 @@ fn files_are_removed_and_begun_anew() {
         let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
         let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, body, proof: None }];
         let sent = frame(&asked);
-        assert_eq!(sent.last(), Some(&kind));
+        assert_eq!(sent[sent.len() - 2..], [kind, 0], "and no proof");
         assert_eq!(requests(sent), Ok(asked));
     }
 }
@@ -330,7 +330,7 @@ fn what_a_primary_says_names_its_own_epoch() {
 fn numbers_have_one_form() {
     let create = file_requests().remove(0);
     let frame = frame(&vec![create]);
-    assert_eq!(&frame[HEADER_BYTES..], [1, 1, 3, 0x80, 1, 0]);
+    assert_eq!(&frame[HEADER_BYTES..], [1, 1, 3, 0x80, 1, 0, 0]);
     let with_id = |id: &[u8]| requests(with(frame.clone(), &[1, 1, 3], &[&[1][..], id, &[3]].concat()));
     assert!(with_id(&[0xff; 9].into_iter().chain([1]).collect::<Vec<u8>>()).is_ok(), "the largest");
     for padded in [&[0x81, 0][..], &[0x80, 0], &[0xff, 0xff, 0]] {
@@ -552,6 +552,35 @@ fn batches_of_capabilities_end_where_a_frame_does() {
         let frame = frame(&next_batch(&mut queue));
         assert!(!queue.is_empty() && admitted(frame, "node/1").decode::<Vec<FileReply>>().is_ok());
     }
+}
+
+/// As many entries as a page can have, each with a proof.
+#[test]
+fn the_longest_page_fits_into_a_frame_with_its_proofs() {
+    let born = namespace::Born { epoch: LAST, seq: Seq(u64::MAX) };
+    let entry = |number: usize| namespace::Listed {
+        name: namespace::Name::new(&[
+            b'a' + u8::try_from(number / 26).unwrap(),
+            b'a' + u8::try_from(number % 26).unwrap(),
+        ])
+        .unwrap(),
+        inode: namespace::InodeId::of(born),
+        kind: namespace::Kind::File,
+        attributes: None,
+    };
+    let count = 26 * 26;
+    let entries: Vec<_> = (0..count).map(entry).collect();
+    let page = namespace::Answer::Page(namespace::Page { entries, is_last: true });
+    let body = FileReplyBody::Answer(Ok(Answer::Tree(Box::new(page))));
+    let proofs = vec![Proof::new(KeyEpoch(u32::MAX), [0xff; PROOF_BYTES]); count];
+    let reply = FileReply { id: RequestId(u64::MAX), body, proofs };
+    assert_eq!(reply.body.told().len(), count);
+    let mut queue = VecDeque::from(vec![reply.clone(); 2]);
+    let sent = frame(&next_batch(&mut queue));
+    assert_eq!(
+        admitted(sent, "node/1").decode::<Vec<FileReply>>().map(|replies| replies[0].clone()),
+        Ok(reply)
+    );
 }
 
 #[test]
