@@ -23,9 +23,11 @@
 //! No byte layout, no errno, and no permission but in a tree. No versions for chunks that are absent: whoever takes over a state compares
 //! all of its parts, and takes away what the other does not have.
 
+mod change;
 mod chunk;
 mod chunks;
 mod data;
+mod lend;
 mod payload;
 mod request;
 #[cfg(test)]
@@ -38,14 +40,17 @@ use std::sync::Arc;
 use base::WallTime;
 use bytes::Bytes;
 use namespace::cost;
-use namespace::{NameError, Root, Table};
+use namespace::{Generation, NameError, Root, Table};
 use replication::Machine;
 pub use replication::{Mark, Position};
 
+pub use change::{Change, Op};
+use change::{end_of, within};
 pub use chunk::{BLOCK_BYTES, Chunk};
 pub use chunks::CHUNK_BYTES;
 use chunks::Chunks;
 pub use data::{Data, Piece, Place, Stored};
+pub use lend::{FileOf, Lend, LendStage};
 pub use payload::{Damaged, Payload};
 pub use request::{FileBody, FileReply, FileReplyBody, FileRequest, Level};
 pub use tree::{Names, Parts as TreeParts};
@@ -74,59 +79,6 @@ pub struct File {
     tree: Names,
 }
 
-/// Something that changes a file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Op {
-    /// When, as the primary says.
-    pub time: WallTime,
-    /// What.
-    pub change: Change,
-}
-
-/// What an operation does.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Change {
-    /// Puts data at an offset. The file grows if it ends there.
-    Write {
-        /// Where.
-        offset: u64,
-        /// What.
-        data: Payload,
-    },
-    /// Puts data at the end of the file, wherever that is when this takes effect.
-    Append {
-        /// What.
-        data: Payload,
-    },
-    /// Sets the size. What is added reads as zeros.
-    Truncate {
-        /// The new size.
-        size: u64,
-    },
-    /// Makes a hole, which reads as zeros. The size stays.
-    Punch {
-        /// Where it begins.
-        offset: u64,
-        /// How wide it is.
-        length: u64,
-    },
-    /// Sets the time of the last modification.
-    Touch {
-        /// To this, or to the time of the operation.
-        modified: Option<WallTime>,
-    },
-    /// Takes the file away with its content. Nothing can be done to it afterwards but to begin it anew.
-    Remove,
-    /// Begins a file anew that was removed, empty. Does nothing to any other.
-    Begin,
-    /// What was asked for found no space on the disks: a primary puts this in its place, and nothing changes.
-    NoSpace,
-    /// Makes an empty file a tree with this root.
-    Plant(Root),
-    /// Changes the tree. Its time, its client and where a new file is replicated the primary puts there.
-    Tree(Arc<namespace::Op>),
-}
-
 /// What came of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Done {
@@ -144,6 +96,11 @@ pub enum Done {
     },
     /// The tree was changed.
     Tree(Box<namespace::Done>),
+    /// A lend has ended.
+    Returned {
+        /// Size and times that the tree is to have; none if nothing was written under that lend.
+        stat: Option<Stat>,
+    },
 }
 
 /// Why an operation changed nothing, or a question has no answer.
@@ -194,6 +151,9 @@ pub enum FileError {
     /// A volume in which something is.
     #[error("the volume is not empty; remove what is in it first")]
     NotEmpty,
+    /// Size and times are the tree's: only a daemon that did not borrow them could ask for this.
+    #[error("size and times of the file belong to its volume at present; try again")]
+    NotLent,
     /// The service itself does that.
     #[error("no client may ask for this; the daemons do it themselves")]
     NotForClients,
@@ -240,6 +200,8 @@ pub struct Stat {
     pub changed: WallTime,
     /// How many bytes are kept for it.
     pub allocated: u64,
+    /// The lend of size and times that this is of, if the file is a volume's.
+    pub lend: Option<Generation>,
 }
 
 /// The attributes that are a part of the state. What is allocated follows from the chunks.
@@ -250,6 +212,8 @@ pub struct Attributes {
     changed: WallTime,
     /// Nothing but this is left of it.
     is_removed: bool,
+    /// The last lend of size and times, if it is a volume's file.
+    lend: Option<Lend>,
 }
 
 /// The name of a part.
@@ -303,8 +267,9 @@ impl Default for File {
 impl File {
     /// Size, times, and how much is kept.
     pub fn stat(&self) -> Stat {
-        let Attributes { size, modified, changed, .. } = self.attributes;
-        Stat { size, modified, changed, allocated: self.chunks.allocated() }
+        let Attributes { size, modified, changed, lend, .. } = self.attributes;
+        let lend = lend.map(|lend| lend.generation);
+        Stat { size, modified, changed, allocated: self.chunks.allocated(), lend }
     }
 
     /// A file whose content a driver has kept.
@@ -411,7 +376,7 @@ impl File {
     fn remove(&mut self, at: Position, time: WallTime) {
         self.truncate(at, 0);
         self.tree.table_mut().clear();
-        self.attributes.is_removed = true;
+        (self.attributes.is_removed, self.attributes.lend) = (true, None);
         self.modify(at, time);
     }
 
@@ -420,6 +385,45 @@ impl File {
             self.attributes.is_removed = false;
             self.modify(at, time);
         }
+    }
+
+    fn borrow_times(
+        &mut self,
+        at: Position,
+        (of, generation): (FileOf, Generation),
+        (modified, changed): (WallTime, WallTime),
+    ) -> Result<(), FileError> {
+        match self.attributes.lend {
+            Some(lend) if lend.of != of || lend.generation > generation => return Err(FileError::NotLent),
+            Some(lend) if lend.generation == generation && lend.is_open() => return Ok(()),
+            Some(lend) if lend.generation == generation => return Err(FileError::NotLent),
+            Some(_) | None => {}
+        }
+        self.change(at, changed);
+        self.attributes.modified = modified;
+        self.attributes.lend = Some(Lend { of, generation, stage: LendStage::Open });
+        Ok(())
+    }
+
+    fn return_times(
+        &mut self,
+        at: Position,
+        (of, generation): (FileOf, Generation),
+    ) -> Result<Done, FileError> {
+        let stage = match self.attributes.lend {
+            Some(lend) if lend.of != of || lend.generation > generation => return Err(FileError::NotLent),
+            Some(lend) if lend.generation == generation && lend.is_open() => LendStage::Ended,
+            Some(lend) if lend.generation == generation => lend.stage,
+            Some(_) | None => LendStage::Unused,
+        };
+        self.version = at;
+        self.attributes.lend = Some(Lend { of, generation, stage });
+        Ok(Done::Returned { stat: (stage == LendStage::Ended).then(|| self.stat()) })
+    }
+
+    /// Without a lend nothing is written to a volume's file.
+    fn check_lent(&self) -> Result<(), FileError> {
+        if self.attributes.lend.is_none_or(|lend| lend.is_open()) { Ok(()) } else { Err(FileError::NotLent) }
     }
 
     /// Nothing is done to a file that was removed, but to begin it anew.
@@ -480,6 +484,9 @@ impl Machine for File {
         if self.has_tree() && change.is_of_bytes() {
             return Err(FileError::IsTree);
         }
+        if change.is_of_bytes() {
+            self.check_lent()?;
+        }
         match *change {
             Change::Write { offset, ref data } => return self.write(at, *time, offset, data),
             Change::Append { ref data } => return self.write(at, *time, self.attributes.size, data),
@@ -499,6 +506,10 @@ impl Machine for File {
             }
             Change::Remove => self.remove(at, *time),
             Change::Begin => self.begin(at, *time),
+            Change::Borrow { of, generation, modified, changed } => {
+                self.borrow_times(at, (of, generation), (modified, changed))?;
+            }
+            Change::Return { of, generation } => return self.return_times(at, (of, generation)),
             Change::NoSpace => return Err(FileError::NoSpace),
             Change::Plant(ref root) => self.plant(at, &Root { time: *time, ..*root })?,
             Change::Tree(ref op) => return self.change_tree(at, op),
@@ -620,92 +631,21 @@ impl Query {
     }
 }
 
-impl Change {
-    /// Whether it can be done to any file at all. An append may still be too long for the file that it meets.
-    pub fn check(&self) -> Result<(), FileError> {
-        match *self {
-            Self::Write { offset, ref data } => {
-                within(data.len() as u64, WRITE_BYTES_MAX)?;
-                end_of(offset, data.len() as u64).map(drop)
-            }
-            Self::Append { ref data } => within(data.len() as u64, WRITE_BYTES_MAX),
-            Self::Truncate { size } => end_of(size, 0).map(drop),
-            Self::Punch { offset, length } => end_of(offset, length).map(drop),
-            Self::Tree(ref op) => match cost::op_bytes(op) {
-                ..=cost::OP_BYTES_MAX => Ok(()),
-                length => Err(FileError::TooLong { length, bytes_max: cost::OP_BYTES_MAX }),
-            },
-            Self::Touch { .. } | Self::Remove | Self::Begin | Self::NoSpace | Self::Plant(_) => Ok(()),
-        }
-    }
-
-    /// Whether it is about bytes, which trees do not have.
-    const fn is_of_bytes(&self) -> bool {
-        match self {
-            Self::Write { .. } | Self::Append { .. } | Self::Truncate { .. } => true,
-            Self::Punch { .. } | Self::Touch { .. } => true,
-            Self::Remove | Self::Begin | Self::NoSpace | Self::Plant(_) | Self::Tree(_) => false,
-        }
-    }
-
-    /// Whether more may be kept when it is done, but for the mark that something is to be removed.
-    pub fn takes_space(&self) -> bool {
-        match self {
-            Self::Plant(_) => true,
-            Self::Tree(op) => matches!(
-                op.change,
-                namespace::Change::Create { .. }
-                    | namespace::Change::Link { .. }
-                    | namespace::Change::Rename { .. }
-                    | namespace::Change::SetXattr { .. }
-                    | namespace::Change::Lock { .. }
-            ),
-            _ => self.data_bytes() > 0,
-        }
-    }
-
-    /// How much data it carries.
-    pub fn data_bytes(&self) -> u64 {
-        match self {
-            Self::Write { data, .. } | Self::Append { data } => data.len() as u64,
-            Self::Tree(op) => cost::op_bytes(op),
-            Self::Plant(_)
-            | Self::Truncate { .. }
-            | Self::Punch { .. }
-            | Self::Touch { .. }
-            | Self::Remove
-            | Self::Begin
-            | Self::NoSpace => 0,
-        }
-    }
-
-    /// Whether it changes no file.
-    fn is_void(&self) -> bool {
-        let is_empty = match self {
-            Self::Write { data, .. } | Self::Append { data } => data.is_empty(),
-            Self::Punch { length, .. } => *length == 0,
-            Self::NoSpace => true,
-            Self::Truncate { .. }
-            | Self::Touch { .. }
-            | Self::Remove
-            | Self::Begin
-            | Self::Plant(_)
-            | Self::Tree(_) => false,
-        };
-        is_empty || self.check().is_err()
-    }
-}
-
 impl Attributes {
     /// Attributes of a file that can be.
     pub fn new(size: u64, modified: WallTime, changed: WallTime) -> Result<Self, FileError> {
         end_of(size, 0)?;
-        Ok(Self { size, modified, changed, is_removed: false })
+        Ok(Self { size, modified, changed, is_removed: false, lend: None })
+    }
+
+    /// The same, of a volume's file.
+    pub const fn lent(self, lend: Lend) -> Self {
+        Self { lend: Some(lend), ..self }
     }
 
     /// What is left of a file that was removed.
     pub const fn removed(modified: WallTime, changed: WallTime) -> Self {
-        Self { size: 0, modified, changed, is_removed: true }
+        Self { size: 0, modified, changed, is_removed: true, lend: None }
     }
 
     /// Whether nothing but this is left of the file.
@@ -726,6 +666,11 @@ impl Attributes {
     /// When anything of it changed last.
     pub const fn changed(&self) -> WallTime {
         self.changed
+    }
+
+    /// The last lend of size and times, if it is a volume's file.
+    pub const fn lend(&self) -> Option<Lend> {
+        self.lend
     }
 }
 
@@ -749,14 +694,4 @@ impl Part {
             (Key::Attributes | Key::Chunk(_) | Key::Tree(_), _) => false,
         }
     }
-}
-
-/// Where `length` bytes from `offset` on end.
-fn end_of(offset: u64, length: u64) -> Result<u64, FileError> {
-    let end = offset.checked_add(length).ok_or(FileError::Overflow { offset, length })?;
-    if end > FILE_BYTES_MAX { Err(FileError::PastLimit { end }) } else { Ok(end) }
-}
-
-fn within(length: u64, bytes_max: u64) -> Result<(), FileError> {
-    if length > bytes_max { Err(FileError::TooLong { length, bytes_max }) } else { Ok(()) }
 }

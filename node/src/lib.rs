@@ -37,6 +37,7 @@ mod capability;
 mod checkpoints;
 mod config;
 mod exports;
+mod errands;
 mod fetches;
 pub mod file;
 mod files;
@@ -44,6 +45,7 @@ mod first_clock;
 mod from_toml;
 mod hosting;
 mod keeper;
+mod lends;
 mod lock;
 mod logs;
 mod map;
@@ -62,6 +64,7 @@ mod starts;
 mod status;
 mod steps;
 mod store;
+mod upkeep;
 mod volume;
 mod volumes;
 mod writes;
@@ -79,6 +82,7 @@ pub use exports::{
     ExportAccess, ExportError, ExportPath, ExportPathError, ExportRefusal, Exports, ExportsError,
     ID_RANGES_MAX, IdMapError, IdRange, NotExported, Squash, change_kind, is_for_clients,
 };
+pub use errands::{Errand, ErrandBody};
 pub use fetches::{FetchId, Unreadable};
 pub use files::{FileJournalError, FileMessage, KeptFile};
 pub use first_clock::{BEHIND_MAX, FIRST_TIMES_MAX, FirstClock, FirstTime, corrected};

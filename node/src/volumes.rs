@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use base::{ClientId, Members, NodeId, ObjectId, WallTime};
 use lease::Algorithm;
-use namespace::{Born, Change as TreeChange, InodeId, Make, Op as TreeOp, Who, cost};
-use replication::{Position, Replica, Request};
+use namespace::{Born, Change as TreeChange, Generation, InodeId, Make, Op as TreeOp, Who, cost};
+use replication::{Position, Replica};
 
-use crate::file::{Answer, Change, File, FileBody, FileError, FileReply, FileReplyBody, Op, Query};
-use crate::files::Hosted;
+use crate::errands::{ErrandBody, outcome_of};
+use crate::file::{Answer, Change, Done, File, FileBody, FileOf, FileError, FileReply, FileReplyBody, Op, Query};
+use crate::files::{Asker, Hosted};
+use crate::lends::given;
 use crate::message::object_of;
 use crate::space::within_space;
 use crate::{ClusterMap, Shard, Unavailable};
@@ -21,6 +23,8 @@ use crate::{ClusterMap, Shard, Unavailable};
 const ANSWERS_BYTES_MAX: u64 = 16 << 20;
 /// So many questions and syncs of one volume wait at once.
 const ASKING_MAX: usize = 512;
+/// So many changes of a volume wait until times are given back.
+const RECALLS_MAX: usize = 1_024;
 /// So much of what is doomed is deleted at a time.
 const DELETED_AT_ONCE: usize = 64;
 
@@ -109,32 +113,82 @@ pub(crate) fn answer_bytes(reply: &FileReply) -> u64 {
 }
 
 impl<A: Algorithm> Shard<A> {
-    /// Has some of what is doomed in a volume that is led here deleted, if nothing of that is under way. Whether it has.
-    ///
-    /// No daemon keeps data of a volume's files yet: it is gone everywhere as soon as the entry says so.
-    pub(crate) fn delete_doomed(&mut self, now: WallTime, object: ObjectId) -> bool {
-        let me = self.me().node;
-        let client = ClientId { certificate: 0, program: me.0.into() };
+    /// Has some of what is doomed in a volume that is led here deleted: first the data, and then what is left of the file.
+    /// Whether there is something new to be done about it.
+    pub(crate) fn delete_doomed(&mut self, object: ObjectId) -> bool {
         let Some(hosted) = self.files.hosted.get_mut(&object).filter(|hosted| hosted.serves()) else {
             return false;
         };
-        if hosted.replica.committed().seq < hosted.deleting.seq {
+        let committed = hosted.replica.committed();
+        hosted.deleting.retain(|_, by| by.is_none_or(|by| committed < by));
+        let doomed = hosted.replica.machine().tree().doomed(DELETED_AT_ONCE);
+        let new: Vec<_> = doomed.into_iter().filter(|inode| !hosted.deleting.contains_key(inode)).collect();
+        for &inode in &new {
+            hosted.deleting.insert(inode, None);
+        }
+        let of = |inode| FileOf { volume: object, inode };
+        new.iter().for_each(|&inode| self.run_errand(object, of(inode), ErrandBody::Remove));
+        !new.is_empty()
+    }
+
+    /// The data of a file that is doomed is gone, unless it cannot be said.
+    pub(crate) fn content_removed(&mut self, now: WallTime, of: FileOf, reply: &FileReplyBody) {
+        let is_gone = match outcome_of(reply) {
+            Some(outcome) => matches!(outcome, Ok(_) | Err(FileError::Removed)),
+            None => matches!(reply, FileReplyBody::NoSuchFile),
+        };
+        let deleted = TreeOp::wanted(Who::root(), TreeChange::Deleted { inode: of.inode });
+        let by = is_gone.then(|| self.propose_own(now, of.volume, Change::Tree(Arc::new(deleted)))).flatten();
+        if let Some(hosted) = self.files.hosted.get_mut(&of.volume) {
+            match by {
+                Some(by) => hosted.deleting.insert(of.inode, Some(by)),
+                // It is found again.
+                None => hosted.deleting.remove(&of.inode),
+            };
+        }
+        self.drain_replica(now, of.volume);
+    }
+
+    /// Keeps a change of a file's times until they are given back. False if they are not lent.
+    pub(crate) fn waits_for_recall(&mut self, object: ObjectId, asker: Asker, body: &FileBody) -> bool {
+        let FileBody::Change { change: Change::Tree(op), .. } = body else { return false };
+        let TreeChange::SetAttributes { inode, set } = &op.change else { return false };
+        if set.atime.is_none() && set.mtime.is_none() {
             return false;
         }
-        let mut has_deleted = false;
-        for inode in hosted.replica.machine().tree().doomed(DELETED_AT_ONCE) {
-            let Some(next) = hosted.replica.next_position() else { break };
-            // No other entry has this number.
-            let request = Request { client, number: next.seq.0, settled: next.seq.0 };
-            let op = TreeOp { time: now, who: Who::root(), client, change: TreeChange::Deleted { inode } };
-            let op = Op { time: now, change: Change::Tree(Arc::new(op)) };
-            if hosted.replica.propose(now, request, op).is_err() {
-                break;
-            }
-            hosted.heard.insert(client, now);
-            (hosted.deleting, has_deleted) = (next, true);
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
+        let Some(generation) = hosted.replica.machine().tree().lent(*inode) else { return false };
+        if hosted.recalls.values().map(Vec::len).sum::<usize>() >= RECALLS_MAX {
+            self.files.reply(asker, FileReplyBody::Unavailable(Unavailable::Overloaded), None);
+            return true;
         }
-        has_deleted
+        let waiting = hosted.recalls.entry(*inode).or_default();
+        waiting.push((asker, body.clone()));
+        if waiting.len() == 1 {
+            let of = FileOf { volume: object, inode: *inode };
+            self.run_errand(object, of, ErrandBody::Return { generation });
+        }
+        true
+    }
+
+    /// A file has ended a lend because somebody here waits for its times.
+    pub(crate) fn file_recalled(
+        &mut self,
+        now: WallTime,
+        of: FileOf,
+        generation: Generation,
+        reply: &FileReplyBody,
+    ) {
+        if let Some(Ok(Done::Returned { stat })) = outcome_of(reply) {
+            let given = stat.as_ref().map(given);
+            let change = TreeChange::GiveBack { inode: of.inode, generation, given };
+            self.propose_own(now, of.volume, Change::Tree(Arc::new(TreeOp::wanted(Who::root(), change))));
+        }
+        let Some(hosted) = self.files.hosted.get_mut(&of.volume) else { return };
+        for (asker, body) in hosted.recalls.remove(&of.inode).unwrap_or_default() {
+            self.put_to_replica(now, of.volume, asker, body);
+        }
+        self.drain_replica(now, of.volume);
     }
 }
 

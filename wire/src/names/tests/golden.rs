@@ -2,10 +2,7 @@
 //!
 //! Groups of digits belong together; `docs/wire.md` says what they are. What stands behind a bar is in the tail.
 
-use namespace::{
-    Ask, Body, Change, Expect, Fate, Grant, Granted, Listed, Make, NotAcl, Page, RenameHow, SetAttributes,
-    SetTime, Site, Volume, XattrHow,
-};
+use namespace::{Ask, Body, Change, Expect, Fate, Given, Grant, Granted, Listed, Make, NotAcl, Page, RenameHow, SetAttributes, SetTime, Site, Volume, XattrHow};
 
 use super::samples::{
     CLIENT, OWNER, bodies, born, entry_name, fcntl_lock, file, flock_lock, inode, inode_id, locks,
@@ -110,7 +107,7 @@ fn changes() -> Vec<Change> {
         Change::SetXattr { inode, name: xattr_name(), value, how: XattrHow::Replace },
         Change::RemoveXattr { inode, name: xattr_name() },
         Change::Lend { inode },
-        Change::GiveBack { inode, generation, size: 300, mtime: time, ctime: time },
+        Change::GiveBack { inode, generation, given: Some(Given { size: 300, mtime: time, ctime: time }) },
         Change::Hold { inode, client: CLIENT },
         Change::Release { inode, client: CLIENT },
         Change::Deleted { inode },
