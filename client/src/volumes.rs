@@ -13,7 +13,7 @@ use namespace::{
     SetAttributes, Site, Volume as Counts, Who,
 };
 use node::file::FileError;
-use node::{VolumeName, file_object, list_of_volumes};
+use node::{VolumeName, list_of_volumes, volume_object};
 use tokio::time::sleep;
 
 use crate::driver::Client;
@@ -75,7 +75,7 @@ impl Client {
     ) -> Result<Volume, VolumeError> {
         loop {
             let volume = self.volume_at(name, self.enter_volume(name).await?);
-            let root = Root { time: WallTime::ZERO, uid, gid, mode: ROOT_MODE };
+            let root = Root { time: WallTime::ZERO, uid, gid, mode: ROOT_MODE, name: name.clone() };
             match volume.begin(root).await {
                 Ok(()) => {
                     self.list_of_volumes().settle().await?;
@@ -99,7 +99,8 @@ impl Client {
         let made = match make().await {
             // The first volume of the cluster.
             Err(error) if error.says_no_tree() => {
-                let root = Root { time: WallTime::ZERO, uid: 0, gid: 0, mode: ROOT_MODE };
+                let name = list.name.clone();
+                let root = Root { time: WallTime::ZERO, uid: 0, gid: 0, mode: ROOT_MODE, name };
                 match list.begin(root).await {
                     Ok(()) | Err(VolumeError::Object(ObjectError::Refused(FileError::IsTree))) => {}
                     Err(error) => return Err(error),
@@ -182,7 +183,7 @@ impl Client {
     }
 
     fn volume_at(&self, name: &VolumeName, inode: InodeId) -> Volume {
-        Volume { object: self.object(file_object(list_of_volumes(), inode)), inode, name: name.clone() }
+        Volume { object: self.object(volume_object(inode)), inode, name: name.clone() }
     }
 
     fn list_of_volumes(&self) -> Volume {

@@ -5,8 +5,8 @@ use base::WallTime;
 use crate::draft::Draft;
 use crate::limits::{FILE_BYTES_MAX, MODE_BITS};
 use crate::{
-    Body, Done, Generation, Given, Inode, InodeId, Kind, NameError, Rights, SetAttributes, SetTime, Table, Volume,
-    Who, XattrName,
+    Body, Done, Generation, Given, Inode, InodeId, Kind, NameError, Rights, SetAttributes, SetTime, Table,
+    Volume, Who, XattrName,
 };
 
 impl<T: Table> Draft<'_, T> {

@@ -97,6 +97,7 @@ pub fn part_bytes(part: &Part) -> u64 {
             locks.held.len() as u64 * LOCK_BYTES + locks.waiting.len() as u64 * WAITING_BYTES
         }
         Part::Doomed(doomed) => members_bytes(&doomed.replicas),
+        Part::Name(name) => name.as_str().len() as u64,
         Part::Volume(_) | Part::Entry(_) | Part::Client(_) | Part::Wait(_) | Part::Mark => 0,
     };
     OVERHEAD_BYTES + long

@@ -47,6 +47,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod volume_name;
 mod who;
 mod xattr;
 
@@ -59,10 +60,12 @@ pub use name::{
     XATTR_NAME_BYTES_MAX, XattrName,
 };
 pub use op::{
-    Change, Done, Expect, Fate, Given, Grant, Granted, Make, Op, RenameHow, SetAttributes, SetTime, Site, XattrHow,
+    Change, Done, Expect, Fate, Given, Grant, Granted, Make, Op, RenameHow, SetAttributes, SetTime, Site,
+    XattrHow,
 };
 pub use part::{Body, ClientState, Doomed, Entry, Inode, Key, Kind, Marks, Part, Volume};
 pub use query::{Answer, Ask, Attributes, Listed, Page, Query};
 pub use table::{Memory, Table};
 pub use tree::{Root, Tree};
+pub use volume_name::{VOLUME_NAME_BYTES_MAX, VolumeName, VolumeNameError};
 pub use who::{GROUPS_MAX, Rights, TooManyGroups, Who};

@@ -6,7 +6,7 @@ use base::{ClientId, Members, WallTime};
 use bytes::Bytes;
 
 use crate::limits::{BYTES_MAX_DEFAULT, INODES_MAX_DEFAULT};
-use crate::{Attributes, Generation, InodeId, Locks, Name, Owner, Target, Ticket, XattrName};
+use crate::{Attributes, Generation, InodeId, Locks, Name, Owner, Target, Ticket, VolumeName, XattrName};
 
 /// The name of a part. What a directory, an inode or a client has of a kind stands together.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -37,6 +37,8 @@ pub enum Key {
     Locker(ClientId, InodeId),
     /// What an owner waits for.
     Wait(Owner, Ticket),
+    /// What the volume is called.
+    Name,
 }
 
 /// What is in a part. A clone copies little.
@@ -60,6 +62,8 @@ pub enum Part {
     Wait(InodeId),
     /// All that there is to say is in the key.
     Mark,
+    /// What the volume is called, from when it was planted on.
+    Name(Arc<VolumeName>),
 }
 
 /// What is in the volume, and what it has room for.
@@ -276,6 +280,7 @@ impl Part {
                 | (Key::Doomed(_), Self::Doomed(_))
                 | (Key::Client(_), Self::Client(_))
                 | (Key::Wait(..), Self::Wait(_))
+                | (Key::Name, Self::Name(_))
                 | (Key::Hold(..) | Key::Orphan(_) | Key::Unsettled(_), Self::Mark)
                 | (Key::Held(..) | Key::Locker(..), Self::Mark)
         )

@@ -5,19 +5,23 @@ use std::sync::Arc;
 
 use base::WallTime;
 
+use crate::Generation;
 use crate::create::Wanted;
 use crate::draft::Draft;
 use crate::limits::MODE_BITS;
 use crate::{
     Answer, Body, Born, Change, Done, Inode, InodeId, Key, Marks, NameError, Op, Part, Query, Table, Volume,
+    VolumeName,
 };
 
 /// The mode of a root that nobody has changed.
 const ROOT_MODE: u16 = 0o755;
 
 /// The root directory of a tree, as it begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Root {
+    /// What the volume is called. It stays so.
+    pub name: VolumeName,
     /// When.
     pub time: WallTime,
     /// Whose it is.
@@ -53,11 +57,20 @@ impl<T: Table> Tree<T> {
 
     /// Makes an empty root directory in a table that is empty, by the entry at `at`.
     pub fn plant(&mut self, at: Born, root: &Root) {
-        let Root { time, uid, gid, mode } = *root;
+        let Root { time, uid, gid, mode, .. } = *root;
         let (atime, mtime, ctime, btime) = (time, time, time, time);
         let inode = Inode { uid, gid, mode: mode & MODE_BITS, atime, mtime, ctime, btime, ..blank_root() };
         self.table.put(Key::Inode(InodeId::ROOT), at, Part::Inode(Arc::new(inode)));
         self.table.put(Key::Volume, at, Part::Volume(Arc::new(Volume::default())));
+        self.table.put(Key::Name, at, Part::Name(Arc::new(root.name.clone())));
+    }
+
+    /// What the volume is called, if it was [planted](Self::plant).
+    pub fn name(&self) -> Option<Arc<VolumeName>> {
+        match self.part(&Key::Name) {
+            Some(Part::Name(name)) => Some(name),
+            _ => None,
+        }
     }
 
     /// What a table holds, which need not make sense before all of its parts are [placed](Self::place).

@@ -211,6 +211,9 @@ impl<A: Algorithm> Shard<A> {
         if let Some(hint) = hint.filter(is_there) {
             return Some(hint);
         }
+        if self.files.hosted.get(&object).is_some_and(Hosted::serves) {
+            return Some(me);
+        }
         let members = self.members_of(object);
         let members: Vec<NodeId> = members.as_slice().iter().copied().filter(is_there).collect();
         members.get(turn.checked_rem(members.len())?).copied()
@@ -249,7 +252,9 @@ impl<A: Algorithm> Shard<A> {
                 self.errands.set_due(reply.id, due);
             }
             body => {
-                let Some(Running { owner, errand, due, .. }) = self.errands.all.remove(&reply.id) else { return };
+                let Some(Running { owner, errand, due, .. }) = self.errands.all.remove(&reply.id) else {
+                    return;
+                };
                 self.errands.due.remove(&(due, reply.id));
                 self.errand_done(now, owner, errand, body);
             }

@@ -44,6 +44,7 @@ use namespace::{Generation, NameError, Root, Table};
 use replication::Machine;
 pub use replication::{Mark, Position};
 
+use crate::AccessError;
 pub use change::{Change, Op};
 use change::{end_of, within};
 pub use chunk::{BLOCK_BYTES, Chunk};
@@ -154,12 +155,15 @@ pub enum FileError {
     /// Size and times are the tree's: only a daemon that did not borrow them could ask for this.
     #[error("size and times of the file belong to its volume at present; try again")]
     NotLent,
-    /// The service itself does that.
+    /// The service itself does that. `EPERM`.
     #[error("no client may ask for this; the daemons do it themselves")]
     NotForClients,
     /// What the tree says.
     #[error(transparent)]
     Tree(#[from] NameError),
+    /// What the rules of the cluster say.
+    #[error(transparent)]
+    Access(#[from] AccessError),
 }
 
 /// A question about a file.
@@ -511,7 +515,7 @@ impl Machine for File {
             }
             Change::Return { of, generation } => return self.return_times(at, (of, generation)),
             Change::NoSpace => return Err(FileError::NoSpace),
-            Change::Plant(ref root) => self.plant(at, &Root { time: *time, ..*root })?,
+            Change::Plant(ref root) => self.plant(at, &Root { time: *time, ..root.clone() })?,
             Change::Tree(ref op) => return self.change_tree(at, op),
         }
         Ok(Done::Changed { stat: self.stat() })
@@ -562,6 +566,8 @@ impl Machine for File {
                 start < end && offset < start.saturating_add(width)
             }
             Change::Touch { .. }
+            | Change::Borrow { .. }
+            | Change::Return { .. }
             | Change::NoSpace
             | Change::Tree(_)
             | Change::Remove

@@ -11,13 +11,19 @@ use lease::{Algorithm, Watermark};
 use namespace::{Ask, NameError, Query as TreeQuery, Who};
 use replication::{
     AskError, Checkpoint, Event, LeadError, Memory, Message, Output as ReplicaOutput, ProposeError, Replica,
-    Request, SyncError, Tenure, Ticket, Waiting, When,
+    Request, Tenure, Ticket, Waiting, When,
 };
 
-use crate::file::{Change, Done, File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Mark, Op, Position, Query};
+use crate::access::{check_file, check_purpose};
 use crate::errands::own_client;
+use crate::file::{
+    Change, Done, File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Mark, Op,
+    Position, Query,
+};
 use crate::files::{Asker, Asking, Caller, FileMessage, Hosted, SMALL_BYTES_MAX, Stage};
-use crate::message::{is_file, is_lock};
+use crate::message::{is_file_of_volume, is_lock};
+use crate::refused::{refused_change, refused_question, refused_sync};
+use crate::session::Session;
 use crate::steps::Step;
 use crate::volumes::{Asked, Place, operation, refusal};
 use crate::writes::{Held, Until};
@@ -29,14 +35,21 @@ const ASKERS_MAX: usize = 16;
 impl<A: Algorithm> Shard<A> {
     /// A client's request about a file.
     pub fn handle_file_request(&mut self, now: WallTime, session: SessionId, request: FileRequest) {
-        let FileRequest { id, object, body } = request;
-        let Some(client) = self.sessions.get(session).map(|session| session.client) else { return };
-        let asker = Asker { from: Caller::Session(session), client, id };
+        let FileRequest { id, object, of, body } = request;
+        let Some(Session { client, certificate, .. }) = self.sessions.get(session) else { return };
+        let asker = Asker { from: Caller::Session(session), client: *client, id };
+        let asked = check_purpose((self.config.map.exports(), &certificate.role), object, &body);
+        if let Err(error) = asked.and_then(|()| check_file(object, of)) {
+            return self.files.reply(asker, FileReplyBody::Refused(error), None);
+        }
         if self.config.breaks(Bug::AnswersWhileReleasing) && self.is_leaving(object) {
             return self.ask_replica(now, object, asker, body);
         }
         match self.open_file(now, object) {
-            Ok(()) => self.serve_file(now, object, asker, body),
+            Ok(()) => {
+                of.into_iter().for_each(|of| self.note_file(object, of));
+                self.serve_file(now, object, asker, body);
+            }
             Err(refusal) => self.files.reply(asker, refusal, None),
         }
         self.take_events(now);
@@ -389,9 +402,11 @@ impl<A: Algorithm> Shard<A> {
         (asker, level): (Asker, Level),
         (outcome, mark, until): (Result<Done, FileError>, Mark, WallTime),
     ) {
-        if let (Caller::Node(_), Err(FileError::Tree(NameError::Lent { inode, .. }))) = (asker.from, outcome) {
+        if let (Caller::Node(_), Err(FileError::Tree(NameError::Lent { inode, .. }))) = (asker.from, &outcome)
+        {
             // It is answered for the lend that goes on.
-            let ask = Query::Tree(Arc::new(TreeQuery { who: Who::root(), ask: Ask::Attributes { inode } }));
+            let ask =
+                Query::Tree(Arc::new(TreeQuery { who: Who::root(), ask: Ask::Attributes { inode: *inode } }));
             return self.put_to_replica(now, object, asker, FileBody::Ask(ask));
         }
         let is_early = self.config.breaks(Bug::DurableEarly) && outcome.is_ok();
@@ -497,7 +512,7 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Of these nodes the one that is connected and comes after this one: so each has its turn.
-    fn next_member(&self, nodes: &[NodeId]) -> Option<NodeId> {
+    pub(crate) fn next_member(&self, nodes: &[NodeId]) -> Option<NodeId> {
         let me = self.me().node;
         let connected = nodes.iter().copied().filter(|node| self.peers.contains_key(node));
         connected.min_by_key(|&node| (node < me, node))
@@ -545,7 +560,7 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Begins a tenure with an epoch of its own, once its number is covered by the ceiling on disk.
-    fn lead_file(&mut self, now: WallTime, object: ObjectId) {
+    pub(crate) fn lead_file(&mut self, now: WallTime, object: ObjectId) {
         let me = self.me().node;
         let Some(until) = self.lease.valid_until(now, object) else { return };
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
@@ -728,7 +743,7 @@ fn begins(object: ObjectId, body: &FileBody) -> bool {
     match body {
         FileBody::Create => true,
         FileBody::Change { change, .. } => {
-            is_file(object) && (change.is_of_bytes() || matches!(change, Change::Return { .. }))
+            is_file_of_volume(object) && (change.is_of_bytes() || matches!(change, Change::Return { .. }))
         }
         FileBody::Ask(_) | FileBody::Sync { .. } => false,
     }
@@ -740,35 +755,5 @@ fn forget_asker(hosted: &mut Hosted, key: (ClientId, u64), asker: Asker) {
         if askers.is_empty() {
             hosted.changing.remove(&key);
         }
-    }
-}
-
-const fn refused_change(error: ProposeError) -> FileReplyBody {
-    match error {
-        ProposeError::NotPrimary | ProposeError::Recovering => {
-            FileReplyBody::Unavailable(Unavailable::NoMajority)
-        }
-        ProposeError::Busy | ProposeError::Unsettled | ProposeError::Full => {
-            FileReplyBody::Unavailable(Unavailable::Overloaded)
-        }
-        ProposeError::TooLarge { bytes, bytes_max } => {
-            FileReplyBody::Refused(FileError::TooLong { length: bytes, bytes_max })
-        }
-        ProposeError::Expired => FileReplyBody::Expired,
-        ProposeError::Settled(_) => FileReplyBody::Settled,
-    }
-}
-
-const fn refused_question(error: AskError) -> FileReplyBody {
-    match error {
-        AskError::NotPrimary | AskError::Recovering => FileReplyBody::Unavailable(Unavailable::NoMajority),
-        AskError::Busy => FileReplyBody::Unavailable(Unavailable::Overloaded),
-    }
-}
-
-const fn refused_sync(error: SyncError) -> FileReplyBody {
-    match error {
-        SyncError::Ask(error) => refused_question(error),
-        SyncError::Lost(_) => FileReplyBody::Lost,
     }
 }

@@ -31,13 +31,14 @@
 //! Clocks, sockets, disks: a mark for the disk is an output. Names of locks: a cell is a digest of one. Trust in
 //! what a peer says about itself: whoever drives this says who sent what.
 
+mod access;
 mod bounded;
 mod bugs;
 mod capability;
 mod checkpoints;
 mod config;
-mod exports;
 mod errands;
+mod exports;
 mod fetches;
 pub mod file;
 mod files;
@@ -56,6 +57,7 @@ mod numbers;
 mod orders;
 mod output;
 mod owner;
+mod refused;
 mod requests;
 mod session;
 mod shard;
@@ -65,10 +67,10 @@ mod status;
 mod steps;
 mod store;
 mod upkeep;
-mod volume;
 mod volumes;
 mod writes;
 
+pub use access::AccessError;
 pub use base::ClientId;
 pub use bugs::{Bug, Rules};
 pub use capability::{
@@ -77,12 +79,12 @@ pub use capability::{
 };
 pub use checkpoints::FileChanges;
 pub use config::{CLOCK_FRESH, ShardConfig};
+pub use errands::{Errand, ErrandBody};
 pub use exports::{
     ANONYMOUS_DEFAULT, ChangeKind, EXPORT_CLIENTS_MAX, EXPORT_PATH_BYTES_MAX, EXPORTS_MAX, Export,
     ExportAccess, ExportError, ExportPath, ExportPathError, ExportRefusal, Exports, ExportsError,
     ID_RANGES_MAX, IdMapError, IdRange, NotExported, Squash, change_kind, is_for_clients,
 };
-pub use errands::{Errand, ErrandBody};
 pub use fetches::{FetchId, Unreadable};
 pub use files::{FileJournalError, FileMessage, KeptFile};
 pub use first_clock::{BEHIND_MAX, FIRST_TIMES_MAX, FirstClock, FirstTime, corrected};
@@ -93,9 +95,10 @@ pub use message::{
     CLIENT_BATCH_MAX, ClientFrame, DaemonFrame, Grant, PEER_BATCH_MAX, PeerMessage, Record, Reply, ReplyBody,
     Request, RequestBody, RequestId, Token, Unavailable, lock_cell, object_named,
 };
+pub use namespace::{VOLUME_NAME_BYTES_MAX, VolumeName, VolumeNameError};
 pub use orders::{Order, OrderBody, OrderReply, OrderReplyBody};
 pub use output::{Output, ShardEvent};
-pub use session::SessionId;
+pub use session::{Certificate, SessionId};
 pub use shard::{LockCounts, Remembered, Shard, ShardError};
 pub use starts::{Chain, Lines, Met, RestoredCopy, StartRefusal};
 pub use status::{
@@ -103,6 +106,5 @@ pub use status::{
     SupervisorStatus,
 };
 pub use store::{JournalFound, Memo, OpenStep, Opening, StoreFound, StoreRefusal};
-pub use volume::{VOLUME_NAME_BYTES_MAX, VolumeName, VolumeNameError};
-pub use volumes::{file_object, list_of_volumes};
+pub use volumes::{file_object, list_of_volumes, volume_object};
 pub use writes::record_data_bytes;

@@ -17,7 +17,10 @@ pub const PEER_BATCH_MAX: usize = 4_096;
 /// The most requests or replies in one frame between a client and a daemon.
 pub const CLIENT_BATCH_MAX: usize = 4_096;
 
+/// What an object is for stands in its highest bits; an object that goes by a name has none of them.
 const LOCK_BIT: u64 = 1 << 63;
+const FILE_BIT: u64 = 1 << 62;
+const VOLUME_BIT: u64 = 1 << 61;
 /// How many low bits of a token count the grants of one tenure.
 const TOKEN_GRANT_BITS: u32 = 20;
 
@@ -286,20 +289,47 @@ pub fn lock_cell(name: &str) -> ObjectId {
     ObjectId::new(high | LOCK_BIT, low)
 }
 
-/// The object that goes by `name`, which may be any text. It is never a lock.
+/// The object that goes by `name`, which may be any text. It is never a lock, a volume, or the data of a volume's file.
 pub fn object_named(name: &str) -> ObjectId {
     object_of(&blake3::derive_key("fleasefs 2026 name of an object", name.as_bytes()))
 }
 
-/// The object that something with this hash is.
-pub(crate) fn object_of(hash: &[u8; 32]) -> ObjectId {
+/// The object that something with this hash is, and that is for nothing in particular.
+fn object_of(hash: &[u8; 32]) -> ObjectId {
     let word = |at: usize| u64::from_le_bytes(hash[at..at + 8].try_into().expect("eight of 32 bytes"));
-    ObjectId::new(word(0) & !LOCK_BIT, word(8))
+    ObjectId::new(word(0) & !(LOCK_BIT | FILE_BIT | VOLUME_BIT), word(8))
+}
+
+/// The data of the volume's file that has this hash.
+pub(crate) fn file_of(hash: &[u8; 32]) -> ObjectId {
+    let ObjectId { high, low } = object_of(hash);
+    ObjectId::new(high | FILE_BIT, low)
+}
+
+/// The volume that has this hash, or the list of them.
+pub(crate) fn volume_of(hash: &[u8; 32]) -> ObjectId {
+    let ObjectId { high, low } = object_of(hash);
+    ObjectId::new(high | VOLUME_BIT, low)
 }
 
 /// Whether this is the cell of a lock.
 pub(crate) const fn is_lock(cell: ObjectId) -> bool {
     cell.high & LOCK_BIT != 0
+}
+
+/// Whether this is for nothing in particular.
+pub(crate) const fn is_plain(object: ObjectId) -> bool {
+    object.high & (LOCK_BIT | FILE_BIT | VOLUME_BIT) == 0
+}
+
+/// Whether this is the data of a volume's file.
+pub(crate) const fn is_file_of_volume(object: ObjectId) -> bool {
+    object.high & (LOCK_BIT | FILE_BIT) == FILE_BIT
+}
+
+/// Whether this is where a volume is, or the list of them.
+pub(crate) const fn is_volume(object: ObjectId) -> bool {
+    object.high & (LOCK_BIT | FILE_BIT | VOLUME_BIT) == VOLUME_BIT
 }
 
 impl Token {
@@ -343,5 +373,20 @@ mod tests {
         assert!(tokens.is_sorted());
         assert_eq!(Token::new(epoch(1), 1 << TOKEN_GRANT_BITS), None);
         assert_eq!(Token::new(epoch(1 << (u64::BITS - TOKEN_GRANT_BITS)), 1), None);
+    }
+
+    #[test]
+    fn no_object_is_for_two_things() {
+        for number in 0..64_u64 {
+            let hash = blake3::hash(&number.to_le_bytes());
+            let name = number.to_string();
+            let (lock, plain) = (lock_cell(&name), object_named(&name));
+            let (file, volume) = (file_of(hash.as_bytes()), volume_of(hash.as_bytes()));
+            let all = [lock, plain, file, volume];
+            assert_eq!(all.map(is_lock), [true, false, false, false]);
+            assert_eq!(all.map(is_plain), [false, true, false, false]);
+            assert_eq!(all.map(is_file_of_volume), [false, false, true, false]);
+            assert_eq!(all.map(is_volume), [false, false, false, true]);
+        }
     }
 }

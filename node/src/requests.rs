@@ -4,7 +4,7 @@ use base::{ObjectId, WallTime};
 use lease::Algorithm;
 
 use crate::lock::{Asker, Returning, UNSETTLED, Waiter};
-use crate::message::is_lock;
+use crate::message::{is_lock, is_plain};
 use crate::shard::Leased;
 use crate::steps::Step;
 use crate::{ReplyBody, Request, RequestBody, SessionId, Shard, Unavailable};
@@ -29,7 +29,7 @@ impl<A: Algorithm> Shard<A> {
                 self.take_back(now, cell, Returning { asker, token, keeps: false });
             }
             RequestBody::Cancel { cell, request } => self.cancel(now, cell, asker, request),
-            RequestBody::Lease { cell } if !is_lock(cell) && !self.files.hosted.contains_key(&cell) => {
+            RequestBody::Lease { cell } if is_plain(cell) && !self.files.hosted.contains_key(&cell) => {
                 self.lease_cell(now, cell, asker)
             }
             RequestBody::Unlease { cell } if !is_lock(cell) => {

@@ -1,19 +1,30 @@
 //! Clients' sessions, one for each connection: how long it lasts, and what it is still to be told.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
-use base::{ObjectId, Span, WallTime};
+use base::{ObjectId, Role, Span, WallTime};
 
-use crate::{CLIENT_BATCH_MAX, ClientId, DaemonFrame, Reply, ReplyBody, Unavailable};
+use crate::{CLIENT_BATCH_MAX, CertificateId, ClientId, DaemonFrame, Reply, ReplyBody, Unavailable};
 
 /// Names a client's connection; the driver counts them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionId(pub u64);
 
+/// What a connection's certificate says of who is at its other end. The network has checked it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Certificate {
+    /// Who that is.
+    pub role: Role,
+    /// Which certificate it is, of those that this one may have.
+    pub id: CertificateId,
+}
+
 /// One session.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(crate) client: ClientId,
+    pub(crate) certificate: Arc<Certificate>,
     heard: WallTime,
     /// The number of the last frame.
     number: u64,
@@ -67,9 +78,16 @@ impl Sessions {
         self.sessions.keys().copied()
     }
 
-    pub(crate) fn open(&mut self, now: WallTime, id: SessionId, client: ClientId, lasts: Span) {
+    pub(crate) fn open(
+        &mut self,
+        now: WallTime,
+        id: SessionId,
+        (client, certificate): (ClientId, Certificate),
+        lasts: Span,
+    ) {
         let session = Session {
             client,
+            certificate: Arc::new(certificate),
             heard: now,
             number: 0,
             to_ack: false,
@@ -207,7 +225,9 @@ mod tests {
 
     fn one() -> Sessions {
         let mut sessions = Sessions::default();
-        sessions.open(at(0), ID, ClientId { certificate: 1, program: 1 }, LASTS);
+        let role = Role::Client("a".parse().unwrap());
+        let certificate = Certificate { role, id: CertificateId([1; 32]) };
+        sessions.open(at(0), ID, (ClientId { certificate: 1, program: 1 }, certificate), LASTS);
         sessions
     }
 

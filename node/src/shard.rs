@@ -20,8 +20,8 @@ use crate::session::Sessions;
 use crate::steps::Steps;
 use crate::store::Health;
 use crate::{
-    Bug, ClientFrame, ClientId, ClusterMap, Output, PEER_BATCH_MAX, PeerMessage, Reply, ReplyBody, RequestId,
-    SessionId, ShardConfig, ShardEvent, Unavailable,
+    Bug, Certificate, ClientFrame, ClientId, ClusterMap, Output, PEER_BATCH_MAX, PeerMessage, Reply,
+    ReplyBody, RequestId, SessionId, ShardConfig, ShardEvent, Unavailable,
 };
 
 /// How often in a lease time records are looked through for what nobody needs any longer.
@@ -292,13 +292,19 @@ impl<A: Algorithm> Shard<A> {
         self.take_events(now);
     }
 
-    /// A client is connected.
-    pub fn handle_client_up(&mut self, now: WallTime, session: SessionId, client: ClientId) {
+    /// A client is connected, and has shown this certificate.
+    pub fn handle_client_up(
+        &mut self,
+        now: WallTime,
+        session: SessionId,
+        client: ClientId,
+        certificate: Certificate,
+    ) {
         // Sessions outlive their connections for a while, and count until they are over.
         if self.sessions.len() >= self.config.sessions_max {
             return self.hand_out(Output::Close { session });
         }
-        self.sessions.open(now, session, client, self.config.session_over_after());
+        self.sessions.open(now, session, (client, certificate), self.config.session_over_after());
         let dead: Vec<_> = self.recent_deaths(now).collect();
         for Process { node, incarnation } in dead {
             self.sessions.tell(session, Reply::Death { node, incarnation }, None);
@@ -398,7 +404,8 @@ impl<A: Algorithm> Shard<A> {
         let greeting = (!self.is_greeted).then_some(self.lease.silent_until());
         let files = self.files.next_due(self.config.stalled_after);
         let errands = self.errands.next_due();
-        let others = [self.lease.poll_timeout(), self.sessions.next_due(), due, sweep, greeting, files, errands];
+        let others =
+            [self.lease.poll_timeout(), self.sessions.next_due(), due, sweep, greeting, files, errands];
         others.into_iter().flatten().fold(self.judge_at, WallTime::min)
     }
 

@@ -1,6 +1,6 @@
 //! What a shard sees to of its files by itself: timers, what it or a peer may have forgotten, and a disk that does nothing.
 
-use base::{Epoch, NodeId, ObjectId, Process, WallTime};
+use base::{Epoch, ObjectId, Process, WallTime};
 use lease::Algorithm;
 use replication::Message;
 
@@ -76,7 +76,7 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// A node whose disk does nothing leads nothing: it could never answer for what it orders.
-    fn check_disk(&mut self, now: WallTime) {
+    pub(crate) fn check_disk(&mut self, now: WallTime) {
         let stalled_at = self.files.writes.stalled_at(self.config.stalled_after);
         let is_stalled = stalled_at.is_some_and(|at| at <= now) && !self.config.breaks(Bug::StalledDiskLeads);
         if std::mem::replace(&mut self.files.is_stalled, is_stalled) == is_stalled {

@@ -12,10 +12,12 @@ use namespace::{Born, Change as TreeChange, Generation, InodeId, Make, Op as Tre
 use replication::{Position, Replica};
 
 use crate::errands::{ErrandBody, outcome_of};
-use crate::file::{Answer, Change, Done, File, FileBody, FileOf, FileError, FileReply, FileReplyBody, Op, Query};
+use crate::file::{
+    Answer, Change, Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody, Op, Query,
+};
 use crate::files::{Asker, Hosted};
 use crate::lends::given;
-use crate::message::object_of;
+use crate::message::{file_of, volume_of};
 use crate::space::within_space;
 use crate::{ClusterMap, Shard, Unavailable};
 
@@ -72,29 +74,36 @@ fn members_of_next(volume: ObjectId, next: Position, map: &ClusterMap) -> Member
     map.view(file_object(volume, inode)).members.clone()
 }
 
-/// The object with the data of a file of a volume; or the volume that a name in the list of all volumes is. Never a lock.
+/// The object with the data of a file of a volume. Nothing else is ever such an object: no lock, no volume, and nothing that
+/// goes by a name.
 pub fn file_object(volume: ObjectId, inode: InodeId) -> ObjectId {
-    let mut hasher = blake3::Hasher::new_derive_key("fleasefs 2026 data of an inode");
-    for number in [volume.high, volume.low, inode.number, inode.epoch.number, inode.epoch.node.0.into()] {
-        hasher.update(&number.to_le_bytes());
-    }
-    object_of(hasher.finalize().as_bytes())
+    file_of(&inode_hash("fleasefs 2026 data of an inode", volume, inode))
+}
+
+/// The volume that an inode in the list of all volumes stands for. Nothing else is ever such an object.
+pub fn volume_object(inode: InodeId) -> ObjectId {
+    volume_of(&inode_hash("fleasefs 2026 volume of an inode", list_of_volumes(), inode))
 }
 
 /// The list of all volumes: a tree with a directory for each.
 pub fn list_of_volumes() -> ObjectId {
-    let hash = blake3::derive_key("fleasefs 2026 list of volumes", &[]);
-    object_of(&hash)
+    volume_of(&blake3::derive_key("fleasefs 2026 list of volumes", &[]))
+}
+
+fn inode_hash(context: &str, tree: ObjectId, inode: InodeId) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key(context);
+    for number in [tree.high, tree.low, inode.number, inode.epoch.number, inode.epoch.node.0.into()] {
+        hasher.update(&number.to_le_bytes());
+    }
+    hasher.finalize().into()
 }
 
 /// Why a request is not even looked into, if it is not: so much memory answers take that wait to be sent.
 pub(crate) fn refusal(body: &FileBody, hosted: &Hosted, answers: u64) -> Option<FileReplyBody> {
     let refused = match body {
-        FileBody::Change { change, .. } => match (change.check(), change) {
-            (Err(error), _) => error,
-            (Ok(()), Change::NoSpace) => FileError::NotForClients,
-            (Ok(()), Change::Tree(op)) if !is_for_clients(&op.change) => FileError::NotForClients,
-            _ => return None,
+        FileBody::Change { change, .. } => match change.check() {
+            Err(error) => error,
+            Ok(()) => return None,
         },
         FileBody::Ask(Query::Tree(_)) if answers > ANSWERS_BYTES_MAX || hosted.asking.len() >= ASKING_MAX => {
             return Some(FileReplyBody::Unavailable(Unavailable::Overloaded));
@@ -189,32 +198,5 @@ impl<A: Algorithm> Shard<A> {
             self.put_to_replica(now, of.volume, asker, body);
         }
         self.drain_replica(now, of.volume);
-    }
-}
-
-/// Whether users ask for such a change. The others follow from what clients do, or do not do any more.
-const fn is_for_clients(change: &TreeChange) -> bool {
-    match change {
-        TreeChange::Create { .. }
-        | TreeChange::Link { .. }
-        | TreeChange::Unlink { .. }
-        | TreeChange::RemoveDirectory { .. }
-        | TreeChange::Rename { .. }
-        | TreeChange::SetAttributes { .. }
-        | TreeChange::SetXattr { .. }
-        | TreeChange::RemoveXattr { .. }
-        | TreeChange::Lock { .. }
-        | TreeChange::Unlock { .. }
-        | TreeChange::Cancel { .. }
-        | TreeChange::Limit { .. } => true,
-        TreeChange::Lend { .. }
-        | TreeChange::GiveBack { .. }
-        | TreeChange::Hold { .. }
-        | TreeChange::Release { .. }
-        | TreeChange::Deleted { .. }
-        | TreeChange::Settle
-        | TreeChange::Welcome { .. }
-        | TreeChange::Expire { .. }
-        | TreeChange::Forget { .. } => false,
     }
 }

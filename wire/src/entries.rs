@@ -50,6 +50,7 @@ choice!(FileError, "why a file was not changed":
     9 NotEmpty;
     10 NotForClients;
     11 Tree(error);
+    12 Access(error);
 );
 choice!(Change, "a change of a file":
     0 Write { offset, data };

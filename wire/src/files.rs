@@ -11,7 +11,7 @@ use node::file::{
     Answer, Change, Done, File, FileBody, FileReply, FileReplyBody, FileRequest, Level, Query,
     READ_BYTES_MAX, WRITE_BYTES_MAX,
 };
-use node::{FileMessage, Unavailable};
+use node::{FileMessage, Unavailable, VOLUME_NAME_BYTES_MAX};
 use replication::{Account, Memory, Message, Page};
 
 use crate::DecodeError;
@@ -90,6 +90,7 @@ impl Weighed for FileRequest {
     fn metadata_bytes(&self) -> u64 {
         let tree = match &self.body {
             FileBody::Change { change: Change::Tree(op), .. } => cost::op_bytes(op),
+            FileBody::Change { change: Change::Plant(_), .. } => VOLUME_NAME_BYTES_MAX as u64,
             FileBody::Ask(Query::Tree(_)) => QUESTION_BYTES_MAX,
             _ => 0,
         };

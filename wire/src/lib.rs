@@ -20,6 +20,7 @@
 //! lease_frame  lease messages, which have a layout of their own
 //! ```
 
+mod access;
 mod bytes;
 mod codec;
 mod entries;

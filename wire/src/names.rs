@@ -25,8 +25,8 @@ use bytes::Bytes;
 use namespace::limits::{LOCKS_MAX, MODE_BITS, WAITING_MAX, XATTR_BYTES_MAX};
 use namespace::{
     Attributes, Born, ClientState, GROUPS_MAX, Generation, InodeId, Kind, Lock, LockKind, LockMode, Locks,
-    NAME_BYTES_MAX, Name, NotAName, Owner, Rights, Root, Stretch, TARGET_BYTES_MAX, Target, Ticket, Waiting,
-    Who, XATTR_NAME_BYTES_MAX, XattrName,
+    NAME_BYTES_MAX, Name, NotAName, Owner, Rights, Root, Stretch, TARGET_BYTES_MAX, Target, Ticket,
+    VOLUME_NAME_BYTES_MAX, VolumeName, Waiting, Who, XATTR_NAME_BYTES_MAX, XattrName,
 };
 
 use crate::DecodeError;
@@ -114,6 +114,18 @@ impl Field for Name {
 
     fn get(from: &mut Source<'_>) -> Result<Self, DecodeError> {
         Self::new(get_short(from, NAME_BYTES_MAX)?).map_err(no_name)
+    }
+}
+
+impl Field for VolumeName {
+    fn put(&self, out: &mut Sink) {
+        put_short(self.as_str().as_bytes(), out);
+    }
+
+    fn get(from: &mut Source<'_>) -> Result<Self, DecodeError> {
+        let text = str::from_utf8(get_short(from, VOLUME_NAME_BYTES_MAX)?).ok();
+        let name = text.and_then(|text| Self::parse(text).ok());
+        name.ok_or(DecodeError::Impossible("a name that no volume can have"))
     }
 }
 
@@ -261,7 +273,7 @@ const fn check_mode(mode: u16) -> Result<(), DecodeError> {
     if mode > MODE_BITS { Err(DecodeError::Impossible("a mode of more than twelve bits")) } else { Ok(()) }
 }
 
-record!(Root { time, uid, gid, mode }, check_root);
+record!(Root { time, uid, gid, mode, name }, check_root);
 
 const fn check_root(root: &Root) -> Result<(), DecodeError> {
     check_mode(root.mode)

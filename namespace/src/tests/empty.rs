@@ -1,13 +1,16 @@
 //! Trees as they begin, and when they are empty.
 
 use super::*;
-use crate::Root;
+use crate::{Root, VolumeName};
 
 #[test]
 fn a_tree_is_planted_with_its_root_and_nothing_else() {
     let mut tree = Tree::bare(Memory::default());
     assert!(tree.is_empty() && tree.table().is_empty());
-    tree.plant(at(7), &Root { time: time(5), uid: 10, gid: 20, mode: 0o10_750 });
+    assert_eq!(tree.name(), None);
+    let name = VolumeName::parse("home").unwrap();
+    tree.plant(at(7), &Root { time: time(5), uid: 10, gid: 20, mode: 0o10_750, name: name.clone() });
+    assert_eq!(tree.name().as_deref(), Some(&name));
     let query = Query { who: Who::root(), ask: Ask::Attributes { inode: InodeId::ROOT } };
     let Ok(Answer::Attributes(root)) = tree.answer(&query) else { panic!("there is a root") };
     assert_eq!((root.uid, root.gid, root.mode, root.links), (10, 20, 0o750, 2));

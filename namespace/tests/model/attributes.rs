@@ -1,6 +1,9 @@
 //! Setting attributes; lending size and times, and getting them back.
 
-use namespace::{Born, Change, Done, Generation, Given, InodeId, Kind, NameError, Op, Rights, SetAttributes, SetTime, Who, XattrName, limits};
+use namespace::{
+    Born, Change, Done, Generation, Given, InodeId, Kind, NameError, Op, Rights, SetAttributes, SetTime, Who,
+    XattrName, limits,
+};
 
 use crate::access::Acl;
 use crate::state::{Model, Node};

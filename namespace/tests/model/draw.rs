@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use namespace::{Ask, Born, Change, ClientState, Generation, Given, InodeId, Kind, Lock, LockKind, LockMode, Make, Op, Owner, Query, RenameHow, SetAttributes, SetTime, Stretch, Target, Ticket, XattrHow, limits};
+use namespace::{
+    Ask, Born, Change, ClientState, Generation, Given, InodeId, Kind, Lock, LockKind, LockMode, Make, Op,
+    Owner, Query, RenameHow, SetAttributes, SetTime, Stretch, Target, Ticket, XattrHow, limits,
+};
 
 use crate::access::Acl;
 use crate::dice::Dice;

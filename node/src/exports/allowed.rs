@@ -42,12 +42,12 @@ pub const fn change_kind(change: &Change) -> ChangeKind {
         | Change::Rename { .. }
         | Change::SetAttributes { .. }
         | Change::SetXattr { .. }
-        | Change::RemoveXattr { .. }
-        // A lend is the first part of a write.
-        | Change::Lend { .. } => ChangeKind::Writes,
+        | Change::RemoveXattr { .. } => ChangeKind::Writes,
         Change::Lock { .. } | Change::Unlock { .. } | Change::Cancel { .. } => ChangeKind::Locks,
-        // The cell of a file gives it back, whatever its writers may do by then.
-        Change::GiveBack { .. }
+        // The cell of a file borrows size and times for whoever has shown it a capability, and gives them back whatever that may
+        // do by then.
+        Change::Lend { .. }
+        | Change::GiveBack { .. }
         // They name a client, which must not be able to name another one. Its primary knows who opens and closes.
         | Change::Hold { .. }
         | Change::Release { .. }

@@ -103,7 +103,13 @@ impl Change {
         match self {
             Self::Write { .. } | Self::Append { .. } | Self::Truncate { .. } => true,
             Self::Punch { .. } | Self::Touch { .. } => true,
-            Self::Borrow { .. } | Self::Return { .. } | Self::Remove | Self::Begin | Self::NoSpace | Self::Plant(_) | Self::Tree(_) => false,
+            Self::Borrow { .. }
+            | Self::Return { .. }
+            | Self::Remove
+            | Self::Begin
+            | Self::NoSpace
+            | Self::Plant(_)
+            | Self::Tree(_) => false,
         }
     }
 
@@ -128,8 +134,8 @@ impl Change {
         match self {
             Self::Write { data, .. } | Self::Append { data } => data.len() as u64,
             Self::Tree(op) => cost::op_bytes(op),
-            Self::Plant(_)
-            | Self::Truncate { .. }
+            Self::Plant(root) => root.name.as_str().len() as u64,
+            Self::Truncate { .. }
             | Self::Punch { .. }
             | Self::Touch { .. }
             | Self::Borrow { .. }

@@ -2,7 +2,7 @@
 
 use base::{NodeId, ObjectId};
 
-use super::{Answer, Change, Done, FileError, Mark, Query};
+use super::{Answer, Change, Done, FileError, FileOf, Mark, Query};
 use crate::{RequestId, Unavailable};
 
 /// One request about a file.
@@ -12,6 +12,8 @@ pub struct FileRequest {
     pub id: RequestId,
     /// The file.
     pub object: ObjectId,
+    /// If it is a volume's, which that is.
+    pub of: Option<FileOf>,
     /// What is asked.
     pub body: FileBody,
 }

@@ -3,13 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use base::{ObjectId, Span, WallTime};
+use base::{ObjectId, Role, Span, WallTime};
 use node::file::{FileReply, FileReplyBody};
-use node::{ClientFrame, DaemonFrame, Reply, ReplyBody, Request, RequestBody, RequestId, SessionId, Token};
+use node::{
+    Certificate, CertificateId, ClientFrame, DaemonFrame, Reply, ReplyBody, Request, RequestBody, RequestId,
+    SessionId, Token,
+};
 
 /// A program that wants a lock.
 pub(crate) struct Client {
     session: Span,
+    /// What it shows to daemons.
+    pub(crate) certificate: Certificate,
     connections: BTreeMap<u32, Connection>,
     requests: u64,
     asked: BTreeMap<RequestId, (u32, Token)>,
@@ -45,8 +50,10 @@ struct Held {
 
 impl Client {
     pub(crate) fn new(session: Span) -> Self {
+        let role = Role::Client("tester".parse().unwrap());
         Self {
             session,
+            certificate: Certificate { role, id: CertificateId([1; 32]) },
             connections: BTreeMap::new(),
             requests: 0,
             asked: BTreeMap::new(),

@@ -11,6 +11,7 @@ mod failures;
 mod files;
 mod grants;
 mod hosting;
+mod lends;
 mod members;
 mod restarts;
 mod space;

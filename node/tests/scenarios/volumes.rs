@@ -9,44 +9,45 @@ use namespace::{
     NameError, Op, Root, Site, Who,
 };
 use node::file::{Answer, Change, Done, FileBody, FileError, FileReplyBody, Level, Query};
-use node::{Bug, file_object};
+use node::{Bug, VolumeName, file_object};
 
 use crate::cluster::ms;
 use crate::files::{Daemons, FILE, Writer, created, created_with};
 
-fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
 }
 
-fn op(change: TreeChange) -> Change {
+pub(crate) fn op(change: TreeChange) -> Change {
     Change::Tree(Arc::new(Op::wanted(Who::root(), change)))
 }
 
-fn make(text: &str, make: Make) -> Change {
+pub(crate) fn make(text: &str, make: Make) -> Change {
     let (dir, name) = (InodeId::ROOT, name(text));
     op(TreeChange::Create { dir, name, make, mode: 0o755, umask: 0, is_exclusive: true })
 }
 
 /// Three daemons, a volume with its primary, the first, and somebody who changes it.
-fn planted(bug: Option<Bug>) -> (Daemons, Vec<u32>, Writer) {
+pub(crate) fn planted(bug: Option<Bug>) -> (Daemons, Vec<u32>, Writer) {
     plant(created(bug))
 }
 
 fn plant((mut cluster, members): (Daemons, Vec<u32>)) -> (Daemons, Vec<u32>, Writer) {
     let mut writer = Writer { number: 0 };
-    let root = Root { time: WallTime::ZERO, uid: 0, gid: 0, mode: 0o755 };
+    let name = VolumeName::parse("home").unwrap();
+    let root = Root { time: WallTime::ZERO, uid: 0, gid: 0, mode: 0o755, name };
     writer.must(&mut cluster, members[0], Change::Plant(root));
     (cluster, members, writer)
 }
 
-fn ask(cluster: &mut Daemons, node: u32, ask: Ask) -> Option<FileReplyBody> {
+pub(crate) fn ask(cluster: &mut Daemons, node: u32, ask: Ask) -> Option<FileReplyBody> {
     let query = namespace::Query { who: Who::root(), ask };
     let id = cluster.ask_file(1, node, FILE, FileBody::Ask(Query::Tree(Arc::new(query))));
     cluster.run(ms(20));
     cluster.file_reply(1, id)
 }
 
-fn lookup(cluster: &mut Daemons, node: u32, text: &str) -> Result<Attributes, FileError> {
+pub(crate) fn lookup(cluster: &mut Daemons, node: u32, text: &str) -> Result<Attributes, FileError> {
     match ask(cluster, node, Ask::Lookup { dir: InodeId::ROOT, name: name(text) }) {
         Some(FileReplyBody::Answer(Ok(Answer::Tree(answer)))) => match *answer {
             TreeAnswer::Attributes(attributes) => Ok(attributes),
@@ -57,7 +58,7 @@ fn lookup(cluster: &mut Daemons, node: u32, text: &str) -> Result<Attributes, Fi
     }
 }
 
-fn outcome(told: Option<FileReplyBody>) -> Result<TreeDone, FileError> {
+pub(crate) fn outcome(told: Option<FileReplyBody>) -> Result<TreeDone, FileError> {
     match told {
         Some(FileReplyBody::Changed { outcome: Ok(Done::Tree(done)), .. }) => Ok(*done),
         Some(FileReplyBody::Changed { outcome: Err(error), .. }) => Err(error),

@@ -6,9 +6,11 @@ use std::time::Duration;
 use base::{NodeId, ObjectId, Process, Role, WallTime};
 use bytes::Bytes;
 use lease::{Algorithm, Batch, Loss};
-use net::{CloseReason, Event, Link, LinkId};
+use net::{CloseReason, Event, Link, LinkId, Peer};
 use node::file::{FileReply, FileRequest};
-use node::{ClientId, FileMessage, Output, RestoredCopy, SessionId, Shard, ShardEvent};
+use node::{
+    Certificate, CertificateId, ClientId, FileMessage, Output, RestoredCopy, SessionId, Shard, ShardEvent,
+};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use wire::{Admitted, DecodeError, Introduction, Kind, Message, Notice, NoticeAck, StatusRequest};
@@ -209,10 +211,12 @@ impl<A: Algorithm> Driver<A> {
             (Role::Client(_) | Role::Admin(_), Introduction::Client { program }) => {
                 let session = self.links.open_client(link);
                 self.parts.doorman.set_clients(self.links.client_count());
-                let [a, b, c, d, e, f, g, h, ..] = link.peer().fingerprint.0;
+                let Peer { role, fingerprint, .. } = link.peer();
+                let [a, b, c, d, e, f, g, h, ..] = fingerprint.0;
                 let certificate = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
                 let client = ClientId { certificate, program: *program };
-                self.shard.handle_client_up(now, session, client);
+                let certificate = Certificate { role: role.clone(), id: CertificateId(fingerprint.0) };
+                self.shard.handle_client_up(now, session, client, certificate);
             }
             // A supervisor says what it has to say and goes.
             _ => {}

@@ -1,14 +1,14 @@
 //! What machines do with connections: make them, speak over them, notice that they are broken.
 
 use lease::Algorithm;
-use node::{ClientId, SessionId};
+use node::{Certificate, CertificateId, ClientId, SessionId};
 
 use super::streams::{ConnectionId, Payload, Side};
 use super::world::{Coverage, Input, Task, World};
 use crate::checkers::evidence::Machines;
 use crate::plan::span_between;
 use crate::{FaultKind, TrueTime, Violation};
-use base::Span;
+use base::{Role, Span};
 
 /// A call that is not answered is made again after this long at most.
 const REDIAL_MAX: Span = Span::from_millis(300);
@@ -90,7 +90,10 @@ impl<A: Algorithm> World<'_, A> {
             (None, Some(client)) => {
                 let who = ClientId { program: life, ..self.clients[client].id(other) };
                 self.summary.sessions += 1;
-                self.call(machine, |shard, now| shard.handle_client_up(now, SessionId(id.0), who))
+                let certificate = certificate(other);
+                self.call(machine, |shard, now| {
+                    shard.handle_client_up(now, SessionId(id.0), who, certificate);
+                })
             }
             (Some(client), _) => {
                 let daemon = self.daemons[other].birth(life).process;
@@ -312,4 +315,12 @@ impl<A: Algorithm> World<'_, A> {
     pub(super) fn at_once_or_after(&mut self, longest: Span) -> TrueTime {
         self.now + span_between(Span::ZERO, longest, &mut self.dice.faults)
     }
+}
+
+/// What the client on a machine shows. Each has a certificate of its own.
+fn certificate(machine: usize) -> Certificate {
+    let name = format!("machine-{machine}").parse().expect("letters, a dash and digits are a name");
+    let mut id = [0; 32];
+    id[..size_of::<usize>()].copy_from_slice(&machine.to_le_bytes());
+    Certificate { role: Role::Client(name), id: CertificateId(id) }
 }

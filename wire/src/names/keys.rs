@@ -19,6 +19,7 @@ const CLIENT: u8 = 9;
 const HELD: u8 = 10;
 const LOCKER: u8 = 11;
 const WAIT: u8 = 12;
+const NAME: u8 = 13;
 
 /// The bytes of a key. Those of two keys are in the order of the keys.
 pub fn encode_name_key(key: &Key) -> Vec<u8> {
@@ -38,9 +39,10 @@ pub fn encode_name_key(key: &Key) -> Vec<u8> {
         Key::Held(..) => sort(HELD),
         Key::Locker(..) => sort(LOCKER),
         Key::Wait(..) => sort(WAIT),
+        Key::Name => sort(NAME),
     }
     match key {
-        Key::Volume => {}
+        Key::Volume | Key::Name => {}
         Key::Inode(inode)
         | Key::Locks(inode)
         | Key::Orphan(inode)
@@ -95,6 +97,7 @@ pub fn decode_name_key(bytes: &[u8]) -> Option<Key> {
             let owner = Owner { client: get_client(from)?, number: get_u64(from)? };
             Key::Wait(owner, Ticket(Born { epoch: get_epoch(from)?, seq: Seq(get_u64(from)?) }))
         }
+        NAME => Key::Name,
         _ => return None,
     };
     rest.is_empty().then_some(key)

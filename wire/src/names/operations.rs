@@ -2,7 +2,10 @@
 
 use base::ClientId;
 use namespace::limits::{GRANTED_MAX, HOLDERS_MAX};
-use namespace::{Change, Done, Expect, Fate, Given, Grant, Granted, Make, Op, RenameHow, SetAttributes, SetTime, Site, XattrHow};
+use namespace::{
+    Change, Done, Expect, Fate, Given, Grant, Granted, Make, Op, RenameHow, SetAttributes, SetTime, Site,
+    XattrHow,
+};
 
 use super::{check_mode, check_value};
 use crate::DecodeError;

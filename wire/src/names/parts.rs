@@ -44,6 +44,7 @@ pub(crate) fn put_part(part: &Part, out: &mut Sink) {
         Part::Client(state) => state.put(out),
         Part::Wait(inode) => inode.put(out),
         Part::Mark => {}
+        Part::Name(name) => name.put(out),
     }
 }
 
@@ -64,6 +65,7 @@ pub(crate) fn get_part(key: &Key, from: &mut Source<'_>) -> Result<Part, DecodeE
         Key::Doomed(_) => Part::Doomed(Field::get(from)?),
         Key::Client(_) => Part::Client(Field::get(from)?),
         Key::Wait(..) => Part::Wait(Field::get(from)?),
+        Key::Name => Part::Name(Field::get(from)?),
         Key::Hold(..) | Key::Orphan(_) | Key::Unsettled(_) | Key::Held(..) | Key::Locker(..) => Part::Mark,
     })
 }
@@ -105,6 +107,7 @@ choice!(Key, "the name of a part of a tree":
     10 Held(client, inode);
     11 Locker(client, inode);
     12 Wait(owner, ticket);
+    13 Name;
 );
 
 record!(Entry { inode, kind });

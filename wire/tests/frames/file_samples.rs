@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, View, ViewId, WallTime};
 use bytes::Bytes;
-use namespace::{Ask, InodeId, Kind, Make, Name, NameError, Root, Volume, Who};
+use namespace::{Ask, InodeId, Kind, Make, Name, NameError, Root, Volume, VolumeName, Who};
 use node::file::{
     Answer, Attributes, Change, Chunk, Done, File, FileBody, FileError, FileReply, FileReplyBody,
     FileRequest, Key, Level, Mark, Op, Part, Piece, Place, Position, Query, Stat, Stored as OnDisk,
@@ -74,9 +74,13 @@ fn tree_changes() -> Vec<Change> {
     };
     let op = namespace::Op { time: time(128), who: Who::root(), client: CLIENT, change: create };
     vec![
-        Change::Plant(Root { time: time(127), uid: 1_000, gid: 100, mode: 0o755 }),
+        Change::Plant(Root { time: time(127), uid: 1_000, gid: 100, mode: 0o755, name: volume_name() }),
         Change::Tree(Arc::new(op)),
     ]
+}
+
+pub(crate) fn volume_name() -> VolumeName {
+    VolumeName::parse("home").unwrap()
 }
 
 /// The first entries of a tree.

@@ -6,7 +6,7 @@ use base::{ClientId, Epoch, Members, NodeId, Seq, WallTime};
 use bytes::Bytes;
 use namespace::{
     Body, Born, ClientState, Doomed, Entry, Generation, Inode, InodeId, Key, Kind, Lock, LockKind, LockMode,
-    Locks, Marks, Name, Owner, Part, Stretch, Target, Ticket, Volume, Waiting, XattrName,
+    Locks, Marks, Name, Owner, Part, Stretch, Target, Ticket, Volume, VolumeName, Waiting, XattrName,
 };
 
 pub(crate) const CLIENT: ClientId = ClientId { certificate: 255, program: 1 };
@@ -102,6 +102,7 @@ pub(crate) fn name_parts() -> Vec<(Key, Born, Part)> {
         (Key::Held(CLIENT, id), Part::Mark),
         (Key::Locker(CLIENT, id), Part::Mark),
         (Key::Wait(OWNER, Ticket(born(8))), Part::Wait(id)),
+        (Key::Name, Part::Name(VolumeName::parse("home").unwrap().into())),
     ];
     parts.map(|(key, part)| (key, born(10), part)).into()
 }

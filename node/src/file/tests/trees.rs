@@ -2,12 +2,15 @@
 
 use namespace::{
     Answer as TreeAnswer, Ask, Change as TreeChange, Done as TreeDone, InodeId, Make, Name, NameError,
-    Op as TreeOp, Query as TreeQuery, Root, Site, Who,
+    Op as TreeOp, Query as TreeQuery, Root, Site, VolumeName, Who,
 };
 
 use super::*;
 
-const ROOT: Root = Root { time: WallTime::ZERO, uid: 7, gid: 8, mode: 0o750 };
+fn root() -> Root {
+    let name = VolumeName::parse("home").unwrap();
+    Root { time: WallTime::ZERO, uid: 7, gid: 8, mode: 0o750, name }
+}
 
 fn name(name: &str) -> Name {
     Name::new(name.as_bytes()).unwrap()
@@ -34,7 +37,7 @@ fn lookup(called: &str) -> Query {
 
 fn planted() -> History {
     let mut history = History::default();
-    assert!(matches!(history.change(Change::Plant(ROOT)), Ok(Done::Changed { .. })));
+    assert!(matches!(history.change(Change::Plant(root())), Ok(Done::Changed { .. })));
     history
 }
 
@@ -43,7 +46,7 @@ fn a_tree_is_planted_once_with_its_root() {
     let mut history = planted();
     history.change(directory("a")).unwrap();
     let before = history.file.clone();
-    assert_eq!(history.change(Change::Plant(Root { uid: 9, ..ROOT })), Err(FileError::IsTree));
+    assert_eq!(history.change(Change::Plant(Root { uid: 9, ..root() })), Err(FileError::IsTree));
     assert_eq!(history.file, before, "what is there stays");
     let ask = Ask::Attributes { inode: InodeId::ROOT };
     match history.file.answer(&Query::Tree(Arc::new(TreeQuery { who: Who::root(), ask }))) {
@@ -74,7 +77,7 @@ fn bytes_and_names_are_not_in_one_file() {
     assert_eq!(file.change(directory("a")), Err(FileError::NoTree));
     assert_eq!(file.file.answer(&lookup("a")), Err(FileError::NoTree));
     file.write(0, b"x");
-    assert_eq!(file.change(Change::Plant(ROOT)), Err(FileError::IsFile));
+    assert_eq!(file.change(Change::Plant(root())), Err(FileError::IsFile));
 }
 
 #[test]
@@ -127,10 +130,10 @@ fn parts_of_a_tree_are_transferred_as_far_as_they_differ() {
 #[test]
 fn what_was_changed_of_a_tree_is_taken_once_and_again_if_it_was_not_kept() {
     let mut history = planted();
-    history.file.take_changed();
     history.change(directory("a")).unwrap();
     let touched = history.file.take_changed();
-    assert_eq!(touched.tree.len(), 4);
+    // The new inode, its entry, the root, the counts of the volume, and its name.
+    assert_eq!(touched.tree.len(), 5);
     assert!(history.file.take_changed().tree.is_empty());
     history.file.note_changed(touched.clone());
     assert_eq!(history.file.take_changed(), touched);
@@ -151,7 +154,7 @@ fn a_question_waits_for_what_may_change_its_answer() {
     assert!(overlaps(directory("a"), &lookup("a")));
     assert!(!overlaps(directory("b"), &lookup("a")));
     assert!(!overlaps(directory("a"), &Query::Stat));
-    assert!(overlaps(Change::Plant(ROOT), &lookup("a")) && overlaps(Change::Remove, &lookup("a")));
+    assert!(overlaps(Change::Plant(root()), &lookup("a")) && overlaps(Change::Remove, &lookup("a")));
 }
 
 #[test]

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use base::{Epoch, MEMBERS_MAX, NodeId, Random, Seq};
 use namespace::limits::{CLIENTS_MAX, FILE_BYTES_MAX, GRANTED_MAX, HOLDERS_MAX, LINKS_MAX, XATTRS_MAX};
-use namespace::{Ask, Body, Change, Doomed, Entry, Fate, Given, Grant, Granted, Inode, Listed, Make, Marks, NotAcl, Page, RenameHow, SetAttributes, SetTime, Site, Volume, XattrHow};
+use namespace::{
+    Ask, Body, Change, Doomed, Entry, Fate, Given, Grant, Granted, Inode, Listed, Make, Marks, NotAcl, Page,
+    RenameHow, SetAttributes, SetTime, Site, Volume, XattrHow,
+};
 
 use super::*;
 
@@ -298,7 +301,7 @@ impl Dice {
 
     fn done(&mut self) -> Done {
         let inode = self.inode();
-        match self.below(13) {
+        match self.below(14) {
             0 => Done::Created { attributes: self.attributes(), is_new: self.coin() },
             1 => Done::Changed { attributes: self.attributes() },
             2 => Done::Removed { inode, fate: self.fate() },
@@ -452,6 +455,12 @@ impl Dice {
         }
     }
 
+    fn volume_name(&mut self) -> VolumeName {
+        let length = 1 + self.below(64);
+        let letters = (0..length).map(|_| char::from(b'a' + u8::try_from(self.below(26)).unwrap()));
+        VolumeName::parse(&letters.collect::<String>()).unwrap()
+    }
+
     pub(super) fn key(&mut self) -> Key {
         let (inode, client) = (self.inode(), self.client());
         match self.below(13) {
@@ -467,7 +476,8 @@ impl Dice {
             9 => Key::Client(client),
             10 => Key::Held(client, inode),
             11 => Key::Locker(client, inode),
-            _ => Key::Wait(self.owner(), self.ticket()),
+            12 => Key::Wait(self.owner(), self.ticket()),
+            _ => Key::Name,
         }
     }
 
@@ -488,6 +498,7 @@ impl Dice {
             }
             Key::Client(_) => Part::Client(self.client_state()),
             Key::Wait(..) => Part::Wait(self.inode()),
+            Key::Name => Part::Name(self.volume_name().into()),
             _ => Part::Mark,
         };
         (key, Some((self.born(), part)))

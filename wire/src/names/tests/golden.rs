@@ -2,7 +2,10 @@
 //!
 //! Groups of digits belong together; `docs/wire.md` says what they are. What stands behind a bar is in the tail.
 
-use namespace::{Ask, Body, Change, Expect, Fate, Given, Grant, Granted, Listed, Make, NotAcl, Page, RenameHow, SetAttributes, SetTime, Site, Volume, XattrHow};
+use namespace::{
+    Ask, Body, Change, Expect, Fate, Given, Grant, Granted, Listed, Make, NotAcl, Page, RenameHow,
+    SetAttributes, SetTime, Site, Volume, XattrHow,
+};
 
 use super::samples::{
     CLIENT, OWNER, bodies, born, entry_name, fcntl_lock, file, flock_lock, inode, inode_id, locks,
@@ -319,6 +322,7 @@ fn parts_look_as_documented() {
         "0a ff01 01 070501 01 05010a",
         "0b ff01 01 070501 01 05010a",
         "0c ff00000000000000 0100000000000000 06 050108 01 05010a 070501",
+        "0d 01 05010a 04 686f6d65",
     ];
     let placed = name_parts().into_iter().map(|(key, at, part)| (key, Some((at, part))));
     assert_all::<Placed>(&placed.collect::<Vec<_>>(), &expected);

@@ -67,6 +67,7 @@ fn keys_look_as_documented() {
         format!("0a {client} {inode}"),
         format!("0b {client} {inode}"),
         format!("0c {client} 0000000000000006 0000000000000005 00000001 0000000000000008"),
+        "0d".to_owned(),
     ];
     let keys: Vec<Key> = name_parts().into_iter().map(|(key, ..)| key).collect();
     assert_eq!(keys.len(), expected.len());
@@ -80,7 +81,7 @@ fn keys_look_as_documented() {
         assert!((0..numbers).all(|length| decode_name_key(&bytes[..length]).is_none()), "{key:?}");
     }
     assert_eq!(decode_name_key(&[]), None);
-    assert_eq!(decode_name_key(&[13]), None);
+    assert_eq!(decode_name_key(&[14]), None);
 }
 
 #[test]

@@ -330,7 +330,16 @@ fn bytes_without_a_meaning_are_refused() {
     assert_eq!(unknown(read::<NameError>(&[23, 3], &[]).map(drop)), "why bytes are no acl");
     assert_eq!(unknown(read::<Ask>(&[14], &[]).map(drop)), "a question about a tree");
     assert_eq!(unknown(read::<Answer>(&[11], &[]).map(drop)), "an answer about a tree");
-    assert_eq!(unknown(read::<Key>(&[13], &[]).map(drop)), "the name of a part of a tree");
+    assert_eq!(unknown(read::<Key>(&[14], &[]).map(drop)), "the name of a part of a tree");
+}
+
+#[test]
+fn what_no_volume_is_called_is_refused() {
+    assert_eq!(read::<VolumeName>(b"\x04home", &[]), Ok(VolumeName::parse("home").unwrap()));
+    let long = [&[65][..], &[b'a'; 65]].concat();
+    for bytes in [&b"\0"[..], b"\x01A", b"\x01.", b"\x02\xc3\x9f", b"\x01\xff", &long] {
+        assert!(matches!(read::<VolumeName>(bytes, &[]), Err(DecodeError::Impossible(_))), "{bytes:?}");
+    }
 }
 
 #[test]

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use base::{Epoch, MEMBERS_MAX, NodeId, Seq};
 use namespace::cost::{OP_BYTES_MAX, OUTCOME_BYTES_MAX, op_bytes, part_bytes};
 use namespace::limits::{ATTRIBUTES_BYTES, GRANTED_MAX, HOLDERS_MAX, LISTED_BYTES, PAGE_BYTES_MAX, PAGE_MAX};
-use namespace::{Body, Change, Given, Grant, Granted, Inode, Listed, Make, NotAcl, Page, RenameHow, SetAttributes, SetTime, Site, XattrHow};
+use namespace::{
+    Body, Change, Given, Grant, Granted, Inode, Listed, Make, NotAcl, Page, RenameHow, SetAttributes,
+    SetTime, Site, XattrHow,
+};
 
 use super::*;
 use crate::Kind as FrameKind;

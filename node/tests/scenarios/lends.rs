@@ -1,0 +1,274 @@
+//! Files of volumes: who has their size and times, and what becomes of their data when they are gone.
+
+use base::{ObjectId, WallTime};
+use namespace::{
+    Attributes, Change as TreeChange, Done as TreeDone, InodeId, Make, NameError, SetAttributes, SetTime,
+    Site,
+};
+use node::file::{Answer, Change, FileBody, FileError, FileOf, FileReplyBody, LendStage, Level, Query, Stat};
+use node::{AccessError, Bug, ErrandBody, file_object};
+use replication::Standing;
+
+use crate::cluster::{Flying, ms};
+use crate::files::{Daemons, FILE, Writer, write};
+use crate::volumes::{lookup, make, name, op, outcome, planted};
+
+/// What changes the content of one file of a volume, as a client does that follows whoever is named.
+struct Cell {
+    object: ObjectId,
+    of: FileOf,
+    number: u64,
+}
+
+impl Cell {
+    fn ask(&self, cluster: &mut Daemons, body: &FileBody) -> Option<FileReplyBody> {
+        let mut node = cluster.map.members(self.object).into_iter().find(|node| cluster.is_up(node.0))?;
+        for _ in 0..60 {
+            let id = cluster.ask_file(1, node.0, self.object, body.clone());
+            let mut told = cluster.file_reply(1, id);
+            for _ in 0..20 {
+                if told.is_some() {
+                    break;
+                }
+                cluster.run(ms(10));
+                told = cluster.file_reply(1, id);
+            }
+            match told {
+                Some(FileReplyBody::Elsewhere(other)) if cluster.is_up(other.0) => node = other,
+                Some(FileReplyBody::Elsewhere(_) | FileReplyBody::Unavailable(_)) => cluster.run(ms(30)),
+                other => return other,
+            }
+        }
+        panic!("nobody answers for {:?}", self.object);
+    }
+
+    fn change(&mut self, cluster: &mut Daemons, change: Change) -> Option<FileReplyBody> {
+        self.number += 1;
+        let (number, level) = (self.number, Level::Written);
+        self.ask(cluster, &FileBody::Change { number, settled: number, level, change })
+    }
+
+    fn write(&mut self, cluster: &mut Daemons, text: &str) {
+        let told = self.change(cluster, write(text));
+        assert!(matches!(told, Some(FileReplyBody::Changed { outcome: Ok(_), .. })), "{told:?}");
+    }
+
+    fn stat(&self, cluster: &mut Daemons) -> Stat {
+        match self.ask(cluster, &FileBody::Ask(Query::Stat)) {
+            Some(FileReplyBody::Answer(Ok(Answer::Stat(stat)))) => stat,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn primary(&self, cluster: &Daemons) -> u32 {
+        let leads = |node: &u32| {
+            cluster.is_up(*node)
+                && cluster
+                    .shard(*node)
+                    .file(self.object)
+                    .is_some_and(|file| file.standing() == Standing::Serving)
+        };
+        (1..=3).find(leads).expect("somebody leads it")
+    }
+
+    fn stage(&self, cluster: &Daemons) -> LendStage {
+        let shard = cluster.shard(self.primary(cluster));
+        shard.file(self.object).unwrap().machine().attributes().1.lend().unwrap().stage
+    }
+}
+
+/// A volume with its primary, the first of the members, and a file in it.
+fn with_file(bug: Option<Bug>) -> (Daemons, Vec<u32>, Writer, Cell) {
+    let (mut cluster, members, mut writer) = planted(bug);
+    writer.must(&mut cluster, members[0], make("f", Make::file()));
+    let inode = lookup(&mut cluster, members[0], "f").unwrap().inode;
+    let of = FileOf { volume: FILE, inode };
+    let object = file_object(FILE, inode);
+    cluster.volume_files.insert(object, of);
+    (cluster, members, writer, Cell { object, of, number: 0 })
+}
+
+fn attributes(cluster: &mut Daemons, members: &[u32]) -> Attributes {
+    lookup(cluster, members[0], "f").unwrap()
+}
+
+fn set_modified(inode: InodeId, to: WallTime) -> Change {
+    let set = SetAttributes { mtime: Some(SetTime::To(to)), ..SetAttributes::default() };
+    op(TreeChange::SetAttributes { inode, set })
+}
+
+#[test]
+fn size_and_times_are_the_files_until_nothing_has_changed_for_a_while() {
+    let (mut cluster, members, _, mut cell) = with_file(None);
+    let lent = attributes(&mut cluster, &members).lent;
+    assert!(lent.is_some(), "whoever creates a file lends it");
+    cell.write(&mut cluster, "hello");
+    let stat = cell.stat(&mut cluster);
+    assert_eq!((stat.size, stat.lend), (5, lent));
+    assert_eq!(attributes(&mut cluster, &members).lent, lent);
+    cluster.run(ms(1_500));
+    let Attributes { size, mtime, lent, .. } = attributes(&mut cluster, &members);
+    assert_eq!((size, mtime, lent), (5, stat.modified, None));
+    // Whoever changes it again borrows first.
+    cell.write(&mut cluster, "hello again");
+    let again = attributes(&mut cluster, &members).lent;
+    assert!(again > stat.lend);
+    assert_eq!(cell.stat(&mut cluster).lend, again);
+    cluster.run(ms(1_500));
+    assert_eq!(attributes(&mut cluster, &members).size, 11);
+}
+
+#[test]
+fn nothing_is_written_before_the_volume_has_lent() {
+    let (mut cluster, members, _, mut cell) = with_file(None);
+    cell.write(&mut cluster, "first");
+    cluster.run(ms(1_500));
+    let primary = cell.primary(&cluster);
+    let of = cell.of;
+    cluster.hold_back(move |flying| matches!(flying, Flying::Errand { errand, .. } if errand.of == of));
+    cell.number += 1;
+    let (number, level) = (cell.number, Level::Written);
+    let body = FileBody::Change { number, settled: number, level, change: write("second") };
+    let id = cluster.ask_file(1, primary, cell.object, body);
+    cluster.run(ms(100));
+    let is_same_node = primary == members[0];
+    assert_eq!(cluster.file_reply(1, id).is_none(), !is_same_node, "unless one node is both, it waits");
+    cluster.let_go();
+    cluster.run(ms(1_200));
+    assert!(matches!(cluster.file_reply(1, id), Some(FileReplyBody::Changed { outcome: Ok(_), .. })));
+}
+
+#[test]
+fn times_that_a_user_sets_outlast_what_was_written_before() {
+    let (mut cluster, members, mut writer, mut cell) = with_file(None);
+    cell.write(&mut cluster, "hello");
+    let then = WallTime::from_micros(77);
+    let told = writer.change(&mut cluster, members[0], set_modified(cell.of.inode, then));
+    let Ok(TreeDone::Changed { attributes: told }) = outcome(told) else { panic!("root may") };
+    assert_eq!((told.size, told.mtime), (5, then), "size and times were given back before");
+    let Attributes { size, mtime, lent, .. } = attributes(&mut cluster, &members);
+    assert_eq!((size, mtime, lent), (5, then, None));
+    assert_eq!(cell.stage(&cluster), LendStage::Ended);
+    cluster.run(ms(2_000));
+    assert_eq!(attributes(&mut cluster, &members).mtime, then);
+    // And the next write is later than it.
+    cell.write(&mut cluster, "HELLO");
+    assert!(cell.stat(&mut cluster).modified > then);
+}
+
+#[test]
+fn a_file_to_which_nothing_was_written_is_as_its_volume_has_it() {
+    let (mut cluster, members, mut writer, mut cell) = with_file(None);
+    let before = attributes(&mut cluster, &members);
+    let mode = SetAttributes { atime: Some(SetTime::Now), ..SetAttributes::default() };
+    writer.change(
+        &mut cluster,
+        members[0],
+        op(TreeChange::SetAttributes { inode: cell.of.inode, set: mode }),
+    );
+    cluster.run(ms(300));
+    let after = attributes(&mut cluster, &members);
+    assert_eq!((after.size, after.mtime, after.lent), (0, before.mtime, None));
+    assert_eq!(cell.stage(&cluster), LendStage::Unused);
+    cell.write(&mut cluster, "late");
+    assert!(attributes(&mut cluster, &members).lent > before.lent, "the first lend is over");
+}
+
+#[test]
+fn the_next_primary_of_the_file_gives_back_what_the_one_before_has_borrowed() {
+    let (mut cluster, members, _, mut cell) = with_file(None);
+    cell.write(&mut cluster, "hello");
+    let primary = cell.primary(&cluster);
+    let (others, is_both) = (members.clone(), primary == members[0]);
+    cluster.kill_with_notice(primary);
+    let volume_at = if is_both { others[1] } else { members[0] };
+    assert_eq!(cell.stat(&mut cluster).size, 5);
+    cluster.run(ms(3_500));
+    let Attributes { size, lent, .. } = lookup(&mut cluster, volume_at, "f").unwrap();
+    assert_eq!((size, lent), (5, None));
+}
+
+/// The lend has ended in the file's log, and the volume has not heard of it.
+#[test]
+fn whoever_asks_for_the_size_has_the_volume_told_of_the_end_of_the_lend() {
+    let (mut cluster, members, _, mut cell) = with_file(None);
+    cell.write(&mut cluster, "hello");
+    cluster.hold_back(|flying| {
+        matches!(flying, Flying::Errand { errand, .. } if matches!(errand.body, ErrandBody::GiveBack { .. }))
+    });
+    let primary = cell.primary(&cluster);
+    if primary == members[0] {
+        return;
+    }
+    cluster.run(ms(1_500));
+    assert_eq!(cell.stage(&cluster), LendStage::Ended);
+    assert!(attributes(&mut cluster, &members).lent.is_some());
+    cluster.kill_with_notice(primary);
+    cluster.held.clear();
+    cluster.let_go();
+    assert_eq!(cell.stat(&mut cluster).size, 5);
+    cluster.run(ms(200));
+    let Attributes { size, lent, .. } = attributes(&mut cluster, &members);
+    assert_eq!((size, lent), (5, None));
+}
+
+#[test]
+fn a_volume_whose_primary_dies_is_told_by_whoever_asks_the_next() {
+    let (mut cluster, members, _, mut cell) = with_file(None);
+    cell.write(&mut cluster, "hello");
+    if cell.primary(&cluster) == members[0] {
+        cluster.kill_with_notice(members[0]);
+        assert_eq!(cell.stat(&mut cluster).size, 5);
+    } else {
+        cluster.kill_with_notice(members[0]);
+    }
+    cluster.run(ms(4_000));
+    let attributes = lookup(&mut cluster, members[1], "f").unwrap();
+    assert_eq!((attributes.size, attributes.lent), (5, None));
+}
+
+#[test]
+fn the_data_of_what_was_unlinked_is_gone_everywhere_and_then_the_rest() {
+    let (mut cluster, members, mut writer, mut cell) = with_file(None);
+    cell.write(&mut cluster, "hello");
+    let site = Site::new(InodeId::ROOT, name("f"));
+    let unlink = op(TreeChange::Unlink { site, holders: Vec::new() });
+    let told = outcome(writer.change(&mut cluster, members[0], unlink)).unwrap();
+    assert!(matches!(told, TreeDone::Removed { fate: namespace::Fate::Doomed, .. }));
+    cluster.run(ms(500));
+    for node in 1..=3 {
+        let machine = cluster.shard(node).file(cell.object).unwrap().machine();
+        assert!(machine.attributes().1.is_removed(), "at {node}");
+    }
+    assert!(cluster.shard(members[0]).file(FILE).unwrap().machine().tree().doomed(1).is_empty());
+    let told = cell.change(&mut cluster, write("late"));
+    let removed = Err(FileError::Removed);
+    assert!(matches!(told, Some(FileReplyBody::Changed { outcome, .. }) if outcome == removed));
+}
+
+/// Nothing was written to it, so no daemon has anything to remove; and whoever writes late finds that it is gone.
+#[test]
+fn what_was_unlinked_before_anything_was_written_is_gone_too() {
+    let (mut cluster, members, mut writer, mut cell) = with_file(None);
+    let site = Site::new(InodeId::ROOT, name("f"));
+    writer.must(&mut cluster, members[0], op(TreeChange::Unlink { site, holders: Vec::new() }));
+    cluster.run(ms(500));
+    assert!(cluster.shard(members[0]).file(FILE).unwrap().machine().tree().doomed(1).is_empty());
+    let told = cell.change(&mut cluster, write("late"));
+    let inode = cell.of.inode;
+    let gone = FileReplyBody::Refused(FileError::Tree(NameError::NoInode { inode }));
+    assert_eq!(told, Some(gone));
+}
+
+#[test]
+fn the_data_of_a_file_is_asked_for_by_its_name_in_the_volume() {
+    let (mut cluster, _, _, cell) = with_file(None);
+    let refused = Some(FileReplyBody::Refused(FileError::Access(AccessError::FileOfVolume)));
+    let wrong = FileOf { inode: InodeId::ROOT, ..cell.of };
+    for of in [None, Some(wrong)] {
+        cluster.volume_files.remove(&cell.object);
+        cluster.volume_files.extend(of.map(|of| (cell.object, of)));
+        let id = cluster.ask_file(1, 1, cell.object, FileBody::Ask(Query::Stat));
+        assert_eq!(cluster.file_reply(1, id), refused);
+    }
+}
