@@ -91,13 +91,14 @@ impl Errand {
     fn change(&self) -> (Level, Change) {
         let tree = |change| {
             let who = Who::new(NOBODY, NOBODY, &[]).expect("no groups are not too many");
-            (Level::Written, Change::Tree(Arc::new(TreeOp::wanted(who, change))))
+            Change::Tree(Arc::new(TreeOp::wanted(who, change)))
         };
         let inode = self.of.inode;
         match self.body {
-            ErrandBody::Lend => tree(TreeChange::Lend { inode }),
+            // What is written under a lend must not survive a power cut that the lend, or the file itself, does not.
+            ErrandBody::Lend => (Level::Durable, tree(TreeChange::Lend { inode })),
             ErrandBody::GiveBack { generation, given } => {
-                tree(TreeChange::GiveBack { inode, generation, given })
+                (Level::Written, tree(TreeChange::GiveBack { inode, generation, given }))
             }
             // What the tree is given back must not be written to after a power cut.
             ErrandBody::Return { generation } => (Level::Durable, Change::Return { of: self.of, generation }),
@@ -267,7 +268,7 @@ impl<A: Algorithm> Shard<A> {
         }
         let Errand { of, body, .. } = errand;
         match body {
-            ErrandBody::Lend => self.file_lent(now, owner, of, reply),
+            ErrandBody::Lend => self.file_lent(now, owner, of, &reply),
             ErrandBody::GiveBack { generation, .. } => self.file_given_back(owner, of, generation),
             ErrandBody::Return { generation } if owner == of.volume => {
                 self.file_recalled(now, of, generation, &reply);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base::{ClientId, Epoch, NodeId, ObjectId, Process, Span, WallTime};
 use lease::{Algorithm, Watermark};
-use namespace::{Ask, NameError, Query as TreeQuery, Who};
+use namespace::NameError;
 use replication::{
     AskError, Checkpoint, Event, LeadError, Memory, Message, Output as ReplicaOutput, ProposeError, Replica,
     Request, Tenure, Ticket, Waiting, When,
@@ -17,8 +17,7 @@ use replication::{
 use crate::access::{check_file, check_purpose};
 use crate::errands::own_client;
 use crate::file::{
-    Change, Done, File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Mark, Op,
-    Position, Query,
+    Change, Done, File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Mark, Op, Position,
 };
 use crate::files::{Asker, Asking, Caller, FileMessage, Hosted, SMALL_BYTES_MAX, Stage};
 use crate::message::{is_file_of_volume, is_lock};
@@ -402,13 +401,12 @@ impl<A: Algorithm> Shard<A> {
         (asker, level): (Asker, Level),
         (outcome, mark, until): (Result<Done, FileError>, Mark, WallTime),
     ) {
-        if let (Caller::Node(_), Err(FileError::Tree(NameError::Lent { inode, .. }))) = (asker.from, &outcome)
-        {
-            // It is answered for the lend that goes on.
-            let ask =
-                Query::Tree(Arc::new(TreeQuery { who: Who::root(), ask: Ask::Attributes { inode: *inode } }));
-            return self.put_to_replica(now, object, asker, FileBody::Ask(ask));
-        }
+        let outcome = match (asker.from, outcome) {
+            (Caller::Node(_), Err(FileError::Tree(NameError::Lent { inode, .. }))) => {
+                self.lent_already(object, inode)
+            }
+            (_, outcome) => outcome,
+        };
         let is_early = self.config.breaks(Bug::DurableEarly) && outcome.is_ok();
         if let Ok(done) = &outcome
             && level == Level::Durable

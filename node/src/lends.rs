@@ -6,11 +6,11 @@
 
 use base::{ObjectId, Span, WallTime};
 use lease::Algorithm;
-use namespace::{Answer as TreeAnswer, Attributes, Done as TreeDone, Generation, Given};
+use namespace::{Attributes, Done as TreeDone, Generation, Given};
 use replication::Position;
 
 use crate::errands::{ErrandBody, outcome_of};
-use crate::file::{Answer, Change, Done, FileBody, FileError, FileOf, FileReplyBody, LendStage, Query};
+use crate::file::{Change, Done, FileBody, FileError, FileOf, FileReplyBody, LendStage, Level, Query};
 use crate::files::{Asker, Hosted};
 use crate::{Shard, Unavailable};
 
@@ -130,9 +130,12 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// The volume has lent, or says why not.
-    pub(crate) fn file_lent(&mut self, now: WallTime, object: ObjectId, of: FileOf, reply: FileReplyBody) {
+    pub(crate) fn file_lent(&mut self, now: WallTime, object: ObjectId, of: FileOf, reply: &FileReplyBody) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        let attributes = match lent_attributes(&reply) {
+        if let FileReplyBody::Changed { outcome: Ok(_), level: Level::Written, .. } = reply {
+            return self.run_errand(object, of, ErrandBody::Lend);
+        }
+        let attributes = match lent_attributes(reply) {
             Ok(attributes) => attributes,
             Err(error) => {
                 hosted.lending.is_busy = false;
@@ -233,14 +236,6 @@ pub(crate) const fn given(stat: &crate::file::Stat) -> Given {
 
 /// The file as the volume has it, which has lent its size and times, by this or before.
 fn lent_attributes(reply: &FileReplyBody) -> Result<Attributes, FileError> {
-    if let FileReplyBody::Answer(Ok(Answer::Tree(answer))) = reply
-        && let TreeAnswer::Attributes(attributes) = &**answer
-    {
-        return Ok(attributes.clone());
-    }
-    if let FileReplyBody::Answer(Err(error)) = reply {
-        return Err(*error);
-    }
     match outcome_of(reply) {
         Some(Ok(Done::Tree(done))) => match &**done {
             TreeDone::Changed { attributes } => Ok(attributes.clone()),

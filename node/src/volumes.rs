@@ -8,7 +8,10 @@ use std::sync::Arc;
 
 use base::{ClientId, Members, NodeId, ObjectId, WallTime};
 use lease::Algorithm;
-use namespace::{Born, Change as TreeChange, Generation, InodeId, Make, Op as TreeOp, Who, cost};
+use namespace::{
+    Answer as TreeAnswer, Ask, Born, Change as TreeChange, Done as TreeDone, Generation, InodeId, Make,
+    Op as TreeOp, Query as TreeQuery, Who, cost,
+};
 use replication::{Position, Replica};
 
 use crate::errands::{ErrandBody, outcome_of};
@@ -156,6 +159,16 @@ impl<A: Algorithm> Shard<A> {
             };
         }
         self.drain_replica(now, of.volume);
+    }
+
+    /// What a daemon is told that wants to be lent what is lent already.
+    pub(crate) fn lent_already(&self, object: ObjectId, inode: InodeId) -> Result<Done, FileError> {
+        let tree = self.files.hosted.get(&object).map(|hosted| hosted.replica.machine().tree());
+        let ask = TreeQuery { who: Who::root(), ask: Ask::Attributes { inode } };
+        match tree.ok_or(FileError::NoTree)?.answer(&ask)? {
+            TreeAnswer::Attributes(attributes) => Ok(Done::Tree(Box::new(TreeDone::Changed { attributes }))),
+            _ => Err(FileError::NotLent),
+        }
     }
 
     /// Keeps a change of a file's times until they are given back. False if they are not lent.

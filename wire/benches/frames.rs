@@ -84,7 +84,12 @@ fn data(criterion: &mut Criterion) {
         let request = |data: Payload| {
             let change = Change::Write { offset: 1 << 30, data };
             let body = FileBody::Change { number: 1_000, settled: 990, level: Level::Written, change };
-            vec![FileRequest { id: RequestId(1_000_000), object: ObjectId::new(70_000, 12_345), body }]
+            vec![FileRequest {
+                id: RequestId(1_000_000),
+                object: ObjectId::new(70_000, 12_345),
+                of: None,
+                body,
+            }]
         };
         let mut group = criterion.benchmark_group(format!("a write of {length} bytes"));
         group.throughput(Throughput::Bytes(length as u64));

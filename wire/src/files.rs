@@ -32,7 +32,7 @@ const _: () = assert!(
 );
 
 /// What a request or a reply takes in metadata, if it is not about a tree.
-const ORDINARY_BYTES_MAX: u64 = 128;
+const ORDINARY_BYTES_MAX: u64 = 256;
 const _: () = assert!(
     ORDINARY_BYTES_MAX * FILE_BATCH_MAX as u64 <= FILE_METADATA_BYTES_MAX as u64,
     "a frame has room for as many as it may have"
@@ -258,7 +258,7 @@ choice!(Memory, "what a replica remembers":
     3 Torn;
 );
 
-record!(FileRequest { id, object, body });
+record!(FileRequest { id, object, of, body });
 choice!(FileBody, "what is asked about a file":
     0 Create;
     1 Change { number, settled, level, change };

@@ -508,7 +508,7 @@ impl Files {
             self.sendings.remove(&oldest);
         }
         self.sendings.insert(id, Sending { job: key, to, at: now });
-        let request = FileRequest { id, object: job.object, body: job.body(object.settled()) };
+        let request = FileRequest { id, object: job.object, of: job.of, body: job.body(object.settled()) };
         let again_at = now + job.patience();
         self.outputs.push_back(FileOutput::Send { to, request });
         self.set_due(key, Some(again_at));

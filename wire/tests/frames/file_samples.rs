@@ -254,7 +254,10 @@ pub(crate) fn file_requests() -> Vec<FileRequest> {
     }));
     let query = namespace::Query { who: Who::root(), ask: Ask::Attributes { inode: InodeId::ROOT } };
     bodies.push(FileBody::Ask(Query::Tree(Arc::new(query))));
-    (1..).zip(bodies).map(|(id, body)| FileRequest { id: RequestId(id), object: OBJECT, body }).collect()
+    (1..)
+        .zip(bodies)
+        .map(|(id, body)| FileRequest { id: RequestId(id), object: OBJECT, of: None, body })
+        .collect()
 }
 
 pub(crate) fn orders() -> Vec<Order> {

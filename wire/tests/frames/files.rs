@@ -63,7 +63,7 @@ fn long_data_is_not_copied() {
     let data = Bytes::from(vec![7; 100_000]);
     let change = Change::Write { offset: 1, data: data.clone().into() };
     let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
-    let request = FileRequest { id: RequestId(1), object: OBJECT, body };
+    let request = FileRequest { id: RequestId(1), object: OBJECT, of: None, body };
     let pieces = encode_in_pieces(&vec![request.clone(), request]);
     let [_, first, second] = pieces.as_slice() else { panic!("{} pieces", pieces.len()) };
     assert_eq!((first.as_ptr(), second.as_ptr()), (data.as_ptr(), data.as_ptr()));
@@ -88,7 +88,8 @@ fn short_data_does_not_keep_its_frame() {
         level: Level::Written,
         change,
     });
-    let requests: Vec<_> = bodies.map(|body| FileRequest { id: RequestId(1), object: OBJECT, body }).into();
+    let requests: Vec<_> =
+        bodies.map(|body| FileRequest { id: RequestId(1), object: OBJECT, of: None, body }).into();
     let stream = Bytes::from(encode_in_pieces(&requests).concat());
     let frame = FrameReader::new("client/a".parse().unwrap()).next(&mut stream.clone()).unwrap().unwrap();
     let mut decoded: Vec<FileRequest> = frame.decode().unwrap();
@@ -200,7 +201,7 @@ fn entries_hold_what_files_can_take() {
         level: Level::Written,
         change: Change::Truncate { size: u64::MAX },
     };
-    let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, body }];
+    let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, of: None, body }];
     assert_eq!(requests(frame(&asked)), Ok(asked));
 }
 
@@ -208,7 +209,7 @@ fn entries_hold_what_files_can_take() {
 fn files_are_removed_and_begun_anew() {
     for (change, kind) in [(Change::Remove, 5), (Change::Begin, 6)] {
         let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
-        let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, body }];
+        let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, of: None, body }];
         let sent = frame(&asked);
         assert_eq!(sent.last(), Some(&kind));
         assert_eq!(requests(sent), Ok(asked));
@@ -354,7 +355,7 @@ fn unknown_variants_are_refused() {
 
 #[test]
 fn batches_are_counted_before_there_is_room_for_them() {
-    let create = FileRequest { id: RequestId(1), object: OBJECT, body: FileBody::Create };
+    let create = FileRequest { id: RequestId(1), object: OBJECT, of: None, body: FileBody::Create };
     assert!(requests(frame(&vec![create; FILE_BATCH_MAX])).is_ok());
     let few = frame(&vec![file_requests().remove(0)]);
     let many = |count: &[u8]| requests(with(few.clone(), &[1, 1, 3], &[count, &[1, 3]].concat()));
@@ -485,7 +486,7 @@ fn full_batches_fit_into_a_frame() {
         FileBody::Sync { oldest: mark, newest: mark },
     ];
     for body in bodies {
-        let mut queue = VecDeque::from(vec![FileRequest { id, object, body }; FILE_BATCH_MAX + 1]);
+        let mut queue = VecDeque::from(vec![FileRequest { id, object, of: None, body }; FILE_BATCH_MAX + 1]);
         let batch = next_batch(&mut queue);
         assert_eq!((batch.len(), queue.len()), (FILE_BATCH_MAX, 1));
         assert_eq!(requests(frame(&batch)).map(|requests| requests.len()), Ok(FILE_BATCH_MAX));
@@ -523,7 +524,7 @@ fn batches_end_where_a_frame_does() {
         let data = Bytes::from(vec![1; usize::try_from(bytes).unwrap()]);
         let change = Change::Append { data: data.into() };
         let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
-        FileRequest { id: RequestId(1), object: OBJECT, body }
+        FileRequest { id: RequestId(1), object: OBJECT, of: None, body }
     };
     let lengths = |bytes: &[u64]| {
         let mut queue: VecDeque<FileRequest> = bytes.iter().map(|&bytes| write(bytes)).collect();
