@@ -14,7 +14,9 @@ use base::{MonoTime, NodeId, ObjectId};
 use bytes::Bytes;
 use namespace::Root;
 use net::Link;
-use node::file::{Answer, Change, Done, FileError, FileReply, FileRequest, Level, Payload, Query, Stat};
+use node::file::{
+    Answer, Change, Done, FileError, FileOf, FileReply, FileRequest, Level, Payload, Query, Stat,
+};
 use node::{ClusterMap, object_named};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio::time::{sleep, timeout};
@@ -95,6 +97,12 @@ impl Client {
             patience: self.patience,
             losses: AtomicU64::new(losses),
         }
+    }
+
+    /// The content of a volume's file.
+    pub(crate) fn content(&self, of: FileOf) -> Object {
+        let id = self.shared.with_objects(|objects| objects.core.name_file(of));
+        self.object(id)
     }
 
     /// An object by its name: any text.
@@ -179,7 +187,7 @@ impl Object {
     pub async fn append(&self, data: Bytes) -> Result<u64, ObjectError> {
         match self.change(Change::Append { data: Payload::new(data) }).await? {
             Done::Written { offset, .. } => Ok(offset),
-            Done::Changed { .. } | Done::Tree(_) => Err(ObjectError::Mismatch),
+            Done::Changed { .. } | Done::Tree(_) | Done::Returned { .. } => Err(ObjectError::Mismatch),
         }
     }
 
@@ -222,7 +230,7 @@ impl Object {
     pub(crate) async fn change_tree(&self, op: namespace::Op) -> Result<namespace::Done, ObjectError> {
         match self.change(Change::Tree(Arc::new(op))).await? {
             Done::Tree(done) => Ok(*done),
-            Done::Written { .. } | Done::Changed { .. } => Err(ObjectError::Mismatch),
+            Done::Written { .. } | Done::Changed { .. } | Done::Returned { .. } => Err(ObjectError::Mismatch),
         }
     }
 
@@ -429,6 +437,7 @@ impl Objects {
         handle.get_mut().0 -= 1;
         if handle.get().0 == 0 {
             handle.remove();
+            self.core.forget_file(id);
         }
     }
 
@@ -479,7 +488,7 @@ fn send(link: &Link, requests: &mut VecDeque<FileRequest>) {
 fn stat_of(done: &Done) -> Result<Stat, ObjectError> {
     match done {
         Done::Written { stat, .. } | Done::Changed { stat } => Ok(*stat),
-        Done::Tree(_) => Err(ObjectError::Mismatch),
+        Done::Tree(_) | Done::Returned { .. } => Err(ObjectError::Mismatch),
     }
 }
 

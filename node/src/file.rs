@@ -204,7 +204,7 @@ pub struct Stat {
     pub changed: WallTime,
     /// How many bytes are kept for it.
     pub allocated: u64,
-    /// The lend of size and times that this is of, if the file is a volume's.
+    /// The lend under which this was so, if the file is a volume's. None if its tree knows better.
     pub lend: Option<Generation>,
 }
 
@@ -272,7 +272,7 @@ impl File {
     /// Size, times, and how much is kept.
     pub fn stat(&self) -> Stat {
         let Attributes { size, modified, changed, lend, .. } = self.attributes;
-        let lend = lend.map(|lend| lend.generation);
+        let lend = lend.filter(|lend| lend.stage != LendStage::Unused).map(|lend| lend.generation);
         Stat { size, modified, changed, allocated: self.chunks.allocated(), lend }
     }
 

@@ -6,7 +6,7 @@ use node::{Errand, ErrandBody};
 use crate::DecodeError;
 use crate::codec::Body;
 use crate::field::{Element, Field, Sink, Source, choice, read_whole, record};
-use crate::files::FILE_BATCH_MAX;
+use crate::files::{FILE_BATCH_MAX, Weighed};
 use crate::kind::Kind;
 
 impl Body for Vec<Errand> {
@@ -28,6 +28,14 @@ choice!(ErrandBody, "what a daemon is asked to do":
     2 Return { generation };
     3 Remove;
 );
+
+impl Weighed for Errand {
+    const WEIGHT_MAX: u64 = 0;
+
+    fn weight(&self) -> u64 {
+        0
+    }
+}
 
 impl Element for Errand {
     const COUNT_MAX: usize = FILE_BATCH_MAX;

@@ -38,8 +38,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use base::{MonoTime, NodeId, ObjectId, Span};
-use node::file::{Answer, Change, Done, FileError, FileReply, FileReplyBody, FileRequest, Level, Query};
-use node::{ClusterMap, RequestId, Unavailable};
+use node::file::{
+    Answer, Change, Done, FileError, FileOf, FileReply, FileReplyBody, FileRequest, Level, Query,
+};
+use node::{ClusterMap, RequestId, Unavailable, file_object};
 
 use super::{BACKOFF_MAX, BACKOFF_MIN, SILENCE};
 use job::{Job, Task, Wish};
@@ -166,6 +168,8 @@ pub struct Files {
     map: Arc<ClusterMap>,
     links: Links,
     objects: BTreeMap<ObjectId, Object>,
+    /// Which objects are the content of volumes' files, and of which.
+    volume_files: BTreeMap<ObjectId, FileOf>,
     /// Changes of files of which nothing is known are numbered from here on.
     number: u64,
     open: BTreeMap<FileTicket, Open>,
@@ -211,6 +215,7 @@ impl Files {
             map,
             links: Links::new(),
             objects: BTreeMap::new(),
+            volume_files: BTreeMap::new(),
             number: 1,
             open: BTreeMap::new(),
             bytes: 0,
@@ -235,6 +240,18 @@ impl Files {
             Task::Change { number, .. } => Some(number),
             Task::Create | Task::Ask(_) | Task::Sync(_) => None,
         }
+    }
+
+    /// The content of a volume's file is an object, which is asked for by both.
+    pub fn name_file(&mut self, of: FileOf) -> ObjectId {
+        let object = file_object(of.volume, of.inode);
+        self.volume_files.insert(object, of);
+        object
+    }
+
+    /// Nothing more is asked of it.
+    pub fn forget_file(&mut self, object: ObjectId) {
+        self.volume_files.remove(&object);
     }
 
     /// Why a request that is under way has no result, as far as a daemon has said.
@@ -508,7 +525,12 @@ impl Files {
             self.sendings.remove(&oldest);
         }
         self.sendings.insert(id, Sending { job: key, to, at: now });
-        let request = FileRequest { id, object: job.object, of: job.of, body: job.body(object.settled()) };
+        let request = FileRequest {
+            id,
+            object: job.object,
+            of: self.volume_files.get(&job.object).copied(),
+            body: job.body(object.settled()),
+        };
         let again_at = now + job.patience();
         self.outputs.push_back(FileOutput::Send { to, request });
         self.set_due(key, Some(again_at));

@@ -534,6 +534,11 @@ impl<'a, A: Algorithm> World<'a, A> {
             Output::RaiseCeiling { to } => self.write_mark(daemon, to),
             Output::File { to, message } => self.send_file_message(daemon, to.0 as usize, message)?,
             Output::FileReply { session, reply } => self.send_file_reply(daemon, session, reply)?,
+            Output::Errand { to, errand } => self.send(daemon, to.0 as usize, Payload::Errand(errand)),
+            Output::ErrandReply { to, reply } => {
+                self.watch_commits(daemon)?;
+                self.send(daemon, to.0 as usize, Payload::FileReply(reply));
+            }
             Output::Write { number, object, record } => {
                 self.write_record(daemon, (number, object), record)?;
             }

@@ -45,7 +45,7 @@ fn view() -> View {
 }
 
 const fn stat() -> Stat {
-    Stat { size: 9, modified: time(300), changed: time(301), allocated: 7 }
+    Stat { size: 9, modified: time(300), changed: time(301), allocated: 7, lend: None }
 }
 
 const fn mark() -> Mark {

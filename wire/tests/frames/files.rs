@@ -374,7 +374,7 @@ fn largest_members() -> Members {
 }
 
 fn largest_outcome() -> Outcome {
-    let stat = Stat { size: u64::MAX, modified: WallTime::MAX, changed: WallTime::MAX, allocated: u64::MAX };
+    let stat = Stat { size: u64::MAX, modified: WallTime::MAX, changed: WallTime::MAX, allocated: u64::MAX, lend: None };
     Ok(Done::Written { offset: u64::MAX, stat })
 }
 
@@ -575,6 +575,7 @@ proptest! {
             .map(|(id, low, number, change)| FileRequest {
                 id: RequestId(id),
                 object: ObjectId::new(number, low),
+                of: None,
                 body: FileBody::Change { number, settled: low, level: Level::Written, change },
             })
             .collect();
