@@ -273,7 +273,7 @@ impl<A: Algorithm> Shard<A> {
             ErrandBody::Return { generation } if owner == of.volume => {
                 self.file_recalled(now, of, generation, &reply);
             }
-            ErrandBody::Return { .. } => self.file_returned(owner),
+            ErrandBody::Return { .. } => self.file_returned(now, owner, &reply),
             ErrandBody::Remove => self.content_removed(now, of, &reply),
         }
     }

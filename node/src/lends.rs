@@ -146,6 +146,10 @@ impl<A: Algorithm> Shard<A> {
         let generation = match (attributes.lent, known) {
             // It was given back in between.
             (None, _) => return self.run_errand(object, of, ErrandBody::Lend),
+            (Some(generation), Some(known)) if known.generation == generation && known.is_open() => {
+                hosted.lending.is_busy = false;
+                return self.serve_waiting(now, object);
+            }
             (Some(generation), Some(known)) if known.generation >= generation => {
                 hosted.lending.is_told = false;
                 return self.ask_for_lend(object, of);
@@ -163,6 +167,7 @@ impl<A: Algorithm> Shard<A> {
             hosted.lending.turn(at, true);
             hosted.lending.is_told = false;
         }
+        self.watch_lend(now, object);
         self.serve_waiting(now, object);
     }
 
@@ -179,10 +184,13 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// The lend has ended in the file's own log.
-    pub(crate) fn file_returned(&mut self, object: ObjectId) {
+    /// The lend has ended in the file's own log, or cannot.
+    pub(crate) fn file_returned(&mut self, now: WallTime, object: ObjectId, reply: &FileReplyBody) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         hosted.lending.is_busy = false;
+        if !matches!(reply, FileReplyBody::Changed { outcome: Ok(_), level: Level::Durable, .. }) {
+            return self.watch_lend(now, object);
+        }
         if let Some((of, ended)) = hosted.ended_lend() {
             hosted.lending.is_busy = true;
             self.run_errand(object, of, ended);
@@ -220,6 +228,8 @@ impl<A: Algorithm> Shard<A> {
         self.errands.end(object);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         hosted.lending.begin(now);
+        hosted.deleting.clear();
+        hosted.waiting.extend(std::mem::take(&mut hosted.recalls).into_values().flatten());
         if let Some(lend) = hosted.replica.machine().attributes().1.lend() {
             hosted.lending.of = Some(lend.of);
             if lend.is_open() {

@@ -16,7 +16,7 @@ use replication::{Position, Replica};
 
 use crate::errands::{ErrandBody, outcome_of};
 use crate::file::{
-    Answer, Change, Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody, Op, Query,
+    Answer, Change, Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody, Level, Op, Query,
 };
 use crate::files::{Asker, Hosted};
 use crate::lends::given;
@@ -201,7 +201,10 @@ impl<A: Algorithm> Shard<A> {
         generation: Generation,
         reply: &FileReplyBody,
     ) {
-        if let Some(Ok(Done::Returned { stat })) = outcome_of(reply) {
+        if let FileReplyBody::Changed {
+            outcome: Ok(Done::Returned { stat }), level: Level::Durable, ..
+        } = reply
+        {
             let given = stat.as_ref().map(given);
             let change = TreeChange::GiveBack { inode: of.inode, generation, given };
             self.propose_own(now, of.volume, Change::Tree(Arc::new(TreeOp::wanted(Who::root(), change))));
