@@ -14,7 +14,7 @@ use namespace::{Change as TreeChange, Generation, Given, Op as TreeOp, Who};
 use crate::file::{Change, FileBody, FileError, FileOf, FileReply, FileReplyBody, Level};
 use crate::files::{Asker, Caller, Hosted};
 use crate::volumes::file_object;
-use crate::{Output, RequestId, Shard};
+use crate::{Bug, Output, RequestId, Shard};
 
 /// An errand that is not answered for so long is sent to another member.
 const SILENCE: Span = Span::from_secs(1);
@@ -225,8 +225,17 @@ impl<A: Algorithm> Shard<A> {
         let asker = Asker { from: Caller::Node(from), client: own_client(me), id: errand.id };
         let object = errand.object();
         let (level, change) = errand.change();
+        let is_early = match errand.body {
+            ErrandBody::Lend => self.config.breaks(Bug::LendNotDurable),
+            ErrandBody::Return { .. } => self.config.breaks(Bug::ReturnNotDurable),
+            ErrandBody::GiveBack { .. } | ErrandBody::Remove => false,
+        };
+        let level = if is_early { Level::Written } else { level };
         // Its number is that of the entry that it becomes.
         let body = FileBody::Change { number: 0, settled: 0, level, change };
+        if errand.body == ErrandBody::Remove && self.config.breaks(Bug::DataLeftBehind) {
+            return self.files.reply(asker, FileReplyBody::NoSuchFile, None);
+        }
         match self.open_file(now, object) {
             Ok(()) => {
                 self.note_file(object, errand.of);

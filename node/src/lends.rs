@@ -12,7 +12,7 @@ use replication::Position;
 use crate::errands::{ErrandBody, outcome_of};
 use crate::file::{Change, Done, FileBody, FileError, FileOf, FileReplyBody, LendStage, Level, Query};
 use crate::files::{Asker, Hosted};
-use crate::{Shard, Unavailable};
+use crate::{Bug, Shard, Unavailable};
 
 /// Size and times go back to the volume when nothing has changed for so long.
 const GIVEN_BACK_AFTER: Span = Span::from_secs(1);
@@ -96,7 +96,7 @@ impl<A: Algorithm> Shard<A> {
             return false;
         }
         hosted.lending.used = now;
-        if hosted.is_lent() {
+        if hosted.is_lent() || self.config.breaks(Bug::LendNotAsked) {
             self.watch_lend(now, object);
             return false;
         }
@@ -132,7 +132,9 @@ impl<A: Algorithm> Shard<A> {
     /// The volume has lent, or says why not.
     pub(crate) fn file_lent(&mut self, now: WallTime, object: ObjectId, of: FileOf, reply: &FileReplyBody) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        if let FileReplyBody::Changed { outcome: Ok(_), level: Level::Written, .. } = reply {
+        if let FileReplyBody::Changed { outcome: Ok(_), level: Level::Written, .. } = reply
+            && !self.config.breaks(Bug::LendNotDurable)
+        {
             return self.run_errand(object, of, ErrandBody::Lend);
         }
         let attributes = match lent_attributes(reply) {
@@ -188,7 +190,13 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn file_returned(&mut self, now: WallTime, object: ObjectId, reply: &FileReplyBody) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         hosted.lending.is_busy = false;
-        if !matches!(reply, FileReplyBody::Changed { outcome: Ok(_), level: Level::Durable, .. }) {
+        let has_ended = match reply {
+            FileReplyBody::Changed { outcome: Ok(_), level, .. } => {
+                *level == Level::Durable || self.config.breaks(Bug::ReturnNotDurable)
+            }
+            _ => false,
+        };
+        if !has_ended {
             return self.watch_lend(now, object);
         }
         if let Some((of, ended)) = hosted.ended_lend() {
@@ -219,7 +227,13 @@ impl<A: Algorithm> Shard<A> {
                 continue;
             }
             hosted.lending.is_busy = true;
-            self.run_errand(object, lend.of, ErrandBody::Return { generation: lend.generation });
+            let (generation, given) = (lend.generation, Some(given(&hosted.replica.machine().stat())));
+            let end = if self.config.breaks(Bug::GivenBackFirst) {
+                ErrandBody::GiveBack { generation, given }
+            } else {
+                ErrandBody::Return { generation }
+            };
+            self.run_errand(object, lend.of, end);
         }
     }
 

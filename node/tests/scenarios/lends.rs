@@ -2,28 +2,29 @@
 
 use base::{ObjectId, WallTime};
 use namespace::{
-    Attributes, Change as TreeChange, Done as TreeDone, InodeId, Make, NameError, SetAttributes, SetTime,
-    Site,
+    Answer as TreeAnswer, Ask, Attributes, Change as TreeChange, Done as TreeDone, InodeId, Make, NameError,
+    Root, SetAttributes, SetTime, Site, VolumeName,
 };
 use node::file::{Answer, Change, FileBody, FileError, FileOf, FileReplyBody, LendStage, Level, Query, Stat};
 use node::{AccessError, Bug, ErrandBody, file_object};
 use replication::Standing;
 
-use crate::cluster::{Flying, ms};
+use crate::cluster::{Cluster, Flying, ms};
 use crate::files::{Daemons, FILE, Writer, write};
-use crate::volumes::{lookup, make, name, op, outcome, planted};
+use crate::volumes::{ask as ask_tree, lookup, make, name, op, outcome, planted};
 
 /// What changes the content of one file of a volume, as a client does that follows whoever is named.
 struct Cell {
     object: ObjectId,
     of: FileOf,
     number: u64,
+    name: String,
 }
 
 impl Cell {
     fn ask(&self, cluster: &mut Daemons, body: &FileBody) -> Option<FileReplyBody> {
         let mut node = cluster.map.members(self.object).into_iter().find(|node| cluster.is_up(node.0))?;
-        for _ in 0..60 {
+        for _ in 0..200 {
             let id = cluster.ask_file(1, node.0, self.object, body.clone());
             let mut told = cluster.file_reply(1, id);
             for _ in 0..20 {
@@ -85,7 +86,7 @@ fn with_file(bug: Option<Bug>) -> (Daemons, Vec<u32>, Writer, Cell) {
     let of = FileOf { volume: FILE, inode };
     let object = file_object(FILE, inode);
     cluster.volume_files.insert(object, of);
-    (cluster, members, writer, Cell { object, of, number: 0 })
+    (cluster, members, writer, Cell { object, of, number: 0, name: "f".to_owned() })
 }
 
 fn attributes(cluster: &mut Daemons, members: &[u32]) -> Attributes {
@@ -118,24 +119,93 @@ fn size_and_times_are_the_files_until_nothing_has_changed_for_a_while() {
     assert_eq!(attributes(&mut cluster, &members).size, 11);
 }
 
-#[test]
-fn nothing_is_written_before_the_volume_has_lent() {
-    let (mut cluster, members, _, mut cell) = with_file(None);
+fn nothing_is_written_before_the_volume_has_lent(bug: Option<Bug>) {
+    let (mut cluster, members, _, mut cell) = with_file(bug);
     cell.write(&mut cluster, "first");
     cluster.run(ms(1_500));
-    let primary = cell.primary(&cluster);
-    let of = cell.of;
-    cluster.hold_back(move |flying| matches!(flying, Flying::Errand { errand, .. } if errand.of == of));
+    assert_eq!(attributes(&mut cluster, &members).lent, None);
+    cell.write(&mut cluster, "second");
+    assert!(attributes(&mut cluster, &members).lent.is_some());
+}
+
+fn a_lend_has_ended_in_the_files_log_before_the_volume_hears_of_it(bug: Option<Bug>) {
+    let (mut cluster, members, _, mut cell) = with_file(bug);
+    cell.write(&mut cluster, "first");
+    cluster.run(ms(1_500));
+    cell.write(&mut cluster, "second");
+    assert!(attributes(&mut cluster, &members).lent.is_some(), "or nobody asks the file for its size");
+}
+
+/// Six daemons: a volume at three, and a file in it at the others.
+fn apart(bug: Option<Bug>) -> (Daemons, Vec<u32>, Cell) {
+    let mut cluster: Daemons = Cluster::with(6, 3, bug);
+    cluster.client(1);
+    let members: Vec<u32> = cluster.map.members(FILE).into_iter().map(|node| node.0).collect();
+    cluster.ask_file(1, members[0], FILE, FileBody::Create);
+    cluster.run(ms(50));
+    let mut writer = Writer { number: 0 };
+    let root =
+        Root { time: WallTime::ZERO, uid: 0, gid: 0, mode: 0o755, name: VolumeName::parse("home").unwrap() };
+    writer.must(&mut cluster, members[0], Change::Plant(root));
+    for number in 0.. {
+        let text = format!("f{number}");
+        writer.must(&mut cluster, members[0], make(&text, Make::file()));
+        let inode = lookup(&mut cluster, members[0], &text).unwrap().inode;
+        let of = FileOf { volume: FILE, inode };
+        let object = file_object(FILE, inode);
+        if cluster.map.members(object).iter().all(|node| !members.contains(&node.0)) {
+            cluster.volume_files.insert(object, of);
+            return (cluster, members, Cell { object, of, number: 0, name: text });
+        }
+    }
+    unreachable!("one of many is replicated elsewhere")
+}
+
+fn what_was_written_under_a_lend_outlives_no_more_than_the_lend(bug: Option<Bug>) {
+    let (mut cluster, members, mut cell) = apart(bug);
+    cell.write(&mut cluster, "first");
+    cluster.run(ms(1_500));
+    cell.write(&mut cluster, "second");
+    members.iter().for_each(|&node| cluster.power_off(node));
+    members.iter().for_each(|&node| cluster.start(node));
+    cluster.run(ms(6_000));
+    let name = cell.name.clone();
+    let Attributes { size, lent, .. } = lookup_somewhere(&mut cluster, &members, &name);
+    assert!(lent.is_some() || size == 6, "the file is longer, and nobody would know");
+}
+
+fn what_was_given_back_is_not_written_to_after_a_power_cut(bug: Option<Bug>) {
+    let (mut cluster, members, mut cell) = apart(bug);
     cell.number += 1;
-    let (number, level) = (cell.number, Level::Written);
-    let body = FileBody::Change { number, settled: number, level, change: write("second") };
-    let id = cluster.ask_file(1, primary, cell.object, body);
-    cluster.run(ms(100));
-    let is_same_node = primary == members[0];
-    assert_eq!(cluster.file_reply(1, id).is_none(), !is_same_node, "unless one node is both, it waits");
+    let (number, level) = (cell.number, Level::Durable);
+    let body = FileBody::Change { number, settled: number, level, change: write("first") };
+    cell.ask(&mut cluster, &body);
+    // The disks have enough to do for a while.
+    cluster.run(ms(900));
+    cluster.hold_back(|flying| matches!(flying, Flying::Disk { is_durable: true, .. }));
+    cluster.run(ms(300));
+    let nodes = cluster.map.members(cell.object);
+    nodes.iter().for_each(|node| cluster.power_off(node.0));
+    cluster.held.clear();
     cluster.let_go();
-    cluster.run(ms(1_200));
-    assert!(matches!(cluster.file_reply(1, id), Some(FileReplyBody::Changed { outcome: Ok(_), .. })));
+    nodes.iter().for_each(|node| cluster.start(node.0));
+    cell.write(&mut cluster, "second");
+    assert!(lookup_somewhere(&mut cluster, &members, &cell.name.clone()).lent.is_some());
+}
+
+fn lookup_somewhere(cluster: &mut Daemons, members: &[u32], text: &str) -> Attributes {
+    for _ in 0..100 {
+        for &node in members {
+            let ask = Ask::Lookup { dir: InodeId::ROOT, name: name(text) };
+            if let Some(FileReplyBody::Answer(Ok(Answer::Tree(answer)))) = ask_tree(cluster, node, ask)
+                && let TreeAnswer::Attributes(attributes) = *answer
+            {
+                return attributes;
+            }
+        }
+        cluster.run(ms(100));
+    }
+    panic!("nobody answers for the volume");
 }
 
 #[test]
@@ -227,9 +297,8 @@ fn a_volume_whose_primary_dies_is_told_by_whoever_asks_the_next() {
     assert_eq!((attributes.size, attributes.lent), (5, None));
 }
 
-#[test]
-fn the_data_of_what_was_unlinked_is_gone_everywhere_and_then_the_rest() {
-    let (mut cluster, members, mut writer, mut cell) = with_file(None);
+fn the_data_of_what_was_unlinked_is_gone_everywhere_and_then_the_rest(bug: Option<Bug>) {
+    let (mut cluster, members, mut writer, mut cell) = with_file(bug);
     cell.write(&mut cluster, "hello");
     let site = Site::new(InodeId::ROOT, name("f"));
     let unlink = op(TreeChange::Unlink { site, holders: Vec::new() });
@@ -271,4 +340,12 @@ fn the_data_of_a_file_is_asked_for_by_its_name_in_the_volume() {
         let id = cluster.ask_file(1, 1, cell.object, FileBody::Ask(Query::Stat));
         assert_eq!(cluster.file_reply(1, id), refused);
     }
+}
+
+stories! {
+    LendNotAsked: nothing_is_written_before_the_volume_has_lent;
+    LendNotDurable: what_was_written_under_a_lend_outlives_no_more_than_the_lend;
+    GivenBackFirst: a_lend_has_ended_in_the_files_log_before_the_volume_hears_of_it;
+    ReturnNotDurable: what_was_given_back_is_not_written_to_after_a_power_cut;
+    DataLeftBehind: the_data_of_what_was_unlinked_is_gone_everywhere_and_then_the_rest;
 }

@@ -1,5 +1,6 @@
 //! One story for each way in which a lock, its token or a session could go wrong.
 
+#[macro_use]
 mod bugs;
 mod client;
 mod clocks;

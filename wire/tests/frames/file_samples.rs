@@ -62,6 +62,15 @@ pub(crate) fn changes() -> Vec<Change> {
     ]
 }
 
+/// What daemons do to a volume's file by themselves.
+fn lends() -> Vec<Change> {
+    let (of, generation) = (file_of(), generation());
+    vec![
+        Change::Borrow { of, generation, modified: time(7), changed: time(8) },
+        Change::Return { of, generation },
+    ]
+}
+
 /// What is done to trees.
 fn tree_changes() -> Vec<Change> {
     let create = namespace::Change::Create {
@@ -258,6 +267,26 @@ pub(crate) fn file_requests() -> Vec<FileRequest> {
         .zip(bodies)
         .map(|(id, body)| FileRequest { id: RequestId(id), object: OBJECT, of: None, body })
         .collect()
+}
+
+const fn file_of() -> FileOf {
+    FileOf { volume: ObjectId::new(1, 200), inode: InodeId { number: 2, epoch: epoch(5) } }
+}
+
+const fn generation() -> Generation {
+    Generation(Born { epoch: epoch(5), seq: Seq(2) })
+}
+
+pub(crate) fn errands() -> Vec<Errand> {
+    let given = Given { size: 300, mtime: time(7), ctime: time(8) };
+    let bodies = [
+        ErrandBody::Lend,
+        ErrandBody::GiveBack { generation: generation(), given: Some(given) },
+        ErrandBody::GiveBack { generation: generation(), given: None },
+        ErrandBody::Return { generation: generation() },
+        ErrandBody::Remove,
+    ];
+    (1..).zip(bodies).map(|(id, body)| Errand { id: RequestId(id), of: file_of(), body }).collect()
 }
 
 pub(crate) fn orders() -> Vec<Order> {
