@@ -12,17 +12,17 @@ use std::time::Duration;
 
 use base::{MonoTime, NodeId, ObjectId};
 use bytes::Bytes;
-use namespace::Root;
+use namespace::{Attributes, Root};
 use net::Link;
 use node::file::{
-    Answer, Change, Done, FileError, FileOf, FileReply, FileRequest, Level, Payload, Query, Stat,
+    Answer, Change, Done, FileError, FileReply, FileRequest, Level, Payload, Query, Shown, Stat,
 };
-use node::{ClusterMap, object_named};
+use node::{Capability, ClusterMap, file_object, object_named};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
-use crate::core::files::{FileEvent, FileOutput, FileTicket, Files};
+use crate::core::files::{FileEvent, FileOutput, FileTicket, Files, Opening};
 use crate::driver::{Client, Shared};
 use crate::lock::{NAME_BYTES_MAX, said};
 
@@ -100,9 +100,11 @@ impl Client {
     }
 
     /// The content of a volume's file.
-    pub(crate) fn content(&self, of: FileOf) -> Object {
-        let id = self.shared.with_objects(|objects| objects.core.name_file(of));
-        self.object(id)
+    pub(crate) fn content(&self, shown: Shown) -> Object {
+        let of = shown.of();
+        let content = self.object(file_object(of.volume, of.inode));
+        content.show(shown);
+        content
     }
 
     /// An object by its name: any text.
@@ -118,6 +120,11 @@ impl Object {
     /// Which it is.
     pub const fn id(&self) -> ObjectId {
         self.id
+    }
+
+    /// What to show for it from now on, if it is the content of a volume's file.
+    pub(crate) fn show(&self, shown: Shown) {
+        self.shared.with_objects(|objects| objects.core.show(shown));
     }
 
     /// The same, with another time for each request to get a result.
@@ -226,11 +233,13 @@ impl Object {
         self.change(Change::Plant(root)).await.map(drop)
     }
 
-    /// Changes the tree that it is.
-    pub(crate) async fn change_tree(&self, op: namespace::Op) -> Result<namespace::Done, ObjectError> {
-        match self.change(Change::Tree(Arc::new(op))).await? {
-            Done::Tree(done) => Ok(*done),
-            Done::Written { .. } | Done::Changed { .. } | Done::Returned { .. } => Err(ObjectError::Mismatch),
+    /// Changes the tree that it is. If that creates a file, what to show to use it comes with the outcome.
+    pub(crate) async fn change_tree(&self, op: namespace::Op) -> Result<Created, ObjectError> {
+        match self.change_for(Change::Tree(Arc::new(op)), Level::Written).await? {
+            (Done::Tree(done), _, opened) => Ok((*done, opened)),
+            (Done::Written { .. } | Done::Changed { .. } | Done::Returned { .. }, ..) => {
+                Err(ObjectError::Mismatch)
+            }
         }
     }
 
@@ -239,6 +248,15 @@ impl Object {
         match self.ask(Query::Tree(Arc::new(query))).await? {
             Answer::Tree(answer) => Ok(*answer),
             Answer::Data(_) | Answer::Stat(_) => Err(ObjectError::Mismatch),
+        }
+    }
+
+    /// Opens a file of the volume that it is, or keeps it open.
+    pub(crate) async fn open_file(&self, opening: Opening) -> Result<(Attributes, Capability), ObjectError> {
+        let _permit = self.windows().for_answer(0).await?;
+        match self.run(&Wanted::Open(opening)).await? {
+            FileEvent::Opened { attributes, capability, .. } => Ok((*attributes, *capability)),
+            event => Err(error_of(event)),
         }
     }
 
@@ -256,9 +274,18 @@ impl Object {
 
     /// Changes it, and says how safe that is.
     async fn change_to(&self, change: Change, level: Level) -> Result<(Done, Level), ObjectError> {
+        self.change_for(change, level).await.map(|(done, level, _)| (done, level))
+    }
+
+    /// The same, with what to show for a file that this has created.
+    async fn change_for(
+        &self,
+        change: Change,
+        level: Level,
+    ) -> Result<(Done, Level, Option<Box<Capability>>), ObjectError> {
         let _permit = self.windows().for_change(change.data_bytes()).await?;
         match self.run(&Wanted::Change(change, level)).await? {
-            FileEvent::Changed { outcome, level, .. } => Ok((outcome?, level)),
+            FileEvent::Changed { outcome, level, opened, .. } => Ok((outcome?, level, opened)),
             event => Err(error_of(event)),
         }
     }
@@ -313,11 +340,15 @@ impl fmt::Debug for Object {
     }
 }
 
+/// What came of a change of a tree, and what to show for a file that it has created.
+pub(crate) type Created = (namespace::Done, Option<Box<Capability>>);
+
 /// What is asked of the core.
 enum Wanted {
     Create,
     Change(Change, Level),
     Ask(Query),
+    Open(Opening),
     Sync,
 }
 
@@ -411,6 +442,7 @@ impl Objects {
             Wanted::Create => self.core.create(now, id),
             Wanted::Change(change, level) => self.core.change(now, id, change.clone(), *level),
             Wanted::Ask(query) => self.core.ask(now, id, query.clone()),
+            Wanted::Open(opening) => self.core.open(now, id, opening.clone()),
             Wanted::Sync => self.core.sync(now, id),
         };
         self.waiting.insert(ticket, result);
@@ -456,6 +488,7 @@ impl Objects {
             FileEvent::Created { ticket }
             | FileEvent::Changed { ticket, .. }
             | FileEvent::Answered { ticket, .. }
+            | FileEvent::Opened { ticket, .. }
             | FileEvent::Synced { ticket }
             | FileEvent::Refused { ticket, .. }
             | FileEvent::NoSuchFile { ticket }

@@ -13,11 +13,12 @@ use namespace::{
     SetAttributes, Site, Volume as Counts, Who,
 };
 use node::file::FileError;
-use node::{VolumeName, list_of_volumes, volume_object};
+use node::{Capability, OpenMode, VolumeName, list_of_volumes, volume_object};
 use tokio::time::sleep;
 
+use crate::core::files::Opening;
 use crate::driver::Client;
-use crate::objects::{Object, ObjectError};
+use crate::objects::{Created, Object, ObjectError};
 
 /// So many names are asked for at once.
 const PAGE_ENTRIES: u32 = 512;
@@ -210,6 +211,10 @@ impl Volume {
 
     /// Changes something.
     pub async fn change(&self, who: &Who, change: Change) -> Result<Done, VolumeError> {
+        self.change_or_create(who, change).await.map(|(done, _)| done)
+    }
+
+    async fn change_or_create(&self, who: &Who, change: Change) -> Result<Created, VolumeError> {
         let op = Op::wanted(who.clone(), change);
         op.check_limits()?;
         Ok(self.object.change_tree(op).await?)
@@ -258,6 +263,36 @@ impl Volume {
             Done::Created { attributes, .. } => Ok(attributes),
             _ => Err(ObjectError::Mismatch.into()),
         }
+    }
+
+    /// Creates a file under a name that nothing has, and has it open: what to show to read and write it is none only if it is gone
+    /// already, or a daemon lacks the keys for that.
+    pub async fn create_file(
+        &self,
+        who: &Who,
+        (dir, name): (InodeId, Name),
+        (mode, umask): (u16, u16),
+    ) -> Result<(Attributes, Option<Capability>), VolumeError> {
+        let change = Change::Create { dir, name, make: Make::file(), mode, umask, is_exclusive: true };
+        match self.change_or_create(who, change).await? {
+            (Done::Created { attributes, .. }, opened) => Ok((attributes, opened.map(|opened| *opened))),
+            _ => Err(ObjectError::Mismatch.into()),
+        }
+    }
+
+    /// Opens a file: how it is, and what to show to use it.
+    pub async fn open(
+        &self,
+        who: &Who,
+        inode: InodeId,
+        mode: OpenMode,
+    ) -> Result<(Attributes, Capability), VolumeError> {
+        Ok(self.object.open_file(Opening::Open(who.clone(), inode, mode)).await?)
+    }
+
+    /// Keeps a file open, whoever may open it by now.
+    pub async fn renew(&self, capability: &Capability) -> Result<(Attributes, Capability), VolumeError> {
+        Ok(self.object.open_file(Opening::Renew(Box::new(*capability))).await?)
     }
 
     /// Takes the name of anything but a directory away.

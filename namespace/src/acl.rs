@@ -49,6 +49,28 @@ pub enum NotAcl {
     Entries,
 }
 
+/// Somebody whom an ACL names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AclId {
+    /// A user.
+    User(u32),
+    /// A group.
+    Group(u32),
+}
+
+/// The ACL that these bytes are, with what `map` makes of everybody whom it names. Bytes that are no ACL stay as they are: what
+/// they are wanted for says why they are none.
+pub fn map_acl<E>(bytes: &Bytes, mut map: impl FnMut(AclId) -> Result<u32, E>) -> Result<Bytes, E> {
+    let Ok(Some(mut acl)) = Acl::parse(bytes) else { return Ok(bytes.clone()) };
+    for (uid, _) in &mut acl.users {
+        *uid = map(AclId::User(*uid))?;
+    }
+    for (gid, _) in &mut acl.groups {
+        *gid = map(AclId::Group(*gid))?;
+    }
+    Ok(acl.to_bytes())
+}
+
 /// Entries that are yet to be read: tag, permissions, id.
 struct Reader<'b> {
     entries: std::iter::Peekable<std::slice::ChunksExact<'b, u8>>,

@@ -51,7 +51,7 @@ mod volume_name;
 mod who;
 mod xattr;
 
-pub use acl::NotAcl;
+pub use acl::{AclId, NotAcl, map_acl};
 pub use error::NameError;
 pub use id::{Born, Generation, InodeId, Owner, Ticket};
 pub use lock::{Lock, LockKind, LockMode, Locks, Stretch, Waiting};

@@ -1,5 +1,10 @@
 //! What the session of a client may ask for, and as whom.
 //!
+//! The primary of a volume asks the rules of the cluster about each request, by the client's certificate and the volume's
+//! name, which stands in the volume itself: what they refuse never becomes an entry. A user's number becomes the one that the
+//! volume knows before that, and what is told becomes the client's again. So entries and states know nothing of rules. A change
+//! that is sent again is not asked about any more: it took effect, or is about to.
+//!
 //! What an object is for stands in its id, so this much is refused whatever is there:
 //!
 //! - the data of a volume's file is made by the daemons only;
@@ -10,16 +15,20 @@
 //!
 //! Sessions of peers: what daemons ask of each other is the service's own.
 
+mod admit;
 mod error;
+mod show;
+mod shown;
 
 use base::{ObjectId, Role};
 use namespace::Change as TreeChange;
 
+pub(crate) use admit::{About, Admitted};
 pub use error::AccessError;
 
-use crate::file::{Change, FileBody, FileError, FileOf};
+use crate::file::{Change, FileBody, FileError};
 use crate::message::{is_file_of_volume, is_volume};
-use crate::{ChangeKind, Exports, change_kind, file_object, list_of_volumes};
+use crate::{ChangeKind, Exports, change_kind, list_of_volumes};
 
 /// Refuses what an object is not for, or not for whoever has this role.
 pub(crate) fn check_purpose(
@@ -30,7 +39,9 @@ pub(crate) fn check_purpose(
     let change = match body {
         FileBody::Create => None,
         FileBody::Change { change, .. } => Some(change),
-        FileBody::Ask(_) | FileBody::Sync { .. } => return Ok(()),
+        FileBody::Ask(_) | FileBody::Sync { .. } | FileBody::Open { .. } | FileBody::Renew { .. } => {
+            return Ok(());
+        }
     };
     if change.is_some_and(|change| is_of_service(object, change)) {
         return Err(FileError::NotForClients);
@@ -69,15 +80,6 @@ fn is_of_service(object: ObjectId, change: &Change) -> bool {
         },
         _ => false,
     }
-}
-
-/// Refuses requests about the data of a volume's file that do not say which that is, or say so wrongly.
-pub(crate) fn check_file(object: ObjectId, of: Option<FileOf>) -> Result<(), FileError> {
-    let is_right = match of {
-        Some(of) => file_object(of.volume, of.inode) == object,
-        None => !is_file_of_volume(object),
-    };
-    if is_right { Ok(()) } else { Err(AccessError::FileOfVolume.into()) }
 }
 
 /// Whether whoever has this role makes volumes, and takes them away.

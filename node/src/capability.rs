@@ -10,13 +10,16 @@
 //! - Tags are compared in constant time: otherwise how long a refusal takes could tell how many bytes of a guess are right,
 //!   and a tag could be found byte by byte.
 //!
-//! Layout: the tag is the keyed BLAKE3 hash of what [`Capability::covered`] puts together, which `docs/wire.md` shows.
+//! Layout: the tag is the keyed BLAKE3 hash of what stands in `Capability::tag_by`, which `docs/wire.md` shows.
 
 mod keys;
 
 use std::fmt;
 
 use base::{ObjectId, Span, WallTime};
+use namespace::{Born, Generation, InodeId};
+
+use crate::file_object;
 
 pub use keys::{CAPABILITY_KEYS_MAX, CapabilityKey, CapabilityKeys, KeysError};
 
@@ -38,6 +41,20 @@ pub enum OpenMode {
     ReadWrite,
 }
 
+/// How long a capability is good. After as long again it cannot be renewed any more.
+pub const CAPABILITY_LASTS: Span = Span::from_secs(5 * 60);
+
+/// Which file is opened, as the primary of its volume knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Source {
+    /// The volume.
+    pub volume: ObjectId,
+    /// Which of its inodes.
+    pub inode: InodeId,
+    /// The lend of the file's size and times that is in force.
+    pub lend: Option<Generation>,
+}
+
 /// Who has which file open, and for what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Open {
@@ -52,8 +69,8 @@ pub struct Open {
 /// The proof that a client has a file open. Nothing in it counts before it is checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capability {
-    /// The volume in which the file was opened.
-    pub volume: ObjectId,
+    /// Where the file was opened.
+    pub source: Source,
     /// What it is good for.
     pub open: Open,
     /// The first instant at which it is good no more.
@@ -91,6 +108,16 @@ pub enum CapabilityError {
     /// Somebody else opened the file.
     #[error("the capability belongs to the holder of another certificate; open the file with the one in use")]
     ForeignClient,
+    /// It is for a file of another volume.
+    #[error(
+        "the capability is for a file of the volume {theirs:?} and not of {wanted:?}; renew it where the file was opened"
+    )]
+    OtherVolume {
+        /// What it is for.
+        theirs: ObjectId,
+        /// What it was shown for.
+        wanted: ObjectId,
+    },
     /// It is for another file.
     #[error(
         "the capability is for the file {theirs:?} and not for {wanted:?}; show what opening that one returned"
@@ -112,14 +139,19 @@ pub enum CapabilityError {
     },
 }
 
-/// How many bytes a tag covers.
-const COVERED_BYTES: usize = 77;
-
 impl CapabilityKeys {
-    /// The capability for a file of `volume` that was opened, good until `expires`, with the key that is used at `now`.
-    pub fn issue(&self, volume: ObjectId, open: Open, expires: WallTime, now: WallTime) -> Capability {
+    /// The capability for a file that the holder of a certificate has opened, good until `expires`, with the key that is used at
+    /// `now`.
+    pub fn issue(
+        &self,
+        source: Source,
+        (certificate, mode): (CertificateId, OpenMode),
+        expires: WallTime,
+        now: WallTime,
+    ) -> Capability {
         let (epoch, key) = self.used_at(now);
-        let unsigned = Capability { volume, open, expires, epoch, tag: Tag::from_bytes([0; 32]) };
+        let open = Open { file: file_object(source.volume, source.inode), mode, certificate };
+        let unsigned = Capability { source, open, expires, epoch, tag: Tag::from_bytes([0; 32]) };
         Capability { tag: unsigned.tag_by(key), ..unsigned }
     }
 
@@ -131,14 +163,8 @@ impl CapabilityKeys {
         wanted: &Open,
         now: WallTime,
     ) -> Result<(), CapabilityError> {
-        let Capability { open, expires, epoch, tag, .. } = *capability;
-        let key = self.of(epoch).ok_or(CapabilityError::UnknownKey { epoch, latest: self.latest() })?;
-        if capability.tag_by(key) != tag {
-            return Err(CapabilityError::Forged);
-        }
-        if open.certificate != wanted.certificate {
-            return Err(CapabilityError::ForeignClient);
-        }
+        self.check_tag(capability, wanted.certificate)?;
+        let Capability { open, expires, .. } = *capability;
         if open.file != wanted.file {
             return Err(CapabilityError::OtherFile { theirs: open.file, wanted: wanted.file });
         }
@@ -150,31 +176,64 @@ impl CapabilityKeys {
         }
         Ok(())
     }
+
+    /// Whether a capability may be renewed at `now` by its bearer, at the primary of a volume. It need not be good any more.
+    pub fn check_renewable(
+        &self,
+        capability: &Capability,
+        (volume, certificate): (ObjectId, CertificateId),
+        now: WallTime,
+    ) -> Result<(), CapabilityError> {
+        self.check_tag(capability, certificate)?;
+        let Capability { source, expires, .. } = *capability;
+        if source.volume != volume {
+            return Err(CapabilityError::OtherVolume { theirs: source.volume, wanted: volume });
+        }
+        if expires + CAPABILITY_LASTS <= now {
+            return Err(CapabilityError::Expired { ago: now.since(expires) });
+        }
+        Ok(())
+    }
+
+    /// Whether a daemon made the capability, and for the holder of this certificate.
+    fn check_tag(&self, capability: &Capability, bearer: CertificateId) -> Result<(), CapabilityError> {
+        let Capability { open, epoch, tag, .. } = *capability;
+        let key = self.of(epoch).ok_or(CapabilityError::UnknownKey { epoch, latest: self.latest() })?;
+        if capability.tag_by(key) != tag {
+            return Err(CapabilityError::Forged);
+        }
+        if open.certificate != bearer { Err(CapabilityError::ForeignClient) } else { Ok(()) }
+    }
 }
 
 impl Capability {
+    /// Everything but the tag goes into it, each in a width of its own, so that no two say the same.
     fn tag_by(&self, key: &CapabilityKey) -> Tag {
-        Tag(blake3::keyed_hash(key.for_tags(), &self.covered()))
-    }
-
-    /// Everything but the tag, each at its place, so that no two say the same.
-    fn covered(&self) -> [u8; COVERED_BYTES] {
-        let Self { volume, open: Open { file, mode, certificate }, expires, epoch, tag: _ } = *self;
+        let Self { source, open: Open { file, mode, certificate }, expires, epoch, tag: _ } = *self;
+        let Source { volume, inode, lend } = source;
         let mode = match mode {
             OpenMode::Read => 0,
             OpenMode::ReadWrite => 1,
         };
-        let mut covered = [0; COVERED_BYTES];
-        let mut rest = &mut covered[..];
-        let words = [volume.high, volume.low, file.high, file.low, expires.as_micros()].map(u64::to_le_bytes);
-        let parts = words.iter().map(|word| &word[..]);
-        for part in parts.chain([&epoch.0.to_le_bytes()[..], &[mode], &certificate.0]) {
-            let (place, behind) = rest.split_at_mut(part.len());
-            place.copy_from_slice(part);
-            rest = behind;
-        }
-        assert!(rest.is_empty(), "the parts fill what a tag covers");
-        covered
+        let Generation(Born { epoch: lent, seq }) = lend.unwrap_or(Generation(Born::default()));
+        let mut hasher = blake3::Hasher::new_keyed(key.for_tags());
+        let mut cover = |bytes: &[u8]| _ = hasher.update(bytes);
+        cover(&volume.high.to_le_bytes());
+        cover(&volume.low.to_le_bytes());
+        cover(&inode.number.to_le_bytes());
+        cover(&inode.epoch.number.to_le_bytes());
+        cover(&inode.epoch.node.0.to_le_bytes());
+        cover(&[u8::from(lend.is_some())]);
+        cover(&lent.number.to_le_bytes());
+        cover(&lent.node.0.to_le_bytes());
+        cover(&seq.0.to_le_bytes());
+        cover(&file.high.to_le_bytes());
+        cover(&file.low.to_le_bytes());
+        cover(&expires.as_micros().to_le_bytes());
+        cover(&epoch.0.to_le_bytes());
+        cover(&[mode]);
+        cover(&certificate.0);
+        Tag(hasher.finalize())
     }
 }
 

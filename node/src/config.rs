@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::Span;
 use lease::Config;
 
-use crate::{Bug, ClusterMap, Rules};
+use crate::{Bug, CapabilityKeys, ClusterMap, Rules};
 
 /// After this long without an exchange of times a peer's clock counts as unknown.
 pub const CLOCK_FRESH: Span = Span::from_millis(400);
@@ -40,6 +40,9 @@ pub struct ShardConfig {
     pub replies_max: usize,
     /// How many leases may be in the course of being acquired or given up at a time. Default 1,024.
     pub steps_max: usize,
+    /// What capabilities are made and checked with, the same at all daemons. Without any no file of a volume is opened here.
+    /// Default none.
+    pub capability_keys: Option<Arc<CapabilityKeys>>,
     /// The rule to break, if any.
     #[cfg(feature = "planted-bugs")]
     pub bug: Option<Bug>,
@@ -62,6 +65,7 @@ impl ShardConfig {
             sessions_max: 4_096,
             replies_max: 1 << 18,
             steps_max: 1_024,
+            capability_keys: None,
             #[cfg(feature = "planted-bugs")]
             bug: None,
         }

@@ -119,6 +119,11 @@ impl Exports {
         found.ok_or_else(|| NotExported { client: client.clone(), volume: volume.clone() })
     }
 
+    /// What everybody may do with the list of all volumes, as far as it is asked.
+    pub(crate) const fn everything() -> &'static Export {
+        &EVERYTHING
+    }
+
     /// The rules in their order.
     pub fn rules(&self) -> &[Export] {
         &self.rules

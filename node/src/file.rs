@@ -40,11 +40,11 @@ use std::sync::Arc;
 use base::WallTime;
 use bytes::Bytes;
 use namespace::cost;
-use namespace::{Generation, NameError, Root, Table};
+use namespace::{Generation, NameError, Root, Table, VolumeName};
 use replication::Machine;
 pub use replication::{Mark, Position};
 
-use crate::AccessError;
+use crate::{AccessError, CapabilityError};
 pub use change::{Change, Op};
 use change::{end_of, within};
 pub use chunk::{BLOCK_BYTES, Chunk};
@@ -53,7 +53,7 @@ use chunks::Chunks;
 pub use data::{Data, Piece, Place, Stored};
 pub use lend::{FileOf, Lend, LendStage};
 pub use payload::{Damaged, Payload};
-pub use request::{FileBody, FileReply, FileReplyBody, FileRequest, Level};
+pub use request::{FileBody, FileReply, FileReplyBody, FileRequest, Level, Shown};
 pub use tree::{Names, Parts as TreeParts};
 
 /// No file is longer. Offsets of POSIX have 63 bits; every chunk below this is a whole one.
@@ -164,6 +164,9 @@ pub enum FileError {
     /// What the rules of the cluster say.
     #[error(transparent)]
     Access(#[from] AccessError),
+    /// What was shown for an open file is not good. `EBADF` for what it is not good for, `EACCES` otherwise.
+    #[error(transparent)]
+    Capability(#[from] CapabilityError),
 }
 
 /// A question about a file.
@@ -319,6 +322,12 @@ impl File {
     /// The tree, which has no part if it is none.
     pub const fn tree(&self) -> &Names {
         &self.tree
+    }
+
+    /// What the volume is called that this is the tree of.
+    pub(crate) fn volume_name(&self) -> Result<Arc<VolumeName>, FileError> {
+        self.check_there()?;
+        self.tree.name().ok_or(FileError::NoTree)
     }
 
     /// A part of the tree and the entry that changed it last.

@@ -8,6 +8,7 @@ use base::{ClientId, Incarnation, NodeId, ObjectId, Process, Span, View, ViewId,
 use namespace::InodeId;
 use replication::{Checkpoint, JournalError, Memory, Message, Position, Record, Replica, Standing, Ticket};
 
+use crate::access::About;
 use crate::fetches::Fetches;
 use crate::file::{Done, File, FileBody, FileReply, FileReplyBody, Key, Level, Mark};
 use crate::lends::Lending;
@@ -182,11 +183,13 @@ pub(crate) struct Asking {
     pub(crate) asker: Asker,
     /// The change that is to be durable, if it is one.
     pub(crate) change: Option<(Done, Mark)>,
+    /// What an answer is made into.
+    pub(crate) about: About,
 }
 
-impl From<Asker> for Asking {
-    fn from(asker: Asker) -> Self {
-        Self { asker, change: None }
+impl Asking {
+    pub(crate) const fn new(asker: Asker, about: About) -> Self {
+        Self { asker, change: None, about }
     }
 }
 

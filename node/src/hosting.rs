@@ -14,7 +14,7 @@ use replication::{
     Request, Tenure, Ticket, Waiting, When,
 };
 
-use crate::access::{check_file, check_purpose};
+use crate::access::{About, Admitted, check_purpose};
 use crate::errands::own_client;
 use crate::file::{
     Change, Done, File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Mark, Op, Position,
@@ -34,11 +34,13 @@ const ASKERS_MAX: usize = 16;
 impl<A: Algorithm> Shard<A> {
     /// A client's request about a file.
     pub fn handle_file_request(&mut self, now: WallTime, session: SessionId, request: FileRequest) {
-        let FileRequest { id, object, of, body } = request;
+        let FileRequest { id, object, shown, body } = request;
         let Some(Session { client, certificate, .. }) = self.sessions.get(session) else { return };
         let asker = Asker { from: Caller::Session(session), client: *client, id };
         let asked = check_purpose((self.config.map.exports(), &certificate.role), object, &body);
-        if let Err(error) = asked.and_then(|()| check_file(object, of)) {
+        if let Err(error) =
+            asked.and_then(|()| self.check_shown(now, (session, object), shown.as_ref(), &body))
+        {
             return self.files.reply(asker, FileReplyBody::Refused(error), None);
         }
         if self.config.breaks(Bug::AnswersWhileReleasing) && self.is_leaving(object) {
@@ -46,7 +48,9 @@ impl<A: Algorithm> Shard<A> {
         }
         match self.open_file(now, object) {
             Ok(()) => {
-                of.into_iter().for_each(|of| self.note_file(object, of));
+                if let Some(shown) = shown {
+                    self.note_file(object, shown.of());
+                }
                 self.serve_file(now, object, asker, body);
             }
             Err(refusal) => self.files.reply(asker, refusal, None),
@@ -185,15 +189,19 @@ impl<A: Algorithm> Shard<A> {
     /// Puts a request to a replica that leads and may do what is asked.
     pub(crate) fn put_to_replica(&mut self, now: WallTime, object: ObjectId, asker: Asker, body: FileBody) {
         let ticket = self.files.ticket();
-        let refusal = match body {
-            FileBody::Create => Some(FileReplyBody::Exists),
-            FileBody::Change { number, settled, level, ref change } => {
+        let admitted = match self.admit(now, object, asker, body) {
+            Ok(admitted) => admitted,
+            Err(refusal) => return self.refuse_file(now, object, asker, refusal),
+        };
+        let refusal = match admitted {
+            Admitted::Create => Some(FileReplyBody::Exists),
+            Admitted::Change { number, settled, level, ref change } => {
                 let request = Request { client: asker.client, number, settled };
                 self.propose_change(now, object, (asker, request, level), change)
             }
-            FileBody::Ask(query) => {
+            Admitted::Ask(query, about) => {
                 let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-                hosted.asking.insert(ticket, asker.into());
+                hosted.asking.insert(ticket, Asking::new(asker, about));
                 let asked = hosted.replica.ask(now, ticket, query.clone());
                 if asked == Err(AskError::Recovering) && hosted.wait(asker, FileBody::Ask(query)) {
                     hosted.asking.remove(&ticket);
@@ -201,9 +209,9 @@ impl<A: Algorithm> Shard<A> {
                 }
                 asked.err().map(refused_question)
             }
-            FileBody::Sync { oldest, newest } => {
+            Admitted::Sync { oldest, newest } => {
                 let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-                hosted.asking.insert(ticket, asker.into());
+                hosted.asking.insert(ticket, Asking::new(asker, About::Itself));
                 hosted.replica.sync(now, ticket, (oldest, newest)).err().map(refused_sync)
             }
         };
@@ -211,13 +219,17 @@ impl<A: Algorithm> Shard<A> {
             if let Some(hosted) = self.files.hosted.get_mut(&object) {
                 hosted.asking.remove(&ticket);
             }
-            // It says something about the state, too, which a later primary may know better.
-            let until = self.lease.valid_until(now, object);
-            let unknown = FileReplyBody::Unavailable(Unavailable::NoMajority);
-            let refusal = if until.is_some() { refusal } else { unknown };
-            self.files.reply(asker, refusal, until);
+            self.refuse_file(now, object, asker, refusal);
         }
         self.drain_replica(now, object);
+    }
+
+    /// It says something about the state, too, which a later primary may know better.
+    fn refuse_file(&mut self, now: WallTime, object: ObjectId, asker: Asker, refusal: FileReplyBody) {
+        let until = self.lease.valid_until(now, object);
+        let unknown = FileReplyBody::Unavailable(Unavailable::NoMajority);
+        let refusal = if until.is_some() { refusal } else { unknown };
+        self.files.reply(asker, refusal, until);
     }
 
     /// Makes an entry of a change that is asked for, or says why not.
@@ -376,10 +388,10 @@ impl<A: Algorithm> Shard<A> {
                     }
                 }
                 ReplicaOutput::Answer { ticket, answer, until } => {
-                    self.answer_ticket(object, ticket, FileReplyBody::Answer(answer), Some(until));
+                    self.answer_ticket(now, object, ticket, (FileReplyBody::Answer(answer), until));
                 }
                 ReplicaOutput::Durable { ticket, until } => {
-                    self.answer_ticket(object, ticket, FileReplyBody::Durable, Some(until));
+                    self.answer_ticket(now, object, ticket, (FileReplyBody::Durable, until));
                 }
                 ReplicaOutput::Unknown(waiting) => self.answer_unknown(object, waiting),
                 ReplicaOutput::Event(event) => self.take_file_event(now, object, event),
@@ -414,7 +426,8 @@ impl<A: Algorithm> Shard<A> {
         {
             let ticket = self.files.ticket();
             let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-            hosted.asking.insert(ticket, Asking { asker, change: Some((done.clone(), mark)) });
+            let change = Some((done.clone(), mark));
+            hosted.asking.insert(ticket, Asking { change, ..Asking::new(asker, About::Itself) });
             if hosted.replica.sync(now, ticket, (mark, mark)).is_ok() {
                 return;
             }
@@ -422,22 +435,24 @@ impl<A: Algorithm> Shard<A> {
             hosted.asking.remove(&ticket);
         }
         let level = if is_early { level } else { Level::Written };
-        self.files.reply(asker, FileReplyBody::Changed { outcome, mark, level }, Some(until));
+        let body = FileReplyBody::Changed { outcome, mark, level, opened: None };
+        let body = self.show(now, object, (asker.from, About::Itself), body);
+        self.files.reply(asker, body, Some(until));
     }
 
     fn answer_ticket(
         &mut self,
+        now: WallTime,
         object: ObjectId,
         ticket: Ticket,
-        body: FileReplyBody,
-        until: Option<WallTime>,
+        (body, until): (FileReplyBody, WallTime),
     ) {
         let asking = self.files.hosted.get_mut(&object).and_then(|hosted| hosted.asking.remove(&ticket));
-        if let Some(Asking { asker: Asker { from, id, .. }, change }) = asking {
-            let changed =
-                |(done, mark)| FileReplyBody::Changed { outcome: Ok(done), mark, level: Level::Durable };
-            let body = change.map_or(body, changed);
-            self.answer_file(object, (from, FileReply { id, body }), until);
+        if let Some(Asking { asker: Asker { from, id, .. }, change, about }) = asking {
+            let (level, opened) = (Level::Durable, None);
+            let changed = |(done, mark)| FileReplyBody::Changed { outcome: Ok(done), mark, level, opened };
+            let body = self.show(now, object, (from, about), change.map_or(body, changed));
+            self.answer_file(object, (from, FileReply { id, body }), Some(until));
         }
     }
 
@@ -743,7 +758,7 @@ fn begins(object: ObjectId, body: &FileBody) -> bool {
         FileBody::Change { change, .. } => {
             is_file_of_volume(object) && (change.is_of_bytes() || matches!(change, Change::Return { .. }))
         }
-        FileBody::Ask(_) | FileBody::Sync { .. } => false,
+        FileBody::Ask(_) | FileBody::Sync { .. } | FileBody::Open { .. } | FileBody::Renew { .. } => false,
     }
 }
 

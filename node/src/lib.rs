@@ -74,8 +74,8 @@ pub use access::AccessError;
 pub use base::ClientId;
 pub use bugs::{Bug, Rules};
 pub use capability::{
-    CAPABILITY_KEYS_MAX, Capability, CapabilityError, CapabilityKey, CapabilityKeys, CertificateId, KeyEpoch,
-    KeysError, Open, OpenMode, Tag,
+    CAPABILITY_KEYS_MAX, CAPABILITY_LASTS, Capability, CapabilityError, CapabilityKey, CapabilityKeys,
+    CertificateId, KeyEpoch, KeysError, Open, OpenMode, Source, Tag,
 };
 pub use checkpoints::FileChanges;
 pub use config::{CLOCK_FRESH, ShardConfig};

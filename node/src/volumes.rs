@@ -108,10 +108,16 @@ pub(crate) fn refusal(body: &FileBody, hosted: &Hosted, answers: u64) -> Option<
             Err(error) => error,
             Ok(()) => return None,
         },
-        FileBody::Ask(Query::Tree(_)) if answers > ANSWERS_BYTES_MAX || hosted.asking.len() >= ASKING_MAX => {
+        FileBody::Ask(Query::Tree(_)) | FileBody::Open { .. } | FileBody::Renew { .. }
+            if answers > ANSWERS_BYTES_MAX || hosted.asking.len() >= ASKING_MAX =>
+        {
             return Some(FileReplyBody::Unavailable(Unavailable::Overloaded));
         }
-        FileBody::Create | FileBody::Ask(_) | FileBody::Sync { .. } => return None,
+        FileBody::Create
+        | FileBody::Ask(_)
+        | FileBody::Sync { .. }
+        | FileBody::Open { .. }
+        | FileBody::Renew { .. } => return None,
     };
     Some(FileReplyBody::Refused(refused))
 }

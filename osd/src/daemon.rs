@@ -29,8 +29,8 @@ use base::{Process, Span, WallTime};
 use lease::{FleaseRules, PaxosRules};
 use net::{BindError, Endpoint, Event, Identity, Inbox, Network, Path};
 use node::{
-    BEHIND_MAX, ClusterMap, FIRST_TIMES_MAX, FirstClock, FirstTime, LeaseAlgorithm, Remembered, RestoredCopy,
-    Shard, ShardConfig,
+    BEHIND_MAX, CapabilityKeys, ClusterMap, FIRST_TIMES_MAX, FirstClock, FirstTime, LeaseAlgorithm,
+    Remembered, RestoredCopy, Shard, ShardConfig,
 };
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -237,7 +237,7 @@ async fn prepare(
 ) -> Result<Serving, DaemonError> {
     let config = &options.config;
     let identity = config.identity(options.now_s)?;
-    check_capability_keys(config)?;
+    let capability_keys = capability_keys(config)?;
     let map = Arc::new(config.map.clone());
     let owner = Owner { cluster: map.cluster(), node: config.node };
     let mut store = open_store(config, owner).await?;
@@ -253,7 +253,7 @@ async fn prepare(
         patiently(async || gauges::start(address, about).await, ListenError::is_in_use).await?;
 
     let floor = store.time_floor(clock::since_boot());
-    let shard_config = shard_config(config, &map);
+    let shard_config = ShardConfig { capability_keys, ..shard_config(config, &map) };
     let (remembered, disk) = open_files(config, &mut store, &shard_config).await?;
     let keeper = StoreKeeper::new(store);
     let reading = Reading::take()?;
@@ -303,8 +303,9 @@ async fn prepare(
 
 /// Bad keys are told of at start, and not when the first client opens a file. Without any a daemon goes on as before there
 /// were volumes.
-fn check_capability_keys(config: &Config) -> Result<(), ConfigError> {
-    match config.capability_keys()? {
+fn capability_keys(config: &Config) -> Result<Option<Arc<CapabilityKeys>>, ConfigError> {
+    let keys = config.capability_keys()?;
+    match &keys {
         Some(keys) => tracing::debug!(latest = %keys.latest(), "has keys of capabilities"),
         None => tracing::warn!(
             "there is no {}, so no client can open files of volumes here; make it with `fleasefs cert keys`, or copy that of \
@@ -312,7 +313,7 @@ fn check_capability_keys(config: &Config) -> Result<(), ConfigError> {
             config.capability_keys.display()
         ),
     }
-    Ok(())
+    Ok(keys.map(Arc::new))
 }
 
 /// Opens the data directory as soon as there is space to note that.

@@ -10,12 +10,13 @@ use crate::damage::Lacking;
 use crate::log::Log;
 use crate::primary::Primary;
 use crate::recovery::Candidate;
+use crate::sessions::Known;
 use crate::state::Holding;
 use crate::transfer::{Incoming, Lent};
 use crate::weight::entry_bytes;
 use crate::{
     Bug, Checkpoint, Config, Entry, Event, Io, JournalError, Limit, Machine, Memory, Message, Output,
-    Position, Reached, Record, Rest, State, When,
+    Position, Reached, Record, Request, Rest, State, When,
 };
 
 /// A replica of one object.
@@ -281,6 +282,14 @@ impl<M: Machine> Replica<M> {
     /// How often each limit was reached since this replica was made.
     pub const fn reached(&self) -> &Reached {
         &self.reached
+    }
+
+    /// Whether a request is known, whatever came of it: to propose it again changes nothing.
+    pub fn knows(&self, request: Request) -> bool {
+        let key = (request.client, request.number);
+        let is_under_way =
+            matches!(&self.role, Role::Primary(primary) if primary.requests.contains_key(&key));
+        is_under_way || !matches!(self.state.rest.sessions.find(request), Known::New)
     }
 
     /// The clients whose requests are remembered.

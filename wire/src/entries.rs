@@ -59,7 +59,8 @@ choice!(FileError, "why a file was not changed":
     10 NotForClients;
     11 Tree(error);
     12 Access(error);
-    13 NotLent;
+    13 Capability(error);
+    14 NotLent;
 );
 choice!(Change, "a change of a file":
     0 Write { offset, data };

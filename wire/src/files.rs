@@ -9,7 +9,7 @@ use bytes::Bytes;
 use namespace::cost;
 use node::file::{
     Answer, Change, Done, File, FileBody, FileReply, FileReplyBody, FileRequest, Level, Query,
-    READ_BYTES_MAX, WRITE_BYTES_MAX,
+    READ_BYTES_MAX, Shown, WRITE_BYTES_MAX,
 };
 use node::{FileMessage, Unavailable, VOLUME_NAME_BYTES_MAX};
 use replication::{Account, Memory, Message, Page};
@@ -37,6 +37,8 @@ const _: () = assert!(
     ORDINARY_BYTES_MAX * FILE_BATCH_MAX as u64 <= FILE_METADATA_BYTES_MAX as u64,
     "a frame has room for as many as it may have"
 );
+/// What a capability takes.
+const CAPABILITY_BYTES_MAX: u64 = 192;
 /// What a question about a tree takes.
 const QUESTION_BYTES_MAX: u64 = 768;
 
@@ -91,7 +93,9 @@ impl Weighed for FileRequest {
         let tree = match &self.body {
             FileBody::Change { change: Change::Tree(op), .. } => cost::op_bytes(op),
             FileBody::Change { change: Change::Plant(_), .. } => VOLUME_NAME_BYTES_MAX as u64,
-            FileBody::Ask(Query::Tree(_)) => QUESTION_BYTES_MAX,
+            FileBody::Ask(Query::Tree(_)) | FileBody::Open { .. } | FileBody::Renew { .. } => {
+                QUESTION_BYTES_MAX
+            }
             _ => 0,
         };
         ORDINARY_BYTES_MAX + tree
@@ -112,7 +116,10 @@ impl Weighed for FileReply {
     fn metadata_bytes(&self) -> u64 {
         let tree = match &self.body {
             FileReplyBody::Answer(Ok(Answer::Tree(answer))) => cost::answer_bytes(answer),
-            FileReplyBody::Changed { outcome: Ok(Done::Tree(_)), .. } => cost::OUTCOME_BYTES_MAX,
+            FileReplyBody::Changed { outcome: Ok(Done::Tree(_)), .. } => {
+                cost::OUTCOME_BYTES_MAX + CAPABILITY_BYTES_MAX
+            }
+            FileReplyBody::Opened { .. } => cost::OUTCOME_BYTES_MAX + CAPABILITY_BYTES_MAX,
             _ => 0,
         };
         ORDINARY_BYTES_MAX + tree
@@ -258,12 +265,18 @@ choice!(Memory, "what a replica remembers":
     3 Torn;
 );
 
-record!(FileRequest { id, object, of, body });
+record!(FileRequest { id, object, shown, body });
+choice!(Shown, "what is shown for a file":
+    0 Name(of);
+    1 Open(capability);
+);
 choice!(FileBody, "what is asked about a file":
     0 Create;
     1 Change { number, settled, level, change };
     2 Ask(query);
     3 Sync { oldest, newest };
+    4 Open { who, inode, mode };
+    5 Renew { capability };
 );
 choice!(Level, "how safe a change is":
     0 Written;
@@ -278,7 +291,7 @@ choice!(Query, "a question about a file":
 record!(FileReply { id, body });
 choice!(FileReplyBody, "what is said about a file":
     0 Exists;
-    1 Changed { outcome, mark, level };
+    1 Changed { outcome, mark, level, opened };
     2 Answer(answer);
     3 Durable;
     4 Lost;
@@ -288,6 +301,7 @@ choice!(FileReplyBody, "what is said about a file":
     8 Settled;
     9 Elsewhere(node);
     10 Unavailable(why);
+    11 Opened { attributes, capability };
 );
 choice!(Answer, "an answer about a file":
     0 Data(data);

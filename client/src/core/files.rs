@@ -18,8 +18,8 @@
 //! # Contract
 //!
 //! As for [locks](super): *events in* are `handle_*`; *commands* are [`create`](Files::create),
-//! [`change`](Files::change), [`ask`](Files::ask), [`sync`](Files::sync) and [`give_up`](Files::give_up), and each
-//! ticket ends with one event; what is to be done comes out of [`poll_output`](Files::poll_output), to be emptied
+//! [`change`](Files::change), [`ask`](Files::ask), [`open`](Files::open), [`sync`](Files::sync) and
+//! [`give_up`](Files::give_up), and each ticket ends with one event; what is to be done comes out of [`poll_output`](Files::poll_output), to be emptied
 //! after every call, and [`poll_timeout`](Files::poll_timeout), which any call may change.
 //!
 //! # What is deliberately absent
@@ -38,12 +38,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use base::{MonoTime, NodeId, ObjectId, Span};
+use namespace::Attributes;
 use node::file::{
-    Answer, Change, Done, FileError, FileOf, FileReply, FileReplyBody, FileRequest, Level, Query,
+    Answer, Change, Done, FileError, FileReply, FileReplyBody, FileRequest, Level, Query, Shown,
 };
-use node::{ClusterMap, RequestId, Unavailable, file_object};
+use node::{Capability, ClusterMap, OpenMode, RequestId, Unavailable, file_object};
 
 use super::{BACKOFF_MAX, BACKOFF_MIN, SILENCE};
+pub use job::Opening;
 use job::{Job, Task, Wish};
 use link::Links;
 use object::Object;
@@ -101,6 +103,8 @@ pub enum FileEvent {
         outcome: Result<Done, FileError>,
         /// How safe it is, which may be less than was wanted.
         level: Level,
+        /// What to show to read and write the file that it has created, if it has.
+        opened: Option<Box<Capability>>,
     },
     /// The question has an answer.
     Answered {
@@ -108,6 +112,15 @@ pub enum FileEvent {
         ticket: FileTicket,
         /// The answer.
         answer: Result<Answer, FileError>,
+    },
+    /// A file of a volume is open.
+    Opened {
+        /// Which.
+        ticket: FileTicket,
+        /// How the file is.
+        attributes: Box<Attributes>,
+        /// What to show to use it.
+        capability: Box<Capability>,
     },
     /// All changes of the file that were acknowledged before the sync was asked for are durable, except those that were
     /// reported as lost before that.
@@ -168,8 +181,8 @@ pub struct Files {
     map: Arc<ClusterMap>,
     links: Links,
     objects: BTreeMap<ObjectId, Object>,
-    /// Which objects are the content of volumes' files, and of which.
-    volume_files: BTreeMap<ObjectId, FileOf>,
+    /// What is shown for objects that are the content of volumes' files.
+    shown: BTreeMap<ObjectId, Shown>,
     /// Changes of files of which nothing is known are numbered from here on.
     number: u64,
     open: BTreeMap<FileTicket, Open>,
@@ -200,6 +213,14 @@ struct Sending {
     at: MonoTime,
 }
 
+/// What is shown is good for that, if it is for more than to ask about the file.
+const fn mode_of(shown: &Shown) -> Option<OpenMode> {
+    match shown {
+        Shown::Name(_) => None,
+        Shown::Open(capability) => Some(capability.open.mode),
+    }
+}
+
 /// How a sync ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SyncEnd {
@@ -215,7 +236,7 @@ impl Files {
             map,
             links: Links::new(),
             objects: BTreeMap::new(),
-            volume_files: BTreeMap::new(),
+            shown: BTreeMap::new(),
             number: 1,
             open: BTreeMap::new(),
             bytes: 0,
@@ -238,20 +259,25 @@ impl Files {
     pub fn number(&self, ticket: FileTicket) -> Option<u64> {
         match self.jobs.get(&ticket)?.task {
             Task::Change { number, .. } => Some(number),
-            Task::Create | Task::Ask(_) | Task::Sync(_) => None,
+            Task::Create | Task::Ask(_) | Task::Open(_) | Task::Sync(_) => None,
         }
     }
 
-    /// The content of a volume's file is an object, which is asked for by both.
-    pub fn name_file(&mut self, of: FileOf) -> ObjectId {
+    /// What to show from now on for the content of a volume's file, which is this object. What was shown until now stays if it is
+    /// good for more.
+    pub fn show(&mut self, shown: Shown) -> ObjectId {
+        let of = shown.of();
         let object = file_object(of.volume, of.inode);
-        self.volume_files.insert(object, of);
+        let known = self.shown.entry(object).or_insert(Shown::Name(of));
+        if mode_of(known) <= mode_of(&shown) {
+            *known = shown;
+        }
         object
     }
 
     /// Nothing more is asked of it.
     pub fn forget_file(&mut self, object: ObjectId) {
-        self.volume_files.remove(&object);
+        self.shown.remove(&object);
     }
 
     /// Why a request that is under way has no result, as far as a daemon has said.
@@ -287,6 +313,11 @@ impl Files {
     /// Asks a question. The answer holds all changes that had a result before.
     pub fn ask(&mut self, now: MonoTime, object: ObjectId, query: Query) -> FileTicket {
         self.begin(now, object, Wish::Ask(query))
+    }
+
+    /// Opens a file of a volume, or keeps it open. The volume is asked, and not the file.
+    pub fn open(&mut self, now: MonoTime, volume: ObjectId, opening: Opening) -> FileTicket {
+        self.begin(now, volume, Wish::Open(opening))
     }
 
     /// Makes durable all changes of a file that were acknowledged to this client.
@@ -470,6 +501,7 @@ impl Files {
                 Wish::Create => Task::Create,
                 Wish::Change(change, level) => Task::Change { number: object.number(), level, change },
                 Wish::Ask(query) => Task::Ask(query),
+                Wish::Open(opening) => Task::Open(opening),
             };
             self.jobs.insert(key, Job::new(id, task));
             self.send(now, key);
@@ -528,7 +560,7 @@ impl Files {
         let request = FileRequest {
             id,
             object: job.object,
-            of: self.volume_files.get(&job.object).copied(),
+            shown: self.shown.get(&job.object).cloned(),
             body: job.body(object.settled()),
         };
         let again_at = now + job.patience();
@@ -550,13 +582,16 @@ impl Files {
         let id = job.object;
         let event = match (&job.task, body) {
             (Task::Create, FileReplyBody::Exists) => FileEvent::Created { ticket },
-            (Task::Change { .. }, FileReplyBody::Changed { outcome, mark, level }) => {
+            (Task::Change { .. }, FileReplyBody::Changed { outcome, mark, level, opened }) => {
                 let object = self.objects.get_mut(&id)?;
                 if outcome.is_ok() && level == Level::Written {
                     self.acknowledged += 1;
                     object.owed.insert(self.acknowledged, (ticket, mark));
                 }
-                FileEvent::Changed { ticket, outcome, level }
+                FileEvent::Changed { ticket, outcome, level, opened }
+            }
+            (Task::Open(_), FileReplyBody::Opened { attributes, capability }) => {
+                FileEvent::Opened { ticket, attributes, capability }
             }
             (Task::Ask(_), FileReplyBody::Answer(answer)) => FileEvent::Answered { ticket, answer },
             (Task::Sync(_), FileReplyBody::Durable) => {
@@ -587,15 +622,14 @@ impl Files {
             (Task::Sync(_), FileReplyBody::NoSuchFile) => {
                 return self.end_sync(now, ticket, SyncEnd::NoSuchFile);
             }
-            (Task::Change { .. } | Task::Ask(_), FileReplyBody::NoSuchFile) => {
+            (Task::Change { .. } | Task::Ask(_) | Task::Open(_), FileReplyBody::NoSuchFile) => {
                 FileEvent::NoSuchFile { ticket }
             }
-            (Task::Create | Task::Change { .. } | Task::Ask(_), FileReplyBody::Refused(error)) => {
-                FileEvent::Refused { ticket, error }
+            (Task::Sync(_), FileReplyBody::Refused(_) | FileReplyBody::Expired) => {
+                return self.go_on(now, ticket, from, None);
             }
-            (Task::Create | Task::Change { .. } | Task::Ask(_), FileReplyBody::Expired) => {
-                FileEvent::Expired { ticket }
-            }
+            (_, FileReplyBody::Refused(error)) => FileEvent::Refused { ticket, error },
+            (_, FileReplyBody::Expired) => FileEvent::Expired { ticket },
             (Task::Change { .. }, FileReplyBody::Settled) => FileEvent::Settled { ticket },
             // No reply to this. A file that is being made may not be there for those who asked just before.
             _ => return self.go_on(now, ticket, from, None),
@@ -672,11 +706,11 @@ impl Files {
         let object = self.objects.get_mut(&job.object)?;
         match job.task {
             Task::Change { number, .. } => drop(object.open.remove(&number)),
-            Task::Create | Task::Ask(_) | Task::Sync(_) => {}
+            Task::Create | Task::Ask(_) | Task::Open(_) | Task::Sync(_) => {}
         }
         match job.task {
             Task::Sync(_) => object.sync = None,
-            Task::Create | Task::Change { .. } | Task::Ask(_) => object.under_way -= 1,
+            Task::Create | Task::Change { .. } | Task::Ask(_) | Task::Open(_) => object.under_way -= 1,
         }
         Some(job)
     }

@@ -1,14 +1,15 @@
 //! A cluster of real daemons in this process, on loopback ports of its own.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use base::{ClusterId, NodeId, Role};
 use client::{Client, Config};
 use net::credentials::CredentialFiles;
 use net::{Authority, Validity};
-use node::{ClusterMap, Osd, Settings};
+use node::{CapabilityKey, ClusterMap, KeyEpoch, Osd, Settings};
 use osd::daemon::{self, DaemonError, Options};
 use tempfile::TempDir;
 use tokio::sync::{oneshot, watch};
@@ -19,6 +20,8 @@ const NOW_S: u64 = 1_800_000_000;
 
 pub(crate) struct Cluster {
     folder: TempDir,
+    authority: Authority,
+    map: ClusterMap,
     daemons: Vec<Option<Daemon>>,
 }
 
@@ -33,18 +36,28 @@ struct Daemon {
 impl Cluster {
     /// A started cluster of `count` daemons.
     pub(crate) fn start(count: u32, settings: Settings) -> Self {
+        Self::start_under("", count, settings)
+    }
+
+    /// The same with these rules behind the map.
+    pub(crate) fn start_under(exports: &str, count: u32, settings: Settings) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let cluster = ClusterId([7; 16]);
         let authority = Authority::new(cluster, VALIDITY).unwrap();
         let osds = free_ports(count).into_iter().zip(1..);
         let osds = osds.map(|(port, id)| Osd { id: NodeId(id), address: format!("127.0.0.1:{port}") });
         let map = ClusterMap::new(cluster, 1, 3, settings, osds.collect()).unwrap();
+        let map = ClusterMap::parse(&(map.to_text() + exports)).unwrap();
+        let keys = CapabilityKey::new([7; 32]).line(KeyEpoch(1), None);
         for id in 1..=count {
             let home = folder.path().join(format!("osd-{id}"));
             std::fs::create_dir(&home).unwrap();
             std::fs::write(home.join("cluster.toml"), map.to_text()).unwrap();
             std::fs::write(home.join("denied.txt"), "").unwrap();
             std::fs::write(home.join("osd.toml"), format!("node = {id}\nmetrics = \"off\"\n")).unwrap();
+            let path = home.join("capability.keys");
+            std::fs::write(&path, &keys).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
             for (role, name) in
                 [(Role::Node(NodeId(id)), "node"), (Role::Supervisor(NodeId(id)), "supervisor")]
             {
@@ -52,20 +65,27 @@ impl Cluster {
                 identity.save(&CredentialFiles::in_folder(&home, name)).unwrap();
             }
         }
-        let home = folder.path().join("client");
+        let daemons = (0..count).map(|_| None).collect();
+        let mut cluster = Self { folder, authority, map, daemons };
+        cluster.add_client("client/tester", "client");
+        (1..=count).for_each(|id| cluster.start_daemon(id));
+        cluster
+    }
+
+    /// Whoever has this role has a folder of this name.
+    pub(crate) fn add_client(&self, role: &str, name: &str) -> PathBuf {
+        let home = self.folder.path().join(name);
         std::fs::create_dir(&home).unwrap();
-        std::fs::write(home.join("cluster.toml"), map.to_text()).unwrap();
+        std::fs::write(home.join("cluster.toml"), self.map.to_text()).unwrap();
         std::fs::write(home.join("client.toml"), "").unwrap();
-        let identity = authority.issue(&Role::Client("tester".parse().unwrap()), &[], VALIDITY).unwrap();
+        let identity = self.authority.issue(&role.parse().unwrap(), &[], VALIDITY).unwrap();
         let files = CredentialFiles {
             certificate: home.join("cert.pem"),
             key: home.join("key.pem"),
             authority: home.join("ca.pem"),
         };
         identity.save(&files).unwrap();
-        let mut cluster = Self { folder, daemons: (0..count).map(|_| None).collect() };
-        (1..=count).for_each(|id| cluster.start_daemon(id));
-        cluster
+        home
     }
 
     pub(crate) fn start_daemon(&mut self, id: u32) {

@@ -6,7 +6,7 @@ use base::WallTime;
 use bytes::Bytes;
 use client::{Client, Volume, VolumeError, VolumeFile};
 use namespace::{InodeId, NameError, SetTime, Site, Who};
-use node::Settings;
+use node::{OpenMode, Settings};
 
 use crate::cluster::Cluster;
 use crate::{called, name};
@@ -42,7 +42,7 @@ async fn what_is_written_is_read_and_size_and_times_are_right_whoever_has_them()
     assert_eq!(file.read(0, 10).await.unwrap(), Bytes::new());
     assert_eq!(file.attributes().await.unwrap().size, 0);
     file.write(0, "hello".into()).await.unwrap();
-    let seen = other.file(&volume, file.inode());
+    let seen = other.open_file(&volume, &Who::root(), (file.inode(), OpenMode::ReadWrite)).await.unwrap();
     assert_eq!(seen.append(" world".into()).await.unwrap(), 5);
     assert_eq!(file.read(0, 100).await.unwrap(), "hello world");
     let before = file.attributes().await.unwrap();

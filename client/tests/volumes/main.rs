@@ -16,6 +16,8 @@ use tokio::task::JoinSet;
 
 use cluster::Cluster;
 
+mod access;
+
 fn called(text: &str) -> VolumeName {
     VolumeName::parse(text).unwrap()
 }

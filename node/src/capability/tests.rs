@@ -1,9 +1,13 @@
+use base::{Epoch, NodeId, Seq};
 use proptest::prelude::*;
 
 use super::*;
 
 const VOLUME: ObjectId = ObjectId::new(1, 2);
-const FILE: ObjectId = ObjectId::new(3, 4);
+const EPOCH: Epoch = Epoch { number: 8, node: NodeId(9) };
+const INODE: InodeId = InodeId { number: 7, epoch: EPOCH };
+const LEND: Generation = Generation(Born { epoch: Epoch { number: 10, node: NodeId(11) }, seq: Seq(12) });
+const SOURCE: Source = Source { volume: VOLUME, inode: INODE, lend: Some(LEND) };
 const CLIENT: CertificateId = CertificateId([5; 32]);
 const NOW: WallTime = WallTime::from_micros(1_800_000_000_000_000);
 
@@ -19,14 +23,22 @@ fn later(secs: u64) -> WallTime {
     NOW + Span::from_secs(secs)
 }
 
-const fn open(mode: OpenMode) -> Open {
-    Open { file: FILE, mode, certificate: CLIENT }
+fn file() -> ObjectId {
+    file_object(VOLUME, INODE)
 }
+
+fn open(mode: OpenMode) -> Open {
+    Open { file: file(), mode, certificate: CLIENT }
+}
+
+/// What the file is open for, by a client.
+const READING: (CertificateId, OpenMode) = (CLIENT, OpenMode::Read);
+const WRITING: (CertificateId, OpenMode) = (CLIENT, OpenMode::ReadWrite);
 
 /// A capability for reading and writing, good for a minute, and the keys it was made with.
 fn issued() -> (Capability, CapabilityKeys) {
     let keys = keys(&line(7, 1));
-    (keys.issue(VOLUME, open(OpenMode::ReadWrite), later(60), NOW), keys)
+    (keys.issue(SOURCE, WRITING, later(60), NOW), keys)
 }
 
 #[test]
@@ -52,9 +64,9 @@ fn each_thing_that_does_not_fit_is_named() {
 
     let other = ObjectId::new(3, 5);
     let refused = keys.check(&capability, &Open { file: other, ..wanted }, NOW);
-    assert_eq!(refused, Err(CapabilityError::OtherFile { theirs: FILE, wanted: other }));
+    assert_eq!(refused, Err(CapabilityError::OtherFile { theirs: file(), wanted: other }));
 
-    let reading = keys.issue(VOLUME, open(OpenMode::Read), later(60), NOW);
+    let reading = keys.issue(SOURCE, READING, later(60), NOW);
     assert_eq!(keys.check(&reading, &open(OpenMode::Read), NOW), Ok(()));
     assert_eq!(keys.check(&reading, &wanted, NOW), Err(CapabilityError::ReadOnly));
 
@@ -71,14 +83,21 @@ fn who_has_no_key_cannot_make_a_capability() {
     let (capability, keys) = issued();
     let wanted = open(OpenMode::ReadWrite);
     let other_cluster = CapabilityKeys::parse(&line(7, 2)).unwrap();
-    let forged = other_cluster.issue(VOLUME, wanted, later(60), NOW);
+    let forged = other_cluster.issue(SOURCE, WRITING, later(60), NOW);
     assert_eq!(keys.check(&forged, &wanted, NOW), Err(CapabilityError::Forged));
     // What would be refused for another reason says nothing but that it is forged.
     let forged = Capability { expires: NOW, open: open(OpenMode::Read), ..capability };
     assert_eq!(keys.check(&forged, &wanted, NOW), Err(CapabilityError::Forged));
-    // Another volume is no reason of its own, and yet it is covered.
-    let forged = Capability { volume: FILE, ..capability };
-    assert_eq!(keys.check(&forged, &wanted, NOW), Err(CapabilityError::Forged));
+    // Where it was opened is no reason of its own, and yet it is covered.
+    let volume = ObjectId::new(1, 3);
+    for source in [
+        Source { volume, ..SOURCE },
+        Source { inode: InodeId::ROOT, ..SOURCE },
+        Source { lend: None, ..SOURCE },
+    ] {
+        let forged = Capability { source, ..capability };
+        assert_eq!(keys.check(&forged, &wanted, NOW), Err(CapabilityError::Forged), "{source:?}");
+    }
 }
 
 #[test]
@@ -88,7 +107,7 @@ fn a_key_is_accepted_as_long_as_it_is_there() {
     let rotated = keys(&(line(7, 1) + &line(8, 2)));
     assert_eq!(rotated.latest(), KeyEpoch(8));
     assert_eq!(rotated.check(&old, &wanted, NOW), Ok(()));
-    let new = rotated.issue(VOLUME, wanted, later(60), NOW);
+    let new = rotated.issue(SOURCE, WRITING, later(60), NOW);
     assert_eq!(new.epoch, KeyEpoch(8));
     let unknown = CapabilityError::UnknownKey { epoch: KeyEpoch(8), latest: KeyEpoch(7) };
     assert_eq!(before.check(&new, &wanted, NOW), Err(unknown), "a daemon with the old file");
@@ -105,13 +124,13 @@ fn a_key_is_used_when_its_time_has_come_and_accepted_before() {
     let text = line(1, 1) + &CapabilityKey::new([2; 32]).line(KeyEpoch(2), Some(from_s));
     let keys = keys(&text);
     let wanted = open(OpenMode::Read);
-    let epoch = |secs| keys.issue(VOLUME, wanted, later(1_000), later(secs)).epoch.0;
+    let epoch = |secs| keys.issue(SOURCE, READING, later(1_000), later(secs)).epoch.0;
     assert_eq!([0, 99, 100, 101].map(epoch), [1, 1, 2, 2]);
-    let early = keys.issue(VOLUME, wanted, later(1_000), later(100));
+    let early = keys.issue(SOURCE, READING, later(1_000), later(100));
     assert_eq!(keys.check(&early, &wanted, NOW), Ok(()), "a daemon whose clock is a little behind");
 
     let only = CapabilityKeys::parse(text.lines().nth(1).unwrap()).unwrap();
-    assert_eq!(only.issue(VOLUME, wanted, later(1), NOW).epoch, KeyEpoch(2), "there is no other one");
+    assert_eq!(only.issue(SOURCE, READING, later(1), NOW).epoch, KeyEpoch(2), "there is no other one");
 }
 
 #[test]
@@ -175,11 +194,16 @@ fn a_tag_covers_what_the_document_says() {
     let (capability, _) = issued();
     let key = blake3::derive_key("fleasefs 2026 capability of an open file", &[1; 32]);
     let mut covered = Vec::new();
-    for word in [1, 2, 3, 4, NOW.as_micros() + 60_000_000] {
-        covered.extend(u64::to_le_bytes(word));
+    // Numbers of two widths, as the document has them.
+    for (word, bytes) in [(1, 8), (2, 8), (7, 8), (8, 8), (9, 4), (1, 1), (10, 8), (11, 4), (12, 8)] {
+        covered.extend(&u64::to_le_bytes(word)[..bytes]);
     }
+    covered.extend(file().high.to_le_bytes());
+    covered.extend(file().low.to_le_bytes());
+    covered.extend((NOW.as_micros() + 60_000_000).to_le_bytes());
     covered.extend([7, 0, 0, 0, 1]);
     covered.extend([5; 32]);
+    assert_eq!(covered.len(), 118);
     assert_eq!(capability.tag.as_bytes(), blake3::keyed_hash(&key, &covered).as_bytes());
 }
 
@@ -190,40 +214,57 @@ fn every_refusal_says_what_to_do() {
         CapabilityError::UnknownKey { epoch, latest: epoch },
         CapabilityError::Forged,
         CapabilityError::ForeignClient,
-        CapabilityError::OtherFile { theirs: FILE, wanted: VOLUME },
+        CapabilityError::OtherFile { theirs: VOLUME, wanted: VOLUME },
+        CapabilityError::OtherVolume { theirs: VOLUME, wanted: VOLUME },
         CapabilityError::ReadOnly,
         CapabilityError::Expired { ago: Span::from_secs(1) },
     ] {
         assert!(
-            error.to_string().contains("; open the file") || error.to_string().contains("; show"),
+            ["; open the file", "; show", "; renew"].iter().any(|what| error.to_string().contains(what)),
             "{error}"
         );
     }
 }
 
-fn capabilities() -> impl Strategy<Value = Capability> {
-    let ids = (any::<[u64; 4]>(), any::<[u8; 32]>(), any::<bool>(), NOW.as_micros() + 1..);
-    ids.prop_map(|([a, b, c, d], certificate, writes, expires)| Capability {
-        volume: ObjectId::new(a, b),
-        open: Open {
-            file: ObjectId::new(c, d),
-            mode: if writes { OpenMode::ReadWrite } else { OpenMode::Read },
-            certificate: CertificateId(certificate),
-        },
-        expires: WallTime::from_micros(expires),
-        epoch: KeyEpoch(1),
-        tag: Tag::from_bytes([0; 32]),
+#[test]
+fn who_had_a_file_open_lately_may_have_it_open_on() {
+    let (capability, keys) = issued();
+    let renewable =
+        |capability: &Capability, at| keys.check_renewable(capability, (VOLUME, CLIENT), later(at));
+    let lasts = CAPABILITY_LASTS.as_micros() / 1_000_000;
+    assert_eq!(renewable(&capability, 60 + lasts - 1), Ok(()), "it expired not so long ago");
+    let ago = CAPABILITY_LASTS;
+    assert_eq!(renewable(&capability, 60 + lasts), Err(CapabilityError::Expired { ago }));
+    let refused = keys.check_renewable(&capability, (VOLUME, CertificateId([6; 32])), NOW);
+    assert_eq!(refused, Err(CapabilityError::ForeignClient));
+    let wanted = ObjectId::new(1, 3);
+    let refused = keys.check_renewable(&capability, (wanted, CLIENT), NOW);
+    assert_eq!(refused, Err(CapabilityError::OtherVolume { theirs: VOLUME, wanted }));
+    let forged = Capability { expires: later(3_600), ..capability };
+    assert_eq!(renewable(&forged, 60), Err(CapabilityError::Forged));
+}
+
+fn sources() -> impl Strategy<Value = Source> {
+    let born =
+        |[number, seq]: [u64; 2], node| Born { epoch: Epoch { number, node: NodeId(node) }, seq: Seq(seq) };
+    let ids = (any::<[u64; 2]>(), any::<([u64; 2], u32)>(), any::<Option<([u64; 2], u32)>>());
+    ids.prop_map(move |([high, low], (inode, node), lend)| Source {
+        volume: ObjectId::new(high, low),
+        inode: InodeId::of(born(inode, node)),
+        lend: lend.map(|(lend, node)| Generation(born(lend, node))),
     })
 }
 
-/// The same with one bit of it changed; of the mode and the epoch there are not so many.
+/// The same with one bit of it changed; of the mode and the lend there are not so many.
 fn changed(mut capability: Capability, bit: usize) -> Capability {
     let flip = |word: &mut u64| *word ^= 1 << (bit % 64);
+    let flip_node = |node: &mut NodeId| node.0 ^= 1 << (bit % 32);
     let flip_byte = |bytes: &mut [u8; 32]| bytes[bit / 8 % 32] ^= 1 << (bit % 8);
     let Open { file, mode, certificate } = &mut capability.open;
+    let Source { volume, inode, lend } = &mut capability.source;
     match bit {
-        0..64 => flip(&mut capability.volume.high),
-        64..128 => flip(&mut capability.volume.low),
+        0..64 => flip(&mut volume.high),
+        64..128 => flip(&mut volume.low),
         128..192 => flip(&mut file.high),
         192..256 => flip(&mut file.low),
         256..512 => flip_byte(&mut certificate.0),
@@ -237,6 +278,18 @@ fn changed(mut capability: Capability, bit: usize) -> Capability {
             flip(&mut expires);
             capability.expires = WallTime::from_micros(expires);
         }
+        832..896 => flip(&mut inode.number),
+        896..960 => flip(&mut inode.epoch.number),
+        960..992 => flip_node(&mut inode.epoch.node),
+        992..1_120 => {
+            let Generation(Born { epoch, seq }) = lend.get_or_insert(LEND);
+            match bit {
+                992..1_056 => flip(&mut epoch.number),
+                1_056..1_088 => flip_node(&mut epoch.node),
+                _ => seq.0 ^= 1 << (bit % 32),
+            }
+        }
+        1_120 => *lend = if lend.is_some() { None } else { Some(Generation(Born::default())) },
         _ => {
             let other = if *mode == OpenMode::Read { OpenMode::ReadWrite } else { OpenMode::Read };
             *mode = other;
@@ -247,11 +300,18 @@ fn changed(mut capability: Capability, bit: usize) -> Capability {
 
 proptest! {
     #[test]
-    fn a_changed_bit_anywhere_is_refused(capability in capabilities(), secret in any::<[u8; 32]>(), bit in 0..833_usize) {
+    fn a_changed_bit_anywhere_is_refused(
+        source in sources(),
+        (certificate, writes) in any::<([u8; 32], bool)>(),
+        expires in NOW.as_micros() + 1..,
+        secret in any::<[u8; 32]>(),
+        bit in 0..1_122_usize,
+    ) {
         let keys = keys(&CapabilityKey::new(secret).line(KeyEpoch(1), None));
-        let Capability { volume, open, expires, .. } = capability;
-        let capability = keys.issue(volume, open, expires, NOW);
-        prop_assert_eq!(keys.check(&capability, &open, NOW), Ok(()));
+        let mode = if writes { OpenMode::ReadWrite } else { OpenMode::Read };
+        let expires = WallTime::from_micros(expires);
+        let capability = keys.issue(source, (CertificateId(certificate), mode), expires, NOW);
+        prop_assert_eq!(keys.check(&capability, &capability.open, NOW), Ok(()));
         let changed = changed(capability, bit);
         prop_assert_ne!(changed, capability);
         // Whoever changed it asks for what it says now.

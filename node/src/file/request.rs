@@ -1,9 +1,10 @@
 //! What clients ask about files, and what they are told. Data travels as it is: these have no byte layout of their own.
 
 use base::{NodeId, ObjectId};
+use namespace::{InodeId, Who};
 
 use super::{Answer, Change, Done, FileError, FileOf, Mark, Query};
-use crate::{RequestId, Unavailable};
+use crate::{Capability, OpenMode, RequestId, Unavailable};
 
 /// One request about a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,10 +13,31 @@ pub struct FileRequest {
     pub id: RequestId,
     /// The file.
     pub object: ObjectId,
-    /// If it is a volume's, which that is.
-    pub of: Option<FileOf>,
+    /// If it is the content of a volume's file, what its client shows for it.
+    pub shown: Option<Shown>,
     /// What is asked.
     pub body: FileBody,
+}
+
+/// What a client shows for the content of a volume's file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Shown {
+    /// Which file it is: enough to ask for its size and times, and to make durable what was written.
+    Name(FileOf),
+    /// That the client has it open, to read or also to write.
+    Open(Box<Capability>),
+}
+
+impl Shown {
+    /// Which file it is said to be.
+    pub fn of(&self) -> FileOf {
+        match self {
+            Self::Name(of) => *of,
+            Self::Open(capability) => {
+                FileOf { volume: capability.source.volume, inode: capability.source.inode }
+            }
+        }
+    }
 }
 
 /// What a client may ask about a file.
@@ -43,6 +65,20 @@ pub enum FileBody {
         /// The last.
         newest: Mark,
     },
+    /// Open a file of this volume.
+    Open {
+        /// On whose behalf.
+        who: Who,
+        /// Which.
+        inode: InodeId,
+        /// For what.
+        mode: OpenMode,
+    },
+    /// The file of this volume is still open: whoever has shown once what opens it need not be allowed to open it any more.
+    Renew {
+        /// What was told last.
+        capability: Box<Capability>,
+    },
 }
 
 /// How safe a change is.
@@ -59,7 +95,7 @@ impl FileBody {
     pub fn data_bytes(&self) -> u64 {
         match self {
             Self::Change { change, .. } => change.data_bytes(),
-            Self::Create | Self::Ask(_) | Self::Sync { .. } => 0,
+            Self::Create | Self::Ask(_) | Self::Sync { .. } | Self::Open { .. } | Self::Renew { .. } => 0,
         }
     }
 }
@@ -86,6 +122,9 @@ pub enum FileReplyBody {
         mark: Mark,
         /// How safe it is, which may be less than was wanted.
         level: Level,
+        /// What the client shows to read and write the file that this has created. None if a daemon lacks the keys for that, or
+        /// the file is gone already.
+        opened: Option<Box<Capability>>,
     },
     /// The answer to a question.
     Answer(Result<Answer, FileError>),
@@ -103,6 +142,13 @@ pub enum FileReplyBody {
     Settled,
     /// Another daemon answers for the file.
     Elsewhere(NodeId),
+    /// A file of the volume is open, or still is.
+    Opened {
+        /// How it is.
+        attributes: Box<namespace::Attributes>,
+        /// What the client shows to use it.
+        capability: Box<Capability>,
+    },
     /// This daemon cannot say: whether a change took effect is unknown. Ask another member, or again.
     Unavailable(Unavailable),
 }

@@ -7,14 +7,12 @@ use std::sync::Arc;
 use base::{ClusterId, Dead, NodeId, ObjectId, Process, Span, WallTime};
 use bytes::Bytes;
 use lease::{Algorithm, Batch, Exchange, FleaseRules, Start};
-use node::file::{
-    Chunk, File, FileBody, FileOf, FileReply, FileReplyBody, FileRequest, Piece, Place, Stored,
-};
+use node::file::{Chunk, File, FileBody, FileReply, FileReplyBody, FileRequest, Piece, Place, Shown, Stored};
 use node::{
-    Bug, Changed, ClientFrame, ClientId, ClusterMap, Errand, FetchId, FileMessage, Grant, KeptFile,
-    LeaseAlgorithm, MemberChange, MembersError, Order, OrderBody, OrderReplyBody, Osd, Output, PeerMessage,
-    Remembered, ReplyBody, Request, RequestBody, RequestId, SessionId, Settings, Shard, ShardConfig,
-    ShardEvent, Token, Unreadable, lock_cell,
+    Bug, CapabilityKey, CapabilityKeys, Changed, ClientFrame, ClientId, ClusterMap, Errand, FetchId,
+    FileMessage, Grant, KeptFile, KeyEpoch, LeaseAlgorithm, MemberChange, MembersError, Order, OrderBody,
+    OrderReplyBody, Osd, Output, PeerMessage, Remembered, ReplyBody, Request, RequestBody, RequestId,
+    SessionId, Settings, Shard, ShardConfig, ShardEvent, Token, Unreadable, lock_cell,
 };
 use replication::Record;
 
@@ -110,8 +108,8 @@ pub(crate) struct Cluster<A = FleaseRules> {
     cuts: BTreeSet<(u32, u32)>,
     connected: BTreeSet<(u32, u32)>,
     sessions: u64,
-    /// What clients know about data of volumes' files.
-    pub(crate) volume_files: BTreeMap<ObjectId, FileOf>,
+    /// What clients show for the content of volumes' files.
+    pub(crate) shown: BTreeMap<ObjectId, Shown>,
     /// The highest token ever granted, by lock.
     tokens: BTreeMap<ObjectId, Token>,
     seed: u64,
@@ -119,6 +117,12 @@ pub(crate) struct Cluster<A = FleaseRules> {
 
 pub(crate) fn ms(millis: u64) -> Span {
     Span::from_millis(millis)
+}
+
+/// What all daemons make capabilities with.
+pub(crate) fn keys() -> Arc<CapabilityKeys> {
+    let line = CapabilityKey::new([7; 32]).line(KeyEpoch(1), None);
+    Arc::new(CapabilityKeys::parse(&line).unwrap())
 }
 
 pub(crate) fn cell() -> ObjectId {
@@ -157,7 +161,7 @@ impl<A: Algorithm> Cluster<A> {
             cuts: BTreeSet::new(),
             connected: BTreeSet::new(),
             sessions: 0,
-            volume_files: BTreeMap::new(),
+            shown: BTreeMap::new(),
             tokens: BTreeMap::new(),
             seed: 0,
         };
@@ -229,7 +233,7 @@ impl<A: Algorithm> Cluster<A> {
         }
         daemon.began_at = daemon.records.len();
         let (ceiling, forgot_at) = (daemon.ceiling, daemon.forgot_at);
-        let mut config = ShardConfig { bug, ..ShardConfig::new(map) };
+        let mut config = ShardConfig { bug, capability_keys: Some(keys()), ..ShardConfig::new(map) };
         (self.configure)(&mut config);
         let damaged = daemon.damaged.iter();
         files.extend(damaged.map(|&object| (object, KeptFile::damaged(&config, me.node, object, ceiling))));
@@ -620,8 +624,8 @@ impl<A: Algorithm> Cluster<A> {
             self.connect(client, node);
         }
         let (session, id) = self.clients.get_mut(&client).unwrap().next_file_request(node);
-        let of = self.volume_files.get(&object).copied();
-        let request = FileRequest { id, object, of, body };
+        let shown = self.shown.get(&object).cloned();
+        let request = FileRequest { id, object, shown, body };
         self.call(node, |shard, now| shard.handle_file_request(now, session, request));
         self.settle();
         id

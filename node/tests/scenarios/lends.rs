@@ -3,10 +3,10 @@
 use base::{ObjectId, WallTime};
 use namespace::{
     Answer as TreeAnswer, Ask, Attributes, Change as TreeChange, Done as TreeDone, InodeId, Make, NameError,
-    Root, SetAttributes, SetTime, Site, VolumeName,
+    Root, SetAttributes, SetTime, Site, VolumeName, Who,
 };
 use node::file::{Answer, Change, FileBody, FileError, FileOf, FileReplyBody, LendStage, Level, Query, Stat};
-use node::{AccessError, Bug, ErrandBody, file_object};
+use node::{AccessError, Bug, ErrandBody, OpenMode, file_object};
 use replication::Standing;
 
 use crate::cluster::{Cluster, Flying, ms};
@@ -85,8 +85,19 @@ fn with_file(bug: Option<Bug>) -> (Daemons, Vec<u32>, Writer, Cell) {
     let inode = lookup(&mut cluster, members[0], "f").unwrap().inode;
     let of = FileOf { volume: FILE, inode };
     let object = file_object(FILE, inode);
-    cluster.volume_files.insert(object, of);
+    open(&mut cluster, members[0], of);
     (cluster, members, writer, Cell { object, of, number: 0, name: "f".to_owned() })
+}
+
+/// The client has the file open from now on.
+fn open(cluster: &mut Daemons, node: u32, of: FileOf) {
+    let body = FileBody::Open { who: Who::root(), inode: of.inode, mode: OpenMode::ReadWrite };
+    let id = cluster.ask_file(1, node, of.volume, body);
+    cluster.run(ms(20));
+    let Some(FileReplyBody::Opened { capability, .. }) = cluster.file_reply(1, id) else {
+        panic!("root may open it")
+    };
+    cluster.shown.insert(file_object(of.volume, of.inode), Shown::Open(capability));
 }
 
 fn attributes(cluster: &mut Daemons, members: &[u32]) -> Attributes {
@@ -154,7 +165,7 @@ fn apart(bug: Option<Bug>) -> (Daemons, Vec<u32>, Cell) {
         let of = FileOf { volume: FILE, inode };
         let object = file_object(FILE, inode);
         if cluster.map.members(object).iter().all(|node| !members.contains(&node.0)) {
-            cluster.volume_files.insert(object, of);
+            open(&mut cluster, members[0], of);
             return (cluster, members, Cell { object, of, number: 0, name: text });
         }
     }
@@ -332,14 +343,27 @@ fn what_was_unlinked_before_anything_was_written_is_gone_too() {
 #[test]
 fn the_data_of_a_file_is_asked_for_by_its_name_in_the_volume() {
     let (mut cluster, _, _, cell) = with_file(None);
-    let refused = Some(FileReplyBody::Refused(FileError::Access(AccessError::FileOfVolume)));
+    let answer = |cluster: &mut Daemons, shown: Option<Shown>, body: FileBody| {
+        cluster.shown.remove(&cell.object);
+        cluster.shown.extend(shown.map(|shown| (cell.object, shown)));
+        let id = cluster.ask_file(1, 1, cell.object, body);
+        cluster.run(ms(50));
+        match cluster.file_reply(1, id) {
+            Some(FileReplyBody::Refused(FileError::Access(error))) => Some(error),
+            _ => None,
+        }
+    };
+    let (stat, read) = (FileBody::Ask(Query::Stat), FileBody::Ask(Query::Read { offset: 0, length: 9 }));
     let wrong = FileOf { inode: InodeId::ROOT, ..cell.of };
-    for of in [None, Some(wrong)] {
-        cluster.volume_files.remove(&cell.object);
-        cluster.volume_files.extend(of.map(|of| (cell.object, of)));
-        let id = cluster.ask_file(1, 1, cell.object, FileBody::Ask(Query::Stat));
-        assert_eq!(cluster.file_reply(1, id), refused);
+    for shown in [None, Some(Shown::Name(wrong))] {
+        assert_eq!(answer(&mut cluster, shown, stat.clone()), Some(AccessError::FileOfVolume));
     }
+    let name = || Some(Shown::Name(cell.of));
+    assert_eq!(answer(&mut cluster, name(), stat), None, "who knows its name may ask how long it is");
+    assert_eq!(answer(&mut cluster, name(), read), Some(AccessError::NotOpen));
+    let level = Level::Written;
+    let write = FileBody::Change { number: 1, settled: 1, level, change: write("x") };
+    assert_eq!(answer(&mut cluster, name(), write), Some(AccessError::NotOpen));
 }
 
 stories! {

@@ -1,7 +1,9 @@
 //! One story for each way in which a lock, its token or a session could go wrong.
 
+mod access;
 #[macro_use]
 mod bugs;
+mod capabilities;
 mod client;
 mod clocks;
 mod cluster;

@@ -314,7 +314,7 @@ impl<A: Algorithm> World<'_, A> {
         body: &FileReplyBody,
     ) -> Result<(), Violation> {
         match (body, marks) {
-            (FileReplyBody::Changed { outcome: Ok(_), mark, level }, _) => {
+            (FileReplyBody::Changed { outcome: Ok(_), mark, level, .. }, _) => {
                 self.checkers.entries.told_written(self.now, object, *mark)?;
                 match level {
                     Level::Written => Ok(()),
@@ -337,6 +337,7 @@ impl<A: Algorithm> World<'_, A> {
         let marks = match request.body {
             FileBody::Sync { oldest, newest } => Some((oldest, newest)),
             FileBody::Create | FileBody::Change { .. } | FileBody::Ask(_) => None,
+            FileBody::Open { .. } | FileBody::Renew { .. } => None,
         };
         if self.is_traced() {
             self.note(Some(request.object), format_args!("{session:?} asks n{daemon}: {request:?}"));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{ClusterId, NodeId, Random, Span};
 use lease::Config;
-use node::{ClusterMap, LeaseAlgorithm, Osd, Settings, ShardConfig};
+use node::{CapabilityKey, CapabilityKeys, ClusterMap, KeyEpoch, LeaseAlgorithm, Osd, Settings, ShardConfig};
 
 use super::real::StorePlan;
 use crate::FaultKind;
@@ -341,6 +341,8 @@ fn draw_shard(lease: &Config, (daemons, replicas): (u32, u8), settings: Settings
     let map = ClusterMap::new(ClusterId([7; 16]), 1, replicas, settings, osds.collect());
     let mut shard = ShardConfig::new(Arc::new(map.expect("the settings were checked")));
     let hidden_after = lease.epsilon / 2 * 1_000_000 / u64::from(lease.rate_error_ppm);
+    let keys = CapabilityKeys::parse(&CapabilityKey::new([7; 32]).line(KeyEpoch(1), None));
+    shard.capability_keys = Some(Arc::new(keys.expect("a key is a line")));
     shard.clock_fresh = CLOCK_FRESH_MAX.min(hidden_after * 9 / 10);
     shard
 }

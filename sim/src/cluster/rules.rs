@@ -80,6 +80,7 @@ impl<A: Algorithm> World<'_, A> {
             body,
             FileReplyBody::Changed { outcome: Ok(_), .. }
                 | FileReplyBody::Answer(Ok(_))
+                | FileReplyBody::Opened { .. }
                 | FileReplyBody::Durable
         );
         if machine.set_aside.is_some() || !is_fact {
@@ -94,7 +95,7 @@ impl<A: Algorithm> World<'_, A> {
         let latest = self.checkers.entries.latest(object).filter(|_| !self.wrong_clocks.is_loose);
         answers::check(self.now, object, answering, (latest, owned))?;
         match (body, marks) {
-            (&FileReplyBody::Changed { outcome: Ok(_), level: Level::Durable, mark: newest }, _)
+            (&FileReplyBody::Changed { outcome: Ok(_), level: Level::Durable, mark: newest, .. }, _)
             | (FileReplyBody::Durable, Some((_, newest))) => {
                 self.watch_durable((object, asked), newest, replica.view().members.as_slice())
             }

@@ -204,6 +204,7 @@ impl<A: Algorithm> World<'_, A> {
             FileEvent::Created { ticket }
             | FileEvent::Changed { ticket, .. }
             | FileEvent::Answered { ticket, .. }
+            | FileEvent::Opened { ticket, .. }
             | FileEvent::Synced { ticket }
             | FileEvent::Refused { ticket, .. }
             | FileEvent::NoSuchFile { ticket }

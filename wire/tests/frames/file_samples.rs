@@ -3,16 +3,20 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, View, ViewId, WallTime};
+use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, Span, View, ViewId, WallTime};
 use bytes::Bytes;
-use namespace::{Ask, InodeId, Kind, Make, Name, NameError, Root, Volume, VolumeName, Who};
+use namespace::{
+    Ask, Born, Generation, Given, InodeId, Kind, Make, Name, NameError, Root, Volume, VolumeName, Who,
+};
 use node::file::{
-    Answer, Attributes, Change, Chunk, Done, File, FileBody, FileError, FileReply, FileReplyBody,
-    FileRequest, Key, Level, Mark, Op, Part, Piece, Place, Position, Query, Stat, Stored as OnDisk,
+    Answer, Attributes, Change, Chunk, Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody,
+    FileRequest, Key, Lend, LendStage, Level, Mark, Op, Part, Piece, Place, Position, Query, Shown, Stat,
+    Stored as OnDisk,
 };
 use node::{
-    Changed, FileMessage, MemberChange, MembersError, Order, OrderBody, OrderReply, OrderReplyBody,
-    RequestId, StrikeError, Unavailable,
+    AccessError, Capability, CapabilityError, CertificateId, Changed, Errand, ErrandBody, FileMessage,
+    KeyEpoch, MemberChange, MembersError, Open, OpenMode, Order, OrderBody, OrderReply, OrderReplyBody,
+    RequestId, Source, StrikeError, Tag, Unavailable,
 };
 use replication::{
     Account, Body, Entry, Head, Holding, Memory, Message, Page, Record, Request, Rest, Session, Sessions,
@@ -22,6 +26,7 @@ use wire::{FileRecord, KeptChunk};
 pub(crate) type Outcome = Result<Done, FileError>;
 
 const OBJECT: ObjectId = ObjectId::new(3, 0x80);
+const OTHER: ObjectId = ObjectId::new(4, 0x81);
 const CLIENT: ClientId = ClientId { certificate: 0xff, program: 1 };
 
 pub(crate) const fn epoch(number: u64) -> Epoch {
@@ -46,6 +51,10 @@ fn view() -> View {
 
 const fn stat() -> Stat {
     Stat { size: 9, modified: time(300), changed: time(301), allocated: 7, lend: None }
+}
+
+const fn lent_stat() -> Stat {
+    Stat { lend: Some(generation()), ..stat() }
 }
 
 const fn mark() -> Mark {
@@ -102,7 +111,7 @@ fn tree_entries() -> Vec<Entry<Op>> {
             body: Body::Op { request, op: Op { time: time(128), change } },
         }
     };
-    (1..).zip(tree_changes()).map(entry).collect()
+    (1..).zip(tree_changes().into_iter().chain(lends())).map(entry).collect()
 }
 
 /// Parts of a tree, one of them gone.
@@ -148,6 +157,8 @@ pub(crate) fn rest() -> Rest<Outcome> {
     outcomes.push((20, Ok(Done::Written { offset: 4, stat: stat() })));
     outcomes.push((21, Ok(Done::Changed { stat: stat() })));
     outcomes.push((22, Ok(Done::Tree(Box::new(namespace::Done::Welcomed)))));
+    outcomes.push((23, Ok(Done::Returned { stat: None })));
+    outcomes.push((24, Ok(Done::Returned { stat: Some(lent_stat()) })));
     let inode = InodeId::ROOT;
     let errors = [
         FileError::IsTree,
@@ -156,6 +167,19 @@ pub(crate) fn rest() -> Rest<Outcome> {
         FileError::NotEmpty,
         FileError::NotForClients,
         FileError::Tree(NameError::NoInode { inode }),
+        FileError::Access(AccessError::NotExported),
+        FileError::Access(AccessError::ReadOnly),
+        FileError::Access(AccessError::OperatorsOnly),
+        FileError::Access(AccessError::Nobody { id: 300 }),
+        FileError::Access(AccessError::FileOfVolume),
+        FileError::Access(AccessError::NoKeys),
+        FileError::Capability(CapabilityError::UnknownKey { epoch: KeyEpoch(1), latest: KeyEpoch(2) }),
+        FileError::Capability(CapabilityError::Forged),
+        FileError::Capability(CapabilityError::ForeignClient),
+        FileError::Capability(CapabilityError::OtherFile { theirs: OBJECT, wanted: OTHER }),
+        FileError::Capability(CapabilityError::ReadOnly),
+        FileError::Capability(CapabilityError::Expired { ago: Span::from_micros(300) }),
+        FileError::Capability(CapabilityError::OtherVolume { theirs: OBJECT, wanted: OTHER }),
     ];
     outcomes.extend((23..).zip(errors.map(Err)));
     let session = Session::new(10, outcomes).unwrap();
@@ -244,6 +268,38 @@ pub(crate) fn file_messages() -> Vec<FileMessage> {
     messages().into_iter().map(say).collect()
 }
 
+/// What opens the second inode of a volume.
+pub(crate) fn capability() -> Capability {
+    let born = |seq| Born { epoch: epoch(5), seq: Seq(seq) };
+    let source = Source { volume: OBJECT, inode: InodeId::of(born(2)), lend: Some(Generation(born(3))) };
+    let open = Open { file: OTHER, mode: OpenMode::ReadWrite, certificate: CertificateId([0xcc; 32]) };
+    Capability { source, open, expires: time(300), epoch: KeyEpoch(4), tag: Tag::from_bytes([0x77; 32]) }
+}
+
+/// The inode that is opened.
+fn opened_attributes() -> namespace::Attributes {
+    let Source { inode, lend: lent, .. } = capability().source;
+    let (mode, uid, gid, links, rdev, size) = (0o644, 1_000, 100, 1, 0, 9);
+    let (atime, mtime, ctime, btime) = (time(1), time(2), time(3), time(0));
+    namespace::Attributes {
+        inode,
+        kind: Kind::File,
+        mode,
+        uid,
+        gid,
+        links,
+        rdev,
+        size,
+        atime,
+        mtime,
+        ctime,
+        btime,
+        lent,
+        replicas: Some(members()),
+        has_acl: false,
+    }
+}
+
 pub(crate) fn file_requests() -> Vec<FileRequest> {
     let mut bodies = vec![FileBody::Create];
     bodies.extend((1..).zip(changes()).map(|(number, change)| FileBody::Change {
@@ -263,10 +319,12 @@ pub(crate) fn file_requests() -> Vec<FileRequest> {
     }));
     let query = namespace::Query { who: Who::root(), ask: Ask::Attributes { inode: InodeId::ROOT } };
     bodies.push(FileBody::Ask(Query::Tree(Arc::new(query))));
-    (1..)
-        .zip(bodies)
-        .map(|(id, body)| FileRequest { id: RequestId(id), object: OBJECT, of: None, body })
-        .collect()
+    let who = Who::new(1_000, 100, &[7]).unwrap();
+    bodies.push(FileBody::Open { who, inode: InodeId::ROOT, mode: OpenMode::Read });
+    bodies.push(FileBody::Renew { capability: Box::new(capability()) });
+    let of = |id| (id == 1).then(|| Shown::Name(file_of()));
+    let request = |(id, body)| FileRequest { id: RequestId(id), object: OBJECT, shown: of(id), body };
+    (1..).zip(bodies).map(request).collect()
 }
 
 const fn file_of() -> FileOf {
@@ -324,7 +382,7 @@ pub(crate) fn order_replies() -> Vec<OrderReply> {
 
 pub(crate) fn file_replies() -> Vec<FileReply> {
     let error = FileError::PastLimit { end: 1 };
-    let changed = |outcome, level| FileReplyBody::Changed { outcome, mark: mark(), level };
+    let changed = |outcome, level| FileReplyBody::Changed { outcome, mark: mark(), level, opened: None };
     let bodies = [
         FileReplyBody::Exists,
         changed(Ok(Done::Written { offset: 4, stat: stat() }), Level::Durable),
@@ -343,6 +401,16 @@ pub(crate) fn file_replies() -> Vec<FileReply> {
         changed(Ok(Done::Tree(Box::new(namespace::Done::Welcomed))), Level::Written),
         FileReplyBody::Answer(Ok(Answer::Tree(Box::new(namespace::Answer::Volume(Volume::default()))))),
         FileReplyBody::Answer(Err(FileError::NoTree)),
+        FileReplyBody::Opened {
+            attributes: Box::new(opened_attributes()),
+            capability: Box::new(capability()),
+        },
+        FileReplyBody::Changed {
+            outcome: Ok(Done::Tree(Box::new(namespace::Done::Welcomed))),
+            mark: mark(),
+            level: Level::Written,
+            opened: Some(Box::new(capability())),
+        },
     ];
     (1..).zip(bodies).map(|(id, body)| FileReply { id: RequestId(id), body }).collect()
 }
@@ -395,7 +463,8 @@ pub(crate) fn mixed() -> Head<File> {
 
 pub(crate) fn attributes() -> (Position, Attributes) {
     let time = WallTime::from_micros;
-    (at(5, 8), Attributes::new(9, time(300), time(301)).unwrap())
+    let lend = Lend { of: file_of(), generation: generation(), stage: LendStage::Ended };
+    (at(5, 8), Attributes::new(9, time(300), time(301)).unwrap().lent(lend))
 }
 
 pub(crate) fn chunk() -> KeptChunk {

@@ -8,7 +8,10 @@ use node::file::{
     Answer, CHUNK_BYTES, Change, Chunk, Done, FILE_BYTES_MAX, FileBody, FileReply, FileReplyBody,
     FileRequest, Key, Level, Mark, Op, Part, Piece, Position, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX,
 };
-use node::{FileMessage, MemberChange, Order, OrderBody, OrderReply, OrderReplyBody, RequestId};
+use node::{
+    Capability, CertificateId, FileMessage, KeyEpoch, MemberChange, Open, OpenMode, Order, OrderBody,
+    OrderReply, OrderReplyBody, RequestId, Source, Tag,
+};
 use proptest::prelude::*;
 use replication::{Account, Body, Config, Entry, Memory, Message, Page, Request, Rest, Session, Sessions};
 use wire::{
@@ -63,7 +66,7 @@ fn long_data_is_not_copied() {
     let data = Bytes::from(vec![7; 100_000]);
     let change = Change::Write { offset: 1, data: data.clone().into() };
     let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
-    let request = FileRequest { id: RequestId(1), object: OBJECT, of: None, body };
+    let request = FileRequest { id: RequestId(1), object: OBJECT, shown: None, body };
     let pieces = encode_in_pieces(&vec![request.clone(), request]);
     let [_, first, second] = pieces.as_slice() else { panic!("{} pieces", pieces.len()) };
     assert_eq!((first.as_ptr(), second.as_ptr()), (data.as_ptr(), data.as_ptr()));
@@ -89,7 +92,7 @@ fn short_data_does_not_keep_its_frame() {
         change,
     });
     let requests: Vec<_> =
-        bodies.map(|body| FileRequest { id: RequestId(1), object: OBJECT, of: None, body }).into();
+        bodies.map(|body| FileRequest { id: RequestId(1), object: OBJECT, shown: None, body }).into();
     let stream = Bytes::from(encode_in_pieces(&requests).concat());
     let frame = FrameReader::new("client/a".parse().unwrap()).next(&mut stream.clone()).unwrap().unwrap();
     let mut decoded: Vec<FileRequest> = frame.decode().unwrap();
@@ -201,7 +204,7 @@ fn entries_hold_what_files_can_take() {
         level: Level::Written,
         change: Change::Truncate { size: u64::MAX },
     };
-    let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, of: None, body }];
+    let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, shown: None, body }];
     assert_eq!(requests(frame(&asked)), Ok(asked));
 }
 
@@ -209,7 +212,7 @@ fn entries_hold_what_files_can_take() {
 fn files_are_removed_and_begun_anew() {
     for (change, kind) in [(Change::Remove, 5), (Change::Begin, 6)] {
         let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
-        let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, of: None, body }];
+        let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, shown: None, body }];
         let sent = frame(&asked);
         assert_eq!(sent.last(), Some(&kind));
         assert_eq!(requests(sent), Ok(asked));
@@ -349,13 +352,13 @@ fn numbers_have_one_form() {
 #[test]
 fn unknown_variants_are_refused() {
     let create = frame(&vec![file_requests().remove(0)]);
-    let bad = with(create, &[0x80, 1, 0], &[0x80, 1, 4]);
-    assert_eq!(requests(bad), Err(DecodeError::UnknownByte { field: "what is asked about a file", byte: 4 }));
+    let bad = with(create, &[0x80, 1, 0], &[0x80, 1, 6]);
+    assert_eq!(requests(bad), Err(DecodeError::UnknownByte { field: "what is asked about a file", byte: 6 }));
 }
 
 #[test]
 fn batches_are_counted_before_there_is_room_for_them() {
-    let create = FileRequest { id: RequestId(1), object: OBJECT, of: None, body: FileBody::Create };
+    let create = FileRequest { id: RequestId(1), object: OBJECT, shown: None, body: FileBody::Create };
     assert!(requests(frame(&vec![create; FILE_BATCH_MAX])).is_ok());
     let few = frame(&vec![file_requests().remove(0)]);
     let many = |count: &[u8]| requests(with(few.clone(), &[1, 1, 3], &[count, &[1, 3]].concat()));
@@ -374,7 +377,13 @@ fn largest_members() -> Members {
 }
 
 fn largest_outcome() -> Outcome {
-    let stat = Stat { size: u64::MAX, modified: WallTime::MAX, changed: WallTime::MAX, allocated: u64::MAX, lend: None };
+    let stat = Stat {
+        size: u64::MAX,
+        modified: WallTime::MAX,
+        changed: WallTime::MAX,
+        allocated: u64::MAX,
+        lend: None,
+    };
     Ok(Done::Written { offset: u64::MAX, stat })
 }
 
@@ -486,19 +495,68 @@ fn full_batches_fit_into_a_frame() {
         FileBody::Sync { oldest: mark, newest: mark },
     ];
     for body in bodies {
-        let mut queue = VecDeque::from(vec![FileRequest { id, object, of: None, body }; FILE_BATCH_MAX + 1]);
+        let mut queue =
+            VecDeque::from(vec![FileRequest { id, object, shown: None, body }; FILE_BATCH_MAX + 1]);
         let batch = next_batch(&mut queue);
         assert_eq!((batch.len(), queue.len()), (FILE_BATCH_MAX, 1));
         assert_eq!(requests(frame(&batch)).map(|requests| requests.len()), Ok(FILE_BATCH_MAX));
     }
     let bodies = [
-        FileReplyBody::Changed { outcome: largest_outcome(), mark, level: Level::Durable },
+        FileReplyBody::Changed { outcome: largest_outcome(), mark, level: Level::Durable, opened: None },
         FileReplyBody::Answer(Ok(Answer::Data(data.into()))),
     ];
     for body in bodies {
         let mut queue = VecDeque::from(vec![FileReply { id, body }; FILE_BATCH_MAX + 1]);
         let frame = frame(&next_batch(&mut queue));
         assert!(admitted(frame, "node/1").decode::<Vec<FileReply>>().is_ok());
+    }
+}
+
+/// The longest capability there is, with the attributes that go with it.
+fn largest_opened() -> FileReplyBody {
+    let born = || namespace::Born { epoch: LAST, seq: Seq(u64::MAX) };
+    let largest = ObjectId::new(u64::MAX, u64::MAX);
+    let lend = Some(namespace::Generation(born()));
+    let source = Source { volume: largest, inode: namespace::InodeId::of(born()), lend };
+    let certificate = CertificateId([0xff; 32]);
+    let open = Open { file: largest, mode: OpenMode::ReadWrite, certificate };
+    let (expires, tag) = (WallTime::MAX, Tag::from_bytes([0xff; 32]));
+    let capability = Capability { source, open, expires, epoch: KeyEpoch(u32::MAX), tag };
+    let attributes = namespace::Attributes {
+        inode: source.inode,
+        kind: namespace::Kind::File,
+        mode: 0o7777,
+        uid: u32::MAX,
+        gid: u32::MAX,
+        links: u32::MAX,
+        rdev: 0,
+        size: u64::MAX,
+        atime: WallTime::MAX,
+        mtime: WallTime::MAX,
+        ctime: WallTime::MAX,
+        btime: WallTime::ZERO,
+        lent: lend,
+        replicas: Some(largest_members()),
+        has_acl: true,
+    };
+    FileReplyBody::Opened { attributes: Box::new(attributes), capability: Box::new(capability) }
+}
+
+#[test]
+fn batches_of_capabilities_end_where_a_frame_does() {
+    let FileReplyBody::Opened { capability, .. } = largest_opened() else { unreachable!() };
+    let body = FileBody::Renew { capability: capability.clone() };
+    let (id, object) = (RequestId(u64::MAX), ObjectId::new(u64::MAX, u64::MAX));
+    let mut queue = VecDeque::from(vec![FileRequest { id, object, shown: None, body }; FILE_BATCH_MAX]);
+    let sent = frame(&next_batch(&mut queue));
+    assert!(!queue.is_empty() && requests(sent).is_ok());
+    let mark = Mark { at: END, generation: LAST };
+    let outcome = Ok(Done::Tree(Box::new(namespace::Done::Welcomed)));
+    let opened = Some(capability);
+    for body in [largest_opened(), FileReplyBody::Changed { outcome, mark, level: Level::Written, opened }] {
+        let mut queue = VecDeque::from(vec![FileReply { id, body }; FILE_BATCH_MAX]);
+        let frame = frame(&next_batch(&mut queue));
+        assert!(!queue.is_empty() && admitted(frame, "node/1").decode::<Vec<FileReply>>().is_ok());
     }
 }
 
@@ -524,7 +582,7 @@ fn batches_end_where_a_frame_does() {
         let data = Bytes::from(vec![1; usize::try_from(bytes).unwrap()]);
         let change = Change::Append { data: data.into() };
         let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
-        FileRequest { id: RequestId(1), object: OBJECT, of: None, body }
+        FileRequest { id: RequestId(1), object: OBJECT, shown: None, body }
     };
     let lengths = |bytes: &[u64]| {
         let mut queue: VecDeque<FileRequest> = bytes.iter().map(|&bytes| write(bytes)).collect();
@@ -575,7 +633,7 @@ proptest! {
             .map(|(id, low, number, change)| FileRequest {
                 id: RequestId(id),
                 object: ObjectId::new(number, low),
-                of: None,
+                shown: None,
                 body: FileBody::Change { number, settled: low, level: Level::Written, change },
             })
             .collect();

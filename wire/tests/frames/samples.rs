@@ -5,7 +5,7 @@ use bytes::Bytes;
 use lease::{Ballot, Batch, Body, Stamp};
 use node::file::{FileReply, FileRequest};
 use node::{
-    ClientFrame, ClientId, ClockStatus, ClockTrust, DaemonFrame, DaemonStatus, FileMessage, Grant,
+    ClientFrame, ClientId, ClockStatus, ClockTrust, DaemonFrame, DaemonStatus, Errand, FileMessage, Grant,
     LeaseStatus, LockStatus, Order, OrderReply, PeerMessage, PeerStatus, Record, Reply, ReplyBody, Request,
     RequestBody, RequestId, Status, SupervisorStatus, Token,
 };

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 
 use base::{MonoTime, NodeId, ObjectId, Span};
+use namespace::{InodeId, Who};
 use node::file::{Change, FileBody, Level, Mark, Query};
-use node::{RequestId, Unavailable};
+use node::{Capability, OpenMode, RequestId, Unavailable};
 
 use super::{BACKOFF_MAX, BACKOFF_MIN, FileTicket, SILENCE};
 
@@ -19,6 +20,16 @@ pub(super) enum Wish {
     Create,
     Change(Change, Level),
     Ask(Query),
+    Open(Opening),
+}
+
+/// What opens a file of a volume, or keeps it open.
+#[derive(Clone, Debug)]
+pub enum Opening {
+    /// For whom which inode is opened, and for what.
+    Open(Who, InodeId, OpenMode),
+    /// What was told last.
+    Renew(Box<Capability>),
 }
 
 /// What is asked.
@@ -27,6 +38,7 @@ pub(super) enum Task {
     Create,
     Change { number: u64, level: Level, change: Change },
     Ask(Query),
+    Open(Opening),
     Sync(Syncing),
 }
 
@@ -67,7 +79,7 @@ impl Wish {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Change(change, _) => usize::try_from(change.data_bytes()).unwrap_or(usize::MAX),
-            Self::Create | Self::Ask(_) => 0,
+            Self::Create | Self::Ask(_) | Self::Open(_) => 0,
         }
     }
 }
@@ -98,6 +110,10 @@ impl Job {
                 FileBody::Change { number, settled, level, change: change.clone() }
             }
             Task::Ask(query) => FileBody::Ask(query.clone()),
+            Task::Open(Opening::Open(who, inode, mode)) => {
+                FileBody::Open { who: who.clone(), inode: *inode, mode: *mode }
+            }
+            Task::Open(Opening::Renew(capability)) => FileBody::Renew { capability: capability.clone() },
             &Task::Sync(Syncing { oldest, newest, .. }) => FileBody::Sync { oldest, newest },
         }
     }

@@ -115,7 +115,10 @@ impl Story {
         let ticket = self.write();
         let sent = self.sent_one();
         self.reply(&sent, changed(mark));
-        assert_eq!(self.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written }]);
+        assert_eq!(
+            self.event(),
+            [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written, opened: None }]
+        );
         ticket
     }
 }
@@ -149,7 +152,7 @@ fn mark(generation: u64, seq: u64) -> Mark {
 }
 
 fn changed(mark: Mark) -> FileReplyBody {
-    FileReplyBody::Changed { outcome: Ok(DONE), mark, level: Level::Written }
+    FileReplyBody::Changed { outcome: Ok(DONE), mark, level: Level::Written, opened: None }
 }
 
 fn answer() -> FileReplyBody {
@@ -177,7 +180,10 @@ fn whoever_is_named_is_asked_at_once_and_from_then_on() {
     assert_eq!((second.to, numbers(&second)), (story.members[2], (1, 1)), "it is the same change");
     assert_ne!(second.request.id, first.request.id, "and another sending");
     story.reply(&second, changed(mark(1, 1)));
-    assert_eq!(story.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written }]);
+    assert_eq!(
+        story.event(),
+        [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written, opened: None }]
+    );
     assert_eq!(story.files.believed(OBJECT), Some(story.members[2]));
     story.stat();
     assert_eq!(story.sent_one().to, story.members[2]);
@@ -240,7 +246,10 @@ fn silence_sends_the_same_change_elsewhere_and_either_reply_counts() {
     assert_ne!(second.to, first.to);
     assert_eq!(second.request.body, first.request.body);
     story.reply(&first, changed(mark(1, 1)));
-    assert_eq!(story.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written }]);
+    assert_eq!(
+        story.event(),
+        [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written, opened: None }]
+    );
     story.reply(second, changed(mark(1, 1)));
     story.reply(&first, changed(mark(1, 1)));
     assert_eq!(story.event(), [], "it has one result");
@@ -279,7 +288,10 @@ fn without_a_connection_requests_wait_for_one() {
     story.files.handle_up(story.now, story.members[1]);
     let sent = story.sent_one();
     story.reply(&sent, changed(mark(1, 1)));
-    assert_eq!(story.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written }]);
+    assert_eq!(
+        story.event(),
+        [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written, opened: None }]
+    );
 }
 
 /// Replies to everything that is sent within a second, and returns who was asked when.
@@ -345,7 +357,10 @@ fn daemons_that_name_each_other_are_not_asked_in_a_loop() {
     assert!((20..30).contains(&sent.len()), "{} sendings in a second", sent.len());
     let last = story.wait(50).pop().expect("it goes on");
     story.reply(&last, changed(mark(1, 1)));
-    assert_eq!(story.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written }]);
+    assert_eq!(
+        story.event(),
+        [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written, opened: None }]
+    );
 }
 
 #[test]
@@ -469,7 +484,10 @@ fn replies_that_make_no_sense_are_no_results() {
     story.reply(&second, FileReplyBody::Durable);
     let third = story.wait(2).remove(0);
     story.reply(&third, changed(mark(1, 1)));
-    assert_eq!(story.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written }]);
+    assert_eq!(
+        story.event(),
+        [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written, opened: None }]
+    );
     // To make durable cannot be refused like a change.
     let ticket = story.sync();
     let sync = story.sent_one();
@@ -495,7 +513,10 @@ fn a_slow_daemon_is_not_sent_again_what_it_has() {
     assert!(sent.iter().all(|sent| sent.to != slow.to), "{sent:?}");
     assert!((3..6).contains(&sent.len()), "{} sendings", sent.len());
     story.reply(&slow, changed(mark(1, 1)));
-    assert_eq!(story.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written }]);
+    assert_eq!(
+        story.event(),
+        [FileEvent::Changed { ticket, outcome: Ok(DONE), level: Level::Written, opened: None }]
+    );
 }
 
 #[test]
@@ -536,6 +557,7 @@ fn only_so_many_are_under_way_and_the_others_keep_their_order() {
         ticket,
         outcome: Ok(DONE),
         level: Level::Written,
+        opened: None,
     });
     assert_eq!(story.event(), done);
 }
@@ -556,6 +578,7 @@ fn what_has_a_result_is_settled_and_nothing_above_it() {
             outcome: Err(FileError::PastLimit { end: 1 }),
             mark: mark(1, 1),
             level: Level::Written,
+            opened: None,
         },
     );
     story.write();

@@ -39,7 +39,10 @@ fn without_anything_owed_a_sync_is_done_at_once() {
     story.write();
     let refused = story.sent_one();
     let outcome = Err(FileError::PastLimit { end: 1 });
-    story.reply(&refused, FileReplyBody::Changed { outcome, mark: mark(1, 1), level: Level::Written });
+    story.reply(
+        &refused,
+        FileReplyBody::Changed { outcome, mark: mark(1, 1), level: Level::Written, opened: None },
+    );
     story.event();
     let ticket = story.sync();
     assert_eq!(story.event(), [FileEvent::Synced { ticket }], "nothing was changed");
@@ -52,8 +55,14 @@ fn what_is_told_to_be_durable_is_not_owed() {
         let ticket = story.files.change(story.now, OBJECT, write(b"data"), Level::Durable);
         let sent = story.sent_one();
         assert!(matches!(sent.request.body, FileBody::Change { level: Level::Durable, .. }));
-        story.reply(&sent, FileReplyBody::Changed { outcome: Ok(DONE), mark: mark(1, 1), level: told });
-        assert_eq!(story.event(), [FileEvent::Changed { ticket, outcome: Ok(DONE), level: told }]);
+        story.reply(
+            &sent,
+            FileReplyBody::Changed { outcome: Ok(DONE), mark: mark(1, 1), level: told, opened: None },
+        );
+        assert_eq!(
+            story.event(),
+            [FileEvent::Changed { ticket, outcome: Ok(DONE), level: told, opened: None }]
+        );
         assert_eq!(story.files.owed(OBJECT), owed);
     }
 }

@@ -1,0 +1,226 @@
+//! What becomes of a request before a primary takes it in.
+
+use std::sync::Arc;
+
+use base::{ObjectId, WallTime};
+use lease::Algorithm;
+use namespace::{
+    AclId, Ask, Change as TreeChange, Op as TreeOp, Query as TreeQuery, Rights, Space, Who, XattrName,
+    map_acl,
+};
+use replication::Request;
+
+use super::{AccessError, manages};
+use crate::file::{Change, FileBody, FileError, FileReplyBody, Level, Mark, Query};
+use crate::files::{Asker, Caller};
+use crate::{
+    Capability, Certificate, Export, Exports, OpenMode, SessionId, Shard, ShardConfig, list_of_volumes,
+};
+
+/// A request that its client may make, as the replica takes it.
+#[derive(Clone, Debug)]
+pub(crate) enum Admitted {
+    Create,
+    Change { number: u64, settled: u64, level: Level, change: Change },
+    Ask(Query, About),
+    Sync { oldest: Mark, newest: Mark },
+}
+
+impl Admitted {
+    /// What daemons ask of each other no rule is about.
+    fn of_service(body: FileBody) -> Result<Self, FileError> {
+        match body {
+            FileBody::Change { number, settled, level, change } => {
+                Ok(Self::Change { number, settled, level, change })
+            }
+            _ => Err(FileError::NotForClients),
+        }
+    }
+}
+
+/// What an answer is made into for whoever asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum About {
+    /// What it is.
+    Itself,
+    /// An ACL that names whom the client knows.
+    Acl,
+    /// What the client shows for an open file.
+    Open(OpenMode),
+}
+
+/// What a session may do with a volume.
+pub(super) struct Access<'a> {
+    pub(super) config: &'a ShardConfig,
+    pub(super) export: &'a Export,
+    pub(super) certificate: &'a Certificate,
+    pub(super) volume: ObjectId,
+}
+
+impl<A: Algorithm> Shard<A> {
+    /// What this node, which leads the object, makes of a request.
+    pub(crate) fn admit(
+        &self,
+        now: WallTime,
+        object: ObjectId,
+        asker: Asker,
+        body: FileBody,
+    ) -> Result<Admitted, FileReplyBody> {
+        let is_question = matches!(body, FileBody::Ask(_));
+        let refused = |error| {
+            if is_question { FileReplyBody::Answer(Err(error)) } else { FileReplyBody::Refused(error) }
+        };
+        self.try_admit(now, object, asker, body).map_err(refused)
+    }
+
+    fn try_admit(
+        &self,
+        now: WallTime,
+        object: ObjectId,
+        asker: Asker,
+        body: FileBody,
+    ) -> Result<Admitted, FileError> {
+        let session = match asker.from {
+            Caller::Session(session) => session,
+            Caller::Node(_) => return Admitted::of_service(body),
+        };
+        let access = || self.access(object, session);
+        Ok(match body {
+            FileBody::Create => Admitted::Create,
+            FileBody::Sync { oldest, newest } => Admitted::Sync { oldest, newest },
+            FileBody::Change { number, settled, level, change } => {
+                let request = Request { client: asker.client, number, settled };
+                let is_known =
+                    self.files.hosted.get(&object).is_some_and(|hosted| hosted.replica.knows(request));
+                let change = match change {
+                    change if is_known => change,
+                    Change::Tree(op) => Change::Tree(access()?.admit_op(op)?),
+                    Change::Remove if self.is_kept_from(object, session) => {
+                        return Err(AccessError::OperatorsOnly.into());
+                    }
+                    change => change,
+                };
+                Admitted::Change { number, settled, level, change }
+            }
+            FileBody::Ask(Query::Tree(query)) => {
+                let (query, about) = access()?.admit_query(query)?;
+                Admitted::Ask(Query::Tree(query), about)
+            }
+            FileBody::Ask(query) => Admitted::Ask(query, About::Itself),
+            FileBody::Open { who, inode, mode } => {
+                let rights = match mode {
+                    OpenMode::Read => Rights::READ,
+                    OpenMode::ReadWrite => Rights { read: true, write: true, execute: false },
+                };
+                let access = access()?;
+                access.check_opening(mode)?;
+                let query = Arc::new(TreeQuery { who, ask: Ask::Access { inode, rights } });
+                let (query, _) = access.admit_query(query)?;
+                Admitted::Ask(Query::Tree(query), About::Open(mode))
+            }
+            FileBody::Renew { capability } => {
+                let query = access()?.admit_renewal(now, &capability)?;
+                Admitted::Ask(Query::Tree(query.into()), About::Open(capability.open.mode))
+            }
+        })
+    }
+
+    /// What a session may do with what is here, if that is a volume. Whose session is over is told nothing.
+    pub(super) fn access(&self, object: ObjectId, session: SessionId) -> Result<Access<'_>, FileError> {
+        let (Some(hosted), Some(session)) = (self.files.hosted.get(&object), self.sessions.get(session))
+        else {
+            return Err(AccessError::NotExported.into());
+        };
+        let (config, certificate) = (&self.config, &*session.certificate);
+        let name = hosted.replica.machine().volume_name()?;
+        let export = if object == list_of_volumes() {
+            Exports::everything()
+        } else {
+            config.map.exports().find(&certificate.role, &name).map_err(AccessError::from)?
+        };
+        Ok(Access { config, export, certificate, volume: object })
+    }
+
+    /// Whether this is a volume, and not the client's to take away.
+    fn is_kept_from(&self, object: ObjectId, session: SessionId) -> bool {
+        let is_volume = self
+            .files
+            .hosted
+            .get(&object)
+            .is_some_and(|hosted| hosted.replica.machine().volume_name().is_ok());
+        let role = self.sessions.get(session).map(|session| &session.certificate.role);
+        is_volume && role.is_none_or(|role| !manages(self.config.map.exports(), role))
+    }
+}
+
+impl Access<'_> {
+    /// What a client's user asks to have changed, as the volume's.
+    fn admit_op(&self, mut op: Arc<TreeOp>) -> Result<Arc<TreeOp>, FileError> {
+        // What the volume has room for was asked about before.
+        if !matches!(op.change, TreeChange::Limit { .. }) {
+            self.export.allow_change(&op.change)?;
+        }
+        let changed = Arc::make_mut(&mut op);
+        changed.who = self.who(&changed.who);
+        match &mut changed.change {
+            TreeChange::SetAttributes { set, .. } => {
+                set.uid = set.uid.map(|uid| self.stored(AclId::User(uid))).transpose()?;
+                set.gid = set.gid.map(|gid| self.stored(AclId::Group(gid))).transpose()?;
+            }
+            TreeChange::SetXattr { name, value, .. } if is_acl(name) => {
+                *value = map_acl(value, |id| self.stored(id))?;
+            }
+            _ => {}
+        }
+        Ok(op)
+    }
+
+    /// What a client's user asks, as the volume's.
+    fn admit_query(&self, mut query: Arc<TreeQuery>) -> Result<(Arc<TreeQuery>, About), FileError> {
+        self.export.allow_ask(&query.ask)?;
+        let about = match &query.ask {
+            Ask::GetXattr { name, .. } if is_acl(name) => About::Acl,
+            _ => About::Itself,
+        };
+        let asked = Arc::make_mut(&mut query);
+        asked.who = self.who(&asked.who);
+        Ok((query, about))
+    }
+
+    /// What has to be true for a capability to be renewed. Who may do what to the file is asked when it is opened, and not again; the
+    /// rules of the cluster are asked again.
+    fn admit_renewal(&self, now: WallTime, capability: &Capability) -> Result<TreeQuery, FileError> {
+        let keys = self.config.capability_keys.as_ref().ok_or(AccessError::NoKeys)?;
+        keys.check_renewable(capability, (self.volume, self.certificate.id), now)?;
+        self.check_opening(capability.open.mode)?;
+        Ok(TreeQuery { who: Who::root(), ask: Ask::Attributes { inode: capability.source.inode } })
+    }
+
+    /// Refuses what no file can be opened for.
+    fn check_opening(&self, mode: OpenMode) -> Result<(), FileError> {
+        if self.config.capability_keys.is_none() {
+            return Err(AccessError::NoKeys.into());
+        }
+        match mode {
+            OpenMode::Read => Ok(()),
+            OpenMode::ReadWrite => Ok(self.export.allow_writing()?),
+        }
+    }
+
+    fn who(&self, said: &Who) -> Who {
+        let who = self.export.who(said.uid(), said.gid(), said.groups());
+        who.expect("who came has no more groups than anybody may have")
+    }
+
+    fn stored(&self, id: AclId) -> Result<u32, AccessError> {
+        let (said, stored) = match id {
+            AclId::User(uid) => (uid, self.export.stored_uid(uid)),
+            AclId::Group(gid) => (gid, self.export.stored_gid(gid)),
+        };
+        stored.ok_or(AccessError::Nobody { id: said })
+    }
+}
+
+fn is_acl(name: &XattrName) -> bool {
+    matches!(name.space(), Space::AclAccess | Space::AclDefault)
+}

@@ -1,0 +1,143 @@
+//! What a client is told of a volume: numbers of users as it knows them, and what it shows for an open file.
+
+use std::convert::Infallible;
+
+use base::{ObjectId, WallTime};
+use bytes::Bytes;
+use lease::Algorithm;
+use namespace::{
+    AclId, Answer as TreeAnswer, Attributes, Done as TreeDone, InodeId, Key, Kind, NameError, Part, map_acl,
+};
+
+use super::AccessError;
+use super::admit::{About, Access};
+use crate::file::{Answer, Done, FileError, FileReplyBody};
+use crate::files::Caller;
+use crate::{CAPABILITY_LASTS, Capability, OpenMode, Shard, Source};
+
+impl<A: Algorithm> Shard<A> {
+    /// A reply about what is led here, as it is told to a session.
+    ///
+    /// If the volume was taken away since, it is told so: nothing was left in it, whatever became of the request.
+    pub(crate) fn show(
+        &self,
+        now: WallTime,
+        object: ObjectId,
+        (to, about): (Caller, About),
+        body: FileReplyBody,
+    ) -> FileReplyBody {
+        let Caller::Session(session) = to else { return body };
+        let access = || self.access(object, session);
+        match body {
+            FileReplyBody::Changed { outcome: Ok(Done::Tree(mut done)), mark, level, .. } => {
+                let shown = access().map(|access| {
+                    let opened = self.created(object, &done).and_then(|attributes| {
+                        access.open(now, &attributes, OpenMode::ReadWrite).ok().map(Box::new)
+                    });
+                    access.show_done(&mut done);
+                    (done, opened)
+                });
+                match shown {
+                    Ok((done, opened)) => {
+                        FileReplyBody::Changed { outcome: Ok(Done::Tree(done)), mark, level, opened }
+                    }
+                    Err(error) => FileReplyBody::Changed { outcome: Err(error), mark, level, opened: None },
+                }
+            }
+            FileReplyBody::Answer(Ok(Answer::Tree(answer))) => {
+                let shown = access().and_then(|access| access.show_answer(now, *answer, about));
+                shown.unwrap_or_else(|error| refused(about, error))
+            }
+            FileReplyBody::Answer(Err(error)) => refused(about, error),
+            body => body,
+        }
+    }
+
+    /// The file that a change has created, as it is by now, if it is still there.
+    fn created(&self, object: ObjectId, done: &TreeDone) -> Option<Attributes> {
+        let TreeDone::Created { attributes: Attributes { inode, kind: Kind::File, .. }, is_new: true } = done
+        else {
+            return None;
+        };
+        let tree = self.files.hosted.get(&object)?.replica.machine().tree();
+        match tree.part(&Key::Inode(*inode))? {
+            Part::Inode(found) => Some(found.attributes(*inode)),
+            _ => None,
+        }
+    }
+}
+
+impl Access<'_> {
+    /// An answer as it is told, or why there is none.
+    fn show_answer(
+        &self,
+        now: WallTime,
+        mut answer: TreeAnswer,
+        about: About,
+    ) -> Result<FileReplyBody, FileError> {
+        if let (About::Open(mode), TreeAnswer::Attributes(attributes)) = (about, &mut answer) {
+            let capability = Box::new(self.open(now, attributes, mode)?);
+            self.show_attributes(attributes);
+            return Ok(FileReplyBody::Opened { attributes: Box::new(attributes.clone()), capability });
+        }
+        match &mut answer {
+            TreeAnswer::Attributes(attributes) => self.show_attributes(attributes),
+            TreeAnswer::Page(page) => {
+                let listed = page.entries.iter_mut().filter_map(|listed| listed.attributes.as_mut());
+                listed.for_each(|attributes| self.show_attributes(attributes));
+            }
+            TreeAnswer::Value(value) if about == About::Acl => *value = self.show_acl(value),
+            _ => {}
+        }
+        Ok(FileReplyBody::Answer(Ok(Answer::Tree(Box::new(answer)))))
+    }
+
+    fn show_done(&self, done: &mut TreeDone) {
+        if let TreeDone::Created { attributes, .. } | TreeDone::Changed { attributes } = done {
+            self.show_attributes(attributes);
+        }
+    }
+
+    fn show_attributes(&self, attributes: &mut Attributes) {
+        attributes.uid = self.export.shown_uid(attributes.uid);
+        attributes.gid = self.export.shown_gid(attributes.gid);
+    }
+
+    /// Whom the client cannot name, it is shown as the anonymous one, and so perhaps several times.
+    fn show_acl(&self, value: &Bytes) -> Bytes {
+        let shown = map_acl(value, |id| {
+            Ok::<_, Infallible>(match id {
+                AclId::User(uid) => self.export.shown_uid(uid),
+                AclId::Group(gid) => self.export.shown_gid(gid),
+            })
+        });
+        let Ok(shown) = shown;
+        shown
+    }
+
+    /// What the client shows for a file from now on.
+    fn open(&self, now: WallTime, attributes: &Attributes, mode: OpenMode) -> Result<Capability, FileError> {
+        let Attributes { inode, kind, lent: lend, .. } = *attributes;
+        check_kind(inode, kind)?;
+        let keys = self.config.capability_keys.as_ref().ok_or(AccessError::NoKeys)?;
+        let source = Source { volume: self.volume, inode, lend };
+        Ok(keys.issue(source, (self.certificate.id, mode), now + CAPABILITY_LASTS, now))
+    }
+}
+
+/// Only files are opened here.
+const fn check_kind(inode: InodeId, kind: Kind) -> Result<(), NameError> {
+    match kind {
+        Kind::File => Ok(()),
+        Kind::Directory => Err(NameError::IsDirectory { inode }),
+        _ => Err(NameError::WrongKind { inode }),
+    }
+}
+
+/// There is no answer.
+pub(crate) const fn refused(about: About, error: FileError) -> FileReplyBody {
+    match about {
+        About::Open(_) => FileReplyBody::Refused(error),
+        About::Itself | About::Acl => FileReplyBody::Answer(Err(error)),
+    }
+}
