@@ -327,7 +327,7 @@ impl Element for FileMessage {
 
 impl Element for FileRequest {
     const COUNT_MAX: usize = FILE_BATCH_MAX;
-    const BYTES_MIN: usize = 4;
+    const BYTES_MIN: usize = 5;
 }
 
 impl Element for FileReply {

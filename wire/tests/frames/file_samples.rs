@@ -173,6 +173,8 @@ pub(crate) fn rest() -> Rest<Outcome> {
         FileError::Access(AccessError::Nobody { id: 300 }),
         FileError::Access(AccessError::FileOfVolume),
         FileError::Access(AccessError::NoKeys),
+        FileError::Access(AccessError::NotOpen),
+        FileError::NotLent,
         FileError::Capability(CapabilityError::UnknownKey { epoch: KeyEpoch(1), latest: KeyEpoch(2) }),
         FileError::Capability(CapabilityError::Forged),
         FileError::Capability(CapabilityError::ForeignClient),
@@ -181,7 +183,7 @@ pub(crate) fn rest() -> Rest<Outcome> {
         FileError::Capability(CapabilityError::Expired { ago: Span::from_micros(300) }),
         FileError::Capability(CapabilityError::OtherVolume { theirs: OBJECT, wanted: OTHER }),
     ];
-    outcomes.extend((23..).zip(errors.map(Err)));
+    outcomes.extend((25..).zip(errors.map(Err)));
     let session = Session::new(10, outcomes).unwrap();
     let over = ClientId { certificate: 2, program: 3 };
     Rest {
@@ -322,7 +324,11 @@ pub(crate) fn file_requests() -> Vec<FileRequest> {
     let who = Who::new(1_000, 100, &[7]).unwrap();
     bodies.push(FileBody::Open { who, inode: InodeId::ROOT, mode: OpenMode::Read });
     bodies.push(FileBody::Renew { capability: Box::new(capability()) });
-    let of = |id| (id == 1).then(|| Shown::Name(file_of()));
+    let of = |id| match id {
+        2 => Some(Shown::Name(file_of())),
+        3 => Some(Shown::Open(Box::new(capability()))),
+        _ => None,
+    };
     let request = |(id, body)| FileRequest { id: RequestId(id), object: OBJECT, shown: of(id), body };
     (1..).zip(bodies).map(request).collect()
 }
