@@ -45,7 +45,7 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Broken::EarlierSegmentSkipped, Flease, Weather::Dark, 5, "stores"),
     (Broken::Damage(Damage::DamagedServes), Flease, Weather::Lacking, 20, "linearizability or replicas"),
     (Broken::Damage(Damage::DamagedServes), PaxosLease, Weather::Lacking, 20, "linearizability or replicas"),
-    (Broken::Damage(Damage::DamageNotKept), Flease, Weather::Lacking, 20, "starts or replicas"),
+    (Broken::Damage(Damage::DamageNotKept), Flease, Weather::Lacking, 20, "starts, replicas or linearizability"),
 ];
 
 impl finding::Weather for Weather {
