@@ -222,7 +222,7 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Makes room for a client that a file does not know.
-    fn end_silent_client(&mut self, now: WallTime, object: ObjectId) {
+    pub(crate) fn end_silent_client(&mut self, now: WallTime, object: ObjectId) {
         // Others may have led since, and heard of it.
         if self.lease.valid_until(now, object).is_none() {
             return;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base::{ClientId, Members, NodeId, ObjectId, WallTime};
 use lease::Algorithm;
 use namespace::{Born, Change as TreeChange, InodeId, Make, Op as TreeOp, Who, cost};
-use replication::{Position, Replica, Request};
+use replication::{Position, ProposeError, Replica, Request};
 
 use crate::file::{Answer, Change, File, FileBody, FileError, FileReply, FileReplyBody, Op, Query};
 use crate::files::Hosted;
@@ -23,6 +23,10 @@ const ANSWERS_BYTES_MAX: u64 = 16 << 20;
 const ASKING_MAX: usize = 512;
 /// So much of what is doomed is deleted at a time.
 const DELETED_AT_ONCE: usize = 64;
+
+/// Where a certificate would be named, of a daemon that deletes something. It is no client that ends: what it asks for is to be done
+/// whenever it leads again.
+pub(crate) const OF_DAEMONS: u64 = 0;
 
 /// Who asks for a change, of what, and when.
 #[derive(Clone, Copy)]
@@ -111,10 +115,11 @@ pub(crate) fn answer_bytes(reply: &FileReply) -> u64 {
 impl<A: Algorithm> Shard<A> {
     /// Has some of what is doomed in a volume that is led here deleted, if nothing of that is under way. Whether it has.
     ///
-    /// No daemon keeps data of a volume's files yet: it is gone everywhere as soon as the entry says so.
+    /// No daemon keeps data of a volume's files yet: it is gone everywhere as soon as the entry says so. If the volume knows too
+    /// many clients to know this daemon, one that was silent for long makes room first.
     pub(crate) fn delete_doomed(&mut self, now: WallTime, object: ObjectId) -> bool {
         let me = self.me().node;
-        let client = ClientId { certificate: 0, program: me.0.into() };
+        let client = ClientId { certificate: OF_DAEMONS, program: me.0.into() };
         let Some(hosted) = self.files.hosted.get_mut(&object).filter(|hosted| hosted.serves()) else {
             return false;
         };
@@ -128,13 +133,26 @@ impl<A: Algorithm> Shard<A> {
             let request = Request { client, number: next.seq.0, settled: next.seq.0 };
             let op = TreeOp { time: now, who: Who::root(), client, change: TreeChange::Deleted { inode } };
             let op = Op { time: now, change: Change::Tree(Arc::new(op)) };
-            if hosted.replica.propose(now, request, op).is_err() {
-                break;
+            match hosted.replica.propose(now, request, op) {
+                Ok(()) => (hosted.deleting, has_deleted) = (next, true),
+                Err(ProposeError::Full) => {
+                    self.end_silent_client(now, object);
+                    return self.has_appended(object, next);
+                }
+                Err(_) => break,
             }
-            hosted.heard.insert(client, now);
-            (hosted.deleting, has_deleted) = (next, true);
         }
         has_deleted
+    }
+
+    /// Whether there is an entry at a place. If there is, what is doomed waits until that is committed.
+    fn has_appended(&mut self, object: ObjectId, at: Position) -> bool {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
+        let has_appended = hosted.replica.tail() >= at;
+        if has_appended {
+            hosted.deleting = at;
+        }
+        has_appended
     }
 }
 

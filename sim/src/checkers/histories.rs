@@ -410,9 +410,10 @@ impl<K: Kind> Histories<K> {
         let tell = |moment, what| Fact::new(self.time_of(moment), Machines::default(), what);
         let begins = format!("client {client} calls #{place}: {}", self.kind.describe(op, None));
         let (end, what) = match returned {
-            Some((at, outcome)) => {
-                (*at, format!("client {client} is told of #{place}: {}", self.kind.describe(op, Some(outcome))))
-            }
+            Some((at, outcome)) => (
+                *at,
+                format!("client {client} is told of #{place}: {}", self.kind.describe(op, Some(outcome))),
+            ),
             None => {
                 (Moment(self.moments.len() as u64), format!("client {client} was never told of #{place}"))
             }

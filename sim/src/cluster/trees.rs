@@ -200,7 +200,9 @@ impl Known {
         let make = match random.below(8) {
             0..4 => Make::file(),
             4..7 => Make::Directory,
-            _ => Make::Symlink { target: Target::new(Bytes::copy_from_slice(name.as_bytes())).expect("a name is short") },
+            _ => Make::Symlink {
+                target: Target::new(Bytes::copy_from_slice(name.as_bytes())).expect("a name is short"),
+            },
         };
         let is_exclusive = make.kind() != Kind::File || random.chance(2, 3);
         let (mode, umask) = (MODES[random.index(MODES.len())], [0, 0o022][random.index(2)]);
