@@ -169,7 +169,8 @@ impl<A: Algorithm> Shard<A> {
             FileBody::Create => Some(FileReplyBody::Exists),
             FileBody::Change { number, settled, level, ref change } => {
                 let request = Request { client: asker.client, number, settled };
-                let place = Place { map: &self.config.map, full: &self.files.full, me };
+                let rules = self.config.rules();
+                let place = Place { map: &self.config.map, full: &self.files.full, me, rules };
                 let asked = Asked { now, object, client: asker.client };
                 let op = operation(asked, change, &hosted.replica, place);
                 let askers = hosted.changing.entry((asker.client, number)).or_default();
@@ -275,6 +276,7 @@ impl<A: Algorithm> Shard<A> {
 
     /// Does what a replica wants done.
     pub(crate) fn drain_replica(&mut self, now: WallTime, object: ObjectId) {
+        self.keep_tree_to_rules(object);
         loop {
             let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
             let Some(output) = hosted.replica.poll_output() else {

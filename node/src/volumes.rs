@@ -15,7 +15,7 @@ use crate::file::{Answer, Change, File, FileBody, FileError, FileReply, FileRepl
 use crate::files::Hosted;
 use crate::message::object_of;
 use crate::space::within_space;
-use crate::{ClusterMap, Shard, Unavailable};
+use crate::{Bug, ClusterMap, Rules, Shard, Unavailable};
 
 /// While answers of trees take so much memory, no more questions about them are taken.
 const ANSWERS_BYTES_MAX: u64 = 16 << 20;
@@ -42,6 +42,7 @@ pub(crate) struct Place<'a> {
     pub(crate) map: &'a ClusterMap,
     pub(crate) full: &'a BTreeSet<NodeId>,
     pub(crate) me: NodeId,
+    pub(crate) rules: Rules,
 }
 
 /// The operation for a change that a client asks for, if it becomes the next entry of the replica that leads here.
@@ -49,7 +50,9 @@ pub(crate) fn operation(asked: Asked, change: &Change, replica: &Replica<File>, 
     let mut change = within_space(change, replica, place.full, place.me);
     if let Change::Tree(op) = &mut change {
         let op = Arc::make_mut(op);
-        (op.time, op.client) = (asked.now, asked.client);
+        if !place.rules.breaks(Bug::ClientSaysWhen) {
+            (op.time, op.client) = (asked.now, asked.client);
+        }
         match &mut op.change {
             TreeChange::Create { make: Make::File { replicas }, .. } => {
                 if let Some(next) = replica.next_position() {
@@ -143,6 +146,15 @@ impl<A: Algorithm> Shard<A> {
             }
         }
         has_deleted
+    }
+
+    /// A tree keeps to all rules, but for a planted bug.
+    pub(crate) fn keep_tree_to_rules(&mut self, object: ObjectId) {
+        let spares_others = self.config.breaks(Bug::EntryTimeIgnored) && self.me().node != NodeId(0);
+        let rules = if spares_others { Rules::default() } else { self.config.rules() };
+        if let Some(hosted) = self.files.hosted.get_mut(&object).filter(|_| rules != Rules::default()) {
+            hosted.replica.machine_mut().keep_to(rules);
+        }
     }
 
     /// Whether there is an entry at a place. If there is, what is doomed waits until that is committed.

@@ -296,7 +296,8 @@ fn a_store_whose_first_start_was_cut_short_opens() {
 /// A test that does not find these finds nothing.
 #[test]
 fn planted_bugs_are_found() {
-    for bug in [Bug::SegmentFreedEarly, Bug::EarlierSegmentSkipped, Bug::IndexBeforeContent] {
+    use Bug::{EarlierSegmentSkipped, IndexBeforeContent, NamesStay, SegmentFreedEarly};
+    for bug in [SegmentFreedEarly, EarlierSegmentSkipped, IndexBeforeContent, NamesStay] {
         let (mut tried, mut seed) = (Tried::default(), 0);
         let found = loop {
             seed += 1;
