@@ -33,8 +33,8 @@ const LIMITS: JournalLimits =
     JournalLimits { segment_bytes: 32 << 10, segments_max: 4, reserve_bytes: 4 << 10 };
 const CHUNK: u64 = 64 << 10;
 const OBJECTS: u64 = 6;
-/// The last of them are trees.
-const TREES_FROM: u64 = 4;
+/// Some others are trees.
+const TREES: u64 = 2;
 
 /// What the store has said, and what it was asked for.
 #[derive(Clone, Debug, Default)]
@@ -386,14 +386,14 @@ impl<'a> Process<'a> {
     }
 
     fn draw(&self, random: &mut Random) -> FileRecord {
-        let low = random.below(OBJECTS);
+        let is_tree = random.chance(1, 4);
+        let low = if is_tree { OBJECTS + random.below(TREES) } else { random.below(OBJECTS) };
         let object = ObjectId::new(0, low);
         let replica = self.replicas.get(&object).cloned().unwrap_or_default();
         if random.chance(1, 30) && self.replicas.contains_key(&object) {
             return FileRecord { object, record: Record::Buried(None) };
         }
-        let change =
-            if low < TREES_FROM { draw_change(random) } else { draw_tree_change(&replica.file, random) };
+        let change = if is_tree { draw_tree_change(&replica.file, random) } else { draw_change(random) };
         // A node leads some of the files; the others are led elsewhere.
         let node = NodeId(1 + u32::from(low.is_multiple_of(2)));
         let seq = replica.next();
@@ -436,7 +436,7 @@ fn draw_tree_change(file: &File, random: &mut Random) -> Change {
     }
     let (dir, holders) = (InodeId::ROOT, Vec::new());
     let mut name = || {
-        let letter = b'a' + u8::try_from(random.below(20)).expect("it is a letter");
+        let letter = b'a' + u8::try_from(random.below(4)).expect("it is a letter");
         // Some rows are long.
         let length = if random.chance(1, 4) { 200 } else { 1 };
         Name::new(&vec![letter; length]).expect("it is one")
@@ -446,9 +446,9 @@ fn draw_tree_change(file: &File, random: &mut Random) -> Change {
     let make = if random.chance(1, 2) { Make::file() } else { Make::Directory };
     let doomed = file.tree().doomed(1).first().copied();
     let change = match (random.below(20), doomed) {
-        (0..8, _) => TreeChange::Create { dir, name: one, make, mode: 0o755, umask: 0, is_exclusive: true },
-        (8..12, _) => TreeChange::Unlink { site: Site::new(dir, one), holders },
-        (12, _) => TreeChange::RemoveDirectory { site: Site::new(dir, one), holders },
+        (0..7, _) => TreeChange::Create { dir, name: one, make, mode: 0o755, umask: 0, is_exclusive: true },
+        (7..11, _) => TreeChange::Unlink { site: Site::new(dir, one), holders },
+        (11..13, _) => TreeChange::RemoveDirectory { site: Site::new(dir, one), holders },
         (13..15, _) => {
             let (from, to) = (Site::new(dir, one), Site::new(dir, other));
             TreeChange::Rename { from, to, how: RenameHow::Replace, holders }
