@@ -7,8 +7,8 @@ use std::sync::Arc;
 use base::{Random, WallTime};
 use bytes::Bytes;
 use namespace::{
-    Answer, Ask, Attributes, Change, Done, InodeId, Kind, Make, Name, Op, Query, RenameHow, Rights, Root,
-    SetAttributes, SetTime, Site, Target, Who, XattrHow, XattrName,
+    Answer, Ask, Attributes, Change, Done, InodeId, Kind, Make, Name, NameError, Op, Query, RenameHow,
+    Rights, Root, SetAttributes, SetTime, Site, Target, Who, XattrHow, XattrName,
 };
 use node::file::FileError;
 
@@ -44,6 +44,8 @@ pub(super) struct Known {
     others: Vec<InodeId>,
     /// Names that it was told of, the last one last.
     sites: Vec<(Site, Kind)>,
+    /// A directory that it was told is not empty.
+    full: Option<InodeId>,
     /// What it was told last that the volume is.
     pub(super) state: State,
 }
@@ -66,6 +68,12 @@ impl Known {
             (_, Err(FileError::NoSpace)) | (VolumeOp::Nothing, _) => self.state,
             _ => State::Planted,
         };
+        if let Err(FileError::Tree(NameError::NotEmpty { dir })) = told {
+            self.full = Some(*dir);
+        }
+        if let VolumeOp::Change(op) = op {
+            self.forget_name(&op.change, told);
+        }
         match told {
             Ok(Told::Changed(done)) => self.learn_done(op, done),
             Ok(Told::Answer(answer)) => match &**answer {
@@ -81,6 +89,20 @@ impl Known {
                 _ => {}
             },
             Ok(Told::Done) | Err(_) => {}
+        }
+    }
+
+    /// What was removed, or was not there, or has another name, is no name any more.
+    fn forget_name(&mut self, change: &Change, told: &Result<Told, FileError>) {
+        let is_gone = matches!(told, Ok(_) | Err(FileError::Tree(NameError::NoEntry { .. })));
+        let (Change::Unlink { site, .. }
+        | Change::RemoveDirectory { site, .. }
+        | Change::Rename { from: site, .. }) = change
+        else {
+            return;
+        };
+        if is_gone {
+            self.sites.retain(|(known, _)| (known.dir, &known.name) != (site.dir, &site.name));
         }
     }
 
@@ -140,12 +162,12 @@ impl Known {
         if random.chance(1, 6) {
             return VolumeOp::Remove;
         }
-        let holders = Vec::new();
-        match self.sites.pop() {
+        let (holders, full) = (Vec::new(), self.full.take());
+        match self.sites.pop().filter(|_| full.is_none()) {
             Some((site, Kind::Directory)) => change(&Who::root(), Change::RemoveDirectory { site, holders }),
             Some((site, _)) => change(&Who::root(), Change::Unlink { site, holders }),
             None => {
-                let dir = if random.chance(1, 2) { InodeId::ROOT } else { self.dir(random) };
+                let dir = full.unwrap_or(InodeId::ROOT);
                 let entries_max = u32::try_from(SITES_MAX).expect("they are few");
                 ask(Ask::List { dir, after: None, entries_max, with_attributes: false })
             }
@@ -157,13 +179,13 @@ impl Known {
         match random.below(73) {
             0..28 => self.draw_creation(habits, random),
             28..34 => {
-                let (dir, name) = self.place(habits, random);
+                let (dir, name) = self.fresh_place(habits, random);
                 Change::Link { inode: self.inode(random), dir, name }
             }
             34..50 => {
                 let site = self.site(habits, random);
                 let is_directory = self.sites.iter().any(|known| *known == (site.clone(), Kind::Directory));
-                if is_directory != random.chance(1, 8) {
+                if is_directory != random.chance(1, 16) {
                     Change::RemoveDirectory { site, holders }
                 } else {
                     Change::Unlink { site, holders }
@@ -171,6 +193,10 @@ impl Known {
             }
             50..62 => {
                 let (from, mut to) = (self.site(habits, random), self.site(habits, random));
+                if random.chance(1, 2) {
+                    let (dir, name) = self.fresh_place(habits, random);
+                    to = Site::new(dir, name);
+                }
                 if random.chance(1, 2) {
                     to.dir = from.dir;
                 }
@@ -189,17 +215,17 @@ impl Known {
             }
             71 => Change::RemoveXattr { inode: self.inode(random), name: xattr(random) },
             _ => {
-                let inodes_max = if random.chance(1, 3) { INODES_FEW } else { u64::MAX };
+                let inodes_max = if random.chance(1, 8) { INODES_FEW } else { u64::MAX };
                 Change::Limit { inodes_max, bytes_max: u64::MAX }
             }
         }
     }
 
     fn draw_creation(&self, habits: TreeHabits, random: &mut Random) -> Change {
-        let (dir, name) = self.place(habits, random);
+        let (dir, name) = self.fresh_place(habits, random);
         let make = match random.below(8) {
-            0..4 => Make::file(),
-            4..7 => Make::Directory,
+            0..5 => Make::file(),
+            5..7 => Make::Directory,
             _ => Make::Symlink {
                 target: Target::new(Bytes::copy_from_slice(name.as_bytes())).expect("a name is short"),
             },
@@ -239,8 +265,23 @@ impl Known {
     }
 
     fn inode(&self, random: &mut Random) -> InodeId {
-        let other = random.pick(&self.others).copied().filter(|_| random.chance(2, 3));
+        let other = random.pick(&self.others).copied().filter(|_| random.chance(3, 4));
         other.unwrap_or_else(|| self.dir(random))
+    }
+
+    /// A name that was not told of, if that is easily found.
+    fn fresh_place(&self, habits: TreeHabits, random: &mut Random) -> (InodeId, Name) {
+        let is_known = |(dir, name): &(InodeId, Name)| {
+            self.sites.iter().any(|(site, _)| (site.dir, &site.name) == (*dir, name))
+        };
+        let mut place = self.place(habits, random);
+        for _ in 0..4 {
+            if !is_known(&place) {
+                break;
+            }
+            place = self.place(habits, random);
+        }
+        place
     }
 
     fn place(&self, habits: TreeHabits, random: &mut Random) -> (InodeId, Name) {
@@ -250,7 +291,7 @@ impl Known {
     /// A name, and perhaps what it is taken to be: often one that it was told of.
     fn site(&self, habits: TreeHabits, random: &mut Random) -> Site {
         if let Some((known, _)) = random.pick(&self.sites)
-            && random.chance(2, 3)
+            && random.chance(4, 5)
         {
             return known.clone();
         }
@@ -302,5 +343,69 @@ fn draw_attributes(random: &mut Random) -> SetAttributes {
         2 => SetAttributes { uid: Some(USERS[random.index(2)]), ..nothing },
         3 => SetAttributes { gid: Some(GROUP), atime: Some(SetTime::Now), ..nothing },
         _ => SetAttributes { mtime: Some(SetTime::To(WallTime::from_micros(random.below(99)))), ..nothing },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use base::{Epoch, NodeId, Seq};
+    use namespace::Born;
+
+    use super::*;
+    use crate::check::volume::{Placed, Volume};
+
+    /// Two clients whose users share a volume: most of what they want is done, much is refused, and in the end they empty it.
+    #[test]
+    fn users_do_something_of_everything_and_can_empty_a_volume() {
+        for names in [3, 6, 12] {
+            let habits = TreeHabits { names, clear_permille: 0 };
+            let (mut volume, mut random) = (Volume::default(), Random::new(9));
+            let mut clients = [Known::default(), Known::default()];
+            let mut seq = 1;
+            let mut done: BTreeMap<String, [u32; 2]> = BTreeMap::new();
+            let mut act = |is_cleared: bool, volume: &mut Volume| {
+                let known = &mut clients[random.index(2)];
+                let op = known.draw(habits, is_cleared, &mut random);
+                seq += 1;
+                let at = Born { epoch: Epoch { number: 1, node: NodeId(1) }, seq: Seq(seq) };
+                let placed = Placed { op: op.clone(), entry: Some((at, WallTime::from_micros(seq))) };
+                let told = volume.run(&placed);
+                known.learn(&op, &told);
+                (op, told)
+            };
+            for _ in 0..4_000 {
+                let (op, told) = act(false, &mut volume);
+                let what = match &op {
+                    VolumeOp::Change(op) => format!("{:?}", op.change),
+                    VolumeOp::Ask(query) => format!("{:?}", query.ask),
+                    op => format!("{op:?}"),
+                };
+                let word = what.split([' ', '(']).next().unwrap_or_default().to_owned();
+                done.entry(word).or_default()[usize::from(told.is_err())] += 1;
+            }
+            let [good, refused] =
+                done.values().fold([0, 0], |all, some| [all[0] + some[0], all[1] + some[1]]);
+            assert!(done.values().all(|[good, _]| *good > 0) && done.len() == 18, "{names} names: {done:?}");
+            assert!(good > 1_500 && refused > 1_000, "{names} names: {good} and {refused} of {done:?}");
+            for _ in 0..4_000 {
+                let _ = act(true, &mut volume);
+                delete_doomed(&mut volume);
+                if volume == Volume::Removed {
+                    break;
+                }
+            }
+            assert!(volume == Volume::Removed, "{names} names");
+        }
+    }
+
+    /// What daemons do.
+    fn delete_doomed(volume: &mut Volume) {
+        let Volume::Tree(tree) = volume else { return };
+        for inode in tree.doomed(100) {
+            let deleted = Op::wanted(Who::root(), Change::Deleted { inode });
+            tree.apply(Born::default(), &deleted).unwrap();
+        }
     }
 }
