@@ -67,8 +67,7 @@ impl finding::Weather for Weather {
     fn plan(self, broken: Option<Broken>, subject: Subject, seed: u64) -> ClusterPlan {
         let mut plan = Clusters::plan(subject, seed);
         (plan.files.count, plan.volumes.count, plan.volumes.percent) = (1, 1, 95);
-        // Locks are beside the point, and so are crowds.
-        (plan.clients, plan.users, plan.locks) = (3, 1, 1);
+        plan.clients = plan.clients.max(3);
         let replication = Arc::make_mut(&mut plan.shard.replication);
         // What was drawn is for as many clients as were drawn.
         replication.clients_max = replication.clients_max.max(12);
