@@ -6,7 +6,6 @@ mod finding;
 
 use std::sync::Arc;
 
-use osd::store::{Bug as StoreBug, StoreRules};
 use replication::Bug;
 use sim::cluster::{ClusterPlan, Clusters, StorePlan};
 use sim::lease::Subject::{self, Flease, PaxosLease};
@@ -27,16 +26,15 @@ enum Weather {
     RealDark,
 }
 
-/// A rule that is broken, of replication, of whoever hosts it, of both, or of the store.
+/// A rule that is broken, of replication, of whoever hosts it, or of both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Broken {
     Replica(Bug),
     Host(node::Bug),
     Both(Bug, node::Bug),
-    Store(StoreBug),
 }
 
-use Broken::{Both, Host, Replica, Store};
+use Broken::{Both, Host, Replica};
 
 /// Within so many seeds each is found.
 const SEEDS: u64 = 40;
@@ -57,7 +55,6 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Host(node::Bug::EntryTimeIgnored), Flease, Weather::Rough, SEEDS, "trees or replicas"),
     (Host(node::Bug::NamesNotListed), Flease, Weather::Lagging, SEEDS, "trees or replicas"),
     (Host(node::Bug::NamesNotListed), PaxosLease, Weather::Lagging, SEEDS, "trees or replicas"),
-    (Store(StoreBug::NamesStay), Flease, Weather::RealDark, SEEDS, "trees or replicas"),
 ];
 
 impl finding::Weather for Weather {
@@ -72,12 +69,11 @@ impl finding::Weather for Weather {
         // What was drawn is for as many clients as were drawn.
         replication.clients_max = replication.clients_max.max(12);
         replication.outcomes_max = replication.outcomes_max.max(24);
-        let mut store = None;
         match self {
             Self::Lagging => {
                 (replication.kept_max, replication.kept_lending_max, replication.batch_max) = (1, 10, 1);
             }
-            Self::RealDark => store = Some(StorePlan::draw(seed)),
+            Self::RealDark => plan.store = Some(StorePlan::draw(seed)),
             Self::Rough | Self::Frozen | Self::Dark => {}
         }
         match broken {
@@ -85,13 +81,7 @@ impl finding::Weather for Weather {
             Some(Replica(bug)) => replication.bug = Some(bug),
             Some(Host(bug)) => plan.shard.bug = Some(bug),
             Some(Both(bug, host)) => (replication.bug, plan.shard.bug) = (Some(bug), Some(host)),
-            Some(Store(bug)) => {
-                if let Some(store) = &mut store {
-                    store.rules = StoreRules::without(Some(bug));
-                }
-            }
         }
-        plan.store = store;
         plan.faults = FaultPlan::in_tenths(self.faults().iter().copied(), plan.shard.lease.t_max);
         plan
     }

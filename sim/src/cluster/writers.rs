@@ -298,6 +298,11 @@ impl<A: Algorithm> World<'_, A> {
             self.summary.file_acknowledged += 1;
             return Ok(());
         }
+        let was_never_sent =
+            matches!(event, FileEvent::GivenUp { was_sent: false, .. } | FileEvent::Full { .. });
+        if was_never_sent && self.void(&work) {
+            return Ok(());
+        }
         let uses = &mut self.clients[client].files;
         match (work, event) {
             (Work::Create, FileEvent::Created { .. }) => {
@@ -331,20 +336,6 @@ impl<A: Algorithm> World<'_, A> {
                 let may_lose = self.checkers.entries.may_lose;
                 return self.checkers.replies.gone(self.now, object, (&asked, event), may_lose);
             }
-            (
-                Work::Operation(_, Some(id)),
-                FileEvent::GivenUp { was_sent: false, .. } | FileEvent::Full { .. },
-            ) => {
-                self.checkers.histories.void(self.now, id);
-                return Ok(());
-            }
-            (
-                Work::Tree(_, Some(id)),
-                FileEvent::GivenUp { was_sent: false, .. } | FileEvent::Full { .. },
-            ) => {
-                self.checkers.trees.void(self.now, id);
-                return Ok(());
-            }
             (Work::Operation(..) | Work::Tree(..), FileEvent::Expired { .. }) => {
                 let name = number.map(|number| (who, number));
                 self.told_over(client, object, name);
@@ -361,6 +352,16 @@ impl<A: Algorithm> World<'_, A> {
         }
         self.summary.file_acknowledged += 1;
         Ok(())
+    }
+
+    /// An operation was never sent. Whether it was one.
+    fn void(&mut self, work: &Work) -> bool {
+        match *work {
+            Work::Operation(_, Some(id)) => self.checkers.histories.void(self.now, id),
+            Work::Tree(_, Some(id)) => self.checkers.trees.void(self.now, id),
+            Work::Create | Work::Sync(_) | Work::Operation(_, None) | Work::Tree(_, None) => return false,
+        }
+        true
     }
 
     /// A change took effect: it is durable, or owed.
