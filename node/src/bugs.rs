@@ -91,6 +91,12 @@ pub enum Bug {
     ReturnNotDurable,
     /// A file that its volume takes for deleted is deleted without its data.
     DataLeftBehind,
+    /// A primary takes what a client says of the time and of itself.
+    ClientSaysWhen,
+    /// Node 0 changes trees at another time than the entries say.
+    EntryTimeIgnored,
+    /// Whoever gives a state away says nothing of the parts of its tree.
+    NamesNotListed,
 }
 
 /// The rules in force: all of them in a product, perhaps all but one in a test.

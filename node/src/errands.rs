@@ -13,7 +13,7 @@ use namespace::{Change as TreeChange, Generation, Given, Op as TreeOp, Who};
 
 use crate::file::{Change, FileBody, FileError, FileOf, FileReply, FileReplyBody, Level};
 use crate::files::{Asker, Caller, Hosted};
-use crate::volumes::file_object;
+use crate::volumes::{OF_DAEMONS, file_object};
 use crate::{Bug, Output, RequestId, Shard};
 
 /// An errand that is not answered for so long is sent to another member.
@@ -290,7 +290,7 @@ impl<A: Algorithm> Shard<A> {
 
 /// In whose name a node makes entries of its own.
 pub(crate) fn own_client(me: NodeId) -> ClientId {
-    ClientId { certificate: 0, program: me.0.into() }
+    ClientId { certificate: OF_DAEMONS, program: me.0.into() }
 }
 
 /// What an errand came to, if it was done or can never be.

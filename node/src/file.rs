@@ -34,19 +34,21 @@ mod request;
 mod tests;
 mod tree;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use base::WallTime;
+use base::{Span, WallTime};
 use bytes::Bytes;
 use namespace::cost;
 use namespace::{Generation, NameError, Root, Table, VolumeName};
 use replication::Machine;
 pub use replication::{Mark, Position};
 
-use crate::{AccessError, CapabilityError};
+use crate::{AccessError, Bug, CapabilityError, Rules};
 pub use change::{Change, Op};
 use change::{end_of, within};
+
 pub use chunk::{BLOCK_BYTES, Chunk};
 pub use chunks::CHUNK_BYTES;
 use chunks::Chunks;
@@ -319,6 +321,11 @@ impl File {
         self.chunks.note_changed(is_new, chunks);
     }
 
+    /// From now on these rules are in force for its tree.
+    pub(crate) const fn keep_to(&mut self, rules: Rules) {
+        self.tree.table_mut().keep_to(rules);
+    }
+
     /// The tree, which has no part if it is none.
     pub const fn tree(&self) -> &Names {
         &self.tree
@@ -361,7 +368,11 @@ impl File {
         if !self.has_tree() {
             return Err(FileError::NoTree);
         }
-        Ok(Done::Tree(Box::new(self.tree.apply(tree::born(at), op)?)))
+        let mut op = Cow::Borrowed(op);
+        if self.tree.table().breaks(Bug::EntryTimeIgnored) {
+            op.to_mut().time = op.time + Span::from_micros(1);
+        }
+        Ok(Done::Tree(Box::new(self.tree.apply(tree::born(at), &op)?)))
     }
 
     pub(crate) fn keep_elsewhere(&mut self, number: u64, at: Position, chunk: Chunk) {
@@ -596,7 +607,9 @@ impl Machine for File {
         let chunks = self.chunks.versions(chunk).filter(|_| !behind_chunks);
         let chunks = chunks.map(|(number, at)| (Key::Chunk(number), at));
         let mut versions: Vec<_> = attributes.into_iter().chain(chunks).take(parts_max).collect();
-        let names = self.tree.versions(name, parts_max - versions.len());
+        let hides_names = self.tree.table().breaks(Bug::NamesNotListed);
+        let names_max = if hides_names { 0 } else { parts_max - versions.len() };
+        let names = self.tree.versions(name, names_max);
         versions.extend(names.into_iter().map(|(key, at)| (Key::Tree(key), tree::position(at))));
         versions
     }

@@ -13,7 +13,7 @@ use crate::fetches::Fetches;
 use crate::file::{Done, File, FileBody, FileReply, FileReplyBody, Key, Level, Mark};
 use crate::lends::Lending;
 use crate::logs::Logs;
-use crate::volumes::answer_bytes;
+use crate::volumes::{OF_DAEMONS, answer_bytes};
 use crate::writes::Writes;
 use crate::{RequestId, SessionId, Unavailable};
 
@@ -258,8 +258,10 @@ impl Hosted {
         is_here: impl Fn(ClientId) -> bool,
     ) -> Option<ClientId> {
         let heard = |client: &ClientId| self.heard.get(client).copied().unwrap_or(self.led_since);
-        let silent =
-            self.replica.clients().filter(|client| heard(client) <= silent_since && !is_here(*client));
+        let is_silent = |client: &ClientId| {
+            client.certificate != OF_DAEMONS && heard(client) <= silent_since && !is_here(*client)
+        };
+        let silent = self.replica.clients().filter(is_silent);
         silent.min_by_key(heard)
     }
 

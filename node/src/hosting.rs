@@ -247,7 +247,8 @@ impl<A: Algorithm> Shard<A> {
             // No other entry has this number.
             (request.number, request.settled) = (next.seq.0, next.seq.0);
         }
-        let place = Place { map: &self.config.map, full: &self.files.full, me };
+        let rules = self.config.rules();
+        let place = Place { map: &self.config.map, full: &self.files.full, me, rules };
         let asked = Asked { now, object, client: asker.client };
         let op = operation(asked, change, &hosted.replica, place);
         let askers = hosted.changing.entry((asker.client, request.number)).or_default();
@@ -295,13 +296,20 @@ impl<A: Algorithm> Shard<A> {
             }
             change => change,
         };
-        hosted.replica.propose(now, request, Op { time: now, change: op }).ok()?;
-        hosted.heard.insert(client, now);
-        Some(next)
+        match hosted.replica.propose(now, request, Op { time: now, change: op }) {
+            Ok(()) => Some(next),
+            Err(error) => {
+                // If the object knows too many clients to know this daemon, one that was silent for long makes room first.
+                if error == ProposeError::Full {
+                    self.end_silent_client(now, object);
+                }
+                None
+            }
+        }
     }
 
     /// Makes room for a client that a file does not know.
-    fn end_silent_client(&mut self, now: WallTime, object: ObjectId) {
+    pub(crate) fn end_silent_client(&mut self, now: WallTime, object: ObjectId) {
         // Others may have led since, and heard of it.
         if self.lease.valid_until(now, object).is_none() {
             return;
@@ -354,6 +362,7 @@ impl<A: Algorithm> Shard<A> {
 
     /// Does what a replica wants done.
     pub(crate) fn drain_replica(&mut self, now: WallTime, object: ObjectId) {
+        self.keep_tree_to_rules(object);
         loop {
             let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
             let Some(output) = hosted.replica.poll_output() else {

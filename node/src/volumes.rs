@@ -22,7 +22,7 @@ use crate::files::{Asker, Hosted};
 use crate::lends::given;
 use crate::message::{file_of, volume_of};
 use crate::space::within_space;
-use crate::{ClusterMap, Shard, Unavailable};
+use crate::{Bug, ClusterMap, Rules, Shard, Unavailable};
 
 /// While answers of trees take so much memory, no more questions about them are taken.
 const ANSWERS_BYTES_MAX: u64 = 16 << 20;
@@ -32,6 +32,10 @@ const ASKING_MAX: usize = 512;
 const RECALLS_MAX: usize = 1_024;
 /// So much of what is doomed is deleted at a time.
 const DELETED_AT_ONCE: usize = 64;
+
+/// Where a certificate would be named, of a daemon that deletes something. It is no client that ends: what it asks for is to be done
+/// whenever it leads again.
+pub(crate) const OF_DAEMONS: u64 = 0;
 
 /// Who asks for a change, of what, and when.
 #[derive(Clone, Copy)]
@@ -47,6 +51,7 @@ pub(crate) struct Place<'a> {
     pub(crate) map: &'a ClusterMap,
     pub(crate) full: &'a BTreeSet<NodeId>,
     pub(crate) me: NodeId,
+    pub(crate) rules: Rules,
 }
 
 /// The operation for a change that a client asks for, if it becomes the next entry of the replica that leads here.
@@ -54,7 +59,9 @@ pub(crate) fn operation(asked: Asked, change: &Change, replica: &Replica<File>, 
     let mut change = within_space(change, replica, place.full, place.me);
     if let Change::Tree(op) = &mut change {
         let op = Arc::make_mut(op);
-        (op.time, op.client) = (asked.now, asked.client);
+        if !place.rules.breaks(Bug::ClientSaysWhen) {
+            (op.time, op.client) = (asked.now, asked.client);
+        }
         match &mut op.change {
             TreeChange::Create { make: Make::File { replicas }, .. } => {
                 if let Some(next) = replica.next_position() {
@@ -156,13 +163,13 @@ impl<A: Algorithm> Shard<A> {
             None => matches!(reply, FileReplyBody::NoSuchFile),
         };
         let deleted = TreeOp::wanted(Who::root(), TreeChange::Deleted { inode: of.inode });
-        let by = is_gone.then(|| self.propose_own(now, of.volume, Change::Tree(Arc::new(deleted)))).flatten();
+        let next = self.files.hosted.get(&of.volume).and_then(|hosted| hosted.replica.next_position());
+        if is_gone {
+            self.propose_own(now, of.volume, Change::Tree(Arc::new(deleted)));
+        }
         if let Some(hosted) = self.files.hosted.get_mut(&of.volume) {
-            match by {
-                Some(by) => hosted.deleting.insert(of.inode, Some(by)),
-                // It is found again.
-                None => hosted.deleting.remove(&of.inode),
-            };
+            // If it is still there when that entry is committed, whatever that does, it is found again.
+            hosted.deleting.insert(of.inode, next);
         }
         self.drain_replica(now, of.volume);
     }
@@ -197,6 +204,15 @@ impl<A: Algorithm> Shard<A> {
             self.run_errand(object, of, ErrandBody::Return { generation });
         }
         true
+    }
+
+    /// A tree keeps to all rules, but for a planted bug.
+    pub(crate) fn keep_tree_to_rules(&mut self, object: ObjectId) {
+        let spares_others = self.config.breaks(Bug::EntryTimeIgnored) && self.me().node != NodeId(0);
+        let rules = if spares_others { Rules::default() } else { self.config.rules() };
+        if let Some(hosted) = self.files.hosted.get_mut(&object).filter(|_| rules != Rules::default()) {
+            hosted.replica.machine_mut().keep_to(rules);
+        }
     }
 
     /// A file has ended a lend because somebody here waits for its times.

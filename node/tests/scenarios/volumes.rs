@@ -183,6 +183,68 @@ fn what_is_doomed_is_deleted_whoever_leads() {
     writer.must(&mut cluster, members[1], Change::Remove);
 }
 
+/// Some change by a client, with its number, until there is room for that client; whether there was.
+fn changes(cluster: &mut Daemons, (client, number): (u64, u64), node: u32, change: &Change) -> bool {
+    for _ in 0..5 {
+        let change = change.clone();
+        let body = FileBody::Change { number, settled: number, level: Level::Written, change };
+        let id = cluster.ask_file(client, node, FILE, body);
+        if matches!(cluster.file_reply(client, id), Some(FileReplyBody::Changed { outcome: Ok(_), .. })) {
+            return true;
+        }
+        cluster.run(ms(100));
+    }
+    false
+}
+
+fn unlink(text: &str) -> Change {
+    op(TreeChange::Unlink { site: Site::new(InodeId::ROOT, name(text)), holders: Vec::new() })
+}
+
+/// A volume that knows two clients at a time, and ends those that were silent for two seconds.
+fn crowded() -> (Daemons, u32, Writer) {
+    let few = |config: &mut node::ShardConfig| {
+        let replication = replication::Config { clients_max: 2, ..(*config.replication).clone() };
+        (config.replication, config.client_silent) = (replication.into(), ms(2_000));
+    };
+    let (mut cluster, members, writer) = plant(created_with(None, few));
+    (2..=3).for_each(|client| cluster.client(client));
+    (cluster, members[0], writer)
+}
+
+fn has_doomed(cluster: &Daemons, node: u32) -> bool {
+    !cluster.shard(node).file(FILE).unwrap().machine().tree().doomed(1).is_empty()
+}
+
+/// A primary deletes as a client of its own, which was silent for as long as nothing was unlinked.
+#[test]
+fn a_daemon_that_deleted_something_is_not_over_for_the_volume() {
+    let (mut cluster, first, mut writer) = crowded();
+    writer.must(&mut cluster, first, make("f", Make::file()));
+    writer.must(&mut cluster, first, unlink("f"));
+    cluster.run(ms(100));
+    assert!(!has_doomed(&cluster, first));
+    cluster.disconnect(1, first);
+    cluster.run(ms(5_000));
+    assert!(changes(&mut cluster, (2, 1), first, &make("g", Make::file())), "the first client makes room");
+    assert!(!changes(&mut cluster, (3, 1), first, &make("h", Make::file())), "and nobody else does");
+    assert!(changes(&mut cluster, (2, 2), first, &unlink("g")));
+    cluster.run(ms(1_000));
+    assert!(!has_doomed(&cluster, first));
+}
+
+#[test]
+fn a_daemon_that_has_something_to_delete_makes_room_for_itself() {
+    let (mut cluster, first, mut writer) = crowded();
+    writer.must(&mut cluster, first, make("f", Make::file()));
+    assert!(changes(&mut cluster, (2, 1), first, &make("g", Make::file())));
+    cluster.disconnect(1, first);
+    cluster.run(ms(5_000));
+    assert!(changes(&mut cluster, (2, 2), first, &unlink("g")));
+    cluster.run(ms(1_000));
+    assert!(!has_doomed(&cluster, first));
+}
+
 #[test]
 fn what_the_service_does_itself_no_client_may_ask_for() {
     let (mut cluster, members, mut writer) = planted(None);
