@@ -5,7 +5,9 @@ use namespace::{
     Answer as TreeAnswer, Ask, Attributes, Change as TreeChange, Done as TreeDone, InodeId, Make, NameError,
     Root, SetAttributes, SetTime, Site, VolumeName, Who,
 };
-use node::file::{Answer, Change, FileBody, FileError, FileOf, FileReplyBody, LendStage, Level, Query, Stat};
+use node::file::{
+    Answer, Change, FileBody, FileError, FileOf, FileReplyBody, LendStage, Level, Query, Shown, Stat,
+};
 use node::{AccessError, Bug, ErrandBody, OpenMode, file_object};
 use replication::Standing;
 

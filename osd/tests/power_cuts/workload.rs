@@ -431,7 +431,7 @@ fn draw_change(random: &mut Random) -> Change {
 /// Something done to a tree, or that makes one.
 fn draw_tree_change(file: &File, random: &mut Random) -> Change {
     if file.tree().versions(None, 1).is_empty() {
-        let root = Root { time: WallTime::ZERO, uid: 0, gid: 0, mode: 0o755 };
+        let root = Root { time: WallTime::ZERO, uid: 0, gid: 0, mode: 0o755, name: "home".parse().unwrap() };
         return if random.chance(1, 2) { Change::Begin } else { Change::Plant(root) };
     }
     let (dir, holders) = (InodeId::ROOT, Vec::new());
