@@ -11,7 +11,7 @@ use lease::{Algorithm, Watermark};
 use namespace::NameError;
 use replication::{
     AskError, Checkpoint, Event, LeadError, Memory, Message, Output as ReplicaOutput, ProposeError, Replica,
-    Request, Tenure, Ticket, Waiting, When,
+    Request, Standing, Tenure, Ticket, Waiting, When,
 };
 
 use crate::access::{About, Admitted, check_purpose};
@@ -188,6 +188,18 @@ impl<A: Algorithm> Shard<A> {
 
     /// Puts a request to a replica that leads and may do what is asked.
     pub(crate) fn put_to_replica(&mut self, now: WallTime, object: ObjectId, asker: Asker, body: FileBody) {
+        let is_of_tree = match &body {
+            FileBody::Ask(Query::Tree(_)) | FileBody::Open { .. } | FileBody::Renew { .. } => true,
+            FileBody::Create | FileBody::Change { .. } | FileBody::Ask(_) | FileBody::Sync { .. } => false,
+        };
+        if let Some(hosted) = self.files.hosted.get_mut(&object)
+            && is_of_tree
+            && hosted.replica.standing() != Standing::Serving
+            && hosted.wait(asker, body.clone())
+        {
+            // What is asked is allowed or not by what is recovered.
+            return;
+        }
         let ticket = self.files.ticket();
         let admitted = match self.admit(now, object, asker, body) {
             Ok(admitted) => admitted,

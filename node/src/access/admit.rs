@@ -14,7 +14,8 @@ use super::{AccessError, manages};
 use crate::file::{Change, FileBody, FileError, FileReplyBody, Level, Mark, Query};
 use crate::files::{Asker, Caller};
 use crate::{
-    Capability, Certificate, Export, Exports, OpenMode, SessionId, Shard, ShardConfig, list_of_volumes,
+    Capability, Certificate, Export, ExportPath, Exports, OpenMode, SessionId, Shard, ShardConfig,
+    Unavailable, list_of_volumes,
 };
 
 /// A request that its client may make, as the replica takes it.
@@ -66,6 +67,19 @@ impl<A: Algorithm> Shard<A> {
         asker: Asker,
         body: FileBody,
     ) -> Result<Admitted, FileReplyBody> {
+        if let FileBody::Change { number, settled, level, change: change @ Change::Tree(_) } = &body
+            && self.has_no_tree(object)
+        {
+            // What there is none of refuses it, in its own order. But it might be planted by what is under way.
+            let hosted = self.files.hosted.get(&object);
+            let is_settled = hosted.is_some_and(|hosted| hosted.replica.tail() == hosted.replica.committed());
+            let (number, settled, level, change) = (*number, *settled, *level, change.clone());
+            return if is_settled {
+                Ok(Admitted::Change { number, settled, level, change })
+            } else {
+                Err(FileReplyBody::Unavailable(Unavailable::Overloaded))
+            };
+        }
         let is_question = matches!(body, FileBody::Ask(_));
         let refused = |error| {
             if is_question { FileReplyBody::Answer(Err(error)) } else { FileReplyBody::Refused(error) }
@@ -138,7 +152,16 @@ impl<A: Algorithm> Shard<A> {
         } else {
             config.map.exports().find(&certificate.role, &name).map_err(AccessError::from)?
         };
+        if export.path() != &ExportPath::ROOT {
+            // Nobody is kept below a directory yet, so nobody is let in there.
+            return Err(AccessError::NotExported.into());
+        }
         Ok(Access { config, export, certificate, volume: object })
+    }
+
+    fn has_no_tree(&self, object: ObjectId) -> bool {
+        let hosted = self.files.hosted.get(&object);
+        hosted.is_none_or(|hosted| hosted.replica.machine().volume_name().is_err())
     }
 
     /// Whether this is a volume, and not the client's to take away.

@@ -27,6 +27,11 @@ impl<A: Algorithm> Shard<A> {
         body: FileReplyBody,
     ) -> FileReplyBody {
         let Caller::Session(session) = to else { return body };
+        // Without rules there is nothing to be made of it, and it may be the last that is said of a volume.
+        let is_gone = self.access(object, session).is_err();
+        if is_gone && self.config.map.exports().rules().is_empty() {
+            return body;
+        }
         let access = || self.access(object, session);
         match body {
             FileReplyBody::Changed { outcome: Ok(Done::Tree(mut done)), mark, level, .. } => {
