@@ -17,7 +17,8 @@ use replication::{
 use crate::access::{About, Admitted, check_purpose};
 use crate::errands::own_client;
 use crate::file::{
-    Change, Done, File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Mark, Op, Position,
+    Change, Done, File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Mark, Op,
+    Position, Query,
 };
 use crate::files::{Asker, Asking, Caller, FileMessage, Hosted, SMALL_BYTES_MAX, Stage};
 use crate::message::{is_file_of_volume, is_lock};
