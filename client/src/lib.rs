@@ -44,6 +44,7 @@ mod driver;
 mod health;
 mod lock;
 mod objects;
+mod volume_files;
 mod volumes;
 
 pub use config::{CLUSTER_VARIABLE, CONFIG_FILE, Config, ConfigError, commented};
@@ -53,4 +54,5 @@ pub use lock::{Lock, LockError, NAME_BYTES_MAX};
 pub use node::file::{FileError, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX};
 pub use node::{Status, Token, Unavailable};
 pub use objects::{Object, ObjectError};
+pub use volume_files::VolumeFile;
 pub use volumes::{Volume, VolumeError};

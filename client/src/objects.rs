@@ -14,8 +14,10 @@ use base::{MonoTime, NodeId, ObjectId};
 use bytes::Bytes;
 use namespace::{Attributes, Root};
 use net::Link;
-use node::file::{Answer, Change, Done, FileError, FileReply, FileRequest, Level, Payload, Query, Stat};
-use node::{Capability, ClusterMap, object_named};
+use node::file::{
+    Answer, Change, Done, FileError, FileReply, FileRequest, Level, Payload, Query, Shown, Stat,
+};
+use node::{Capability, ClusterMap, file_object, object_named};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio::time::{sleep, timeout};
 
@@ -97,6 +99,14 @@ impl Client {
         }
     }
 
+    /// The content of a volume's file.
+    pub(crate) fn content(&self, shown: Shown) -> Object {
+        let of = shown.of();
+        let content = self.object(file_object(of.volume, of.inode));
+        content.show(shown);
+        content
+    }
+
     /// An object by its name: any text.
     pub fn object_named(&self, name: &str) -> Result<Object, ObjectError> {
         if !(1..=NAME_BYTES_MAX).contains(&name.len()) {
@@ -110,6 +120,11 @@ impl Object {
     /// Which it is.
     pub const fn id(&self) -> ObjectId {
         self.id
+    }
+
+    /// What to show for it from now on, if it is the content of a volume's file.
+    pub(crate) fn show(&self, shown: Shown) {
+        self.shared.with_objects(|objects| objects.core.show(shown));
     }
 
     /// The same, with another time for each request to get a result.
@@ -179,7 +194,7 @@ impl Object {
     pub async fn append(&self, data: Bytes) -> Result<u64, ObjectError> {
         match self.change(Change::Append { data: Payload::new(data) }).await? {
             Done::Written { offset, .. } => Ok(offset),
-            Done::Changed { .. } | Done::Tree(_) => Err(ObjectError::Mismatch),
+            Done::Changed { .. } | Done::Tree(_) | Done::Returned { .. } => Err(ObjectError::Mismatch),
         }
     }
 
@@ -222,7 +237,9 @@ impl Object {
     pub(crate) async fn change_tree(&self, op: namespace::Op) -> Result<Created, ObjectError> {
         match self.change_for(Change::Tree(Arc::new(op)), Level::Written).await? {
             (Done::Tree(done), _, opened) => Ok((*done, opened)),
-            (Done::Written { .. } | Done::Changed { .. }, ..) => Err(ObjectError::Mismatch),
+            (Done::Written { .. } | Done::Changed { .. } | Done::Returned { .. }, ..) => {
+                Err(ObjectError::Mismatch)
+            }
         }
     }
 
@@ -452,6 +469,7 @@ impl Objects {
         handle.get_mut().0 -= 1;
         if handle.get().0 == 0 {
             handle.remove();
+            self.core.forget_file(id);
         }
     }
 
@@ -503,7 +521,7 @@ fn send(link: &Link, requests: &mut VecDeque<FileRequest>) {
 fn stat_of(done: &Done) -> Result<Stat, ObjectError> {
     match done {
         Done::Written { stat, .. } | Done::Changed { stat } => Ok(*stat),
-        Done::Tree(_) => Err(ObjectError::Mismatch),
+        Done::Tree(_) | Done::Returned { .. } => Err(ObjectError::Mismatch),
     }
 }
 

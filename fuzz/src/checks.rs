@@ -10,7 +10,7 @@ use bytes::Bytes;
 use net::{Denied, Peer};
 use node::file::{Attributes, File, FileReply, FileRequest, Position};
 use node::{
-    CapabilityKeys, ClientFrame, ClusterMap, DaemonFrame, FileMessage, KeyEpoch, Order, OrderReply,
+    CapabilityKeys, ClientFrame, ClusterMap, DaemonFrame, Errand, FileMessage, KeyEpoch, Order, OrderReply,
     PeerMessage, Status,
 };
 use osd::store::{Disk, Host, Owner, Store};
@@ -35,7 +35,7 @@ const ALLOCATED_FOR_TEXT_MAX: usize = 64 * 1_024;
 pub(crate) type Check = fn(&[u8]);
 
 /// Every decoder, by the name of its fuzz target and its corpus.
-pub(crate) const CHECKS: [(&str, Check); 29] = [
+pub(crate) const CHECKS: [(&str, Check); 30] = [
     ("capability_keys", capability_keys),
     ("certificate", certificate),
     ("client", |bytes| metadata::<ClientFrame>(bytes, "client/a")),
@@ -45,6 +45,7 @@ pub(crate) const CHECKS: [(&str, Check); 29] = [
     ("daemon_config", daemon_config),
     ("datagram", datagram),
     ("deny_list", deny_list),
+    ("errand", |bytes| metadata::<Vec<Errand>>(bytes, "node/1")),
     ("file_peer", |bytes| both_parts::<Vec<FileMessage>>(bytes, "node/1")),
     ("file_reply", |bytes| both_parts::<Vec<FileReply>>(bytes, "node/1")),
     ("file_request", |bytes| both_parts::<Vec<FileRequest>>(bytes, "client/a")),
@@ -237,6 +238,7 @@ fn decode(frame: &Admitted) -> Result<(), DecodeError> {
         Kind::FileReply => frame.decode::<Vec<FileReply>>().map(drop),
         Kind::Order => frame.decode::<Order>().map(drop),
         Kind::OrderReply => frame.decode::<OrderReply>().map(drop),
+        Kind::Errand => frame.decode::<Vec<Errand>>().map(drop),
     }
 }
 

@@ -5,8 +5,8 @@ use base::WallTime;
 use crate::draft::Draft;
 use crate::limits::{FILE_BYTES_MAX, MODE_BITS};
 use crate::{
-    Body, Done, Generation, Inode, InodeId, Kind, NameError, Rights, SetAttributes, SetTime, Table, Volume,
-    Who, XattrName,
+    Body, Done, Generation, Given, Inode, InodeId, Kind, NameError, Rights, SetAttributes, SetTime, Table,
+    Volume, Who, XattrName,
 };
 
 impl<T: Table> Draft<'_, T> {
@@ -154,24 +154,26 @@ impl<T: Table> Draft<'_, T> {
     pub(crate) fn give_back(
         &mut self,
         (id, generation): (InodeId, Generation),
-        now: u64,
-        (modified, changed): (WallTime, WallTime),
+        given: Option<&Given>,
     ) -> Result<Done, NameError> {
         let mut inode = Inode::clone(&*self.inode(id)?);
-        within(now)?;
+        given.map_or(Ok(()), |given| within(given.size))?;
         let Body::File { size, lent, .. } = &mut inode.body else {
             return Err(NameError::WrongKind { inode: id });
         };
         if *lent != Some(generation) {
             return Err(NameError::NotLent { inode: id, generation });
         }
-        let mut volume = self.volume();
-        volume.bytes = volume.bytes.saturating_sub((*size).into()) + u128::from(now);
-        (*size, *lent) = (now, None);
-        inode.mtime = modified;
-        inode.ctime = inode.ctime.max(changed);
+        *lent = None;
+        if let Some(given) = given {
+            let mut volume = self.volume();
+            volume.bytes = volume.bytes.saturating_sub((*size).into()) + u128::from(given.size);
+            *size = given.size;
+            inode.mtime = given.mtime;
+            inode.ctime = inode.ctime.max(given.ctime);
+            self.put_volume(volume);
+        }
         let attributes = inode.attributes(id);
-        self.put_volume(volume);
         self.put_inode(id, inode);
         Ok(Done::Changed { attributes })
     }

@@ -60,7 +60,8 @@ pub use name::{
     XATTR_NAME_BYTES_MAX, XattrName,
 };
 pub use op::{
-    Change, Done, Expect, Fate, Grant, Granted, Make, Op, RenameHow, SetAttributes, SetTime, Site, XattrHow,
+    Change, Done, Expect, Fate, Given, Grant, Granted, Make, Op, RenameHow, SetAttributes, SetTime, Site,
+    XattrHow,
 };
 pub use part::{Body, ClientState, Doomed, Entry, Inode, Key, Kind, Marks, Part, Volume};
 pub use query::{Answer, Ask, Attributes, Listed, Page, Query};

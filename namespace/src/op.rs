@@ -115,12 +115,8 @@ pub enum Change {
         inode: InodeId,
         /// Which lend.
         generation: Generation,
-        /// Its size.
-        size: u64,
-        /// When its content changed.
-        mtime: WallTime,
-        /// When anything of it did.
-        ctime: WallTime,
+        /// What came of it; none if nothing was changed under it.
+        given: Option<Given>,
     },
     /// A client has opened an orphan, handed on by one that holds it. Twice is once. [`Done::Held`].
     Hold {
@@ -194,6 +190,17 @@ pub enum Change {
         /// For files of so many bytes together.
         bytes_max: u64,
     },
+}
+
+/// What a file's cell gives back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Given {
+    /// The size.
+    pub size: u64,
+    /// When the content changed.
+    pub mtime: WallTime,
+    /// When anything did.
+    pub ctime: WallTime,
 }
 
 /// What is created.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use base::WallTime;
 
+use crate::Generation;
 use crate::create::Wanted;
 use crate::draft::Draft;
 use crate::limits::MODE_BITS;
@@ -95,6 +96,17 @@ impl<T: Table> Tree<T> {
             _ => None,
         });
         doomed.collect()
+    }
+
+    /// The lend of a file's size and times that is going on.
+    pub fn lent(&self, inode: InodeId) -> Option<Generation> {
+        match self.table.get(&Key::Inode(inode))?.1 {
+            Part::Inode(found) => match found.body {
+                Body::File { lent, .. } => lent,
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     /// The table.
@@ -213,8 +225,8 @@ impl<T: Table> Draft<'_, T> {
             }
             Change::RemoveXattr { inode, name } => self.remove_xattr(who, (*inode, name)),
             Change::Lend { inode } => self.lend(who, *inode),
-            Change::GiveBack { inode, generation, size, mtime, ctime } => {
-                self.give_back((*inode, *generation), *size, (*mtime, *ctime))
+            Change::GiveBack { inode, generation, given } => {
+                self.give_back((*inode, *generation), given.as_ref())
             }
             other => unreachable!("{other:?} is about no inode"),
         }

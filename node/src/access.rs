@@ -19,15 +19,17 @@ mod admit;
 mod confined;
 mod error;
 mod show;
+mod shown;
 
 use base::{ObjectId, Role};
+use namespace::Change as TreeChange;
 
 pub(crate) use admit::{About, Admitted};
 pub use error::AccessError;
 
 use crate::file::{Change, FileBody, FileError};
 use crate::message::{is_file_of_volume, is_volume};
-use crate::{Exports, list_of_volumes};
+use crate::{ChangeKind, Exports, change_kind, list_of_volumes};
 
 /// Refuses what an object is not for, or not for whoever has this role.
 pub(crate) fn check_purpose(
@@ -42,6 +44,9 @@ pub(crate) fn check_purpose(
             return Ok(());
         }
     };
+    if change.is_some_and(|change| is_of_service(object, change)) {
+        return Err(FileError::NotForClients);
+    }
     if is_file_of_volume(object) && matches!(change, None | Some(Change::Begin | Change::Plant(_))) {
         return Err(AccessError::FileOfVolume.into());
     }
@@ -60,6 +65,22 @@ pub(crate) fn check_purpose(
         return Err(AccessError::OperatorsOnly.into());
     }
     Ok(())
+}
+
+/// Whether no client asks for such a change. What the volume has room for operators say.
+fn is_of_service(object: ObjectId, change: &Change) -> bool {
+    match change {
+        Change::NoSpace | Change::Borrow { .. } | Change::Return { .. } => true,
+        // It goes when it has no name and nobody has it open.
+        Change::Remove => is_file_of_volume(object),
+        Change::Tree(op) => match &op.change {
+            // The content is cut where it is.
+            TreeChange::SetAttributes { set, .. } => set.size.is_some(),
+            TreeChange::Limit { .. } => false,
+            other => change_kind(other) == ChangeKind::Service,
+        },
+        _ => false,
+    }
 }
 
 /// Whether whoever has this role makes volumes, and takes them away.

@@ -81,6 +81,22 @@ pub enum Bug {
     ViewNotAskedFor,
     /// An operator is told that the members have changed as soon as that is ordered.
     ChangeToldEarly,
+    /// A volume's file is written to although its volume has not lent size and times.
+    LendNotAsked,
+    /// It is written to under a lend that the volume's next power cut takes back.
+    LendNotDurable,
+    /// A volume is given size and times back before the end of the lend is in the file's own log.
+    GivenBackFirst,
+    /// A lend is taken for ended in the file's log although a power cut takes that back.
+    ReturnNotDurable,
+    /// A file that its volume takes for deleted is deleted without its data.
+    DataLeftBehind,
+    /// A primary takes what a client says of the time and of itself.
+    ClientSaysWhen,
+    /// Node 0 changes trees at another time than the entries say.
+    EntryTimeIgnored,
+    /// Whoever gives a state away says nothing of the parts of its tree.
+    NamesNotListed,
 }
 
 /// The rules in force: all of them in a product, perhaps all but one in a test.

@@ -8,7 +8,8 @@ use lease::Algorithm;
 use replication::{Machine, Message, Page, Parts};
 
 use crate::file::{Answer, Chunk, File, FileReply, FileReplyBody, Key, Part, Place, Stored};
-use crate::{FileMessage, Output, SessionId, Shard, ShardEvent, Unavailable};
+use crate::files::Caller;
+use crate::{FileMessage, Output, Shard, ShardEvent, Unavailable};
 
 /// Names content to be fetched.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -33,7 +34,7 @@ enum Waiting {
     /// A reply that is true until then.
     Reply {
         object: ObjectId,
-        session: SessionId,
+        to: Caller,
         reply: FileReply,
         until: Option<WallTime>,
     },
@@ -138,9 +139,9 @@ impl<A: Algorithm> Shard<A> {
             }
             Err(Unreadable { place }) => {
                 self.handle_unreadable(waiting.object(), Unreadable { place });
-                if let Waiting::Reply { session, mut reply, .. } = waiting {
+                if let Waiting::Reply { to, mut reply, .. } = waiting {
                     reply.body = FileReplyBody::Unavailable(Unavailable::NoMajority);
-                    self.files.push_reply(session, reply, None);
+                    self.files.push_reply(to, reply, None);
                 }
             }
         }
@@ -178,7 +179,7 @@ impl<A: Algorithm> Shard<A> {
 
     fn leave_fetched(&mut self, waiting: Waiting) {
         match waiting {
-            Waiting::Reply { session, reply, until, .. } => self.files.push_reply(session, reply, until),
+            Waiting::Reply { to, reply, until, .. } => self.files.push_reply(to, reply, until),
             Waiting::Message { to, message } => {
                 if self.peers.contains_key(&to) {
                     self.hand_out(Output::File { to, message });
@@ -207,9 +208,9 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn answer_file(
         &mut self,
         object: ObjectId,
-        (session, reply): (SessionId, FileReply),
+        (to, reply): (Caller, FileReply),
         until: Option<WallTime>,
     ) {
-        self.fetch(Waiting::Reply { object, session, reply, until });
+        self.fetch(Waiting::Reply { object, to, reply, until });
     }
 }

@@ -23,32 +23,39 @@
 //! No byte layout, no errno, and no permission but in a tree. No versions for chunks that are absent: whoever takes over a state compares
 //! all of its parts, and takes away what the other does not have.
 
+mod change;
 mod chunk;
 mod chunks;
 mod data;
+mod lend;
 mod payload;
 mod request;
 #[cfg(test)]
 mod tests;
 mod tree;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use base::WallTime;
+use base::{Span, WallTime};
 use bytes::Bytes;
 use namespace::cost;
-use namespace::{NameError, Root, Table, VolumeName};
+use namespace::{Generation, NameError, Root, Table, VolumeName};
 use replication::Machine;
 pub use replication::{Mark, Position};
 
-use crate::{AccessError, CapabilityError};
+use crate::{AccessError, Bug, CapabilityError, Rules};
+pub use change::{Change, Op};
+use change::{end_of, within};
+
 pub use chunk::{BLOCK_BYTES, Chunk};
 pub use chunks::CHUNK_BYTES;
 use chunks::Chunks;
 pub use data::{Data, Piece, Place, Stored};
+pub use lend::{FileOf, Lend, LendStage};
 pub use payload::{Damaged, Payload};
-pub use request::{FileBody, FileReply, FileReplyBody, FileRequest, Level};
+pub use request::{FileBody, FileReply, FileReplyBody, FileRequest, Level, Shown};
 pub use tree::{Names, Parts as TreeParts};
 
 /// No file is longer. Offsets of POSIX have 63 bits; every chunk below this is a whole one.
@@ -75,59 +82,6 @@ pub struct File {
     tree: Names,
 }
 
-/// Something that changes a file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Op {
-    /// When, as the primary says.
-    pub time: WallTime,
-    /// What.
-    pub change: Change,
-}
-
-/// What an operation does.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Change {
-    /// Puts data at an offset. The file grows if it ends there.
-    Write {
-        /// Where.
-        offset: u64,
-        /// What.
-        data: Payload,
-    },
-    /// Puts data at the end of the file, wherever that is when this takes effect.
-    Append {
-        /// What.
-        data: Payload,
-    },
-    /// Sets the size. What is added reads as zeros.
-    Truncate {
-        /// The new size.
-        size: u64,
-    },
-    /// Makes a hole, which reads as zeros. The size stays.
-    Punch {
-        /// Where it begins.
-        offset: u64,
-        /// How wide it is.
-        length: u64,
-    },
-    /// Sets the time of the last modification.
-    Touch {
-        /// To this, or to the time of the operation.
-        modified: Option<WallTime>,
-    },
-    /// Takes the file away with its content. Nothing can be done to it afterwards but to begin it anew.
-    Remove,
-    /// Begins a file anew that was removed, empty. Does nothing to any other.
-    Begin,
-    /// What was asked for found no space on the disks: a primary puts this in its place, and nothing changes.
-    NoSpace,
-    /// Makes an empty file a tree with this root.
-    Plant(Root),
-    /// Changes the tree. Its time, its client and where a new file is replicated the primary puts there.
-    Tree(Arc<namespace::Op>),
-}
-
 /// What came of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Done {
@@ -145,6 +99,11 @@ pub enum Done {
     },
     /// The tree was changed.
     Tree(Box<namespace::Done>),
+    /// A lend has ended.
+    Returned {
+        /// Size and times that the tree is to have; none if nothing was written under that lend.
+        stat: Option<Stat>,
+    },
 }
 
 /// Why an operation changed nothing, or a question has no answer.
@@ -195,6 +154,9 @@ pub enum FileError {
     /// A volume in which something is.
     #[error("the volume is not empty; remove what is in it first")]
     NotEmpty,
+    /// Size and times are the tree's: only a daemon that did not borrow them could ask for this.
+    #[error("size and times of the file belong to its volume at present; try again")]
+    NotLent,
     /// The service itself does that. `EPERM`.
     #[error("no client may ask for this; the daemons do it themselves")]
     NotForClients,
@@ -247,6 +209,8 @@ pub struct Stat {
     pub changed: WallTime,
     /// How many bytes are kept for it.
     pub allocated: u64,
+    /// The lend under which this was so, if the file is a volume's. None if its tree knows better.
+    pub lend: Option<Generation>,
 }
 
 /// The attributes that are a part of the state. What is allocated follows from the chunks.
@@ -257,6 +221,8 @@ pub struct Attributes {
     changed: WallTime,
     /// Nothing but this is left of it.
     is_removed: bool,
+    /// The last lend of size and times, if it is a volume's file.
+    lend: Option<Lend>,
 }
 
 /// The name of a part.
@@ -310,8 +276,9 @@ impl Default for File {
 impl File {
     /// Size, times, and how much is kept.
     pub fn stat(&self) -> Stat {
-        let Attributes { size, modified, changed, .. } = self.attributes;
-        Stat { size, modified, changed, allocated: self.chunks.allocated() }
+        let Attributes { size, modified, changed, lend, .. } = self.attributes;
+        let lend = lend.filter(|lend| lend.stage != LendStage::Unused).map(|lend| lend.generation);
+        Stat { size, modified, changed, allocated: self.chunks.allocated(), lend }
     }
 
     /// A file whose content a driver has kept.
@@ -352,6 +319,11 @@ impl File {
     pub(crate) fn note_changed(&mut self, Touched { is_new, chunks, tree: names }: Touched) {
         self.tree.table_mut().note_changed(names);
         self.chunks.note_changed(is_new, chunks);
+    }
+
+    /// From now on these rules are in force for its tree.
+    pub(crate) const fn keep_to(&mut self, rules: Rules) {
+        self.tree.table_mut().keep_to(rules);
     }
 
     /// The tree, which has no part if it is none.
@@ -396,7 +368,11 @@ impl File {
         if !self.has_tree() {
             return Err(FileError::NoTree);
         }
-        Ok(Done::Tree(Box::new(self.tree.apply(tree::born(at), op)?)))
+        let mut op = Cow::Borrowed(op);
+        if self.tree.table().breaks(Bug::EntryTimeIgnored) {
+            op.to_mut().time = op.time + Span::from_micros(1);
+        }
+        Ok(Done::Tree(Box::new(self.tree.apply(tree::born(at), &op)?)))
     }
 
     pub(crate) fn keep_elsewhere(&mut self, number: u64, at: Position, chunk: Chunk) {
@@ -424,7 +400,7 @@ impl File {
     fn remove(&mut self, at: Position, time: WallTime) {
         self.truncate(at, 0);
         self.tree.table_mut().clear();
-        self.attributes.is_removed = true;
+        (self.attributes.is_removed, self.attributes.lend) = (true, None);
         self.modify(at, time);
     }
 
@@ -433,6 +409,45 @@ impl File {
             self.attributes.is_removed = false;
             self.modify(at, time);
         }
+    }
+
+    fn borrow_times(
+        &mut self,
+        at: Position,
+        (of, generation): (FileOf, Generation),
+        (modified, changed): (WallTime, WallTime),
+    ) -> Result<(), FileError> {
+        match self.attributes.lend {
+            Some(lend) if lend.of != of || lend.generation > generation => return Err(FileError::NotLent),
+            Some(lend) if lend.generation == generation && lend.is_open() => return Ok(()),
+            Some(lend) if lend.generation == generation => return Err(FileError::NotLent),
+            Some(_) | None => {}
+        }
+        self.change(at, changed);
+        self.attributes.modified = modified;
+        self.attributes.lend = Some(Lend { of, generation, stage: LendStage::Open });
+        Ok(())
+    }
+
+    fn return_times(
+        &mut self,
+        at: Position,
+        (of, generation): (FileOf, Generation),
+    ) -> Result<Done, FileError> {
+        let stage = match self.attributes.lend {
+            Some(lend) if lend.of != of || lend.generation > generation => return Err(FileError::NotLent),
+            Some(lend) if lend.generation == generation && lend.is_open() => LendStage::Ended,
+            Some(lend) if lend.generation == generation => lend.stage,
+            Some(_) | None => LendStage::Unused,
+        };
+        self.version = at;
+        self.attributes.lend = Some(Lend { of, generation, stage });
+        Ok(Done::Returned { stat: (stage == LendStage::Ended).then(|| self.stat()) })
+    }
+
+    /// Without a lend nothing is written to a volume's file.
+    fn check_lent(&self) -> Result<(), FileError> {
+        if self.attributes.lend.is_none_or(|lend| lend.is_open()) { Ok(()) } else { Err(FileError::NotLent) }
     }
 
     /// Nothing is done to a file that was removed, but to begin it anew.
@@ -493,6 +508,9 @@ impl Machine for File {
         if self.has_tree() && change.is_of_bytes() {
             return Err(FileError::IsTree);
         }
+        if change.is_of_bytes() {
+            self.check_lent()?;
+        }
         match *change {
             Change::Write { offset, ref data } => return self.write(at, *time, offset, data),
             Change::Append { ref data } => return self.write(at, *time, self.attributes.size, data),
@@ -512,6 +530,10 @@ impl Machine for File {
             }
             Change::Remove => self.remove(at, *time),
             Change::Begin => self.begin(at, *time),
+            Change::Borrow { of, generation, modified, changed } => {
+                self.borrow_times(at, (of, generation), (modified, changed))?;
+            }
+            Change::Return { of, generation } => return self.return_times(at, (of, generation)),
             Change::NoSpace => return Err(FileError::NoSpace),
             Change::Plant(ref root) => self.plant(at, &Root { time: *time, ..root.clone() })?,
             Change::Tree(ref op) => return self.change_tree(at, op),
@@ -564,6 +586,8 @@ impl Machine for File {
                 start < end && offset < start.saturating_add(width)
             }
             Change::Touch { .. }
+            | Change::Borrow { .. }
+            | Change::Return { .. }
             | Change::NoSpace
             | Change::Tree(_)
             | Change::Remove
@@ -583,7 +607,9 @@ impl Machine for File {
         let chunks = self.chunks.versions(chunk).filter(|_| !behind_chunks);
         let chunks = chunks.map(|(number, at)| (Key::Chunk(number), at));
         let mut versions: Vec<_> = attributes.into_iter().chain(chunks).take(parts_max).collect();
-        let names = self.tree.versions(name, parts_max - versions.len());
+        let hides_names = self.tree.table().breaks(Bug::NamesNotListed);
+        let names_max = if hides_names { 0 } else { parts_max - versions.len() };
+        let names = self.tree.versions(name, names_max);
         versions.extend(names.into_iter().map(|(key, at)| (Key::Tree(key), tree::position(at))));
         versions
     }
@@ -633,92 +659,21 @@ impl Query {
     }
 }
 
-impl Change {
-    /// Whether it can be done to any file at all. An append may still be too long for the file that it meets.
-    pub fn check(&self) -> Result<(), FileError> {
-        match *self {
-            Self::Write { offset, ref data } => {
-                within(data.len() as u64, WRITE_BYTES_MAX)?;
-                end_of(offset, data.len() as u64).map(drop)
-            }
-            Self::Append { ref data } => within(data.len() as u64, WRITE_BYTES_MAX),
-            Self::Truncate { size } => end_of(size, 0).map(drop),
-            Self::Punch { offset, length } => end_of(offset, length).map(drop),
-            Self::Tree(ref op) => match cost::op_bytes(op) {
-                ..=cost::OP_BYTES_MAX => Ok(()),
-                length => Err(FileError::TooLong { length, bytes_max: cost::OP_BYTES_MAX }),
-            },
-            Self::Touch { .. } | Self::Remove | Self::Begin | Self::NoSpace | Self::Plant(_) => Ok(()),
-        }
-    }
-
-    /// Whether it is about bytes, which trees do not have.
-    pub(crate) const fn is_of_bytes(&self) -> bool {
-        match self {
-            Self::Write { .. } | Self::Append { .. } | Self::Truncate { .. } => true,
-            Self::Punch { .. } | Self::Touch { .. } => true,
-            Self::Remove | Self::Begin | Self::NoSpace | Self::Plant(_) | Self::Tree(_) => false,
-        }
-    }
-
-    /// Whether more may be kept when it is done, but for the mark that something is to be removed.
-    pub fn takes_space(&self) -> bool {
-        match self {
-            Self::Plant(_) => true,
-            Self::Tree(op) => matches!(
-                op.change,
-                namespace::Change::Create { .. }
-                    | namespace::Change::Link { .. }
-                    | namespace::Change::Rename { .. }
-                    | namespace::Change::SetXattr { .. }
-                    | namespace::Change::Lock { .. }
-            ),
-            _ => self.data_bytes() > 0,
-        }
-    }
-
-    /// How much data it carries.
-    pub fn data_bytes(&self) -> u64 {
-        match self {
-            Self::Write { data, .. } | Self::Append { data } => data.len() as u64,
-            Self::Tree(op) => cost::op_bytes(op),
-            Self::Plant(root) => root.name.as_str().len() as u64,
-            Self::Truncate { .. }
-            | Self::Punch { .. }
-            | Self::Touch { .. }
-            | Self::Remove
-            | Self::Begin
-            | Self::NoSpace => 0,
-        }
-    }
-
-    /// Whether it changes no file.
-    fn is_void(&self) -> bool {
-        let is_empty = match self {
-            Self::Write { data, .. } | Self::Append { data } => data.is_empty(),
-            Self::Punch { length, .. } => *length == 0,
-            Self::NoSpace => true,
-            Self::Truncate { .. }
-            | Self::Touch { .. }
-            | Self::Remove
-            | Self::Begin
-            | Self::Plant(_)
-            | Self::Tree(_) => false,
-        };
-        is_empty || self.check().is_err()
-    }
-}
-
 impl Attributes {
     /// Attributes of a file that can be.
     pub fn new(size: u64, modified: WallTime, changed: WallTime) -> Result<Self, FileError> {
         end_of(size, 0)?;
-        Ok(Self { size, modified, changed, is_removed: false })
+        Ok(Self { size, modified, changed, is_removed: false, lend: None })
+    }
+
+    /// The same, of a volume's file.
+    pub const fn lent(self, lend: Lend) -> Self {
+        Self { lend: Some(lend), ..self }
     }
 
     /// What is left of a file that was removed.
     pub const fn removed(modified: WallTime, changed: WallTime) -> Self {
-        Self { size: 0, modified, changed, is_removed: true }
+        Self { size: 0, modified, changed, is_removed: true, lend: None }
     }
 
     /// Whether nothing but this is left of the file.
@@ -739,6 +694,11 @@ impl Attributes {
     /// When anything of it changed last.
     pub const fn changed(&self) -> WallTime {
         self.changed
+    }
+
+    /// The last lend of size and times, if it is a volume's file.
+    pub const fn lend(&self) -> Option<Lend> {
+        self.lend
     }
 }
 
@@ -762,14 +722,4 @@ impl Part {
             (Key::Attributes | Key::Chunk(_) | Key::Tree(_), _) => false,
         }
     }
-}
-
-/// Where `length` bytes from `offset` on end.
-fn end_of(offset: u64, length: u64) -> Result<u64, FileError> {
-    let end = offset.checked_add(length).ok_or(FileError::Overflow { offset, length })?;
-    if end > FILE_BYTES_MAX { Err(FileError::PastLimit { end }) } else { Ok(end) }
-}
-
-fn within(length: u64, bytes_max: u64) -> Result<(), FileError> {
-    if length > bytes_max { Err(FileError::TooLong { length, bytes_max }) } else { Ok(()) }
 }

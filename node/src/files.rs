@@ -5,16 +5,17 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use base::{ClientId, Incarnation, NodeId, ObjectId, Process, Span, View, ViewId, WallTime};
+use namespace::InodeId;
 use replication::{Checkpoint, JournalError, Memory, Message, Position, Record, Replica, Standing, Ticket};
 
 use crate::access::About;
 use crate::fetches::Fetches;
 use crate::file::{Done, File, FileBody, FileReply, FileReplyBody, Key, Level, Mark};
-use crate::lock::Asker;
+use crate::lends::Lending;
 use crate::logs::Logs;
-use crate::volumes::answer_bytes;
+use crate::volumes::{OF_DAEMONS, answer_bytes};
 use crate::writes::Writes;
-use crate::{SessionId, Unavailable};
+use crate::{RequestId, SessionId, Unavailable};
 
 /// How many requests may wait for a file until this node serves it.
 const WAITING_MAX: usize = 1_024;
@@ -54,6 +55,8 @@ pub(crate) struct Files {
     pub(crate) full: BTreeSet<NodeId>,
     /// Files with something to do, and when.
     due: BTreeSet<(WallTime, ObjectId)>,
+    /// Files that have borrowed size and times, and when they may be given back.
+    pub(crate) lends: BTreeSet<(WallTime, ObjectId)>,
     /// Files that this node leads, and when they may have been idle for too long.
     idle: BTreeSet<(WallTime, ObjectId)>,
     /// Files of which this node may have forgotten something, and when to see about it.
@@ -69,9 +72,9 @@ pub(crate) struct Files {
     listing: BTreeMap<NodeId, Option<ObjectId>>,
     list_at: Option<WallTime>,
     /// Replies, in order, and until when they are true.
-    replies: VecDeque<(SessionId, FileReply, Option<WallTime>)>,
+    replies: VecDeque<Leaving>,
     /// Those about changes: they wait while the journal lags behind.
-    changed: VecDeque<(SessionId, FileReply, Option<WallTime>)>,
+    changed: VecDeque<Leaving>,
     /// How much memory the answers of trees among them take.
     pub(crate) answer_bytes: u64,
     pub(crate) fetches: Fetches,
@@ -141,14 +144,40 @@ pub(crate) struct Hosted {
     is_watched: bool,
     /// The view in force for the lease, unless it is the first, which the map names.
     pub(crate) view: Option<View>,
-    /// The last entry by which this node has deleted something of a volume.
-    pub(crate) deleting: Position,
+    /// How the file stands to its volume.
+    pub(crate) lending: Lending,
+    /// What of a volume this node has deleted, by which entry once its data is gone.
+    pub(crate) deleting: BTreeMap<InodeId, Option<Position>>,
+    /// What of a volume is to be changed as soon as size and times are given back.
+    pub(crate) recalls: BTreeMap<InodeId, Vec<(Asker, FileBody)>>,
     /// Who waits to hear that it may forget the file, and since which view it is no member of it.
     pub(crate) retired: BTreeMap<NodeId, ViewId>,
     /// Whether an operator waits to be told something, and whether that is that there is no such file.
     pub(crate) is_ordered: bool,
     pub(crate) is_absent: bool,
 }
+
+/// Who asked for something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Asker {
+    pub(crate) from: Caller,
+    pub(crate) client: ClientId,
+    pub(crate) id: RequestId,
+    /// What a confined client shows for an inode.
+    pub(crate) proof: Option<Proof>,
+}
+
+/// Where a reply goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Caller {
+    /// To a client.
+    Session(SessionId),
+    /// To a daemon, for which it is an [errand](crate::errands); it may be this one.
+    Node(NodeId),
+}
+
+/// A reply, and until when it is true.
+pub(crate) type Leaving = (Caller, FileReply, Option<WallTime>);
 
 /// Who waits for an answer or for durability.
 #[derive(Clone, Debug)]
@@ -187,7 +216,9 @@ impl Hosted {
         let view = (view.id > ViewId::default()).then(|| view.clone());
         Self {
             view,
-            deleting: Position::START,
+            lending: Lending::default(),
+            deleting: BTreeMap::new(),
+            recalls: BTreeMap::new(),
             retired: BTreeMap::new(),
             is_ordered: false,
             is_absent: false,
@@ -229,8 +260,10 @@ impl Hosted {
         is_here: impl Fn(ClientId) -> bool,
     ) -> Option<ClientId> {
         let heard = |client: &ClientId| self.heard.get(client).copied().unwrap_or(self.led_since);
-        let silent =
-            self.replica.clients().filter(|client| heard(client) <= silent_since && !is_here(*client));
+        let is_silent = |client: &ClientId| {
+            client.certificate != OF_DAEMONS && heard(client) <= silent_since && !is_here(*client)
+        };
+        let silent = self.replica.clients().filter(is_silent);
         silent.min_by_key(heard)
     }
 
@@ -254,7 +287,7 @@ impl Hosted {
     /// Whether nobody waits for anything, and all who were ever members know who is.
     pub(crate) fn is_quiet(&self) -> bool {
         let is_asked = !self.waiting.is_empty() || !self.changing.is_empty() || !self.asking.is_empty();
-        !is_asked && self.replica.is_settled()
+        !is_asked && self.recalls.is_empty() && self.replica.is_settled()
     }
 
     /// Keeps a request until this node serves. False if too many wait.
@@ -286,6 +319,7 @@ impl Files {
             is_stalled: false,
             full: BTreeSet::new(),
             due: BTreeSet::new(),
+            lends: BTreeSet::new(),
             idle: BTreeSet::new(),
             forgotten: BTreeSet::new(),
             blank: BTreeSet::new(),
@@ -367,7 +401,7 @@ impl Files {
         let stalled = self.writes.stalled_at(patience).filter(|_| !self.is_stalled);
         let first = |due: &BTreeSet<(WallTime, ObjectId)>| due.first().map(|&(at, _)| at);
         let others = [stalled, self.list_at];
-        let looks = [&self.due, &self.idle, &self.forgotten, &self.blank].map(first);
+        let looks = [&self.due, &self.lends, &self.idle, &self.forgotten, &self.blank].map(first);
         looks.into_iter().chain(others).flatten().min()
     }
 
@@ -474,26 +508,26 @@ impl Files {
     }
 
     pub(crate) fn reply(&mut self, asker: Asker, body: FileReplyBody, until: Option<WallTime>) {
-        self.push_reply(asker.session, FileReply { id: asker.id, body, proofs: Vec::new() }, until);
+        self.push_reply(asker.from, FileReply { id: asker.id, body, proofs: Vec::new() }, until);
     }
 
-    pub(crate) fn push_reply(&mut self, session: SessionId, reply: FileReply, until: Option<WallTime>) {
+    pub(crate) fn push_reply(&mut self, to: Caller, reply: FileReply, until: Option<WallTime>) {
         // Whoever hears of a change sends the next one.
         let waits = matches!(reply.body, FileReplyBody::Changed { .. });
         let replies = if waits { &mut self.changed } else { &mut self.replies };
         self.answer_bytes += answer_bytes(&reply);
-        replies.push_back((session, reply, until));
+        replies.push_back((to, reply, until));
     }
 
     /// The next reply. What is not true any more is not said (R4).
-    pub(crate) fn pop_reply(&mut self, now: WallTime, checks: bool) -> Option<(SessionId, FileReply)> {
+    pub(crate) fn pop_reply(&mut self, now: WallTime, checks: bool) -> Option<(Caller, FileReply)> {
         let changed = if self.writes.is_behind() { None } else { self.changed.pop_front() };
-        let (session, mut reply, until) = changed.or_else(|| self.replies.pop_front())?;
+        let (to, mut reply, until) = changed.or_else(|| self.replies.pop_front())?;
         self.answer_bytes -= answer_bytes(&reply);
         if until.is_some_and(|until| now >= until) && checks {
             reply.body = FileReplyBody::Unavailable(Unavailable::NoMajority);
         }
-        Some((session, reply))
+        Some((to, reply))
     }
 
     /// Whether a client's file requests still wait for room in its connection.

@@ -4,21 +4,24 @@
 //! when a member with the lease was told to create it and nobody has anything of it.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use base::{ClientId, Epoch, NodeId, ObjectId, Process, Span, WallTime};
 use lease::{Algorithm, Watermark};
+use namespace::NameError;
 use replication::{
     AskError, Checkpoint, Event, LeadError, Memory, Message, Output as ReplicaOutput, ProposeError, Replica,
-    Request, Tenure, Ticket, Waiting, When,
+    Request, Standing, Tenure, Ticket, Waiting, When,
 };
 
 use crate::access::{About, Admitted, check_purpose};
+use crate::errands::own_client;
 use crate::file::{
-    Done, File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Mark, Query,
+    Change, Done, File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Mark, Op,
+    Position, Query,
 };
-use crate::files::{Asking, FileMessage, Hosted, SMALL_BYTES_MAX, Stage};
-use crate::lock::Asker;
-use crate::message::is_lock;
+use crate::files::{Asker, Asking, Caller, FileMessage, Hosted, SMALL_BYTES_MAX, Stage};
+use crate::message::{is_file_of_volume, is_lock};
 use crate::refused::{refused_change, refused_question, refused_sync};
 use crate::session::Session;
 use crate::steps::Step;
@@ -32,17 +35,25 @@ const ASKERS_MAX: usize = 16;
 impl<A: Algorithm> Shard<A> {
     /// A client's request about a file.
     pub fn handle_file_request(&mut self, now: WallTime, session: SessionId, request: FileRequest) {
-        let FileRequest { id, object, body, proof } = request;
+        let FileRequest { id, object, shown, body, proof } = request;
         let Some(Session { client, certificate, .. }) = self.sessions.get(session) else { return };
-        let asker = Asker { session, client: *client, id, proof };
-        if let Err(error) = check_purpose((self.config.map.exports(), &certificate.role), object, &body) {
+        let asker = Asker { from: Caller::Session(session), client: *client, id, proof };
+        let asked = check_purpose((self.config.map.exports(), &certificate.role), object, &body);
+        if let Err(error) =
+            asked.and_then(|()| self.check_shown(now, (session, object), shown.as_ref(), &body))
+        {
             return self.files.reply(asker, FileReplyBody::Refused(error), None);
         }
         if self.config.breaks(Bug::AnswersWhileReleasing) && self.is_leaving(object) {
             return self.ask_replica(now, object, asker, body);
         }
         match self.open_file(now, object) {
-            Ok(()) => self.serve_file(now, object, asker, body),
+            Ok(()) => {
+                if let Some(shown) = shown {
+                    self.note_file(object, shown.of());
+                }
+                self.serve_file(now, object, asker, body);
+            }
             Err(refusal) => self.files.reply(asker, refusal, None),
         }
         self.take_events(now);
@@ -140,15 +151,13 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Serves a request, or keeps it until this node has the lease.
-    fn serve_file(&mut self, now: WallTime, object: ObjectId, asker: Asker, body: FileBody) {
+    pub(crate) fn serve_file(&mut self, now: WallTime, object: ObjectId, asker: Asker, body: FileBody) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         hosted.used = now;
         if let Some(refusal) = refusal(&body, hosted, self.files.answer_bytes) {
             return self.files.reply(asker, refusal, None);
         }
-        // What a volume is called is known for sure by who serves.
-        let is_of_bytes = matches!(body, FileBody::Ask(Query::Read { .. } | Query::Stat));
-        let may_answer = is_of_bytes && hosted.stage == Stage::Leading;
+        let may_answer = matches!(body, FileBody::Ask(_)) && hosted.stage == Stage::Leading;
         if hosted.serves() || may_answer {
             return self.ask_replica(now, object, asker, body);
         }
@@ -172,43 +181,39 @@ impl<A: Algorithm> Shard<A> {
 
     /// Puts a request to a replica that leads.
     fn ask_replica(&mut self, now: WallTime, object: ObjectId, asker: Asker, body: FileBody) {
+        if self.waits_for_lend(now, object, asker, &body) || self.waits_for_recall(object, asker, &body) {
+            return;
+        }
+        self.put_to_replica(now, object, asker, body);
+    }
+
+    /// Puts a request to a replica that leads and may do what is asked.
+    pub(crate) fn put_to_replica(&mut self, now: WallTime, object: ObjectId, asker: Asker, body: FileBody) {
+        let is_of_tree = match &body {
+            FileBody::Ask(Query::Tree(_)) | FileBody::Open { .. } | FileBody::Renew { .. } => true,
+            FileBody::Create | FileBody::Change { .. } | FileBody::Ask(_) | FileBody::Sync { .. } => false,
+        };
+        if let Some(hosted) = self.files.hosted.get_mut(&object)
+            && is_of_tree
+            && hosted.replica.standing() != Standing::Serving
+            && hosted.wait(asker, body.clone())
+        {
+            // What is asked is allowed or not by what is recovered.
+            return;
+        }
         let ticket = self.files.ticket();
-        let (is_idle, me) = (self.files.writes.is_idle(), self.me().node);
         let admitted = match self.admit(now, object, asker, body) {
             Ok(admitted) => admitted,
             Err(refusal) => return self.refuse_file(now, object, asker, refusal),
         };
-        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let refusal = match admitted {
             Admitted::Create => Some(FileReplyBody::Exists),
             Admitted::Change { number, settled, level, ref change } => {
                 let request = Request { client: asker.client, number, settled };
-                let place = Place { map: &self.config.map, full: &self.files.full, me };
-                let asked = Asked { now, object, client: asker.client };
-                let op = operation(asked, change, &hosted.replica, place);
-                let askers = hosted.changing.entry((asker.client, number)).or_default();
-                if askers.len() >= ASKERS_MAX {
-                    let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);
-                    return self.files.reply(asker, busy, None);
-                }
-                askers.push((asker, level));
-                let refusal = hosted.replica.propose(now, request, op).err();
-                if refusal.is_some() {
-                    forget_asker(hosted, (asker.client, number), asker);
-                } else {
-                    hosted.heard.insert(asker.client, now);
-                    if level == Level::Durable {
-                        hosted.replica.sync_with_last();
-                    } else if is_idle {
-                        hosted.replica.sync_ahead();
-                    }
-                }
-                if refusal == Some(ProposeError::Full) {
-                    self.end_silent_client(now, object);
-                }
-                refusal.map(refused_change)
+                self.propose_change(now, object, (asker, request, level), change)
             }
             Admitted::Ask(query, about) => {
+                let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
                 hosted.asking.insert(ticket, Asking::new(asker, about));
                 let asked = hosted.replica.ask(now, ticket, query.clone());
                 if asked == Err(AskError::Recovering) && hosted.wait(asker, FileBody::Ask(query)) {
@@ -218,6 +223,7 @@ impl<A: Algorithm> Shard<A> {
                 asked.err().map(refused_question)
             }
             Admitted::Sync { oldest, newest } => {
+                let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
                 hosted.asking.insert(ticket, Asking::new(asker, About::Itself));
                 hosted.replica.sync(now, ticket, (oldest, newest)).err().map(refused_sync)
             }
@@ -239,8 +245,84 @@ impl<A: Algorithm> Shard<A> {
         self.files.reply(asker, refusal, until);
     }
 
+    /// Makes an entry of a change that is asked for, or says why not.
+    fn propose_change(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        (asker, mut request, level): (Asker, Request, Level),
+        change: &Change,
+    ) -> Option<FileReplyBody> {
+        let (is_idle, me) = (self.files.writes.is_idle(), self.me().node);
+        let hosted = self.files.hosted.get_mut(&object)?;
+        let next = hosted.replica.next_position();
+        if let (Caller::Node(_), Some(next)) = (asker.from, next) {
+            // No other entry has this number.
+            (request.number, request.settled) = (next.seq.0, next.seq.0);
+        }
+        let rules = self.config.rules();
+        let place = Place { map: &self.config.map, full: &self.files.full, me, rules };
+        let asked = Asked { now, object, client: asker.client };
+        let op = operation(asked, change, &hosted.replica, place);
+        let askers = hosted.changing.entry((asker.client, request.number)).or_default();
+        if askers.len() >= ASKERS_MAX {
+            return Some(FileReplyBody::Unavailable(Unavailable::Overloaded));
+        }
+        askers.push((asker, level));
+        let refusal = hosted.replica.propose(now, request, op).err();
+        if refusal.is_some() {
+            forget_asker(hosted, (asker.client, request.number), asker);
+        } else {
+            hosted.heard.insert(asker.client, now);
+            if let (Change::Return { .. }, Some(next)) = (change, next) {
+                hosted.lending.turn(next, false);
+            }
+            if level == Level::Durable {
+                hosted.replica.sync_with_last();
+            } else if is_idle {
+                hosted.replica.sync_ahead();
+            }
+        }
+        if refusal == Some(ProposeError::Full) {
+            self.end_silent_client(now, object);
+        }
+        refusal.map(refused_change)
+    }
+
+    /// Makes an entry of a change that nobody has asked for, and says where it will stand.
+    pub(crate) fn propose_own(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        change: Change,
+    ) -> Option<Position> {
+        let client = own_client(self.me().node);
+        let hosted = self.files.hosted.get_mut(&object)?;
+        let next = hosted.replica.next_position()?;
+        // No other entry has this number.
+        let request = Request { client, number: next.seq.0, settled: next.seq.0 };
+        let op = match change {
+            Change::Tree(mut op) => {
+                let own = Arc::make_mut(&mut op);
+                (own.time, own.client) = (now, client);
+                Change::Tree(op)
+            }
+            change => change,
+        };
+        match hosted.replica.propose(now, request, Op { time: now, change: op }) {
+            Ok(()) => Some(next),
+            Err(error) => {
+                // If the object knows too many clients to know this daemon, one that was silent for long makes room first.
+                if error == ProposeError::Full {
+                    self.end_silent_client(now, object);
+                }
+                None
+            }
+        }
+    }
+
     /// Makes room for a client that a file does not know.
-    fn end_silent_client(&mut self, now: WallTime, object: ObjectId) {
+    pub(crate) fn end_silent_client(&mut self, now: WallTime, object: ObjectId) {
         // Others may have led since, and heard of it.
         if self.lease.valid_until(now, object).is_none() {
             return;
@@ -293,10 +375,11 @@ impl<A: Algorithm> Shard<A> {
 
     /// Does what a replica wants done.
     pub(crate) fn drain_replica(&mut self, now: WallTime, object: ObjectId) {
+        self.keep_tree_to_rules(object);
         loop {
             let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
             let Some(output) = hosted.replica.poll_output() else {
-                if self.strike_gone(now, object) || self.delete_doomed(now, object) {
+                if self.strike_gone(now, object) || self.delete_doomed(object) {
                     continue;
                 }
                 break;
@@ -352,6 +435,12 @@ impl<A: Algorithm> Shard<A> {
         (asker, level): (Asker, Level),
         (outcome, mark, until): (Result<Done, FileError>, Mark, WallTime),
     ) {
+        let outcome = match (asker.from, outcome) {
+            (Caller::Node(_), Err(FileError::Tree(NameError::Lent { inode, .. }))) => {
+                self.lent_already(object, inode)
+            }
+            (_, outcome) => outcome,
+        };
         let is_early = self.config.breaks(Bug::DurableEarly) && outcome.is_ok();
         if let Ok(done) = &outcome
             && level == Level::Durable
@@ -369,8 +458,8 @@ impl<A: Algorithm> Shard<A> {
         }
         let level = if is_early { level } else { Level::Written };
         let body = FileReplyBody::Changed { outcome, mark, level, opened: None };
-        let (body, proofs) = self.show(now, object, (asker.session, About::Itself), body);
-        self.files.push_reply(asker.session, FileReply { id: asker.id, body, proofs }, Some(until));
+        let (body, proofs) = self.show(now, object, (asker.from, About::Itself), body);
+        self.files.push_reply(asker.from, FileReply { id: asker.id, body, proofs }, Some(until));
     }
 
     fn answer_ticket(
@@ -381,11 +470,11 @@ impl<A: Algorithm> Shard<A> {
         (body, until): (FileReplyBody, WallTime),
     ) {
         let asking = self.files.hosted.get_mut(&object).and_then(|hosted| hosted.asking.remove(&ticket));
-        if let Some(Asking { asker: Asker { session, id, .. }, change, about }) = asking {
+        if let Some(Asking { asker: Asker { from, id, .. }, change, about }) = asking {
             let (level, opened) = (Level::Durable, None);
             let changed = |(done, mark)| FileReplyBody::Changed { outcome: Ok(done), mark, level, opened };
-            let (body, proofs) = self.show(now, object, (session, about), change.map_or(body, changed));
-            self.answer_file(object, (session, FileReply { id, body, proofs }), Some(until));
+            let (body, proofs) = self.show(now, object, (from, about), change.map_or(body, changed));
+            self.answer_file(object, (from, FileReply { id, body, proofs }), Some(until));
         }
     }
 
@@ -410,6 +499,7 @@ impl<A: Algorithm> Shard<A> {
                 if let Some(hosted) = self.files.hosted.get_mut(&object) {
                     hosted.begin(now);
                 }
+                self.begin_lends(now, object);
                 self.serve_waiting(now, object);
                 self.tell_retired(now, object);
             }
@@ -457,14 +547,14 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Of these nodes the one that is connected and comes after this one: so each has its turn.
-    fn next_member(&self, nodes: &[NodeId]) -> Option<NodeId> {
+    pub(crate) fn next_member(&self, nodes: &[NodeId]) -> Option<NodeId> {
         let me = self.me().node;
         let connected = nodes.iter().copied().filter(|node| self.peers.contains_key(node));
         connected.min_by_key(|&node| (node < me, node))
     }
 
     /// The requests that came before this node served.
-    fn serve_waiting(&mut self, now: WallTime, object: ObjectId) {
+    pub(crate) fn serve_waiting(&mut self, now: WallTime, object: ObjectId) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let waiting = std::mem::take(&mut hosted.waiting);
         for (asker, body) in waiting {
@@ -477,7 +567,7 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let waiting = std::mem::take(&mut hosted.waiting).into_iter();
         let (creating, others): (VecDeque<_>, VecDeque<_>) =
-            waiting.partition(|(_, body)| matches!(body, FileBody::Create));
+            waiting.partition(|(_, body)| begins(object, body));
         hosted.waiting = creating;
         hosted.is_absent = true;
         let is_wanted = !hosted.waiting.is_empty();
@@ -488,7 +578,8 @@ impl<A: Algorithm> Shard<A> {
     /// Tells everybody who waits for this node to serve that it will not.
     pub(crate) fn send_waiting_away(&mut self, object: ObjectId, body: &FileReplyBody) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        let waiting = std::mem::take(&mut hosted.waiting);
+        let recalls = std::mem::take(&mut hosted.recalls).into_values().flatten();
+        let waiting: Vec<_> = std::mem::take(&mut hosted.waiting).into_iter().chain(recalls).collect();
         waiting.into_iter().for_each(|(asker, _)| self.files.reply(asker, body.clone(), None));
     }
 
@@ -504,7 +595,7 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Begins a tenure with an epoch of its own, once its number is covered by the ceiling on disk.
-    fn lead_file(&mut self, now: WallTime, object: ObjectId) {
+    pub(crate) fn lead_file(&mut self, now: WallTime, object: ObjectId) {
         let me = self.me().node;
         let Some(until) = self.lease.valid_until(now, object) else { return };
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
@@ -512,7 +603,7 @@ impl<A: Algorithm> Shard<A> {
         let floor = if self.config.breaks(Bug::EpochReused) { 0 } else { self.keeper.numbers.floor() };
         let number = hosted.replica.promised().number.max(hosted.highest).max(floor).saturating_add(1);
         let epoch = Epoch { number, node: me };
-        let creates = hosted.waiting.iter().any(|(_, body)| matches!(body, FileBody::Create));
+        let creates = hosted.waiting.iter().any(|(_, body)| begins(object, body));
         if Token::new(epoch, 1).is_none() {
             self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::Full));
             return self.leave_file(now, object, None);
@@ -555,6 +646,7 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let was = std::mem::replace(&mut hosted.stage, Stage::Leaving);
         let at = hosted.replica.committed();
+        self.errands.end(object);
         if !keeps_answering {
             hosted.replica.resign();
             self.files.fetches.end(object);
@@ -587,6 +679,7 @@ impl<A: Algorithm> Shard<A> {
         hosted.stage = Stage::Idle;
         hosted.replica.resign();
         self.files.fetches.end(object);
+        self.errands.end(object);
         let body = match body {
             ReplyBody::Elsewhere(node) => FileReplyBody::Elsewhere(*node),
             ReplyBody::Unavailable(Unavailable::NotMember) => away,
@@ -653,99 +746,6 @@ impl<A: Algorithm> Shard<A> {
         self.files.hosted.values().all(|hosted| hosted.stage == Stage::Idle) && !self.files.has_replies()
     }
 
-    /// Timers of files, and leases that nobody has used for long.
-    pub(crate) fn check_files(&mut self, now: WallTime) {
-        self.check_disk(now);
-        self.mend_files(now);
-        self.forget_blank(now);
-        self.list_files(now);
-        while let Some(object) = self.files.pop_idle(now, self.config.file_idle) {
-            self.leave_file(now, object, None);
-        }
-        while let Some(object) = self.files.pop_due(now) {
-            if let Some(hosted) = self.files.hosted.get_mut(&object) {
-                hosted.replica.handle_timeout(now);
-            }
-            self.drain_replica(now, object);
-        }
-    }
-
-    /// Recovers files that nobody asks for, if this node may have forgotten something of them: until a tenure has begun
-    /// after that, it cannot be counted on, and another member that is gone would be missed.
-    fn mend_files(&mut self, now: WallTime) {
-        while let Some(object) = self.files.pop_forgotten(now) {
-            if self.unavailable(now).is_some() || self.files.is_stalled || !self.is_member(object) {
-                continue;
-            }
-            let Some(hosted) = self.files.hosted.get_mut(&object) else { continue };
-            // Who lacks something has asked the others, and one of them leads.
-            let is_damaged = hosted.replica.is_unsure() || hosted.replica.lacks();
-            if !is_damaged && hosted.stage == Stage::Idle && now >= hosted.avoided_until {
-                hosted.stage = Stage::Leasing;
-                self.steps.add(object, Step::Acquire);
-            }
-        }
-    }
-
-    /// A peer has lost power, and what it had not synced with it. It may not even know which files there are, and must not be
-    /// counted on before it has an entry of a later epoch.
-    pub(crate) fn peer_forgot(&mut self, now: WallTime, peer: Process, at: u64) {
-        if Token::new(Epoch { number: at, node: peer.node }, 1).is_none() && at > 0 {
-            return self.tell(ShardEvent::Misbehaved { peer, what: "forgot an epoch that cannot be" });
-        }
-        let mut led = Vec::new();
-        let is_new = self.files.forgetful.insert(peer.node, peer.incarnation) != Some(peer.incarnation);
-        for (&object, hosted) in self.files.hosted.iter_mut().filter(|_| is_new) {
-            let is_led = matches!(hosted.stage, Stage::Leading | Stage::Numbering(_));
-            if is_led && hosted.replica.view().members.contains(peer.node) {
-                hosted.highest = hosted.highest.max(at);
-                led.push(object);
-            }
-        }
-        // What it acknowledged to this tenure does not count any more.
-        led.into_iter().for_each(|object| self.lead_file(now, object));
-        self.files.list_for(now, peer.node);
-    }
-
-    /// Tells peers that forgot which files there are: they see to it that those are recovered.
-    fn list_files(&mut self, now: WallTime) {
-        for (to, object) in self.files.poll_listed(now) {
-            let Some(hosted) = self.files.hosted.get(&object) else { continue };
-            let view = hosted.replica.view().id;
-            let message = Message::There { epoch: Epoch::default() };
-            self.send_file(to, FileMessage { object, view, message });
-        }
-    }
-
-    /// A node whose disk does nothing leads nothing: it could never answer for what it orders.
-    fn check_disk(&mut self, now: WallTime) {
-        let stalled_at = self.files.writes.stalled_at(self.config.stalled_after);
-        let is_stalled = stalled_at.is_some_and(|at| at <= now) && !self.config.breaks(Bug::StalledDiskLeads);
-        if std::mem::replace(&mut self.files.is_stalled, is_stalled) == is_stalled {
-            return;
-        }
-        self.tell(ShardEvent::DiskStalled(is_stalled));
-        let is_led = |hosted: &Hosted| matches!(hosted.stage, Stage::Leading | Stage::Numbering(_));
-        let led = self.files.hosted.iter().filter(|(_, hosted)| is_stalled && is_led(hosted));
-        for object in led.map(|(&object, _)| object).collect::<Vec<_>>() {
-            let members = self.members_of(object);
-            let successor = self.next_member(members.as_slice());
-            self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::NoMajority));
-            self.leave_file(now, object, successor);
-        }
-    }
-
-    /// What waited for the epoch ceiling.
-    pub(crate) fn take_deferred_files(&mut self, now: WallTime) {
-        for (_, from, message) in std::mem::take(&mut self.files.deferred) {
-            self.handle_file_message(now, from, message);
-        }
-        let numbering =
-            self.files.hosted.iter().filter(|(_, hosted)| matches!(hosted.stage, Stage::Numbering(_)));
-        let numbering: Vec<ObjectId> = numbering.map(|(&object, _)| object).collect();
-        numbering.into_iter().for_each(|object| self.lead_file(now, object));
-    }
-
     /// Messages whose writes are done.
     fn let_go(&mut self, now: WallTime) {
         while let Some(held) = self.files.writes.pop_ready() {
@@ -771,6 +771,17 @@ pub(crate) fn first_checkpoint(config: &ShardConfig, me: NodeId, object: ObjectI
     }
     let first = Checkpoint::first(home, File::default());
     if config.breaks(Bug::HomeForgets) { first } else { first.at_home() }
+}
+
+/// Whether a request begins what nobody has anything of. A volume's file begins as soon as anything is to be known of it.
+fn begins(object: ObjectId, body: &FileBody) -> bool {
+    match body {
+        FileBody::Create => true,
+        FileBody::Change { change, .. } => {
+            is_file_of_volume(object) && (change.is_of_bytes() || matches!(change, Change::Return { .. }))
+        }
+        FileBody::Ask(_) | FileBody::Sync { .. } | FileBody::Open { .. } | FileBody::Renew { .. } => false,
+    }
 }
 
 fn forget_asker(hosted: &mut Hosted, key: (ClientId, u64), asker: Asker) {

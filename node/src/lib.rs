@@ -38,6 +38,7 @@ mod bugs;
 mod capability;
 mod checkpoints;
 mod config;
+mod errands;
 mod exports;
 mod fetches;
 pub mod file;
@@ -46,6 +47,7 @@ mod first_clock;
 mod from_toml;
 mod hosting;
 mod keeper;
+mod lends;
 mod lock;
 mod logs;
 mod map;
@@ -65,6 +67,7 @@ mod starts;
 mod status;
 mod steps;
 mod store;
+mod upkeep;
 mod volumes;
 mod writes;
 
@@ -77,6 +80,7 @@ pub use capability::{
 };
 pub use checkpoints::FileChanges;
 pub use config::{CLOCK_FRESH, ShardConfig};
+pub use errands::{Errand, ErrandBody};
 pub use exports::{
     ANONYMOUS_DEFAULT, ChangeKind, EXPORT_CLIENTS_MAX, EXPORT_PATH_BYTES_MAX, EXPORTS_MAX, Export,
     ExportAccess, ExportError, ExportPath, ExportPathError, ExportRefusal, Exports, ExportsError,

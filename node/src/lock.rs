@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use base::{ClientId, Epoch, WallTime};
 use lease::{Ended, Watermark};
 
-use crate::{Grant, Proof, Record, RequestId, SessionId, Token};
+use crate::{Grant, Record, RequestId, SessionId, Token};
 
 /// One lock.
 #[derive(Clone, Debug)]
@@ -94,8 +94,6 @@ pub(crate) struct Asker {
     pub(crate) session: SessionId,
     pub(crate) client: ClientId,
     pub(crate) id: RequestId,
-    /// What it shows for an inode.
-    pub(crate) proof: Option<Proof>,
 }
 
 /// A client that wants the lock.

@@ -6,7 +6,7 @@ use lease::{Batch, ClockState, Ended, Loss};
 use replication::Record;
 
 use crate::file::{File, FileReply, Place, Stored};
-use crate::{DaemonFrame, FetchId, FileMessage, Grant, PeerMessage, SessionId};
+use crate::{DaemonFrame, Errand, FetchId, FileMessage, Grant, PeerMessage, SessionId};
 
 /// Something to do, in this order.
 #[derive(Clone, PartialEq, Debug)]
@@ -53,6 +53,20 @@ pub enum Output {
     FileReply {
         /// Over which connection.
         session: SessionId,
+        /// What.
+        reply: FileReply,
+    },
+    /// Send this errand, in order.
+    Errand {
+        /// To whom.
+        to: NodeId,
+        /// What.
+        errand: Errand,
+    },
+    /// Send this reply to an errand.
+    ErrandReply {
+        /// To whom.
+        to: NodeId,
         /// What.
         reply: FileReply,
     },

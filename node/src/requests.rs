@@ -13,7 +13,7 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn handle_request(&mut self, now: WallTime, session: SessionId, request: Request) {
         let Request { id, body } = request;
         let Some(client) = self.sessions.get(session).map(|session| session.client) else { return };
-        let asker = Asker { session, client, id, proof: None };
+        let asker = Asker { session, client, id };
         if self.sessions.backlog(session) >= self.config.replies_max {
             // Its last words on this connection: a client that does not read is no client.
             return self.end_session(now, session);

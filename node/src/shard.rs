@@ -8,8 +8,9 @@ use lease::{
     GuardConfigError, LeaseNode, Loss, Start, Watermark,
 };
 
-use crate::file::File;
-use crate::files::{FileJournalError, Files, KeptFile};
+use crate::errands::Errands;
+use crate::file::{File, FileReply};
+use crate::files::{Caller, FileJournalError, Files, KeptFile};
 use crate::hosting::first_checkpoint;
 use crate::keeper::Keeper;
 use crate::lock::{Lock, UNSETTLED};
@@ -44,6 +45,7 @@ pub struct Shard<A> {
     /// Cells that are leased because a client asked for the lease itself.
     pub(crate) leased: BTreeMap<ObjectId, Leased>,
     pub(crate) files: Files,
+    pub(crate) errands: Errands,
     /// What is to be done about leases.
     pub(crate) steps: Steps,
     pub(crate) sessions: Sessions,
@@ -150,6 +152,7 @@ impl<A: Algorithm> Shard<A> {
             locks: BTreeMap::new(),
             leased: BTreeMap::new(),
             files,
+            errands: Errands::default(),
             steps: Steps::default(),
             sessions: Sessions::default(),
             peers: BTreeMap::new(),
@@ -262,6 +265,7 @@ impl<A: Algorithm> Shard<A> {
         self.peers.remove(&node);
         self.peer_is_full(node, false);
         self.outbox.remove(&node);
+        self.errands.lose(node);
         // What it asked for it asks again, and its next run is somebody else.
         self.deferred.retain(|(_, to, _)| to.node != node);
     }
@@ -399,7 +403,9 @@ impl<A: Algorithm> Shard<A> {
         let sweep = self.trusted.then_some(self.sweep_at);
         let greeting = (!self.is_greeted).then_some(self.lease.silent_until());
         let files = self.files.next_due(self.config.stalled_after);
-        let others = [self.lease.poll_timeout(), self.sessions.next_due(), due, sweep, greeting, files];
+        let errands = self.errands.next_due();
+        let others =
+            [self.lease.poll_timeout(), self.sessions.next_due(), due, sweep, greeting, files, errands];
         others.into_iter().flatten().fold(self.judge_at, WallTime::min)
     }
 
@@ -410,6 +416,7 @@ impl<A: Algorithm> Shard<A> {
             return failure;
         }
         self.lose_unreadable(now);
+        self.send_errands(now);
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }
@@ -426,8 +433,8 @@ impl<A: Algorithm> Shard<A> {
             return Some(Output::Peer { to, messages });
         }
         let checks = !self.config.breaks(Bug::LeaseNotCheckedWhenLeaving);
-        if let Some((session, reply)) = self.files.pop_reply(now, checks) {
-            return Some(Output::FileReply { session, reply });
+        if let Some((to, reply)) = self.files.pop_reply(now, checks) {
+            return self.leave_reply(now, to, reply);
         }
         if !self.sessions.is_ready() {
             return None;
@@ -439,6 +446,19 @@ impl<A: Algorithm> Shard<A> {
             self.sessions.pop_frame(|outgoing| outgoing.under.is_none_or(|cell| lease.holds(now, cell)));
         let (session, frame) = framed?;
         Some(Output::Client { session, frame })
+    }
+
+    /// What this node said to itself may have more to be done.
+    fn leave_reply(&mut self, now: WallTime, to: Caller, reply: FileReply) -> Option<Output> {
+        match to {
+            Caller::Session(session) => Some(Output::FileReply { session, reply }),
+            Caller::Node(to) if to != self.me().node => Some(Output::ErrandReply { to, reply }),
+            Caller::Node(me) => {
+                self.take_errand_reply(now, me, reply);
+                self.take_events(now);
+                self.poll_output(now)
+            }
+        }
     }
 
     pub(crate) fn hand_out(&mut self, output: Output) {

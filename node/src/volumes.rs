@@ -8,21 +8,34 @@ use std::sync::Arc;
 
 use base::{ClientId, Members, NodeId, ObjectId, WallTime};
 use lease::Algorithm;
-use namespace::{Born, Change as TreeChange, InodeId, Make, Op as TreeOp, Who, cost};
-use replication::{Position, Replica, Request};
+use namespace::{
+    Answer as TreeAnswer, Ask, Born, Change as TreeChange, Done as TreeDone, Generation, InodeId, Make,
+    Op as TreeOp, Query as TreeQuery, Who, cost,
+};
+use replication::{Position, Replica};
 
-use crate::file::{Answer, Change, File, FileBody, FileError, FileReply, FileReplyBody, Op, Query};
-use crate::files::Hosted;
+use crate::errands::{ErrandBody, outcome_of};
+use crate::file::{
+    Answer, Change, Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody, Level, Op, Query,
+};
+use crate::files::{Asker, Hosted};
+use crate::lends::given;
 use crate::message::{file_of, volume_of};
 use crate::space::within_space;
-use crate::{ChangeKind, ClusterMap, Shard, Unavailable, change_kind};
+use crate::{Bug, ClusterMap, Rules, Shard, Unavailable};
 
 /// While answers of trees take so much memory, no more questions about them are taken.
 const ANSWERS_BYTES_MAX: u64 = 16 << 20;
 /// So many questions and syncs of one volume wait at once.
 const ASKING_MAX: usize = 512;
+/// So many changes of a volume wait until times are given back.
+const RECALLS_MAX: usize = 1_024;
 /// So much of what is doomed is deleted at a time.
 const DELETED_AT_ONCE: usize = 64;
+
+/// Where a certificate would be named, of a daemon that deletes something. It is no client that ends: what it asks for is to be done
+/// whenever it leads again.
+pub(crate) const OF_DAEMONS: u64 = 0;
 
 /// Who asks for a change, of what, and when.
 #[derive(Clone, Copy)]
@@ -38,6 +51,7 @@ pub(crate) struct Place<'a> {
     pub(crate) map: &'a ClusterMap,
     pub(crate) full: &'a BTreeSet<NodeId>,
     pub(crate) me: NodeId,
+    pub(crate) rules: Rules,
 }
 
 /// The operation for a change that a client asks for, if it becomes the next entry of the replica that leads here.
@@ -45,7 +59,9 @@ pub(crate) fn operation(asked: Asked, change: &Change, replica: &Replica<File>, 
     let mut change = within_space(change, replica, place.full, place.me);
     if let Change::Tree(op) = &mut change {
         let op = Arc::make_mut(op);
-        (op.time, op.client) = (asked.now, asked.client);
+        if !place.rules.breaks(Bug::ClientSaysWhen) {
+            (op.time, op.client) = (asked.now, asked.client);
+        }
         match &mut op.change {
             TreeChange::Create { make: Make::File { replicas }, .. } => {
                 if let Some(next) = replica.next_position() {
@@ -95,11 +111,9 @@ fn inode_hash(context: &str, tree: ObjectId, inode: InodeId) -> [u8; 32] {
 /// Why a request is not even looked into, if it is not: so much memory answers take that wait to be sent.
 pub(crate) fn refusal(body: &FileBody, hosted: &Hosted, answers: u64) -> Option<FileReplyBody> {
     let refused = match body {
-        FileBody::Change { change, .. } => match (change.check(), change) {
-            (Err(error), _) => error,
-            (Ok(()), Change::NoSpace) => FileError::NotForClients,
-            (Ok(()), Change::Tree(op)) if is_of_service(&op.change) => FileError::NotForClients,
-            _ => return None,
+        FileBody::Change { change, .. } => match change.check() {
+            Err(error) => error,
+            Ok(()) => return None,
         },
         FileBody::Ask(Query::Tree(_)) | FileBody::Open { .. } | FileBody::Renew { .. }
             if answers > ANSWERS_BYTES_MAX || hosted.asking.len() >= ASKING_MAX =>
@@ -124,39 +138,103 @@ pub(crate) fn answer_bytes(reply: &FileReply) -> u64 {
 }
 
 impl<A: Algorithm> Shard<A> {
-    /// Has some of what is doomed in a volume that is led here deleted, if nothing of that is under way. Whether it has.
-    ///
-    /// No daemon keeps data of a volume's files yet: it is gone everywhere as soon as the entry says so.
-    pub(crate) fn delete_doomed(&mut self, now: WallTime, object: ObjectId) -> bool {
-        let me = self.me().node;
-        let client = ClientId { certificate: 0, program: me.0.into() };
+    /// Has some of what is doomed in a volume that is led here deleted: first the data, and then what is left of the file.
+    /// Whether there is something new to be done about it.
+    pub(crate) fn delete_doomed(&mut self, object: ObjectId) -> bool {
         let Some(hosted) = self.files.hosted.get_mut(&object).filter(|hosted| hosted.serves()) else {
             return false;
         };
-        if hosted.replica.committed().seq < hosted.deleting.seq {
+        let committed = hosted.replica.committed();
+        hosted.deleting.retain(|_, by| by.is_none_or(|by| committed < by));
+        let doomed = hosted.replica.machine().tree().doomed(DELETED_AT_ONCE);
+        let new: Vec<_> = doomed.into_iter().filter(|inode| !hosted.deleting.contains_key(inode)).collect();
+        for &inode in &new {
+            hosted.deleting.insert(inode, None);
+        }
+        let of = |inode| FileOf { volume: object, inode };
+        new.iter().for_each(|&inode| self.run_errand(object, of(inode), ErrandBody::Remove));
+        !new.is_empty()
+    }
+
+    /// The data of a file that is doomed is gone, unless it cannot be said.
+    pub(crate) fn content_removed(&mut self, now: WallTime, of: FileOf, reply: &FileReplyBody) {
+        let is_gone = match outcome_of(reply) {
+            Some(outcome) => matches!(outcome, Ok(_) | Err(FileError::Removed)),
+            None => matches!(reply, FileReplyBody::NoSuchFile),
+        };
+        let deleted = TreeOp::wanted(Who::root(), TreeChange::Deleted { inode: of.inode });
+        let next = self.files.hosted.get(&of.volume).and_then(|hosted| hosted.replica.next_position());
+        if is_gone {
+            self.propose_own(now, of.volume, Change::Tree(Arc::new(deleted)));
+        }
+        if let Some(hosted) = self.files.hosted.get_mut(&of.volume) {
+            // If it is still there when that entry is committed, whatever that does, it is found again.
+            hosted.deleting.insert(of.inode, next);
+        }
+        self.drain_replica(now, of.volume);
+    }
+
+    /// What a daemon is told that wants to be lent what is lent already.
+    pub(crate) fn lent_already(&self, object: ObjectId, inode: InodeId) -> Result<Done, FileError> {
+        let tree = self.files.hosted.get(&object).map(|hosted| hosted.replica.machine().tree());
+        let ask = TreeQuery { who: Who::root(), ask: Ask::Attributes { inode } };
+        match tree.ok_or(FileError::NoTree)?.answer(&ask)? {
+            TreeAnswer::Attributes(attributes) => Ok(Done::Tree(Box::new(TreeDone::Changed { attributes }))),
+            _ => Err(FileError::NotLent),
+        }
+    }
+
+    /// Keeps a change of a file's times until they are given back. False if they are not lent.
+    pub(crate) fn waits_for_recall(&mut self, object: ObjectId, asker: Asker, body: &FileBody) -> bool {
+        let FileBody::Change { change: Change::Tree(op), .. } = body else { return false };
+        let TreeChange::SetAttributes { inode, set } = &op.change else { return false };
+        if set.atime.is_none() && set.mtime.is_none() {
             return false;
         }
-        let mut has_deleted = false;
-        for inode in hosted.replica.machine().tree().doomed(DELETED_AT_ONCE) {
-            let Some(next) = hosted.replica.next_position() else { break };
-            // No other entry has this number.
-            let request = Request { client, number: next.seq.0, settled: next.seq.0 };
-            let op = TreeOp { time: now, who: Who::root(), client, change: TreeChange::Deleted { inode } };
-            let op = Op { time: now, change: Change::Tree(Arc::new(op)) };
-            if hosted.replica.propose(now, request, op).is_err() {
-                break;
-            }
-            hosted.heard.insert(client, now);
-            (hosted.deleting, has_deleted) = (next, true);
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
+        let Some(generation) = hosted.replica.machine().tree().lent(*inode) else { return false };
+        if hosted.recalls.values().map(Vec::len).sum::<usize>() >= RECALLS_MAX {
+            self.files.reply(asker, FileReplyBody::Unavailable(Unavailable::Overloaded), None);
+            return true;
         }
-        has_deleted
+        let waiting = hosted.recalls.entry(*inode).or_default();
+        waiting.push((asker, body.clone()));
+        if waiting.len() == 1 {
+            let of = FileOf { volume: object, inode: *inode };
+            self.run_errand(object, of, ErrandBody::Return { generation });
+        }
+        true
     }
-}
 
-/// Whether no client asks for such a change. What the volume has room for operators say.
-const fn is_of_service(change: &TreeChange) -> bool {
-    match change_kind(change) {
-        ChangeKind::Service => !matches!(change, TreeChange::Limit { .. }),
-        ChangeKind::Writes | ChangeKind::Locks => false,
+    /// A tree keeps to all rules, but for a planted bug.
+    pub(crate) fn keep_tree_to_rules(&mut self, object: ObjectId) {
+        let spares_others = self.config.breaks(Bug::EntryTimeIgnored) && self.me().node != NodeId(0);
+        let rules = if spares_others { Rules::default() } else { self.config.rules() };
+        if let Some(hosted) = self.files.hosted.get_mut(&object).filter(|_| rules != Rules::default()) {
+            hosted.replica.machine_mut().keep_to(rules);
+        }
+    }
+
+    /// A file has ended a lend because somebody here waits for its times.
+    pub(crate) fn file_recalled(
+        &mut self,
+        now: WallTime,
+        of: FileOf,
+        generation: Generation,
+        reply: &FileReplyBody,
+    ) {
+        if let FileReplyBody::Changed {
+            outcome: Ok(Done::Returned { stat }), level: Level::Durable, ..
+        } = reply
+        {
+            let given = stat.as_ref().map(given);
+            let change = TreeChange::GiveBack { inode: of.inode, generation, given };
+            self.propose_own(now, of.volume, Change::Tree(Arc::new(TreeOp::wanted(Who::root(), change))));
+        }
+        let Some(hosted) = self.files.hosted.get_mut(&of.volume) else { return };
+        for (asker, body) in hosted.recalls.remove(&of.inode).unwrap_or_default() {
+            self.put_to_replica(now, of.volume, asker, body);
+        }
+        self.drain_replica(now, of.volume);
     }
 }

@@ -86,6 +86,8 @@ impl finding::Weather for Weather {
 
     fn plan(self, broken: Option<Broken>, subject: Subject, seed: u64) -> ClusterPlan {
         let mut plan = Clusters::plan(subject, seed);
+        // Volumes have weathers of their own.
+        plan.volumes.count = 0;
         let replication = Arc::make_mut(&mut plan.shard.replication);
         match self {
             Self::Lagging => {

@@ -61,6 +61,8 @@ impl finding::Weather for Weather {
 
     fn plan(self, bug: Option<Bug>, subject: Subject, seed: u64) -> ClusterPlan {
         let mut plan = Clusters::plan(subject, seed);
+        // Locks do not mind volumes.
+        plan.volumes.count = 0;
         plan.shard.bug = bug;
         if let Some(faults) = self.faults() {
             plan.faults = FaultPlan::in_tenths(faults.iter().copied(), plan.shard.lease.t_max);

@@ -67,6 +67,10 @@ impl finding::Weather for Weather {
         }
         plan.store = Some(store);
         plan.faults = FaultPlan::in_tenths(self.faults().iter().copied(), plan.shard.lease.t_max);
+        if self == Self::Failing {
+            // What fails is about files more often then.
+            plan.volumes.count = 0;
+        }
         if self == Self::Restored {
             plan.witnessed_percent = 100;
         }

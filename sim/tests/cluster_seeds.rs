@@ -8,12 +8,12 @@ use std::ops::Range;
 use replication::{Limit, Reached};
 use sim::FaultKind;
 use sim::checkers::promptness::Expected;
-use sim::cluster::{ClusterSummary, Clusters};
+use sim::cluster::{ClusterSummary, Clusters, TreeCounts};
 use sim::lease::Subject;
 
 const FIXED_SEEDS: Range<u64> = 0..40;
 /// Something happens in these that happens in few.
-const RARE_SEEDS: [u64; 3] = [45, 47, 158];
+const RARE_SEEDS: [u64; 6] = [45, 47, 77, 92, 158, 219];
 /// What happens to leases by themselves only.
 const NOT_TO_CLUSTERS: [FaultKind; 4] =
     [FaultKind::ClockStep, FaultKind::StandDown, FaultKind::ViewChange, FaultKind::Impossible];
@@ -42,12 +42,27 @@ fn assert_everything_happened(runs: &[ClusterSummary], never: &[FaultKind]) {
     assert!(runs.iter().any(|run| run.file_removals > 0), "no file was removed");
     assert!(runs.iter().any(|run| run.file_told_removed > 0), "nobody was told that a file was removed");
     assert!(runs.iter().any(|run| run.file_no_space > 0), "nobody was told that the disks are full");
+    assert_volumes_were_used(runs);
     let mut limits = Reached::default();
     runs.iter().for_each(|run| limits.add(&run.limits));
     let never: Vec<Limit> = Limit::ALL.into_iter().filter(|&limit| limits.of(limit) == 0).collect();
     assert_eq!(never, NEVER_REACHED, "what of the limits was never reached");
     assert!(runs.iter().any(|run| run.file_clients_over > 0), "no client was declared over");
     assert!(runs.iter().all(|run| run.sessions_over > 0 && run.recovered_in.is_some()));
+}
+
+fn assert_volumes_were_used(runs: &[ClusterSummary]) {
+    let all = |count: fn(&TreeCounts) -> u64| runs.iter().map(|run| count(&run.trees)).sum::<u64>();
+    let (changed, refused) = (all(|trees| trees.changed), all(|trees| trees.refused));
+    let (answered, answers_refused) = (all(|trees| trees.answered), all(|trees| trees.answers_refused));
+    println!(
+        "volumes: {changed} changes, {refused} refused; {answered} answers, {answers_refused} of them refusals"
+    );
+    assert!(changed > 3_000 && refused > 3_000, "little was done to volumes");
+    assert!(answered > 3_000 && answers_refused > 500, "volumes were asked little");
+    assert!(all(|trees| trees.removed) > 5, "no volume was removed");
+    assert!(all(|trees| trees.planted) > runs.len() as u64, "no volume was begun anew");
+    assert!(all(|trees| trees.told_gone) > 0 && all(|trees| trees.no_space) > 0);
 }
 
 #[test]

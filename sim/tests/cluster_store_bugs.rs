@@ -43,9 +43,27 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Broken::Start(Bug::DamageCutOff), PaxosLease, Weather::Rotting, 20, "stores"),
     (Broken::Start(Bug::MemoMadeFirst), Flease, Weather::Dark, 20, "stores"),
     (Broken::EarlierSegmentSkipped, Flease, Weather::Dark, 5, "stores"),
-    (Broken::Damage(Damage::DamagedServes), Flease, Weather::Lacking, 20, "linearizability or replicas"),
-    (Broken::Damage(Damage::DamagedServes), PaxosLease, Weather::Lacking, 20, "linearizability or replicas"),
-    (Broken::Damage(Damage::DamageNotKept), Flease, Weather::Lacking, 20, "starts or replicas"),
+    (
+        Broken::Damage(Damage::DamagedServes),
+        Flease,
+        Weather::Lacking,
+        20,
+        "linearizability or trees or replicas",
+    ),
+    (
+        Broken::Damage(Damage::DamagedServes),
+        PaxosLease,
+        Weather::Lacking,
+        20,
+        "linearizability or trees or replicas",
+    ),
+    (
+        Broken::Damage(Damage::DamageNotKept),
+        Flease,
+        Weather::Lacking,
+        20,
+        "starts or linearizability or trees or replicas",
+    ),
 ];
 
 impl finding::Weather for Weather {

@@ -87,6 +87,7 @@ fn data(criterion: &mut Criterion) {
             vec![FileRequest {
                 id: RequestId(1_000_000),
                 object: ObjectId::new(70_000, 12_345),
+                shown: None,
                 body,
                 proof: None,
             }]

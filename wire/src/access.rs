@@ -25,8 +25,9 @@ choice!(AccessError, "why a client is refused":
     3 Nobody { id };
     4 FileOfVolume;
     5 NoKeys;
-    6 Outside;
-    7 NoExportPath;
+    6 NotOpen;
+    7 Outside;
+    8 NoExportPath;
 );
 choice!(CapabilityError, "why a capability is not good":
     0 UnknownKey { epoch, latest };

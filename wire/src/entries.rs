@@ -4,8 +4,8 @@ use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, View, ViewId, WallTi
 use bytes::Bytes;
 use node::RequestId;
 use node::file::{
-    Attributes, CHUNK_BYTES, Change, Chunk, Data, Done, FileError, Key, Mark, Op, Part, Payload, Piece,
-    Position, Stat,
+    Attributes, CHUNK_BYTES, Change, Chunk, Data, Done, FileError, FileOf, Key, Lend, LendStage, Mark, Op,
+    Part, Payload, Piece, Position, Stat,
 };
 use replication::{Body, Entry, Request, Rest, Session, Sessions, follow_each_other};
 
@@ -30,12 +30,20 @@ record!(View { id, members });
 record!(Position { epoch, seq });
 record!(Mark { at, generation });
 record!(Request { client, number, settled });
-record!(Stat { size, modified, changed, allocated });
+record!(Stat { size, modified, changed, allocated, lend });
+record!(FileOf { volume, inode });
+record!(Lend { of, generation, stage });
+choice!(LendStage, "how far a lend is":
+    0 Open;
+    1 Ended;
+    2 Unused;
+);
 
 choice!(Done, "what came of an operation":
     0 Written { offset, stat };
     1 Changed { stat };
     2 Tree(done);
+    3 Returned { stat };
 );
 choice!(FileError, "why a file was not changed":
     0 PastLimit { end };
@@ -52,6 +60,7 @@ choice!(FileError, "why a file was not changed":
     11 Tree(error);
     12 Access(error);
     13 Capability(error);
+    14 NotLent;
 );
 choice!(Change, "a change of a file":
     0 Write { offset, data };
@@ -64,6 +73,8 @@ choice!(Change, "a change of a file":
     7 NoSpace;
     8 Plant(root);
     9 Tree(op);
+    10 Borrow { of, generation, modified, changed };
+    11 Return { of, generation };
 );
 choice!(Key, "the name of a part":
     0 Attributes;
@@ -161,15 +172,20 @@ impl Field for Attributes {
         self.modified().put(out);
         self.changed().put(out);
         self.is_removed().put(out);
+        self.lend().put(out);
     }
 
     fn get(from: &mut Source<'_>) -> Result<Self, DecodeError> {
         let (size, modified, changed) = (u64::get(from)?, WallTime::get(from)?, WallTime::get(from)?);
-        match (bool::get(from)?, size) {
-            (false, _) => Self::new(size, modified, changed)
-                .map_err(|_| DecodeError::Impossible("a file of such a size")),
-            (true, 0) => Ok(Self::removed(modified, changed)),
-            (true, _) => Err(DecodeError::Impossible("a file that was removed and has a size")),
+        let is_removed = bool::get(from)?;
+        match (is_removed, size, Option::<Lend>::get(from)?) {
+            (false, _, lend) => {
+                let attributes = Self::new(size, modified, changed);
+                let attributes = attributes.map_err(|_| DecodeError::Impossible("a file of such a size"))?;
+                Ok(lend.map_or(attributes, |lend| attributes.lent(lend)))
+            }
+            (true, 0, None) => Ok(Self::removed(modified, changed)),
+            (true, ..) => Err(DecodeError::Impossible("a file that was removed and has a size or a lend")),
         }
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use namespace::cost;
 use node::file::{
     Answer, Change, Done, File, FileBody, FileReply, FileReplyBody, FileRequest, Level, Query,
-    READ_BYTES_MAX, WRITE_BYTES_MAX,
+    READ_BYTES_MAX, Shown, WRITE_BYTES_MAX,
 };
 use node::{FileMessage, PROOF_BYTES, Unavailable, VOLUME_NAME_BYTES_MAX};
 use replication::{Account, Memory, Message, Page};
@@ -32,7 +32,7 @@ const _: () = assert!(
 );
 
 /// What a request or a reply takes in metadata, if it is not about a tree.
-const ORDINARY_BYTES_MAX: u64 = 128;
+const ORDINARY_BYTES_MAX: u64 = 256;
 const _: () = assert!(
     ORDINARY_BYTES_MAX * FILE_BATCH_MAX as u64 <= FILE_METADATA_BYTES_MAX as u64,
     "a frame has room for as many as it may have"
@@ -267,7 +267,11 @@ choice!(Memory, "what a replica remembers":
     3 Torn;
 );
 
-record!(FileRequest { id, object, body, proof });
+record!(FileRequest { id, object, shown, body, proof });
+choice!(Shown, "what is shown for a file":
+    0 Name(of);
+    1 Open(capability);
+);
 choice!(FileBody, "what is asked about a file":
     0 Create;
     1 Change { number, settled, level, change };
@@ -325,7 +329,7 @@ impl Element for FileMessage {
 
 impl Element for FileRequest {
     const COUNT_MAX: usize = FILE_BATCH_MAX;
-    const BYTES_MIN: usize = 4;
+    const BYTES_MIN: usize = 5;
 }
 
 impl Element for FileReply {

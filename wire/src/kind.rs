@@ -20,7 +20,7 @@ const BATCH_BYTES_MAX: u32 = 1024 * 1024;
 const FILE_PEER_BYTES_MAX: u32 = (4 << 20) + 1_024;
 const _: () = assert!(FILE_PEER_BYTES_MAX as u64 > FILE_MESSAGE_BYTES_MAX);
 /// Holds a full batch of requests or replies about files, without their data.
-pub(crate) const FILE_METADATA_BYTES_MAX: u32 = 128 * 1_024;
+pub(crate) const FILE_METADATA_BYTES_MAX: u32 = 256 * 1_024;
 const FILE_TAIL_BYTES_MAX: u32 = 1 << 20;
 const _: () = assert!(FILE_TAIL_BYTES_MAX as u64 == FILE_DATA_BYTES_MAX);
 /// The longest text of a refusal.
@@ -64,6 +64,8 @@ pub enum Kind {
     Order = 16,
     /// What an operator is told.
     OrderReply = 17,
+    /// What nodes ask of each other for files and volumes that they lead; replies are those about files.
+    Errand = 18,
 }
 
 /// How a kind of frame travels.
@@ -92,7 +94,7 @@ pub(crate) struct Limits {
 
 impl Kind {
     /// All kinds, by their number.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Lease,
         Self::Hello,
         Self::Welcome,
@@ -110,6 +112,7 @@ impl Kind {
         Self::FileReply,
         Self::Order,
         Self::OrderReply,
+        Self::Errand,
     ];
 
     /// The kind with this number.
@@ -135,7 +138,8 @@ impl Kind {
             | Self::FileRequest
             | Self::FileReply
             | Self::Order
-            | Self::OrderReply => Lane::Stream,
+            | Self::OrderReply
+            | Self::Errand => Lane::Stream,
         }
     }
 
@@ -155,7 +159,8 @@ impl Kind {
             | Self::Status
             | Self::FilePeer
             | Self::FileReply
-            | Self::OrderReply => matches!(sender, Sender::Node(_)),
+            | Self::OrderReply
+            | Self::Errand => matches!(sender, Sender::Node(_)),
             Self::Order => matches!(sender, Sender::Admin),
             Self::Client | Self::StatusRequest | Self::FileRequest => {
                 matches!(sender, Sender::Client | Sender::Admin)
@@ -171,7 +176,7 @@ impl Kind {
             Self::Welcome | Self::StatusRequest => (0, 0),
             Self::Refusal => (1, REFUSAL_TEXT_BYTES_MAX),
             Self::Heartbeat => (64, 0),
-            Self::Peer | Self::Client | Self::Daemon => (BATCH_BYTES_MAX, 0),
+            Self::Peer | Self::Client | Self::Daemon | Self::Errand => (BATCH_BYTES_MAX, 0),
             Self::Notice => (32, 0),
             Self::NoticeAck => (16, 0),
             Self::Status => (256 * 1024, 0),
@@ -215,6 +220,7 @@ impl fmt::Display for Kind {
             Self::FileReply => "file reply",
             Self::Order => "order",
             Self::OrderReply => "order reply",
+            Self::Errand => "errand",
         })
     }
 }
@@ -226,7 +232,7 @@ mod tests {
     #[test]
     fn numbers_name_kinds() {
         for number in 0..=u8::MAX {
-            assert_eq!(Kind::of(number).is_some(), (1..=17).contains(&number), "{number}");
+            assert_eq!(Kind::of(number).is_some(), (1..=18).contains(&number), "{number}");
         }
         assert!(Kind::ALL.iter().zip(1_u8..).all(|(kind, number)| *kind as u8 == number));
     }
@@ -253,6 +259,7 @@ mod tests {
             (Kind::FileReply, "n..."),
             (Kind::Order, "...a"),
             (Kind::OrderReply, "n..."),
+            (Kind::Errand, "n..."),
         ];
         assert_eq!(table.map(|(kind, _)| kind), Kind::ALL);
         for (kind, letters) in table {

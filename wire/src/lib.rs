@@ -24,6 +24,7 @@ mod access;
 mod bytes;
 mod codec;
 mod entries;
+mod errands;
 mod field;
 mod files;
 mod frame;

@@ -41,8 +41,10 @@ use std::sync::Arc;
 
 use base::{MonoTime, NodeId, ObjectId, Span};
 use namespace::Attributes;
-use node::file::{Answer, Change, Done, FileError, FileReply, FileReplyBody, FileRequest, Level, Query};
-use node::{Capability, ClusterMap, RequestId, Unavailable};
+use node::file::{
+    Answer, Change, Done, FileError, FileReply, FileReplyBody, FileRequest, Level, Query, Shown,
+};
+use node::{Capability, ClusterMap, OpenMode, RequestId, Unavailable, file_object};
 
 use super::{BACKOFF_MAX, BACKOFF_MIN, SILENCE};
 pub use job::Opening;
@@ -182,6 +184,8 @@ pub struct Files {
     map: Arc<ClusterMap>,
     links: Links,
     objects: BTreeMap<ObjectId, Object>,
+    /// What is shown for objects that are the content of volumes' files.
+    shown: BTreeMap<ObjectId, Shown>,
     /// Changes of files of which nothing is known are numbered from here on.
     number: u64,
     open: BTreeMap<FileTicket, Open>,
@@ -213,6 +217,14 @@ struct Sending {
     at: MonoTime,
 }
 
+/// What is shown is good for that, if it is for more than to ask about the file.
+const fn mode_of(shown: &Shown) -> Option<OpenMode> {
+    match shown {
+        Shown::Name(_) => None,
+        Shown::Open(capability) => Some(capability.open.mode),
+    }
+}
+
 /// How a sync ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SyncEnd {
@@ -228,6 +240,7 @@ impl Files {
             map,
             links: Links::new(),
             objects: BTreeMap::new(),
+            shown: BTreeMap::new(),
             number: 1,
             open: BTreeMap::new(),
             bytes: 0,
@@ -253,6 +266,23 @@ impl Files {
             Task::Change { number, .. } => Some(number),
             Task::Create | Task::Ask(_) | Task::Open(_) | Task::Sync(_) => None,
         }
+    }
+
+    /// What to show from now on for the content of a volume's file, which is this object. What was shown until now stays if it is
+    /// good for more.
+    pub fn show(&mut self, shown: Shown) -> ObjectId {
+        let of = shown.of();
+        let object = file_object(of.volume, of.inode);
+        let known = self.shown.entry(object).or_insert(Shown::Name(of));
+        if mode_of(known) <= mode_of(&shown) {
+            *known = shown;
+        }
+        object
+    }
+
+    /// Nothing more is asked of it.
+    pub fn forget_file(&mut self, object: ObjectId) {
+        self.shown.remove(&object);
     }
 
     /// Why a request that is under way has no result, as far as a daemon has said.
@@ -533,9 +563,9 @@ impl Files {
             self.sendings.remove(&oldest);
         }
         self.sendings.insert(id, Sending { job: key, to, at: now });
-        let body = job.body(object.settled());
+        let (shown, body) = (self.shown.get(&job.object).cloned(), job.body(object.settled()));
         let proof = body.named().and_then(|inode| self.proofs.of(job.object, inode));
-        let request = FileRequest { id, object: job.object, body, proof };
+        let request = FileRequest { id, object: job.object, shown, body, proof };
         let again_at = now + job.patience();
         self.outputs.push_back(FileOutput::Send { to, request });
         self.set_due(key, Some(again_at));

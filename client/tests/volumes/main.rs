@@ -4,6 +4,7 @@
 #[expect(dead_code, reason = "tests of locks use all of it")]
 #[path = "../locks/cluster.rs"]
 mod cluster;
+mod files;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

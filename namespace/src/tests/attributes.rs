@@ -142,9 +142,7 @@ fn only_the_lend_that_goes_on_is_given_back() {
     let back = |seq, size| Change::GiveBack {
         inode,
         generation: Generation(at(seq)),
-        size,
-        mtime: time(2),
-        ctime: time(900),
+        given: Some(Given { size, mtime: time(2), ctime: time(900) }),
     };
     assert_eq!(world.error(back(9, 5)), NameError::NotLent { inode, generation: Generation(at(9)) });
     world.run(back(1, 5));

@@ -14,9 +14,7 @@ pub(super) fn beginning() -> Vec<Op> {
     let free = |seq| Change::GiveBack {
         inode: id(seq),
         generation: Generation(at(seq)),
-        size: seq,
-        mtime: time(1),
-        ctime: time(1),
+        given: Some(Given { size: seq, mtime: time(1), ctime: time(1) }),
     };
     let link = Make::Symlink { target: Target::new("there".into()).unwrap() };
     let changes = vec![
@@ -196,9 +194,10 @@ fn inode_change() -> impl Strategy<Value = Change> {
         1 => (any_inode(), removed).prop_map(|(inode, name)| Change::RemoveXattr { inode, name }),
         2 => any_file().prop_map(|inode| Change::Lend { inode }),
         // A file is lent by the entry that has created it.
+        1 => lent().prop_map(|(inode, generation)| Change::GiveBack { inode, generation, given: None }),
         4 => (lent(), 0..9_u64, 0..99_u64).prop_map(|((inode, generation), size, now)| {
             let now = time(now);
-            Change::GiveBack { inode, generation, size, mtime: now, ctime: now }
+            Change::GiveBack { inode, generation, given: Some(Given { size, mtime: now, ctime: now }) }
         }),
     ]
 }

@@ -1,7 +1,7 @@
 //! Setting attributes; lending size and times, and getting them back.
 
 use namespace::{
-    Born, Change, Done, Generation, InodeId, Kind, NameError, Op, Rights, SetAttributes, SetTime, Who,
+    Born, Change, Done, Generation, Given, InodeId, Kind, NameError, Op, Rights, SetAttributes, SetTime, Who,
     XattrName, limits,
 };
 
@@ -93,11 +93,13 @@ impl Model {
     }
 
     pub(crate) fn give_back(&mut self, op: &Op) -> Result<Done, NameError> {
-        let Change::GiveBack { inode, generation, size, mtime, ctime } = op.change else {
+        let Change::GiveBack { inode, generation, given } = op.change else {
             unreachable!("it is asked to take them back")
         };
         let node = self.node(inode)?;
-        if size > limits::FILE_BYTES_MAX {
+        if let Some(Given { size, .. }) = given
+            && size > limits::FILE_BYTES_MAX
+        {
             return Err(NameError::TooLong { size });
         }
         node.has_content(inode)?;
@@ -106,8 +108,10 @@ impl Model {
         }
         let node = self.node_mut(inode);
         node.lent = None;
-        (node.size, node.mtime) = (size, mtime);
-        node.mark(ctime);
+        if let Some(Given { size, mtime, ctime }) = given {
+            (node.size, node.mtime) = (size, mtime);
+            node.mark(ctime);
+        }
         Ok(Done::Changed { attributes: self.attributes(inode)? })
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use namespace::{
-    Ask, Born, Change, ClientState, Generation, InodeId, Kind, Lock, LockKind, LockMode, Make, Op, Owner,
-    Query, RenameHow, SetAttributes, SetTime, Stretch, Target, Ticket, XattrHow, limits,
+    Ask, Born, Change, ClientState, Generation, Given, InodeId, Kind, Lock, LockKind, LockMode, Make, Op,
+    Owner, Query, RenameHow, SetAttributes, SetTime, Stretch, Target, Ticket, XattrHow, limits,
 };
 
 use crate::access::Acl;
@@ -243,7 +243,8 @@ fn give_back(dice: &mut Dice<'_>) -> Change {
     let lent = dice.model.nodes.get(&inode).and_then(|node| node.lent);
     let generation = lent.filter(|_| !dice.once_in(8)).unwrap_or(Generation(Born::default()));
     let (size, mtime, ctime) = (size(dice), dice.time(), dice.time());
-    Change::GiveBack { inode, generation, size, mtime, ctime }
+    let given = (!dice.once_in(4)).then_some(Given { size, mtime, ctime });
+    Change::GiveBack { inode, generation, given }
 }
 
 fn release(dice: &mut Dice<'_>) -> Change {

@@ -12,9 +12,10 @@ use replication::Request;
 
 use super::{AccessError, manages};
 use crate::file::{Change, FileBody, FileError, FileReplyBody, Level, Mark, Names, Query};
-use crate::lock::Asker;
+use crate::files::{Asker, Caller};
 use crate::{
-    Capability, Certificate, Export, Exports, OpenMode, Proof, SessionId, Shard, ShardConfig, list_of_volumes,
+    Capability, Certificate, Export, Exports, OpenMode, Proof, SessionId, Shard, ShardConfig, Unavailable,
+    list_of_volumes,
 };
 
 /// A request that its client may make, as the replica takes it.
@@ -24,6 +25,18 @@ pub(crate) enum Admitted {
     Change { number: u64, settled: u64, level: Level, change: Change },
     Ask(Query, About),
     Sync { oldest: Mark, newest: Mark },
+}
+
+impl Admitted {
+    /// What daemons ask of each other no rule is about.
+    fn of_service(body: FileBody) -> Result<Self, FileError> {
+        match body {
+            FileBody::Change { number, settled, level, change } => {
+                Ok(Self::Change { number, settled, level, change })
+            }
+            _ => Err(FileError::NotForClients),
+        }
+    }
 }
 
 /// What an answer is made into for whoever asked.
@@ -55,6 +68,19 @@ impl<A: Algorithm> Shard<A> {
         asker: Asker,
         body: FileBody,
     ) -> Result<Admitted, FileReplyBody> {
+        if let FileBody::Change { number, settled, level, change: change @ Change::Tree(_) } = &body
+            && self.has_no_tree(object)
+        {
+            // What there is none of refuses it, in its own order. But it might be planted by what is under way.
+            let hosted = self.files.hosted.get(&object);
+            let is_settled = hosted.is_some_and(|hosted| hosted.replica.tail() == hosted.replica.committed());
+            let (number, settled, level, change) = (*number, *settled, *level, change.clone());
+            return if is_settled {
+                Ok(Admitted::Change { number, settled, level, change })
+            } else {
+                Err(FileReplyBody::Unavailable(Unavailable::Overloaded))
+            };
+        }
         let is_question = matches!(body, FileBody::Ask(_));
         let refused = |error| {
             if is_question { FileReplyBody::Answer(Err(error)) } else { FileReplyBody::Refused(error) }
@@ -69,7 +95,11 @@ impl<A: Algorithm> Shard<A> {
         asker: Asker,
         body: FileBody,
     ) -> Result<Admitted, FileError> {
-        let access = || self.access(object, asker.session);
+        let session = match asker.from {
+            Caller::Session(session) => session,
+            Caller::Node(_) => return Admitted::of_service(body),
+        };
+        let access = || self.access(object, session);
         Ok(match body {
             FileBody::Create => Admitted::Create,
             FileBody::Sync { oldest, newest } => Admitted::Sync { oldest, newest },
@@ -80,7 +110,7 @@ impl<A: Algorithm> Shard<A> {
                 let change = match change {
                     change if is_known => change,
                     Change::Tree(op) => Change::Tree(access()?.admit_op(op, asker.proof)?),
-                    Change::Remove if self.is_kept_from(object, asker.session) => {
+                    Change::Remove if self.is_kept_from(object, session) => {
                         return Err(AccessError::OperatorsOnly.into());
                     }
                     change => change,
@@ -125,6 +155,11 @@ impl<A: Algorithm> Shard<A> {
         };
         let tree = hosted.replica.machine().tree();
         Ok(Access { config, export, certificate, volume: object, tree })
+    }
+
+    fn has_no_tree(&self, object: ObjectId) -> bool {
+        let hosted = self.files.hosted.get(&object);
+        hosted.is_none_or(|hosted| hosted.replica.machine().volume_name().is_err())
     }
 
     /// Whether this is a volume, and not the client's to take away.

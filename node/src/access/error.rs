@@ -31,6 +31,9 @@ pub enum AccessError {
     /// The data of a volume's file is no object that anybody may use by its id. `EPERM`.
     #[error("this is the data of a volume's file, and no object; open the file in its volume")]
     FileOfVolume,
+    /// `EBADF`.
+    #[error("the file is not open; open it in its volume, and show what that returns")]
+    NotOpen,
     /// `EIO`.
     #[error(
         "this daemon has no keys of capabilities, so it opens no files; make them with `fleasefs cert keys`, copy the file to \

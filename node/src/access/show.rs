@@ -12,7 +12,8 @@ use namespace::{
 use super::AccessError;
 use super::admit::{About, Access};
 use crate::file::{Answer, Done, FileError, FileReplyBody};
-use crate::{CAPABILITY_LASTS, Capability, OpenMode, Proof, SessionId, Shard, Source};
+use crate::files::Caller;
+use crate::{CAPABILITY_LASTS, Capability, OpenMode, Proof, Shard, Source};
 
 impl<A: Algorithm> Shard<A> {
     /// A reply about what is led here, as it is told to a session, and the proofs that go with it.
@@ -22,7 +23,7 @@ impl<A: Algorithm> Shard<A> {
         &self,
         now: WallTime,
         object: ObjectId,
-        (session, about): (SessionId, About),
+        (to, about): (Caller, About),
         body: FileReplyBody,
     ) -> (FileReplyBody, Vec<Proof>) {
         let body = match body {
@@ -31,12 +32,15 @@ impl<A: Algorithm> Shard<A> {
             FileReplyBody::Answer(Err(error)) => return (refused(about, error), Vec::new()),
             body => return (body, Vec::new()),
         };
+        let Caller::Session(session) = to else { return (body, Vec::new()) };
         match (self.access(object, session), body) {
             (Ok(access), body) => {
                 let body = self.show_in(now, &access, about, body);
                 let proofs = access.prove(now, &body);
                 (body, proofs)
             }
+            // Without rules there is nothing to be made of it, and it may be the last that is said of a volume.
+            (Err(_), body) if self.config.map.exports().rules().is_empty() => (body, Vec::new()),
             (Err(error), FileReplyBody::Changed { mark, level, .. }) => {
                 (FileReplyBody::Changed { outcome: Err(error), mark, level, opened: None }, Vec::new())
             }

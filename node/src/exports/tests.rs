@@ -1,4 +1,4 @@
-use base::{ClientId, ClusterId, Epoch, Members, NodeId, Seq, WallTime};
+use base::{ClientId, ClusterId, Epoch, Members, NodeId, Seq};
 use bytes::Bytes;
 use namespace::{
     Ask, Born, Change, Expect, Generation, InodeId, Lock, LockKind, LockMode, Make, Name, Owner, RenameHow,
@@ -358,7 +358,6 @@ fn changes() -> Vec<(Change, ChangeKind)> {
     let (umask, mode, holders) = (0, 0, Vec::new);
     let make = Make::File { replicas: members };
     let generation = Generation(BORN);
-    let (size, mtime, ctime) = (0, WallTime::default(), WallTime::default());
     vec![
         (Change::Create { dir: INODE, name: name(), make, mode, umask, is_exclusive: false }, Writes),
         (Change::Link { inode, dir: INODE, name: name() }, Writes),
@@ -369,7 +368,7 @@ fn changes() -> Vec<(Change, ChangeKind)> {
         (Change::SetXattr { inode, name: xattr(), value: Bytes::new(), how: XattrHow::Any }, Writes),
         (Change::RemoveXattr { inode, name: xattr() }, Writes),
         (Change::Lend { inode }, Service),
-        (Change::GiveBack { inode, generation, size, mtime, ctime }, Service),
+        (Change::GiveBack { inode, generation, given: None }, Service),
         (Change::Hold { inode, client }, Service),
         (Change::Release { inode, client }, Service),
         (Change::Deleted { inode }, Service),

@@ -6,6 +6,8 @@ use std::ops::Bound;
 use namespace::{Born, Key, Memory, Part, Table, Tree};
 use replication::Position;
 
+use crate::{Bug, Rules};
+
 /// So many parts are taken away at a time.
 const CLEARED_MAX: usize = 1_024;
 
@@ -17,6 +19,7 @@ pub type Names = Tree<Parts>;
 pub struct Parts {
     memory: Memory,
     changed: BTreeSet<Key>,
+    rules: Rules,
 }
 
 impl PartialEq for Parts {
@@ -28,6 +31,15 @@ impl PartialEq for Parts {
 impl Eq for Parts {}
 
 impl Parts {
+    /// From now on these rules are in force.
+    pub(super) const fn keep_to(&mut self, rules: Rules) {
+        self.rules = rules;
+    }
+
+    pub(super) fn breaks(&self, bug: Bug) -> bool {
+        self.rules.breaks(bug)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.memory.is_empty()
     }

@@ -8,6 +8,19 @@ use node::{Bug, FirstClock, PeerMessage, ReplyBody, RequestBody, ShardConfig};
 use crate::cluster::{Cluster, Flying, cell, ms};
 use crate::grants::take;
 
+/// Told with the rule in force, and without.
+macro_rules! stories {
+    ($($bug:ident: $story:ident;)*) => {
+        mod with_the_rule {
+            $(#[test] fn $story() { super::$story(None); })*
+        }
+
+        mod without_it {
+            $(#[test] #[should_panic] fn $story() { super::$story(Some(node::Bug::$bug)); })*
+        }
+    };
+}
+
 const SESSION_OVER: Span = Span::from_millis(896);
 const NOW: WallTime = WallTime::from_micros(1_000_000_000);
 
@@ -228,19 +241,6 @@ fn a_clock_that_all_peers_find_wrong_is_corrected_at_the_start(bug: Option<Bug>)
 fn a_start_waits_until_its_time_has_passed_what_was_used_before(bug: Option<Bug>) {
     let used = NOW + ms(6_000);
     assert_eq!(slow_by_5_s(bug).decide(NOW, used).behind, ms(1_000));
-}
-
-/// Told with the rule in force, and without.
-macro_rules! stories {
-    ($($bug:ident: $story:ident;)*) => {
-        mod with_the_rule {
-            $(#[test] fn $story() { super::$story(None); })*
-        }
-
-        mod without_it {
-            $(#[test] #[should_panic] fn $story() { super::$story(Some(node::Bug::$bug)); })*
-        }
-    };
 }
 
 stories! {

@@ -178,3 +178,23 @@ fn what_is_no_volume_opens_nothing() {
     let told = story.ask_about(ADMIN, plain, FileBody::Open { who, inode, mode: OpenMode::Read });
     assert_eq!(told, FileReplyBody::Refused(FileError::NoTree));
 }
+
+/// Permissions count when a file is opened. What the rules say counts as long as they say it.
+#[test]
+fn what_the_rules_forbid_by_now_is_not_renewed() {
+    let mut story = story();
+    let (file, opened) = story.made(BUILD, 5, create(InodeId::ROOT, "f", Make::file()));
+    let (_, reading) = story.open(BUILD, (user(5), file.inode), OpenMode::Read).unwrap();
+    let map = story.cluster.map.to_text().replace("access = \"rw\"", "access = \"ro\"");
+    for node in story.members.clone() {
+        story.cluster.kill(node);
+    }
+    story.cluster.map = Arc::new(ClusterMap::parse(&map).unwrap());
+    for node in story.members.clone() {
+        story.cluster.start(node);
+    }
+    story.cluster.run(ms(6_000));
+    let refused = FileError::Access(AccessError::ReadOnly);
+    assert_eq!(story.renew(BUILD, opened.unwrap()), Err(refused));
+    assert!(story.renew(BUILD, reading).is_ok());
+}

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use base::{ClusterId, Dead, NodeId, ObjectId, Process, Span, WallTime};
 use bytes::Bytes;
 use lease::{Algorithm, Batch, Exchange, FleaseRules, Start};
-use node::file::{Chunk, File, FileBody, FileReplyBody, FileRequest, Piece, Place, Stored};
+use node::file::{Chunk, File, FileBody, FileReply, FileReplyBody, FileRequest, Piece, Place, Shown, Stored};
 use node::{
-    Bug, CapabilityKey, CapabilityKeys, Changed, ClientFrame, ClientId, ClusterMap, FetchId, FileMessage,
-    Grant, KeptFile, KeyEpoch, LeaseAlgorithm, MemberChange, MembersError, Order, OrderBody, OrderReplyBody,
-    Osd, Output, PeerMessage, Remembered, ReplyBody, Request, RequestBody, RequestId, SessionId, Settings,
-    Shard, ShardConfig, ShardEvent, Token, Unreadable, lock_cell,
+    Bug, CapabilityKey, CapabilityKeys, Changed, ClientFrame, ClientId, ClusterMap, Errand, FetchId,
+    FileMessage, Grant, KeptFile, KeyEpoch, LeaseAlgorithm, MemberChange, MembersError, Order, OrderBody,
+    OrderReplyBody, Osd, Output, PeerMessage, Remembered, ReplyBody, Request, RequestBody, RequestId,
+    SessionId, Settings, Shard, ShardConfig, ShardEvent, Token, Unreadable, lock_cell,
 };
 use replication::Record;
 
@@ -42,6 +42,16 @@ pub(crate) enum Flying {
         from: Process,
         to: u32,
         message: FileMessage,
+    },
+    Errand {
+        from: Process,
+        to: u32,
+        errand: Errand,
+    },
+    ErrandReply {
+        from: Process,
+        to: u32,
+        reply: FileReply,
     },
     /// A disk looks for content.
     Fetch {
@@ -98,6 +108,8 @@ pub(crate) struct Cluster<A = FleaseRules> {
     cuts: BTreeSet<(u32, u32)>,
     connected: BTreeSet<(u32, u32)>,
     sessions: u64,
+    /// What clients show for the content of volumes' files.
+    pub(crate) shown: BTreeMap<ObjectId, Shown>,
     /// The highest token ever granted, by lock.
     tokens: BTreeMap<ObjectId, Token>,
     seed: u64,
@@ -149,6 +161,7 @@ impl<A: Algorithm> Cluster<A> {
             cuts: BTreeSet::new(),
             connected: BTreeSet::new(),
             sessions: 0,
+            shown: BTreeMap::new(),
             tokens: BTreeMap::new(),
             seed: 0,
         };
@@ -189,6 +202,10 @@ impl<A: Algorithm> Cluster<A> {
     pub(crate) fn clock(&self, node: u32) -> WallTime {
         let offset = self.daemons[&node].offset_ms * 1_000;
         WallTime::from_micros(self.now.as_micros().saturating_add_signed(offset))
+    }
+
+    pub(crate) fn is_up(&self, node: u32) -> bool {
+        self.daemons[&node].shard.is_some()
     }
 
     pub(crate) fn shard(&self, node: u32) -> &Shard<A> {
@@ -416,6 +433,12 @@ impl<A: Algorithm> Cluster<A> {
             Flying::File { from, to, message } if self.connected.contains(&(from.node.0, to)) => {
                 self.call(to, |shard, now| shard.handle_file_message(now, from, message));
             }
+            Flying::Errand { from, to, errand } if self.connected.contains(&(from.node.0, to)) => {
+                self.call(to, |shard, now| shard.handle_errand(now, from, errand));
+            }
+            Flying::ErrandReply { from, to, reply } if self.connected.contains(&(from.node.0, to)) => {
+                self.call(to, |shard, now| shard.handle_errand_reply(now, from, reply));
+            }
             Flying::Disk { node, upto, is_durable } if self.process(node.node.0) == node => {
                 let daemon = self.daemons.get_mut(&node.node.0).unwrap();
                 while daemon.records.len() < daemon.began_at + usize::try_from(upto).unwrap() {
@@ -522,6 +545,12 @@ impl<A: Algorithm> Cluster<A> {
                 Output::File { to, message } => {
                     self.flying.push_back(Flying::File { from, to: to.0, message });
                 }
+                Output::Errand { to, errand } => {
+                    self.flying.push_back(Flying::Errand { from, to: to.0, errand });
+                }
+                Output::ErrandReply { to, reply } => {
+                    self.flying.push_back(Flying::ErrandReply { from, to: to.0, reply });
+                }
                 Output::Write { number, object, record } => {
                     self.daemons.get_mut(&node).unwrap().unwritten.push_back((object, record));
                     let written = Flying::Disk { node: from, upto: number, is_durable: false };
@@ -595,8 +624,9 @@ impl<A: Algorithm> Cluster<A> {
             self.connect(client, node);
         }
         let (session, id) = self.clients.get_mut(&client).unwrap().next_file_request(node);
+        let shown = self.shown.get(&object).cloned();
         let proof = body.named().and_then(|inode| self.clients[&client].proofs.get(&inode).copied());
-        let request = FileRequest { id, object, body, proof };
+        let request = FileRequest { id, object, shown, body, proof };
         self.call(node, |shard, now| shard.handle_file_request(now, session, request));
         self.settle();
         id
@@ -730,9 +760,11 @@ impl<A> Daemon<A> {
 impl Flying {
     fn is_of(&self, node: u32) -> bool {
         match self {
-            Self::Lease { from, to, .. } | Self::Peer { from, to, .. } | Self::File { from, to, .. } => {
-                from.node.0 == node || *to == node
-            }
+            Self::Lease { from, to, .. }
+            | Self::Peer { from, to, .. }
+            | Self::File { from, to, .. }
+            | Self::Errand { from, to, .. }
+            | Self::ErrandReply { from, to, .. } => from.node.0 == node || *to == node,
             Self::Ceiling { node: of, .. } | Self::Disk { node: of, .. } | Self::Fetch { node: of, .. } => {
                 of.node.0 == node
             }

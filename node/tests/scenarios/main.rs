@@ -1,6 +1,7 @@
 //! One story for each way in which a lock, its token or a session could go wrong.
 
 mod access;
+#[macro_use]
 mod bugs;
 mod capabilities;
 mod client;
@@ -14,6 +15,7 @@ mod failures;
 mod files;
 mod grants;
 mod hosting;
+mod lends;
 mod members;
 mod restarts;
 mod space;

@@ -14,21 +14,21 @@ use node::{Bug, VolumeName, file_object};
 use crate::cluster::ms;
 use crate::files::{Daemons, FILE, Writer, created, created_with};
 
-fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
 }
 
-fn op(change: TreeChange) -> Change {
+pub(crate) fn op(change: TreeChange) -> Change {
     Change::Tree(Arc::new(Op::wanted(Who::root(), change)))
 }
 
-fn make(text: &str, make: Make) -> Change {
+pub(crate) fn make(text: &str, make: Make) -> Change {
     let (dir, name) = (InodeId::ROOT, name(text));
     op(TreeChange::Create { dir, name, make, mode: 0o755, umask: 0, is_exclusive: true })
 }
 
 /// Three daemons, a volume with its primary, the first, and somebody who changes it.
-fn planted(bug: Option<Bug>) -> (Daemons, Vec<u32>, Writer) {
+pub(crate) fn planted(bug: Option<Bug>) -> (Daemons, Vec<u32>, Writer) {
     plant(created(bug))
 }
 
@@ -40,14 +40,14 @@ fn plant((mut cluster, members): (Daemons, Vec<u32>)) -> (Daemons, Vec<u32>, Wri
     (cluster, members, writer)
 }
 
-fn ask(cluster: &mut Daemons, node: u32, ask: Ask) -> Option<FileReplyBody> {
+pub(crate) fn ask(cluster: &mut Daemons, node: u32, ask: Ask) -> Option<FileReplyBody> {
     let query = namespace::Query { who: Who::root(), ask };
     let id = cluster.ask_file(1, node, FILE, FileBody::Ask(Query::Tree(Arc::new(query))));
     cluster.run(ms(20));
     cluster.file_reply(1, id)
 }
 
-fn lookup(cluster: &mut Daemons, node: u32, text: &str) -> Result<Attributes, FileError> {
+pub(crate) fn lookup(cluster: &mut Daemons, node: u32, text: &str) -> Result<Attributes, FileError> {
     match ask(cluster, node, Ask::Lookup { dir: InodeId::ROOT, name: name(text) }) {
         Some(FileReplyBody::Answer(Ok(Answer::Tree(answer)))) => match *answer {
             TreeAnswer::Attributes(attributes) => Ok(attributes),
@@ -58,7 +58,7 @@ fn lookup(cluster: &mut Daemons, node: u32, text: &str) -> Result<Attributes, Fi
     }
 }
 
-fn outcome(told: Option<FileReplyBody>) -> Result<TreeDone, FileError> {
+pub(crate) fn outcome(told: Option<FileReplyBody>) -> Result<TreeDone, FileError> {
     match told {
         Some(FileReplyBody::Changed { outcome: Ok(Done::Tree(done)), .. }) => Ok(*done),
         Some(FileReplyBody::Changed { outcome: Err(error), .. }) => Err(error),
@@ -181,6 +181,68 @@ fn what_is_doomed_is_deleted_whoever_leads() {
     cluster.run(ms(200));
     assert!(doomed(&cluster).is_empty());
     writer.must(&mut cluster, members[1], Change::Remove);
+}
+
+/// Some change by a client, with its number, until there is room for that client; whether there was.
+fn changes(cluster: &mut Daemons, (client, number): (u64, u64), node: u32, change: &Change) -> bool {
+    for _ in 0..5 {
+        let change = change.clone();
+        let body = FileBody::Change { number, settled: number, level: Level::Written, change };
+        let id = cluster.ask_file(client, node, FILE, body);
+        if matches!(cluster.file_reply(client, id), Some(FileReplyBody::Changed { outcome: Ok(_), .. })) {
+            return true;
+        }
+        cluster.run(ms(100));
+    }
+    false
+}
+
+fn unlink(text: &str) -> Change {
+    op(TreeChange::Unlink { site: Site::new(InodeId::ROOT, name(text)), holders: Vec::new() })
+}
+
+/// A volume that knows two clients at a time, and ends those that were silent for two seconds.
+fn crowded() -> (Daemons, u32, Writer) {
+    let few = |config: &mut node::ShardConfig| {
+        let replication = replication::Config { clients_max: 2, ..(*config.replication).clone() };
+        (config.replication, config.client_silent) = (replication.into(), ms(2_000));
+    };
+    let (mut cluster, members, writer) = plant(created_with(None, few));
+    (2..=3).for_each(|client| cluster.client(client));
+    (cluster, members[0], writer)
+}
+
+fn has_doomed(cluster: &Daemons, node: u32) -> bool {
+    !cluster.shard(node).file(FILE).unwrap().machine().tree().doomed(1).is_empty()
+}
+
+/// A primary deletes as a client of its own, which was silent for as long as nothing was unlinked.
+#[test]
+fn a_daemon_that_deleted_something_is_not_over_for_the_volume() {
+    let (mut cluster, first, mut writer) = crowded();
+    writer.must(&mut cluster, first, make("f", Make::file()));
+    writer.must(&mut cluster, first, unlink("f"));
+    cluster.run(ms(100));
+    assert!(!has_doomed(&cluster, first));
+    cluster.disconnect(1, first);
+    cluster.run(ms(5_000));
+    assert!(changes(&mut cluster, (2, 1), first, &make("g", Make::file())), "the first client makes room");
+    assert!(!changes(&mut cluster, (3, 1), first, &make("h", Make::file())), "and nobody else does");
+    assert!(changes(&mut cluster, (2, 2), first, &unlink("g")));
+    cluster.run(ms(1_000));
+    assert!(!has_doomed(&cluster, first));
+}
+
+#[test]
+fn a_daemon_that_has_something_to_delete_makes_room_for_itself() {
+    let (mut cluster, first, mut writer) = crowded();
+    writer.must(&mut cluster, first, make("f", Make::file()));
+    assert!(changes(&mut cluster, (2, 1), first, &make("g", Make::file())));
+    cluster.disconnect(1, first);
+    cluster.run(ms(5_000));
+    assert!(changes(&mut cluster, (2, 2), first, &unlink("g")));
+    cluster.run(ms(1_000));
+    assert!(!has_doomed(&cluster, first));
 }
 
 #[test]

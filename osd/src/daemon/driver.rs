@@ -7,6 +7,7 @@ use base::{NodeId, ObjectId, Process, Role, WallTime};
 use bytes::Bytes;
 use lease::{Algorithm, Batch, Loss};
 use net::{CloseReason, Event, Link, LinkId, Peer};
+use node::Errand;
 use node::file::{FileReply, FileRequest};
 use node::{
     Certificate, CertificateId, ClientId, FileMessage, Output, RestoredCopy, SessionId, Shard, ShardEvent,
@@ -61,6 +62,8 @@ pub(super) struct Driver<A> {
 #[derive(Default)]
 struct Outgoing {
     nodes: BTreeMap<NodeId, VecDeque<FileMessage>>,
+    errands: BTreeMap<NodeId, VecDeque<Errand>>,
+    errand_replies: BTreeMap<NodeId, VecDeque<FileReply>>,
     clients: BTreeMap<SessionId, VecDeque<FileReply>>,
 }
 
@@ -262,6 +265,7 @@ impl<A: Algorithm> Driver<A> {
                 None => Ok(()),
             },
             Kind::FilePeer => self.handle_file_messages(now, link, frame),
+            Kind::Errand | Kind::FileReply => self.handle_errands(now, link, frame),
             Kind::FileRequest => frame.decode().map(|requests: Vec<FileRequest>| {
                 for request in requests {
                     self.shard.handle_file_request(now, session_of(link), request);
@@ -294,9 +298,23 @@ impl<A: Algorithm> Driver<A> {
         Ok(())
     }
 
+    fn handle_errands(&mut self, now: WallTime, link: &Link, frame: &Admitted) -> Result<(), DecodeError> {
+        let Some(from) = self.links.process(link) else { return Ok(()) };
+        if frame.kind() == Kind::FileReply {
+            for reply in frame.decode::<Vec<FileReply>>()? {
+                self.shard.handle_errand_reply(now, from, reply);
+            }
+            return Ok(());
+        }
+        for errand in frame.decode::<Vec<Errand>>()? {
+            self.shard.handle_errand(now, from, errand);
+        }
+        Ok(())
+    }
+
     /// As many messages as fit go into one frame.
     fn send_about_files(&mut self) {
-        let Outgoing { nodes, clients } = std::mem::take(&mut self.outgoing);
+        let Outgoing { nodes, errands, errand_replies, clients } = std::mem::take(&mut self.outgoing);
         for (node, mut messages) in nodes {
             let Some((_, link)) = self.links.node(node) else { continue };
             while !messages.is_empty() {
@@ -306,6 +324,18 @@ impl<A: Algorithm> Driver<A> {
                 if !is_large || link.waiting_bytes() < DATA_QUEUE_BYTES {
                     Self::send_frame(link, &batch);
                 }
+            }
+        }
+        for (node, mut errands) in errands {
+            let Some((_, link)) = self.links.node(node) else { continue };
+            while !errands.is_empty() {
+                Self::send_frame(link, &wire::next_batch(&mut errands));
+            }
+        }
+        for (node, mut replies) in errand_replies {
+            let Some((_, link)) = self.links.node(node) else { continue };
+            while !replies.is_empty() {
+                Self::send_frame(link, &wire::next_batch(&mut replies));
             }
         }
         for (session, mut replies) in clients {
@@ -389,6 +419,12 @@ impl<A: Algorithm> Driver<A> {
             }
             Output::FileReply { session, reply } => {
                 self.outgoing.clients.entry(session).or_default().push_back(reply);
+            }
+            Output::Errand { to, errand } => {
+                self.outgoing.errands.entry(to).or_default().push_back(errand);
+            }
+            Output::ErrandReply { to, reply } => {
+                self.outgoing.errand_replies.entry(to).or_default().push_back(reply);
             }
             Output::Fetch { fetch, stored } => self.disk.fetch(fetch, stored),
             Output::Write { number, object, record } => {

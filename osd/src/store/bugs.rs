@@ -17,6 +17,8 @@ pub enum Bug {
     IndexBeforeContent,
     /// Content is given out without a look at its checksum.
     ChecksumNotChecked,
+    /// A part of a tree that was taken away stays in the index.
+    NamesStay,
 }
 
 /// The rules in force: all of them in a product, perhaps all but one in a test.

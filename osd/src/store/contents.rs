@@ -399,7 +399,8 @@ impl<'a> Work<'a> {
     }
 
     fn put_names(&mut self, object: ObjectId, names: Vec<(NameKey, Option<(Position, NamePart)>)>) {
-        for (name, part) in names {
+        let stays = self.contents.rules.breaks(Bug::NamesStay);
+        for (name, part) in names.into_iter().filter(|(_, part)| part.is_some() || !stays) {
             let key = Key::Name(object, name);
             self.changes.push(match part {
                 Some((at, part)) => Change::Put(key.to_bytes(), rows::encode_name(&key, at, &part)),

@@ -107,7 +107,10 @@ fn same(contents: &Contents, found: &Replica, wanted: &Replica) -> Result<(), St
     }
     let versions = wanted.file.versions(None, usize::MAX);
     if found.file.versions(None, usize::MAX) != versions {
-        return Err("other chunks".into());
+        return Err("other parts".into());
+    }
+    if found.file.tree() != wanted.file.tree() {
+        return Err("another tree".into());
     }
     for (key, _) in versions {
         let Key::Chunk(number) = key else { continue };

@@ -296,12 +296,16 @@ fn a_store_whose_first_start_was_cut_short_opens() {
 /// A test that does not find these finds nothing.
 #[test]
 fn planted_bugs_are_found() {
-    for bug in [Bug::SegmentFreedEarly, Bug::EarlierSegmentSkipped, Bug::IndexBeforeContent] {
+    use Bug::{EarlierSegmentSkipped, IndexBeforeContent, NamesStay, SegmentFreedEarly};
+    // A name has to be in one checkpoint, and gone by the next.
+    let bugs =
+        [(SegmentFreedEarly, 60), (EarlierSegmentSkipped, 60), (IndexBeforeContent, 60), (NamesStay, 240)];
+    for (bug, steps) in bugs {
         let (mut tried, mut seed) = (Tried::default(), 0);
         let found = loop {
             seed += 1;
             let rules = StoreRules::without(Some(bug));
-            let plan = Plan { rules, lives: 1, again: usize::MAX, ..Plan::new(Engine::Redb, seed) };
+            let plan = Plan { rules, lives: 1, steps, again: usize::MAX, ..Plan::new(Engine::Redb, seed) };
             match plan.run(&mut tried) {
                 Ok(()) => assert!(tried.images < BUG_IMAGES_MAX, "{bug:?} was not found: {tried:?}"),
                 Err(Wrong::NoMount(error)) => return excuse(&error),

@@ -10,6 +10,9 @@ use base::{
     StoreId, WallTime,
 };
 use bytes::Bytes;
+use namespace::{
+    Change as TreeChange, InodeId, Make, Name, Op as TreeOp, RenameHow, Root, Site, Who, XattrHow, XattrName,
+};
 use node::file::{Change, File, Key, Op, Part, Position};
 use node::{ClusterMap, FileChanges, KeptFile, Met, Osd, Settings, ShardConfig};
 use osd::store::check::FILES_DIR;
@@ -30,6 +33,8 @@ const LIMITS: JournalLimits =
     JournalLimits { segment_bytes: 32 << 10, segments_max: 4, reserve_bytes: 4 << 10 };
 const CHUNK: u64 = 64 << 10;
 const OBJECTS: u64 = 6;
+/// Some others are trees.
+const TREES: u64 = 2;
 
 /// What the store has said, and what it was asked for.
 #[derive(Clone, Debug, Default)]
@@ -142,24 +147,31 @@ impl Replica {
 
     fn versions(&self) -> BTreeMap<Key, Position> {
         let versions = self.file.versions(None, usize::MAX).into_iter();
-        versions.filter(|(key, _)| matches!(key, Key::Chunk(_))).collect()
+        versions.filter(|(key, _)| *key != Key::Attributes).collect()
     }
 
     fn changes(&self, kept: Option<&BTreeMap<Key, Position>>, last_write: u64) -> FileChanges {
         let (empty, now) = (BTreeMap::new(), self.versions());
         let before = kept.unwrap_or(&empty);
         let keys: BTreeSet<Key> = before.keys().chain(now.keys()).cloned().collect();
-        let changed = keys.into_iter().filter(|key| before.get(key) != now.get(key));
-        let chunks = changed.filter_map(|key| match key {
-            Key::Chunk(number) => Some((number, self.file.chunk(number).cloned())),
-            Key::Attributes | Key::Tree(_) => None,
-        });
+        let (mut chunks, mut names) = (Vec::new(), Vec::new());
+        for key in keys.into_iter().filter(|key| before.get(key) != now.get(key)) {
+            match key {
+                Key::Chunk(number) => chunks.push((number, self.file.chunk(number).cloned())),
+                Key::Tree(name) => {
+                    let part = self.file.tree().part(&name);
+                    let at = now.get(&Key::Tree(name.clone())).copied();
+                    names.push((name, at.zip(part)));
+                }
+                Key::Attributes => {}
+            }
+        }
         let members = Members::new([NodeId(1)]).unwrap();
         let (mut head, machine) =
             Checkpoint::first(members, File::kept(self.file.attributes(), [], [])).into_parts();
         (head.rest.at, head.base, head.entries) = (self.at, self.at, self.entries.clone());
         let head = Some(Checkpoint::from_parts(head, machine));
-        FileChanges { head, is_new: kept.is_none(), chunks: chunks.collect(), names: Vec::new(), last_write }
+        FileChanges { head, is_new: kept.is_none(), chunks, names, last_write }
     }
 }
 
@@ -374,13 +386,14 @@ impl<'a> Process<'a> {
     }
 
     fn draw(&self, random: &mut Random) -> FileRecord {
-        let low = random.below(OBJECTS);
+        let is_tree = random.chance(1, 4);
+        let low = if is_tree { OBJECTS + random.below(TREES) } else { random.below(OBJECTS) };
         let object = ObjectId::new(0, low);
         let replica = self.replicas.get(&object).cloned().unwrap_or_default();
         if random.chance(1, 30) && self.replicas.contains_key(&object) {
             return FileRecord { object, record: Record::Buried(None) };
         }
-        let change = draw_change(random);
+        let change = if is_tree { draw_tree_change(&replica.file, random) } else { draw_change(random) };
         // A node leads some of the files; the others are led elsewhere.
         let node = NodeId(1 + u32::from(low.is_multiple_of(2)));
         let seq = replica.next();
@@ -413,6 +426,41 @@ fn draw_change(random: &mut Random) -> Change {
         29 => Change::Remove,
         _ => Change::Begin,
     }
+}
+
+/// Something done to a tree, or that makes one.
+fn draw_tree_change(file: &File, random: &mut Random) -> Change {
+    if file.tree().versions(None, 1).is_empty() {
+        let root = Root { time: WallTime::ZERO, uid: 0, gid: 0, mode: 0o755, name: "home".parse().unwrap() };
+        return if random.chance(1, 2) { Change::Begin } else { Change::Plant(root) };
+    }
+    let (dir, holders) = (InodeId::ROOT, Vec::new());
+    let mut name = || {
+        let letter = b'a' + u8::try_from(random.below(4)).expect("it is a letter");
+        // Some rows are long.
+        let length = if random.chance(1, 4) { 200 } else { 1 };
+        Name::new(&vec![letter; length]).expect("it is one")
+    };
+    let (one, other) = (name(), name());
+    let value = bytes(1 + random.below(6_000), random);
+    let make = if random.chance(1, 2) { Make::file() } else { Make::Directory };
+    let doomed = file.tree().doomed(1).first().copied();
+    let change = match (random.below(20), doomed) {
+        (0..7, _) => TreeChange::Create { dir, name: one, make, mode: 0o755, umask: 0, is_exclusive: true },
+        (7..11, _) => TreeChange::Unlink { site: Site::new(dir, one), holders },
+        (11..13, _) => TreeChange::RemoveDirectory { site: Site::new(dir, one), holders },
+        (13..15, _) => {
+            let (from, to) = (Site::new(dir, one), Site::new(dir, other));
+            TreeChange::Rename { from, to, how: RenameHow::Replace, holders }
+        }
+        (15..19, Some(inode)) => TreeChange::Deleted { inode },
+        (19, _) => return Change::Remove,
+        _ => {
+            let name = XattrName::new(b"user.a").expect("it is one");
+            TreeChange::SetXattr { inode: dir, name, value, how: XattrHow::Any }
+        }
+    };
+    Change::Tree(Arc::new(TreeOp::wanted(Who::root(), change)))
 }
 
 fn bytes(length: u64, random: &mut Random) -> Bytes {

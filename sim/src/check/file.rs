@@ -23,6 +23,13 @@ pub struct FileModel {
     pub size_max: usize,
 }
 
+/// No file of a cluster that is simulated is longer.
+impl Default for FileModel {
+    fn default() -> Self {
+        Self { size_max: 1 << 20 }
+    }
+}
+
 /// What can be done to a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FileOp {

@@ -31,6 +31,7 @@ mod search;
 mod shrink;
 #[cfg(test)]
 mod tests;
+pub mod volume;
 mod witness;
 
 use std::fmt;

@@ -79,6 +79,17 @@ pub struct Beginning {
     pub recovered: Arc<File>,
 }
 
+/// A request that took effect, and by which entry.
+#[derive(Clone, Copy, Debug)]
+pub struct Effect<'a> {
+    /// Where the entry stands.
+    pub at: Position,
+    /// Of whom.
+    pub request: Request,
+    /// What it does.
+    pub op: &'a Op,
+}
+
 impl Entries {
     /// A replica has started: what it has is all that it has.
     pub fn begin(
@@ -270,15 +281,14 @@ impl Entries {
         self.files.get(&object).is_some_and(|file| file.way_to(tail).any(|known| known.entry.at == at))
     }
 
-    /// The requests that took effect in a generation, in order, and where.
-    pub fn took_effect(&self, object: ObjectId, generation: Epoch) -> Vec<(Position, (ClientId, u64))> {
+    /// The requests that took effect in a generation, in order; of those that found no space, that they did not.
+    pub fn effects(&self, object: ObjectId, generation: Epoch) -> Vec<Effect<'_>> {
         let Some(file) = self.files.get(&object) else { return Vec::new() };
         let Some(history) = file.histories.get(&generation) else { return Vec::new() };
         let begun = history.values().find(|seen| file.known[&seen.at].generation == generation);
         let (Some(begun), Some((_, last))) = (begun, history.last_key_value()) else { return Vec::new() };
         let effective = file.effective(last.at).into_iter().filter(|(at, ..)| at.seq > begun.at.seq);
-        let effective = effective.filter(|(.., op)| op.change != Change::NoSpace);
-        effective.map(|(at, request, _)| (at, (request.client, request.number))).collect()
+        effective.map(|(at, request, op)| Effect { at, request, op }).collect()
     }
 
     /// A client is being told that a change has taken effect.
@@ -569,8 +579,8 @@ mod tests {
         watch.append(1, 0, &[barrier(1, 1, 0), op(1, 2, 7), op(1, 3, 8), op(1, 4, 7), op(1, 5, 9)]).unwrap();
         watch.commit(1, at(1, 4)).unwrap();
         let took_effect = |watch: &Watch, generation| -> Vec<u64> {
-            let all = watch.0.took_effect(FILE, generation);
-            all.into_iter().map(|(_, (_, number))| number).collect()
+            let all = watch.0.effects(FILE, generation);
+            all.into_iter().map(|effect| effect.request.number).collect()
         };
         assert_eq!(took_effect(&watch, Epoch::default()), [7, 8]);
         watch
@@ -595,7 +605,9 @@ mod tests {
         let entries = [barrier(1, 1, 0), op(1, 2, 7), over(3, 5, 0), op(1, 4, 8), over(5, 9, 6), op(1, 6, 9)];
         watch.append(1, 0, &entries).unwrap();
         watch.commit(1, at(1, 6)).unwrap();
-        assert_eq!(watch.0.took_effect(FILE, Epoch::default()), [(at(1, 2), (client, 7))]);
+        let effects = watch.0.effects(FILE, Epoch::default());
+        let [Effect { at: first, request, .. }] = effects[..] else { panic!("{effects:?}") };
+        assert_eq!((first, request.client, request.number), (at(1, 2), client, 7));
     }
 
     /// Node 1 leads in epoch 2, with entries that it has from epoch 1, and takes the first `upto` for committed.

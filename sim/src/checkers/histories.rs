@@ -1,37 +1,39 @@
-//! Histories: what users did to files and were told, and whether a single copy could have told them the same.
+//! Histories: what users did to files and volumes and were told, and whether a single copy could have told them the same.
 //!
 //! Where what was only written may be lost, the history of a file ends, and another begins with what was recovered. A
 //! change that had no result by then may have taken effect before or may yet do so: it is unknown to both.
 //!
 //! The order in which replicas committed the changes is tried first. Only if it does not explain all, others are looked for;
-//! and if none is found in time, that is a violation, too.
+//! and if none is found in time, that is a violation, too. Of a volume no other is looked for: an entry's place names what it
+//! creates ([`kinds`](super::kinds)).
 //!
 //! While clocks are wrong ([`loosen`](Histories::loosen)) a question may be answered from the past: it has its place in
 //! no order, and the rest has one as ever.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use base::{ClientId, Epoch, ObjectId};
 
 use node::file::Position;
 
 use super::Violation;
-use super::entries::Entries;
+use super::entries::{Effect, Entries};
 use super::evidence::{Fact, Machines};
+use super::kinds::Kind;
 use super::past::Past;
 use crate::TrueTime;
-use crate::check::file::{Content, FileModel, FileOp, FileOutcome};
+use crate::check::file::FileModel;
 use crate::check::{Moment, Operation, Specification, Verdict, check, misfit};
 
 /// No search may take more steps. Most need less than a tenth of that.
 const STEPS_MAX: u64 = 300_000;
-/// No file that is checked is longer.
-const SIZE_MAX: usize = 1 << 20;
 
-/// The histories of all files.
-#[derive(Debug, Default)]
-pub struct Histories {
-    files: BTreeMap<ObjectId, Vec<History>>,
+/// The histories of all that is of one kind.
+#[derive(Debug)]
+pub struct Histories<K: Kind> {
+    kind: K,
+    objects: BTreeMap<ObjectId, Vec<History<K>>>,
     /// When which moment was.
     moments: Vec<TrueTime>,
     is_loose: bool,
@@ -46,11 +48,11 @@ pub struct OperationId {
 }
 
 /// What was done to a file while nothing was lost.
-#[derive(Clone, Debug, Default)]
-struct History {
+#[derive(Clone, Debug)]
+struct History<K: Kind> {
     generation: Epoch,
-    start: Content,
-    operations: Vec<Operation<FileOp, FileOutcome>>,
+    start: K::State,
+    operations: Vec<Operation<K::Op, K::Outcome>>,
     /// By what name a change goes at the daemons.
     names: BTreeMap<Name, usize>,
     /// The questions that were open while clocks were wrong, and what was known to be committed when they were answered.
@@ -70,6 +72,37 @@ pub struct Judgement {
     pub stale: u64,
 }
 
+/// An entry that took effect, as the operation that it was; none stands for what no user asked for.
+struct Bound<K: Kind> {
+    at: Position,
+    place: Option<usize>,
+    op: K::Op,
+}
+
+/// By what name a change goes at the daemons.
+type Name = (ClientId, u64);
+
+/// What is wrong, with which operations, and with which entries.
+struct Wrong {
+    what: String,
+    operations: Vec<usize>,
+    entries: Vec<Position>,
+}
+
+/// Something that is like this at the beginning.
+#[derive(Debug)]
+struct Begun<'a, K: Kind>(&'a K, &'a K::State);
+
+/// All that must have an order.
+struct Strict<K: Kind> {
+    operations: Vec<Operation<K::Op, K::Outcome>>,
+    /// Where each stands in the history. What no user asked for stands behind these.
+    places: Vec<usize>,
+    /// The order in which replicas committed the changes, and where the entries stand.
+    order: Vec<usize>,
+    entries: Vec<Position>,
+}
+
 impl Judgement {
     /// With what others were found to be.
     pub const fn and(self, other: Self) -> Self {
@@ -82,56 +115,113 @@ impl Judgement {
     }
 }
 
-impl History {
+impl From<String> for Wrong {
+    fn from(what: String) -> Self {
+        Self { what, operations: Vec::new(), entries: Vec::new() }
+    }
+}
+
+impl<K: Kind> History<K> {
+    fn new(kind: &K) -> Self {
+        Self {
+            generation: Epoch::default(),
+            start: kind.start(),
+            operations: Vec::new(),
+            names: BTreeMap::new(),
+            loose: BTreeMap::new(),
+        }
+    }
+
+    /// What the entries of this generation are, in their order.
+    fn bind(&self, kind: &K, object: ObjectId, effects: &[Effect<'_>]) -> Result<Vec<Bound<K>>, Wrong> {
+        let mut bound = Vec::new();
+        for effect in effects {
+            let (at, name) = (effect.at, (effect.request.client, effect.request.number));
+            let place = self.names.get(&name).copied();
+            let op = match place {
+                Some(place) => kind.bind(&self.operations[place].op, object, effect),
+                None => kind.unasked(effect),
+            };
+            let op = op.map_err(|what| Wrong {
+                entries: vec![at],
+                operations: place.into_iter().collect(),
+                ..Wrong::from(what)
+            })?;
+            bound.extend(op.map(|op| Bound { at, place, op }));
+        }
+        Ok(bound)
+    }
+
     /// Whether a single copy could have told the same, but for what was answered from the past.
-    fn judge(&self, committed: &[(Position, Name)]) -> Result<Judgement, Wrong> {
-        let begun = Begun(&self.start);
-        let (operations, places) = self.strict();
-        let place = |name: &Name| places.binary_search(self.names.get(name)?).ok();
-        let order: Vec<usize> = committed.iter().filter_map(|(_, name)| place(name)).collect();
-        let Some(misfit) = misfit(&begun, &operations, &order) else {
+    fn judge(&self, kind: &K, bound: &[Bound<K>]) -> Result<Judgement, Wrong> {
+        let begun = Begun(kind, &self.start);
+        let strict = self.strict(bound);
+        let Some(misfit) = misfit(&begun, &strict.operations, &strict.order) else {
             return Ok(Judgement { linearizable: 1, ..Judgement::default() });
         };
-        let found = match check(&begun, &operations, STEPS_MAX) {
+        if !K::HAS_OTHER_ORDERS {
+            return Err(strict.explain(&begun, misfit));
+        }
+        let (found, shown) = match check(&begun, &strict.operations, STEPS_MAX) {
             Verdict::Linearizable => return Ok(Judgement { searched: 1, ..Judgement::default() }),
             Verdict::Undecided => (self.describe(), vec![misfit]),
             Verdict::Violation(found) => (found.headline(), found.operations),
         };
-        let (found, shown) = found;
-        let shown = shown.into_iter().map(|place| places[place]).collect();
-        Err((format!("a file that began with {} bytes: {found}", self.start.bytes.len()), shown))
+        let operations = shown.into_iter().map(|place| strict.places[place]).collect();
+        Err(Wrong { operations, ..format!("{}: {found}", kind.tell(&self.start)).into() })
     }
 
-    /// All that must have an order, and where each stands in the history. What found no space has changed nothing, and says nothing.
-    fn strict(&self) -> (Vec<Operation<FileOp, FileOutcome>>, Vec<usize>) {
+    /// All that must have an order.
+    fn strict(&self, bound: &[Bound<K>]) -> Strict<K> {
         let all = self.operations.iter().enumerate();
-        let is_void = |op: &Operation<_, _>| matches!(op.returned, Some((_, FileOutcome::NoSpace)));
+        let is_void = |op: &Operation<_, K::Outcome>| {
+            op.returned.as_ref().is_some_and(|(_, outcome)| K::says_nothing(outcome))
+        };
         let strict = all.filter(|(place, op)| !self.loose.contains_key(place) && !is_void(op));
-        strict.map(|(place, operation)| (operation.clone(), place)).unzip()
+        let (mut operations, places): (Vec<_>, Vec<usize>) =
+            strict.map(|(place, operation)| (operation.clone(), place)).unzip();
+        let (mut order, mut entries) = (Vec::new(), Vec::new());
+        for Bound { at, place, op } in bound {
+            let index = match place {
+                None => Some(operations.len()),
+                Some(place) => places.binary_search(place).ok(),
+            };
+            let Some(index) = index else { continue };
+            if place.is_none() {
+                let called = Moment::default();
+                operations.push(Operation { client: 0, called, op: op.clone(), returned: None });
+            }
+            operations[index].op = op.clone();
+            order.push(index);
+            entries.push(*at);
+        }
+        Strict { operations, places, order, entries }
     }
 
     /// Whether what was answered while clocks were wrong was so once. What this generation was is added to the past.
-    fn judge_loose(&self, committed: &[(Position, Name)], past: &mut Past) -> Result<Judgement, Wrong> {
+    fn judge_loose(
+        &self,
+        kind: &K,
+        bound: &[Bound<K>],
+        past: &mut Past<K::State>,
+    ) -> Result<Judgement, Wrong> {
         let mut judgement = Judgement::default();
         past.begin(&self.start);
-        let place = |name: &Name| self.names.get(name).copied();
-        let changes = committed.iter().filter_map(|(at, name)| Some((*at, place(name)?)));
-        let changes: Vec<(Position, usize)> = changes.collect();
-        changes.iter().for_each(|&(at, place)| past.follow(at, &self.operations[place].op));
+        bound.iter().for_each(|Bound { at, op, .. }| past.follow(kind, *at, op));
         for (&place, &known) in &self.loose {
             let question = &self.operations[place];
             let Some((_, outcome)) = &question.returned else { continue };
-            let is_owed = |change: usize| {
-                let returned = self.operations[change].returned.as_ref();
+            let is_owed = |change: &Bound<K>| {
+                let returned = change.place.and_then(|place| self.operations[place].returned.as_ref());
                 returned.is_some_and(|(at, _)| *at < question.called)
             };
-            let owed = changes.iter().rposition(|&(_, change)| is_owed(change)).map_or(0, |last| last + 1);
+            let owed = bound.iter().rposition(is_owed).map_or(0, |last| last + 1);
             judgement.loose += 1;
-            match past.find((&question.op, outcome), known) {
+            match past.find(kind, (&question.op, outcome), known) {
                 Some(changes) => judgement.stale += u64::from(changes < owed),
                 None => {
-                    let what = format!("the file was never so, up to {known:?}, though clocks were wrong");
-                    return Err((what, vec![place]));
+                    let what = format!("it was never so, up to {known:?}, though clocks were wrong");
+                    return Err(Wrong { operations: vec![place], ..what.into() });
                 }
             }
         }
@@ -148,26 +238,58 @@ impl History {
     }
 }
 
-/// By what name a change goes at the daemons.
-type Name = (ClientId, u64);
+impl<K: Kind> Strict<K> {
+    /// Why something has no place in the order of the replicas.
+    fn explain(&self, begun: &Begun<'_, K>, misfit: usize) -> Wrong {
+        let mut states = vec![begun.start()];
+        for &index in &self.order {
+            let before = states.last().expect("it begins with one");
+            let after = begun.step(before, &self.operations[index].op, None);
+            states.push(after.unwrap_or_else(|| before.clone()));
+        }
+        let Operation { op, returned, .. } = &self.operations[misfit];
+        let outcome = returned.as_ref().map(|(_, outcome)| outcome);
+        let told = begun.0.describe(op, outcome);
+        let (what, near) = match self.order.iter().position(|&index| index == misfit) {
+            Some(place) => {
+                let expected = begun.0.outcome(&states[place], op);
+                (format!("{told}; in the order of the replicas it comes to {expected:?}"), vec![place])
+            }
+            None if !begun.is_query(op) => (format!("{told}; no replica has that committed"), Vec::new()),
+            // The entries between which it was so.
+            None => match states.iter().rposition(|state| begun.step(state, op, outcome).is_some()) {
+                None => (format!("{told}; it was never so"), Vec::new()),
+                Some(place) => {
+                    let near = [place.checked_sub(1), Some(place).filter(|&place| place < self.order.len())];
+                    (format!("{told}; it was so, but not then"), near.into_iter().flatten().collect())
+                }
+            },
+        };
+        let about = near.iter().map(|&place| self.order[place]).chain([misfit]);
+        let operations = about.filter_map(|index| self.places.get(index).copied()).collect();
+        Wrong { what, operations, entries: near.iter().map(|&place| self.entries[place]).collect() }
+    }
+}
 
-/// What is wrong, and with which operations.
-type Wrong = (String, Vec<usize>);
+impl<K: Kind> Histories<K> {
+    /// Nothing was done yet.
+    pub const fn new(kind: K) -> Self {
+        Self { kind, objects: BTreeMap::new(), moments: Vec::new(), is_loose: false }
+    }
 
-/// A file that holds something at the beginning.
-#[derive(Debug)]
-struct Begun<'a>(&'a Content);
+    fn of(&mut self, object: ObjectId) -> &mut Vec<History<K>> {
+        let kind = &self.kind;
+        self.objects.entry(object).or_insert_with(|| vec![History::new(kind)])
+    }
 
-pub(super) const MODEL: FileModel = FileModel { size_max: SIZE_MAX };
-
-impl Histories {
     /// Somebody wants this done.
-    pub fn called(&mut self, now: TrueTime, object: ObjectId, client: u64, op: FileOp) -> OperationId {
+    pub fn called(&mut self, now: TrueTime, object: ObjectId, client: u64, op: K::Op) -> OperationId {
         let called = self.tick(now);
-        let histories = self.files.entry(object).or_insert_with(|| vec![History::default()]);
+        let is_loose = self.is_loose && self.kind.is_query(&op);
+        let histories = self.of(object);
         let history = histories.len() - 1;
         let place = histories[history].operations.len();
-        if self.is_loose && MODEL.is_query(&op) {
+        if is_loose {
             histories[history].loose.insert(place, Position::START);
         }
         histories[history].operations.push(Operation { client, called, op, returned: None });
@@ -177,9 +299,9 @@ impl Histories {
     /// From here on a question may be answered from the past, and so may those that are open.
     pub fn loosen(&mut self) {
         self.is_loose = true;
-        for history in self.files.values_mut().filter_map(|histories| histories.last_mut()) {
-            let is_open = |operation: &Operation<FileOp, FileOutcome>| {
-                operation.returned.is_none() && MODEL.is_query(&operation.op)
+        for history in self.objects.values_mut().filter_map(|histories| histories.last_mut()) {
+            let is_open = |operation: &Operation<K::Op, K::Outcome>| {
+                operation.returned.is_none() && self.kind.is_query(&operation.op)
             };
             let operations = history.operations.iter().enumerate();
             let open = operations.filter(|(_, operation)| is_open(operation));
@@ -194,24 +316,24 @@ impl Histories {
 
     /// It is a change, and goes by this name.
     pub fn goes_by(&mut self, id: OperationId, name: Name) {
-        if let Some(history) = self.files.get_mut(&id.object).and_then(|all| all.get_mut(id.history)) {
+        if let Some(history) = self.objects.get_mut(&id.object).and_then(|all| all.get_mut(id.history)) {
             history.names.insert(name, id.place);
         }
     }
 
     /// It is done, and this came of it.
-    pub fn returned(&mut self, now: TrueTime, id: OperationId, outcome: FileOutcome) {
+    pub fn returned(&mut self, now: TrueTime, id: OperationId, outcome: K::Outcome) {
         let at = self.tick(now);
-        let Some(histories) = self.files.get_mut(&id.object) else { return };
+        let Some(histories) = self.objects.get_mut(&id.object) else { return };
         if id.history + 1 == histories.len() {
             histories[id.history].operations[id.place].returned = Some((at, outcome));
         }
     }
 
     /// It was a question, and this is the answer. Up to `latest` somebody knows the file to be committed.
-    pub fn answered(&mut self, now: TrueTime, id: OperationId, outcome: FileOutcome, latest: Position) {
+    pub fn answered(&mut self, now: TrueTime, id: OperationId, outcome: K::Outcome, latest: Position) {
         self.returned(now, id, outcome);
-        let history = self.files.get_mut(&id.object).and_then(|histories| histories.get_mut(id.history));
+        let history = self.objects.get_mut(&id.object).and_then(|histories| histories.get_mut(id.history));
         if let Some(known) = history.and_then(|history| history.loose.get_mut(&id.place)) {
             *known = latest;
         }
@@ -219,19 +341,21 @@ impl Histories {
 
     /// It was never sent, or changes nothing whatever comes of it.
     pub fn void(&mut self, now: TrueTime, id: OperationId) {
-        self.returned(now, id, FileOutcome::Done);
-        let Some(histories) = self.files.get_mut(&id.object) else { return };
+        let (nothing, outcome) = K::nothing();
+        self.returned(now, id, outcome);
+        let Some(histories) = self.objects.get_mut(&id.object) else { return };
         let operation = &mut histories[id.history].operations[id.place];
-        operation.op = FileOp::Nothing;
+        operation.op = nothing;
     }
 
     /// Something that was told before may be lost: from here on the file is what was recovered.
-    pub fn begin_anew(&mut self, now: TrueTime, object: ObjectId, generation: Epoch, start: Content) {
+    pub fn begin_anew(&mut self, now: TrueTime, object: ObjectId, generation: Epoch, start: K::State) {
         let called = self.tick(now);
-        let histories = self.files.entry(object).or_insert_with(|| vec![History::default()]);
+        let kind = &self.kind;
+        let histories = self.objects.entry(object).or_insert_with(|| vec![History::new(kind)]);
         let Some(before) = histories.last() else { return };
-        let is_open = |operation: &&Operation<FileOp, FileOutcome>| {
-            operation.returned.is_none() && !MODEL.is_query(&operation.op)
+        let is_open = |operation: &&Operation<K::Op, K::Outcome>| {
+            operation.returned.is_none() && !kind.is_query(&operation.op)
         };
         let open = before.operations.iter().enumerate().filter(|(_, operation)| is_open(operation));
         let (places, operations): (Vec<usize>, Vec<_>) =
@@ -244,23 +368,25 @@ impl Histories {
 
     /// How many operations have a result.
     pub fn results(&self) -> usize {
-        let histories = self.files.values().flatten();
+        let histories = self.objects.values().flatten();
         histories.flat_map(|history| &history.operations).filter(|op| op.returned.is_some()).count()
     }
 
     /// Whether a single copy of each file could have told the same.
     pub fn judge(&self, now: TrueTime, entries: &Entries) -> Result<Judgement, Violation> {
         let mut judgement = Judgement::default();
-        for (&object, histories) in &self.files {
+        for (&object, histories) in &self.objects {
             let mut past = Past::default();
             for history in histories {
-                let committed = entries.took_effect(object, history.generation);
-                let wrong = |(what, places): Wrong| {
-                    let facts = places.into_iter().flat_map(|place| self.tell(history, place));
-                    Violation::new(now, "linearizability", what).about(object).shown_by(facts)
+                let effects = entries.effects(object, history.generation);
+                let wrong = |Wrong { what, operations, entries: at }: Wrong| {
+                    let facts = operations.into_iter().flat_map(|place| self.tell(history, place));
+                    let facts = facts.chain(at.into_iter().flat_map(|at| entries.story_of(object, at)));
+                    Violation::new(now, K::CHECKER, what).about(object).shown_by(facts)
                 };
-                let found = history.judge(&committed).map_err(wrong)?;
-                let loose = history.judge_loose(&committed, &mut past).map_err(wrong)?;
+                let bound = history.bind(&self.kind, object, &effects).map_err(wrong)?;
+                let found = history.judge(&self.kind, &bound).map_err(wrong)?;
+                let loose = history.judge_loose(&self.kind, &bound, &mut past).map_err(wrong)?;
                 judgement = judgement.and(found).and(loose);
             }
         }
@@ -279,14 +405,15 @@ impl Histories {
     }
 
     /// That an operation was called, and what came of it.
-    fn tell(&self, history: &History, place: usize) -> [Fact; 2] {
+    fn tell(&self, history: &History<K>, place: usize) -> [Fact; 2] {
         let Operation { client, called, op, returned } = &history.operations[place];
         let tell = |moment, what| Fact::new(self.time_of(moment), Machines::default(), what);
-        let begins = format!("client {client} calls #{place}: {}", MODEL.describe(op, None));
+        let begins = format!("client {client} calls #{place}: {}", self.kind.describe(op, None));
         let (end, what) = match returned {
-            Some((at, outcome)) => {
-                (*at, format!("client {client} is told of #{place}: {}", MODEL.describe(op, Some(outcome))))
-            }
+            Some((at, outcome)) => (
+                *at,
+                format!("client {client} is told of #{place}: {}", self.kind.describe(op, Some(outcome))),
+            ),
             None => {
                 (Moment(self.moments.len() as u64), format!("client {client} was never told of #{place}"))
             }
@@ -295,33 +422,39 @@ impl Histories {
     }
 }
 
-impl Specification for Begun<'_> {
-    type State = Content;
-    type Op = FileOp;
-    type Outcome = FileOutcome;
+impl<K: Kind> Specification for Begun<'_, K> {
+    type State = K::State;
+    type Op = K::Op;
+    type Outcome = K::Outcome;
 
-    fn start(&self) -> Content {
-        self.0.clone()
+    fn start(&self) -> K::State {
+        self.1.clone()
     }
 
-    fn step(&self, state: &Content, op: &FileOp, outcome: Option<&FileOutcome>) -> Option<Content> {
-        MODEL.step(state, op, outcome)
+    fn step(&self, state: &K::State, op: &K::Op, outcome: Option<&K::Outcome>) -> Option<K::State> {
+        self.0.step(state, op, outcome)
     }
 
-    fn describe(&self, op: &FileOp, outcome: Option<&FileOutcome>) -> String {
-        MODEL.describe(op, outcome)
+    fn describe(&self, op: &K::Op, outcome: Option<&K::Outcome>) -> String {
+        self.0.describe(op, outcome)
     }
 
-    fn is_query(&self, op: &FileOp) -> bool {
-        MODEL.is_query(op)
+    fn is_query(&self, op: &K::Op) -> bool {
+        self.0.is_query(op)
     }
 
-    fn may_matter(&self, one: &FileOp, other: &FileOp) -> bool {
-        MODEL.may_matter(one, other)
+    fn may_matter(&self, one: &K::Op, other: &K::Op) -> bool {
+        self.0.may_matter(one, other)
     }
 
-    fn is_hopeless(&self, state: &Content, op: (&FileOp, &FileOutcome), others: &[&FileOp]) -> bool {
-        MODEL.is_hopeless(state, op, others)
+    fn is_hopeless(&self, state: &K::State, op: (&K::Op, &K::Outcome), others: &[&K::Op]) -> bool {
+        self.0.is_hopeless(state, op, others)
+    }
+}
+
+impl Default for Histories<FileModel> {
+    fn default() -> Self {
+        Self::new(FileModel::default())
     }
 }
 
@@ -332,6 +465,9 @@ mod tests {
     use replication::{Body, Entry, Request};
 
     use super::*;
+    use crate::check::file::{FileOp, FileOutcome};
+
+    type Histories = super::Histories<FileModel>;
 
     const FILE: ObjectId = ObjectId::new(1, 2);
     const READ: FileOp = FileOp::Read { offset: 0, length: 9 };

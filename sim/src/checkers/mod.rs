@@ -18,6 +18,7 @@ pub mod entries;
 pub mod evidence;
 pub mod exclusion;
 pub mod histories;
+pub mod kinds;
 pub mod leftovers;
 pub mod liveness;
 pub mod locks;

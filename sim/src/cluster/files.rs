@@ -9,6 +9,7 @@ use replication::{Body, Checkpoint, Record};
 
 use super::real::driving::StoreStep;
 use super::streams::{ConnectionId, Payload};
+use super::volumes::volume_of;
 use super::world::{Input, Task, World};
 use crate::plan::{around, span_between};
 use crate::{FaultKind, TrueTime, Violation};
@@ -368,10 +369,16 @@ impl<A: Algorithm> World<'_, A> {
         }
         for (file, beginning) in begun {
             self.summary.losses += 1;
+            let (object, generation) = (self.files[file], beginning.generation);
+            if self.is_volume(file) {
+                let volume = volume_of(&beginning.recovered);
+                self.note(Some(object), format_args!("{generation:?} begins with {volume:?}"));
+                self.checkers.trees.begin_anew(self.now, object, generation, volume);
+                continue;
+            }
             let content = self.shape(file).content(&beginning.recovered);
-            let generation = beginning.generation;
-            self.note(Some(self.files[file]), format_args!("{generation:?} begins with {content:?}"));
-            self.checkers.histories.begin_anew(self.now, self.files[file], generation, content);
+            self.note(Some(object), format_args!("{generation:?} begins with {content:?}"));
+            self.checkers.histories.begin_anew(self.now, object, generation, content);
         }
         Ok(())
     }

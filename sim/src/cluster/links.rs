@@ -208,6 +208,17 @@ impl<A: Algorithm> World<'_, A> {
                 self.take_file_request(machine, SessionId(id.0), request)
             }
             (Payload::FileReply(reply), Some(client)) => self.take_file_reply(client, from, reply),
+            (Payload::FileReply(reply), None) => {
+                let peer = self.daemons[from].birth(life).process;
+                self.call(machine, |shard, now| shard.handle_errand_reply(now, peer, reply))
+            }
+            (Payload::Errand(errand), None) => {
+                if self.is_traced() {
+                    self.note(Some(errand.of.volume), format_args!("n{from} to n{machine}: {errand:?}"));
+                }
+                let peer = self.daemons[from].birth(life).process;
+                self.call(machine, |shard, now| shard.handle_errand(now, peer, errand))
+            }
             _ => Ok(()),
         }
     }

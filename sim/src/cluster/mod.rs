@@ -23,14 +23,17 @@ mod shape;
 mod stores;
 mod streams;
 mod summary;
+mod trees;
 mod users;
+mod volumes;
 mod world;
 mod writers;
 mod wrong_clocks;
 
-pub use plan::{ClusterPlan, FilePlan};
+pub use plan::{ClusterPlan, FilePlan, VolumePlan};
 pub use real::StorePlan;
-pub use summary::{ACKNOWLEDGED_MIN, ClusterSummary, FAULTS_MIN, GRANTED_MIN, SIMULATED_MIN};
+pub use summary::{ACKNOWLEDGED_MIN, ClusterSummary, FAULTS_MIN, GRANTED_MIN, SIMULATED_MIN, TreeCounts};
+pub use trees::TreeHabits;
 
 use lease::{FleaseRules, PaxosRules};
 

@@ -7,6 +7,7 @@ use lease::Config;
 use node::{CapabilityKey, CapabilityKeys, ClusterMap, KeyEpoch, LeaseAlgorithm, Osd, Settings, ShardConfig};
 
 use super::real::StorePlan;
+use super::trees::TreeHabits;
 use crate::FaultKind;
 use crate::clock::ClockPlan;
 use crate::faults::{FaultPlan, Injected, draw_kinds};
@@ -48,6 +49,8 @@ pub struct ClusterPlan {
     pub duration: Span,
     /// What is done with files.
     pub files: FilePlan,
+    /// What is done with volumes.
+    pub volumes: VolumePlan,
     /// A file never has fewer members, unless the cluster has: a single one could not tell anybody.
     pub members_min: usize,
     /// How daemons use the production store. None: they have one that is simulated.
@@ -77,6 +80,17 @@ pub struct FilePlan {
     pub is_bulky: bool,
     /// A daemon makes a checkpoint of some file this often.
     pub checkpoint_every: Span,
+}
+
+/// What a seed decides about volumes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VolumePlan {
+    /// How many there are.
+    pub count: u32,
+    /// How many of the things that users of files want are about volumes, in percent.
+    pub percent: u64,
+    /// How they are used.
+    pub habits: TreeHabits,
 }
 
 /// Faults that are injected at their own times.
@@ -171,7 +185,7 @@ impl ClusterPlan {
         let mut shard = draw_shard(&lease, (daemons, replicas), settings);
         draw_hosting(&mut shard, &mut of_files);
         let mut limits = Random::new(seed ^ 0x11b0);
-        draw_limits(&mut shard, clients, &mut limits);
+        draw_limits(&mut shard, (clients, daemons), &mut limits);
         let mut habits = Random::new(seed ^ 0x4ab1);
         let files = FilePlan::draw(clients, &mut of_files).with_habits(&mut habits);
         if files.is_bulky {
@@ -196,6 +210,7 @@ impl ClusterPlan {
             // A shorter run does not count.
             duration: Span::from_secs(sizes.between(60, 75)),
             files,
+            volumes: VolumePlan::draw(seed),
             members_min,
             store: None,
             skips_older: None,
@@ -237,6 +252,16 @@ impl FilePlan {
     }
 }
 
+impl VolumePlan {
+    /// In half of all seeds volumes are removed, too.
+    fn draw(seed: u64) -> Self {
+        let mut random = Random::new(seed ^ 0x7ee5);
+        let habits =
+            TreeHabits { names: [3, 6, 12][random.index(3)], clear_permille: [0, 0, 2, 8][random.index(4)] };
+        Self { count: draw_u32(&mut random, 1, 2), percent: [20, 40, 60][random.index(3)], habits }
+    }
+}
+
 /// How files are hosted. Logs may be so short that a state has to be taken over often, in small pieces.
 fn draw_hosting(shard: &mut ShardConfig, random: &mut Random) {
     let t_max = shard.lease.t_max;
@@ -257,7 +282,7 @@ fn draw_hosting(shard: &mut ShardConfig, random: &mut Random) {
 }
 
 /// How much there is room for: in half of all seeds each limit is small or is not, in the others none is.
-fn draw_limits(shard: &mut ShardConfig, clients: u32, random: &mut Random) {
+fn draw_limits(shard: &mut ShardConfig, (clients, daemons): (u32, u32), random: &mut Random) {
     if random.chance(1, 2) {
         return;
     }
@@ -269,8 +294,9 @@ fn draw_limits(shard: &mut ShardConfig, clients: u32, random: &mut Random) {
     };
     small(&mut config.uncommitted_max, [1, 2, 8]);
     small(&mut config.waiting_max, [1, 2, 8]);
-    // Whoever is there has room for one process, and those that were there before make room.
-    let present = clients as usize;
+    // Whoever is there has room for one process, and those that were there before make room. A daemon that has deleted something
+    // of a volume is a client of that.
+    let present = (clients + daemons) as usize;
     small(&mut config.clients_max, [present, present + 1, present + 3]);
     let outcomes_max = config.outcomes_max;
     small(

@@ -2,7 +2,7 @@
 
 use base::{NodeId, ObjectId};
 use lease::Algorithm;
-use node::file::{File, FileReplyBody, Level, Mark};
+use node::file::{File, FileError, FileReplyBody, Level, Mark};
 use node::{FileMessage, Unavailable};
 use replication::Record;
 
@@ -76,10 +76,11 @@ impl<A: Algorithm> World<'_, A> {
     ) -> Result<(), Violation> {
         let machine = &self.daemons[daemon];
         let Question { object, marks, asked, .. } = *question;
+        // What a tree refuses is as true of it as anything else.
         let is_fact = matches!(
             body,
-            FileReplyBody::Changed { outcome: Ok(_), .. }
-                | FileReplyBody::Answer(Ok(_))
+            FileReplyBody::Changed { outcome: Ok(_) | Err(FileError::Tree(_)), .. }
+                | FileReplyBody::Answer(Ok(_) | Err(FileError::Tree(_)))
                 | FileReplyBody::Opened { .. }
                 | FileReplyBody::Durable
         );

@@ -3,10 +3,12 @@
 
 use base::{NodeId, Span};
 use lease::Algorithm;
+use namespace::Ask;
 use node::file::File;
 
 use super::real::harming::has_same_content;
-use super::world::World;
+use super::trees;
+use super::world::{Checkers, World};
 use super::writers::Work;
 use crate::check::file::FileOp;
 use crate::checkers::promptness::Expected;
@@ -24,7 +26,7 @@ impl<A: Algorithm> World<'_, A> {
     /// What a file may need beside a lease: everybody is asked, some twice, a log or a state is fetched.
     pub(super) fn file_recovery_bound(&self) -> Span {
         let replication = &self.plan.shard.replication;
-        let turns = (self.slack() + replication.retry_after * 4) * u64::from(self.plan.files.count);
+        let turns = (self.slack() + replication.retry_after * 4) * self.files.len() as u64;
         // Who is new to a file may have to wait until somebody who was there has been silent for long enough.
         let silent =
             if replication.clients_max > CLIENTS_MANY { Span::ZERO } else { self.plan.shard.client_silent };
@@ -48,7 +50,11 @@ impl<A: Algorithm> World<'_, A> {
 
     /// Everybody has a result. Each file is used once more, and then its replicas must be alike.
     pub(super) fn settle_files(&mut self) -> Result<(), Violation> {
-        for file in 0..self.files.len() {
+        for file in self.volumes() {
+            let works = self.last_works(file);
+            works.into_iter().try_for_each(|work| self.must_do(file, work))?;
+        }
+        for file in 0..self.volumes().start {
             let shape = self.shape(file);
             let write = shape.draw_write(self.summary.file_operations, &mut self.dice.files);
             let is_begun = self.dice.removals.chance(1, 2);
@@ -72,11 +78,15 @@ impl<A: Algorithm> World<'_, A> {
         let forgotten = replication.retired_every * 4 + self.plan.shard.file_idle * 2;
         let end = self.now + self.file_recovery_bound() + forgotten;
         self.notice_rot(self.files[file])?;
-        while let Err(violation) = self.check_alike(file) {
+        while let Err(violation) = self.check_alike(file).and_then(|()| self.check_deleted(file)) {
             if self.now > end {
                 return Err(violation);
             }
-            self.must_do(file, Work::Operation(FileOp::Stat, None))?;
+            let look = match self.is_volume(file) {
+                true => Work::Tree(trees::ask(Ask::Statfs), None),
+                false => Work::Operation(FileOp::Stat, None),
+            };
+            self.must_do(file, look)?;
             self.run_until(self.now + LOOK_AGAIN)?;
         }
         Ok(())
@@ -108,7 +118,9 @@ impl<A: Algorithm> World<'_, A> {
 
     /// The end: what users were told about files must have an order.
     pub(super) fn judge_histories(&mut self) {
-        match self.checkers.histories.judge(self.now, &self.checkers.entries) {
+        let Checkers { histories, trees, entries, .. } = &self.checkers;
+        let of_files = histories.judge(self.now, entries);
+        match of_files.and_then(|of_files| Ok(of_files.and(trees.judge(self.now, entries)?))) {
             Ok(judgement) => self.summary.judgement = judgement,
             Err(violation) => self.report(violation),
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use node::file::{FileReply, FileRequest};
-use node::{ClientFrame, DaemonFrame, FileMessage, PeerMessage};
+use node::{ClientFrame, DaemonFrame, Errand, FileMessage, PeerMessage};
 
 use crate::TrueTime;
 
@@ -28,6 +28,7 @@ pub(super) enum Payload {
     File(Box<FileMessage>),
     FileRequest(FileRequest),
     FileReply(FileReply),
+    Errand(Errand),
     /// The other end is closed.
     Closed,
 }

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use base::Span;
+use node::file::FileError;
 use replication::Reached;
 
 use super::plan::ClusterPlan;
 use crate::check::file::{FileOp, FileOutcome};
+use crate::check::volume::{Told, VolumeOp};
 use crate::checkers::histories::Judgement;
 use crate::checkers::promptness::Expected;
 use crate::summary::Faults;
@@ -93,6 +95,8 @@ pub struct ClusterSummary {
     pub file_told_removed: u64,
     /// How many changes found no space.
     pub file_no_space: u64,
+    /// What was done with volumes.
+    pub trees: TreeCounts,
     /// How often which limit was reached.
     pub limits: Reached,
     /// What the histories of files were found to be.
@@ -113,6 +117,53 @@ pub struct ClusterSummary {
     pub violations: Vec<Violation>,
 }
 
+/// What was done with volumes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TreeCounts {
+    /// How many there were.
+    pub volumes: u32,
+    /// How much users wanted done to them, and asked them.
+    pub wanted: u64,
+    /// How many changes of their trees took effect, and how many a tree refused.
+    pub changed: u64,
+    /// See there.
+    pub refused: u64,
+    /// How many questions were answered, and how many of these answers were that a tree refuses.
+    pub answered: u64,
+    /// See there.
+    pub answers_refused: u64,
+    /// How many times a tree was made.
+    pub planted: u64,
+    /// How many times a volume was removed, and how often somebody was told that it is gone or has no tree.
+    pub removed: u64,
+    /// See there.
+    pub told_gone: u64,
+    /// How many changes found no space.
+    pub no_space: u64,
+}
+
+impl TreeCounts {
+    /// Something has a result.
+    pub(super) fn note(&mut self, op: &VolumeOp, told: &Result<Told, FileError>) {
+        let is_question = matches!(op, VolumeOp::Ask(_));
+        let count = match (op, told) {
+            (_, Err(FileError::Removed | FileError::NoTree)) => &mut self.told_gone,
+            (_, Err(FileError::NoSpace)) => &mut self.no_space,
+            (_, Err(_)) if is_question => &mut self.answers_refused,
+            (_, Err(_)) => &mut self.refused,
+            (VolumeOp::Plant(_), Ok(_)) => &mut self.planted,
+            (VolumeOp::Remove, Ok(_)) => &mut self.removed,
+            (VolumeOp::Ask(_), Ok(_)) => &mut self.answered,
+            (VolumeOp::Change(_), Ok(_)) => &mut self.changed,
+            (VolumeOp::Begin | VolumeOp::NoSpace | VolumeOp::Nothing, Ok(_)) => return,
+        };
+        *count += 1;
+        if is_question && told.is_err() {
+            self.answered += 1;
+        }
+    }
+}
+
 impl ClusterSummary {
     pub(super) fn new(plan: &ClusterPlan, algorithm: &'static str) -> Self {
         Self {
@@ -122,6 +173,7 @@ impl ClusterSummary {
             clients: plan.clients,
             locks: plan.locks,
             files: plan.files.count,
+            trees: TreeCounts { volumes: plan.volumes.count, ..TreeCounts::default() },
             t_max: plan.shard.lease.t_max,
             ..Self::default()
         }
@@ -199,6 +251,22 @@ impl ClusterSummary {
             f,
             "\n  removed: {} files, {} changes refused since; {} changes found no space",
             self.file_removals, self.file_told_removed, self.file_no_space
+        )?;
+        let trees = self.trees;
+        writeln!(
+            f,
+            "  volumes: {}; {} operations wanted, {} changes took effect and {} were refused, {} questions were answered, {} of \
+             them with a refusal; planted {} times, removed {} times, told to be gone {} times, {} changes found no space",
+            trees.volumes,
+            trees.wanted,
+            trees.changed,
+            trees.refused,
+            trees.answered,
+            trees.answers_refused,
+            trees.planted,
+            trees.removed,
+            trees.told_gone,
+            trees.no_space
         )
     }
 }

@@ -1,6 +1,7 @@
 //! The world: machines, connections, the queue of what happens next, and the checkers that look on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use base::{Dead, MonoTime, NodeId, ObjectId, Process, Random, Span, StartId, WallTime};
 use client::core::files::Files;
@@ -16,7 +17,10 @@ use super::operator::Order;
 use super::plan::ClusterPlan;
 use super::streams::{ConnectionId, Connections, Payload, Side};
 use super::summary::{ClusterSummary, SIMULATED_MIN};
+use super::volumes::volume_objects;
 use super::wrong_clocks::WrongClocks;
+use crate::check::file::FileModel;
+use crate::check::volume::VolumeModel;
 use crate::checkers::durability::Durability;
 use crate::checkers::endings::Endings;
 use crate::checkers::entries::Entries;
@@ -117,6 +121,7 @@ pub(super) struct Dice {
     pub(super) files: Random,
     pub(super) removals: Random,
     pub(super) levels: Random,
+    pub(super) trees: Random,
 }
 
 /// What a dead process owned, as far as its clients may rely on it.
@@ -128,7 +133,7 @@ struct Ghost {
 }
 
 /// All checkers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Checkers {
     pub(super) locks: Locks,
     pub(super) sessions: Sessions,
@@ -136,10 +141,29 @@ pub(super) struct Checkers {
     pub(super) promises: Promises,
     pub(super) durability: Durability,
     pub(super) entries: Entries,
-    pub(super) histories: Histories,
+    pub(super) histories: Histories<FileModel>,
+    pub(super) trees: Histories<VolumeModel>,
     pub(super) replies: Replies,
     pub(super) endings: Endings,
     pub(super) exclusion: Exclusion,
+}
+
+impl Checkers {
+    fn new(plan: &ClusterPlan) -> Self {
+        Self {
+            locks: Locks::default(),
+            sessions: Sessions::default(),
+            promptness: Promptness::default(),
+            promises: Promises::default(),
+            durability: Durability::default(),
+            entries: Entries::default(),
+            histories: Histories::default(),
+            trees: Histories::new(VolumeModel { map: Arc::clone(&plan.shard.map) }),
+            replies: Replies::default(),
+            endings: Endings::default(),
+            exclusion: Exclusion::default(),
+        }
+    }
 }
 
 /// One run.
@@ -151,7 +175,10 @@ pub(super) struct World<'a, A> {
     pub(super) daemons: Vec<DaemonMachine<A>>,
     pub(super) clients: Vec<ClientMachine>,
     pub(super) cells: Vec<ObjectId>,
+    /// Files, and behind them volumes.
     pub(super) files: Vec<ObjectId>,
+    /// The volumes in which users take everything away.
+    pub(super) clearing: BTreeSet<usize>,
     /// What clients have asked daemons about files.
     pub(super) asked: BTreeMap<Asked, Question>,
     /// How far each replica knows its file to be committed.
@@ -218,6 +245,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             })
             .collect();
         let machines = daemons.len() + clients.len();
+        let files = (0..plan.files.count.into()).map(|number| ObjectId::new(0xf11e, number));
         let dice = Dice {
             faults: random.fork(),
             users: random.fork(),
@@ -227,6 +255,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             files: Random::new(plan.seed ^ 0xf11e),
             removals: Random::new(plan.seed ^ 0x4e30),
             levels: Random::new(plan.seed ^ 0x1e7e1),
+            trees: Random::new(plan.seed ^ 0x7ee),
         };
         Self {
             plan,
@@ -235,14 +264,15 @@ impl<'a, A: Algorithm> World<'a, A> {
             daemons,
             clients,
             cells: (0..plan.locks).map(|number| lock_cell(&format!("lock {number}"))).collect(),
-            files: (0..plan.files.count.into()).map(|number| ObjectId::new(0xf11e, number)).collect(),
+            files: files.chain(volume_objects(plan.volumes.count)).collect(),
+            clearing: BTreeSet::new(),
             asked: BTreeMap::new(),
             committed: BTreeMap::new(),
             network: Network::new(plan.network.clone(), machines, random.fork()),
             connections: Connections::default(),
             dialing: BTreeSet::new(),
             dice,
-            checkers: Checkers::default(),
+            checkers: Checkers::new(plan),
             summary: ClusterSummary::new(plan, A::NAME),
             is_calm: false,
             is_directed: false,
@@ -534,6 +564,11 @@ impl<'a, A: Algorithm> World<'a, A> {
             Output::RaiseCeiling { to } => self.write_mark(daemon, to),
             Output::File { to, message } => self.send_file_message(daemon, to.0 as usize, message)?,
             Output::FileReply { session, reply } => self.send_file_reply(daemon, session, reply)?,
+            Output::Errand { to, errand } => self.send(daemon, to.0 as usize, Payload::Errand(errand)),
+            Output::ErrandReply { to, reply } => {
+                self.watch_commits(daemon)?;
+                self.send(daemon, to.0 as usize, Payload::FileReply(reply));
+            }
             Output::Write { number, object, record } => {
                 self.write_record(daemon, (number, object), record)?;
             }

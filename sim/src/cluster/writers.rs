@@ -8,8 +8,10 @@ use lease::Algorithm;
 use node::file::{FileError, Level, Mark, Position};
 
 use super::shape::{Shape, Wanted};
+use super::volumes::KnownTrees;
 use super::world::{Input, World};
 use crate::check::file::{FileOp, FileOutcome};
+use crate::check::volume::VolumeOp;
 use crate::checkers::histories::OperationId;
 use crate::checkers::replies::Asked;
 use crate::plan::{around, span_between};
@@ -29,6 +31,8 @@ pub(super) struct FileUse {
     removed: BTreeSet<usize>,
     /// What was acknowledged to it and is not known to be durable.
     owed: BTreeMap<usize, BTreeMap<FileTicket, Mark>>,
+    /// What it knows of volumes.
+    pub(super) trees: KnownTrees,
     /// Whether it was told that it is over for some file.
     pub(super) is_over: bool,
     /// What the reply at hand says is to be synced.
@@ -59,6 +63,7 @@ pub(super) struct Pending {
 pub(super) enum Work {
     Create,
     Operation(FileOp, Option<OperationId>),
+    Tree(VolumeOp, Option<OperationId>),
     /// And what was owed when it was asked for.
     Sync(Vec<FileTicket>),
 }
@@ -108,11 +113,19 @@ impl<A: Algorithm> World<'_, A> {
         if let Some(ticket) = whom.pending.as_ref().map(|pending| pending.ticket) {
             return self.call_files(client, |files, now| files.give_up(now, ticket));
         }
-        let file = self.dice.files.index(self.files.len());
+        let is_of_volume = self.dice.trees.chance(self.plan.volumes.percent, 100);
+        let volumes = self.volumes();
+        let file = match is_of_volume && !volumes.is_empty() {
+            true => volumes.start + self.dice.trees.index(volumes.len()),
+            false => self.dice.files.index(volumes.start),
+        };
         let work = if !self.clients[client].files.created.contains(&file) {
             Work::Create
         } else if self.dice.files.chance(self.plan.files.sync_percent, 100) {
             Work::Sync(Vec::new())
+        } else if self.is_volume(file) {
+            self.summary.trees.wanted += 1;
+            Work::Tree(self.draw_tree_operation(client, file), None)
         } else {
             self.summary.file_operations += 1;
             Work::Operation(self.draw_operation(client, file), None)
@@ -146,13 +159,11 @@ impl<A: Algorithm> World<'_, A> {
         writer: usize,
         (file, work): (usize, Work),
     ) -> Result<(), Violation> {
-        let (object, shape) = (self.files[file], self.shape(file));
-        let machine = self.daemons.len() + client;
-        let who = self.clients[client].id(machine);
+        let object = self.files[file];
+        let who = self.clients[client].id(self.daemons.len() + client);
         let reading = self.clients[client].reading(self.now);
         let uses = &mut self.clients[client].files;
         let Some(core) = uses.core.as_mut() else { return Ok(()) };
-        let mut number = None;
         let (ticket, work) = match work {
             Work::Create => (core.create(reading, object), Work::Create),
             Work::Sync(_) => {
@@ -162,29 +173,53 @@ impl<A: Algorithm> World<'_, A> {
             Work::Operation(op, _) => {
                 let name = who.certificate * 1_000 + who.program;
                 let id = self.checkers.histories.called(self.now, object, name, op.clone());
-                let ticket = match shape.to_real(&op) {
-                    Wanted::Change(change) => {
-                        let is_durable = self.dice.levels.chance(self.plan.files.durable_percent, 100);
-                        let level = if is_durable { Level::Durable } else { Level::Written };
-                        core.change(reading, object, change, level)
-                    }
-                    Wanted::Ask(query) => core.ask(reading, object, query),
-                };
-                number = core.number(ticket);
-                if let Some(number) = number {
-                    self.checkers.histories.goes_by(id, (who, number));
-                    self.checkers.entries.called(self.now, object, (who, number));
-                }
-                (ticket, Work::Operation(op, Some(id)))
+                let wanted = self.shape(file).to_real(&op);
+                (self.want_of_file(client, file, (id, wanted)), Work::Operation(op, Some(id)))
+            }
+            Work::Tree(op, _) => {
+                let (id, wanted) = self.call_volume(client, file, &op);
+                (self.want_of_file(client, file, (id, wanted)), Work::Tree(op, Some(id)))
             }
         };
         if self.is_traced() {
             self.note(Some(object), format_args!("writer {writer} of {who:?} wants {ticket:?}: {work:?}"));
         }
-        let whom = &mut self.clients[client].files.writers[writer];
+        let uses = &mut self.clients[client].files;
+        let number = uses.core.as_ref().and_then(|core| core.number(ticket));
+        let whom = &mut uses.writers[writer];
         (whom.pending, whom.step) =
             (Some(Pending { ticket, file, work, at: self.now, number }), whom.step + 1);
         self.drain_client(client)
+    }
+
+    /// A client asks for a change of a file or a volume, or asks it something.
+    fn want_of_file(
+        &mut self,
+        client: usize,
+        file: usize,
+        (id, wanted): (OperationId, Wanted),
+    ) -> FileTicket {
+        let object = self.files[file];
+        let who = self.clients[client].id(self.daemons.len() + client);
+        let reading = self.clients[client].reading(self.now);
+        let core = self.clients[client].files.core.as_mut().expect("its process runs");
+        let ticket = match wanted {
+            Wanted::Change(change) => {
+                let is_durable = self.dice.levels.chance(self.plan.files.durable_percent, 100);
+                let level = if is_durable { Level::Durable } else { Level::Written };
+                core.change(reading, object, change, level)
+            }
+            Wanted::Ask(query) => core.ask(reading, object, query),
+        };
+        if let Some(number) = core.number(ticket) {
+            if self.is_volume(file) {
+                self.checkers.trees.goes_by(id, (who, number));
+            } else {
+                self.checkers.histories.goes_by(id, (who, number));
+            }
+            self.checkers.entries.called(self.now, object, (who, number));
+        }
+        ticket
     }
 
     /// A client has something to say about a file.
@@ -258,6 +293,17 @@ impl<A: Algorithm> World<'_, A> {
         let (object, shape) = (self.files[file], self.shape(file));
         let who = self.clients[client].id(self.daemons.len() + client);
         let asked = Asked { client: who, at, what: format!("{work:?}") };
+        if let Work::Tree(op, Some(id)) = &work
+            && self.note_tree_result(client, (file, ticket), (op, *id), event)?
+        {
+            self.summary.file_acknowledged += 1;
+            return Ok(());
+        }
+        let was_never_sent =
+            matches!(event, FileEvent::GivenUp { was_sent: false, .. } | FileEvent::Full { .. });
+        if was_never_sent && self.void(&work) {
+            return Ok(());
+        }
         let uses = &mut self.clients[client].files;
         match (work, event) {
             (Work::Create, FileEvent::Created { .. }) => {
@@ -291,14 +337,7 @@ impl<A: Algorithm> World<'_, A> {
                 let may_lose = self.checkers.entries.may_lose;
                 return self.checkers.replies.gone(self.now, object, (&asked, event), may_lose);
             }
-            (
-                Work::Operation(_, Some(id)),
-                FileEvent::GivenUp { was_sent: false, .. } | FileEvent::Full { .. },
-            ) => {
-                self.checkers.histories.void(self.now, id);
-                return Ok(());
-            }
-            (Work::Operation(..), FileEvent::Expired { .. }) => {
+            (Work::Operation(..) | Work::Tree(..), FileEvent::Expired { .. }) => {
                 let name = number.map(|number| (who, number));
                 self.told_over(client, object, name);
                 return Ok(());
@@ -316,8 +355,18 @@ impl<A: Algorithm> World<'_, A> {
         Ok(())
     }
 
+    /// An operation was never sent. Whether it was one.
+    fn void(&mut self, work: &Work) -> bool {
+        match *work {
+            Work::Operation(_, Some(id)) => self.checkers.histories.void(self.now, id),
+            Work::Tree(_, Some(id)) => self.checkers.trees.void(self.now, id),
+            Work::Create | Work::Sync(_) | Work::Operation(_, None) | Work::Tree(_, None) => return false,
+        }
+        true
+    }
+
     /// A change took effect: it is durable, or owed.
-    fn acknowledged(
+    pub(super) fn acknowledged(
         &mut self,
         client: usize,
         (file, ticket): (usize, FileTicket),

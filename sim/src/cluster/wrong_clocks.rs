@@ -135,6 +135,7 @@ impl<A: Algorithm> World<'_, A> {
         let is_daemon = self.client_on(machine).is_none();
         if is_daemon && !std::mem::replace(&mut self.wrong_clocks.is_loose, true) {
             self.checkers.histories.loosen();
+            self.checkers.trees.loosen();
         }
         self.queue.push(now + lasts, Task::PutRight(machine));
         self.wake_soon(machine);
@@ -203,6 +204,7 @@ impl<A: Algorithm> World<'_, A> {
         if wrong.is_loose && is_over && self.now >= wrong.matter_until {
             wrong.is_loose = false;
             self.checkers.histories.tighten();
+            self.checkers.trees.tighten();
             self.note(None, format_args!("clocks are what they should be"));
         }
     }

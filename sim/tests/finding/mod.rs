@@ -65,6 +65,7 @@ const SAID: &[(&str, &[&str])] = &[
     ("sessions", &["confirms", "ends the session"]),
     ("stores", &["n"]),
     ("tokens", &["is granted the lock"]),
+    ("trees", &["calls"]),
 ];
 
 /// The fewest events that show a violation: in order, not many, and those that it takes.

@@ -3,7 +3,8 @@
 use base::ClientId;
 use namespace::limits::{GRANTED_MAX, HOLDERS_MAX};
 use namespace::{
-    Change, Done, Expect, Fate, Grant, Granted, Make, Op, RenameHow, SetAttributes, SetTime, Site, XattrHow,
+    Change, Done, Expect, Fate, Given, Grant, Granted, Make, Op, RenameHow, SetAttributes, SetTime, Site,
+    XattrHow,
 };
 
 use super::{check_mode, check_value};
@@ -21,7 +22,7 @@ choice!(Change, "a change of a tree", check_change:
     6 SetXattr { inode, name, value, how };
     7 RemoveXattr { inode, name };
     8 Lend { inode };
-    9 GiveBack { inode, generation, size, mtime, ctime };
+    9 GiveBack { inode, generation, given };
     10 Hold { inode, client };
     11 Release { inode, client };
     12 Deleted { inode };
@@ -54,6 +55,7 @@ choice!(RenameHow, "what becomes of what has the new name":
     1 NoReplace;
     2 Exchange;
 );
+record!(Given { size, mtime, ctime });
 record!(SetAttributes { mode, uid, gid, size, atime, mtime, is_open });
 choice!(SetTime, "a time that shall be":
     0 Now;

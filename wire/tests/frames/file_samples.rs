@@ -5,15 +5,18 @@ use std::sync::Arc;
 
 use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, Span, View, ViewId, WallTime};
 use bytes::Bytes;
-use namespace::{Ask, Born, Generation, InodeId, Kind, Make, Name, NameError, Root, Volume, VolumeName, Who};
+use namespace::{
+    Ask, Born, Generation, Given, InodeId, Kind, Make, Name, NameError, Root, Volume, VolumeName, Who,
+};
 use node::file::{
-    Answer, Attributes, Change, Chunk, Done, File, FileBody, FileError, FileReply, FileReplyBody,
-    FileRequest, Key, Level, Mark, Op, Part, Piece, Place, Position, Query, Stat, Stored as OnDisk,
+    Answer, Attributes, Change, Chunk, Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody,
+    FileRequest, Key, Lend, LendStage, Level, Mark, Op, Part, Piece, Place, Position, Query, Shown, Stat,
+    Stored as OnDisk,
 };
 use node::{
-    AccessError, Capability, CapabilityError, CertificateId, Changed, FileMessage, KeyEpoch, MemberChange,
-    MembersError, Open, OpenMode, Order, OrderBody, OrderReply, OrderReplyBody, PROOF_BYTES, Proof,
-    RequestId, Source, StrikeError, Tag, Unavailable,
+    AccessError, Capability, CapabilityError, CertificateId, Changed, Errand, ErrandBody, FileMessage,
+    KeyEpoch, MemberChange, MembersError, Open, OpenMode, Order, OrderBody, OrderReply, OrderReplyBody,
+    PROOF_BYTES, Proof, RequestId, Source, StrikeError, Tag, Unavailable,
 };
 use replication::{
     Account, Body, Entry, Head, Holding, Memory, Message, Page, Record, Request, Rest, Session, Sessions,
@@ -47,7 +50,11 @@ fn view() -> View {
 }
 
 const fn stat() -> Stat {
-    Stat { size: 9, modified: time(300), changed: time(301), allocated: 7 }
+    Stat { size: 9, modified: time(300), changed: time(301), allocated: 7, lend: None }
+}
+
+const fn lent_stat() -> Stat {
+    Stat { lend: Some(generation()), ..stat() }
 }
 
 const fn mark() -> Mark {
@@ -61,6 +68,15 @@ pub(crate) fn changes() -> Vec<Change> {
         Change::Truncate { size: 5 },
         Change::Punch { offset: 1, length: 2 },
         Change::Touch { modified: Some(time(7)) },
+    ]
+}
+
+/// What daemons do to a volume's file by themselves.
+fn lends() -> Vec<Change> {
+    let (of, generation) = (file_of(), generation());
+    vec![
+        Change::Borrow { of, generation, modified: time(7), changed: time(8) },
+        Change::Return { of, generation },
     ]
 }
 
@@ -95,7 +111,7 @@ fn tree_entries() -> Vec<Entry<Op>> {
             body: Body::Op { request, op: Op { time: time(128), change } },
         }
     };
-    (1..).zip(tree_changes()).map(entry).collect()
+    (1..).zip(tree_changes().into_iter().chain(lends())).map(entry).collect()
 }
 
 /// Parts of a tree, one of them gone.
@@ -141,6 +157,8 @@ pub(crate) fn rest() -> Rest<Outcome> {
     outcomes.push((20, Ok(Done::Written { offset: 4, stat: stat() })));
     outcomes.push((21, Ok(Done::Changed { stat: stat() })));
     outcomes.push((22, Ok(Done::Tree(Box::new(namespace::Done::Welcomed)))));
+    outcomes.push((23, Ok(Done::Returned { stat: None })));
+    outcomes.push((24, Ok(Done::Returned { stat: Some(lent_stat()) })));
     let inode = InodeId::ROOT;
     let errors = [
         FileError::IsTree,
@@ -155,6 +173,8 @@ pub(crate) fn rest() -> Rest<Outcome> {
         FileError::Access(AccessError::Nobody { id: 300 }),
         FileError::Access(AccessError::FileOfVolume),
         FileError::Access(AccessError::NoKeys),
+        FileError::Access(AccessError::NotOpen),
+        FileError::NotLent,
         FileError::Capability(CapabilityError::UnknownKey { epoch: KeyEpoch(1), latest: KeyEpoch(2) }),
         FileError::Capability(CapabilityError::Forged),
         FileError::Capability(CapabilityError::ForeignClient),
@@ -165,7 +185,7 @@ pub(crate) fn rest() -> Rest<Outcome> {
         FileError::Access(AccessError::Outside),
         FileError::Access(AccessError::NoExportPath),
     ];
-    outcomes.extend((23..).zip(errors.map(Err)));
+    outcomes.extend((25..).zip(errors.map(Err)));
     let session = Session::new(10, outcomes).unwrap();
     let over = ClientId { certificate: 2, program: 3 };
     Rest {
@@ -310,13 +330,36 @@ pub(crate) fn file_requests() -> Vec<FileRequest> {
     let who = Who::new(1_000, 100, &[7]).unwrap();
     bodies.push(FileBody::Open { who, inode: InodeId::ROOT, mode: OpenMode::Read });
     bodies.push(FileBody::Renew { capability: Box::new(capability()) });
-    (1..)
-        .zip(bodies)
-        .map(|(id, body)| {
-            let proof = matches!(body, FileBody::Open { .. }).then(proof);
-            FileRequest { id: RequestId(id), object: OBJECT, body, proof }
-        })
-        .collect()
+    let of = |id| match id {
+        2 => Some(Shown::Name(file_of())),
+        3 => Some(Shown::Open(Box::new(capability()))),
+        _ => None,
+    };
+    let request = |(id, body)| {
+        let proof = matches!(body, FileBody::Open { .. }).then(proof);
+        FileRequest { id: RequestId(id), object: OBJECT, shown: of(id), body, proof }
+    };
+    (1..).zip(bodies).map(request).collect()
+}
+
+const fn file_of() -> FileOf {
+    FileOf { volume: ObjectId::new(1, 200), inode: InodeId { number: 2, epoch: epoch(5) } }
+}
+
+const fn generation() -> Generation {
+    Generation(Born { epoch: epoch(5), seq: Seq(2) })
+}
+
+pub(crate) fn errands() -> Vec<Errand> {
+    let given = Given { size: 300, mtime: time(7), ctime: time(8) };
+    let bodies = [
+        ErrandBody::Lend,
+        ErrandBody::GiveBack { generation: generation(), given: Some(given) },
+        ErrandBody::GiveBack { generation: generation(), given: None },
+        ErrandBody::Return { generation: generation() },
+        ErrandBody::Remove,
+    ];
+    (1..).zip(bodies).map(|(id, body)| Errand { id: RequestId(id), of: file_of(), body }).collect()
 }
 
 pub(crate) fn orders() -> Vec<Order> {
@@ -441,7 +484,8 @@ pub(crate) fn mixed() -> Head<File> {
 
 pub(crate) fn attributes() -> (Position, Attributes) {
     let time = WallTime::from_micros;
-    (at(5, 8), Attributes::new(9, time(300), time(301)).unwrap())
+    let lend = Lend { of: file_of(), generation: generation(), stage: LendStage::Ended };
+    (at(5, 8), Attributes::new(9, time(300), time(301)).unwrap().lent(lend))
 }
 
 pub(crate) fn chunk() -> KeptChunk {

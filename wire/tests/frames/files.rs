@@ -66,7 +66,7 @@ fn long_data_is_not_copied() {
     let data = Bytes::from(vec![7; 100_000]);
     let change = Change::Write { offset: 1, data: data.clone().into() };
     let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
-    let request = FileRequest { id: RequestId(1), object: OBJECT, body, proof: None };
+    let request = FileRequest { id: RequestId(1), object: OBJECT, shown: None, body, proof: None };
     let pieces = encode_in_pieces(&vec![request.clone(), request]);
     let [_, first, second] = pieces.as_slice() else { panic!("{} pieces", pieces.len()) };
     assert_eq!((first.as_ptr(), second.as_ptr()), (data.as_ptr(), data.as_ptr()));
@@ -91,8 +91,9 @@ fn short_data_does_not_keep_its_frame() {
         level: Level::Written,
         change,
     });
-    let requests: Vec<_> =
-        bodies.map(|body| FileRequest { id: RequestId(1), object: OBJECT, body, proof: None }).into();
+    let requests: Vec<_> = bodies
+        .map(|body| FileRequest { id: RequestId(1), object: OBJECT, shown: None, body, proof: None })
+        .into();
     let stream = Bytes::from(encode_in_pieces(&requests).concat());
     let frame = FrameReader::new("client/a".parse().unwrap()).next(&mut stream.clone()).unwrap().unwrap();
     let mut decoded: Vec<FileRequest> = frame.decode().unwrap();
@@ -204,7 +205,7 @@ fn entries_hold_what_files_can_take() {
         level: Level::Written,
         change: Change::Truncate { size: u64::MAX },
     };
-    let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, body, proof: None }];
+    let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, shown: None, body, proof: None }];
     assert_eq!(requests(frame(&asked)), Ok(asked));
 }
 
@@ -212,7 +213,7 @@ fn entries_hold_what_files_can_take() {
 fn files_are_removed_and_begun_anew() {
     for (change, kind) in [(Change::Remove, 5), (Change::Begin, 6)] {
         let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
-        let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, body, proof: None }];
+        let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, shown: None, body, proof: None }];
         let sent = frame(&asked);
         assert_eq!(sent[sent.len() - 2..], [kind, 0], "and no proof");
         assert_eq!(requests(sent), Ok(asked));
@@ -352,13 +353,14 @@ fn numbers_have_one_form() {
 #[test]
 fn unknown_variants_are_refused() {
     let create = frame(&vec![file_requests().remove(0)]);
-    let bad = with(create, &[0x80, 1, 0], &[0x80, 1, 6]);
+    let bad = with(create, &[0x80, 1, 0, 0], &[0x80, 1, 0, 6]);
     assert_eq!(requests(bad), Err(DecodeError::UnknownByte { field: "what is asked about a file", byte: 6 }));
 }
 
 #[test]
 fn batches_are_counted_before_there_is_room_for_them() {
-    let create = FileRequest { id: RequestId(1), object: OBJECT, body: FileBody::Create, proof: None };
+    let create =
+        FileRequest { id: RequestId(1), object: OBJECT, shown: None, body: FileBody::Create, proof: None };
     assert!(requests(frame(&vec![create; FILE_BATCH_MAX])).is_ok());
     let few = frame(&vec![file_requests().remove(0)]);
     let many = |count: &[u8]| requests(with(few.clone(), &[1, 1, 3], &[count, &[1, 3]].concat()));
@@ -377,7 +379,13 @@ fn largest_members() -> Members {
 }
 
 fn largest_outcome() -> Outcome {
-    let stat = Stat { size: u64::MAX, modified: WallTime::MAX, changed: WallTime::MAX, allocated: u64::MAX };
+    let stat = Stat {
+        size: u64::MAX,
+        modified: WallTime::MAX,
+        changed: WallTime::MAX,
+        allocated: u64::MAX,
+        lend: None,
+    };
     Ok(Done::Written { offset: u64::MAX, stat })
 }
 
@@ -489,8 +497,10 @@ fn full_batches_fit_into_a_frame() {
         FileBody::Sync { oldest: mark, newest: mark },
     ];
     for body in bodies {
-        let mut queue =
-            VecDeque::from(vec![FileRequest { id, object, body, proof: None }; FILE_BATCH_MAX + 1]);
+        let mut queue = VecDeque::from(vec![
+            FileRequest { id, object, shown: None, body, proof: None };
+            FILE_BATCH_MAX + 1
+        ]);
         let batch = next_batch(&mut queue);
         assert_eq!((batch.len(), queue.len()), (FILE_BATCH_MAX, 1));
         assert_eq!(requests(frame(&batch)).map(|requests| requests.len()), Ok(FILE_BATCH_MAX));
@@ -541,7 +551,8 @@ fn batches_of_capabilities_end_where_a_frame_does() {
     let FileReplyBody::Opened { capability, .. } = largest_opened() else { unreachable!() };
     let body = FileBody::Renew { capability: capability.clone() };
     let (id, object) = (RequestId(u64::MAX), ObjectId::new(u64::MAX, u64::MAX));
-    let mut queue = VecDeque::from(vec![FileRequest { id, object, body, proof: None }; FILE_BATCH_MAX]);
+    let mut queue =
+        VecDeque::from(vec![FileRequest { id, object, shown: None, body, proof: None }; FILE_BATCH_MAX]);
     let sent = frame(&next_batch(&mut queue));
     assert!(!queue.is_empty() && requests(sent).is_ok());
     let mark = Mark { at: END, generation: LAST };
@@ -605,7 +616,7 @@ fn batches_end_where_a_frame_does() {
         let data = Bytes::from(vec![1; usize::try_from(bytes).unwrap()]);
         let change = Change::Append { data: data.into() };
         let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
-        FileRequest { id: RequestId(1), object: OBJECT, body, proof: None }
+        FileRequest { id: RequestId(1), object: OBJECT, shown: None, body, proof: None }
     };
     let lengths = |bytes: &[u64]| {
         let mut queue: VecDeque<FileRequest> = bytes.iter().map(|&bytes| write(bytes)).collect();
@@ -656,6 +667,7 @@ proptest! {
             .map(|(id, low, number, change)| FileRequest {
                 id: RequestId(id),
                 object: ObjectId::new(number, low),
+                shown: None,
                 body: FileBody::Change { number, settled: low, level: Level::Written, change },
                 proof: None,
             })

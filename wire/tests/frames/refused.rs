@@ -135,7 +135,7 @@ fn reserved_bytes_are_zero_and_kinds_are_known() {
     let mut frame = sample(Kind::Hello).frame;
     frame[3] = 1;
     assert_eq!(header(&frame), Err(FrameError::Reserved { kind: Kind::Hello, reserved: 0x100 }));
-    for kind in [0, 18, 255] {
+    for kind in [0, 19, 255] {
         frame[0] = kind;
         assert_eq!(header(&frame), Err(FrameError::UnknownKind(kind)));
     }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use lease::{Ballot, Batch, Body, Stamp};
 use node::file::{FileReply, FileRequest};
 use node::{
-    ClientFrame, ClientId, ClockStatus, ClockTrust, DaemonFrame, DaemonStatus, FileMessage, Grant,
+    ClientFrame, ClientId, ClockStatus, ClockTrust, DaemonFrame, DaemonStatus, Errand, FileMessage, Grant,
     LeaseStatus, LockStatus, Order, OrderReply, PeerMessage, PeerStatus, Record, Reply, ReplyBody, Request,
     RequestBody, RequestId, Status, SupervisorStatus, Token,
 };
@@ -47,6 +47,7 @@ pub(crate) fn samples() -> Vec<Sample> {
         sample("node/1", &file_replies()),
         sample("admin/root", &orders().remove(2)),
         sample("node/1", &order_replies().remove(0)),
+        sample("node/1", &errands()),
     ]
 }
 
@@ -212,6 +213,7 @@ pub(crate) enum Decoded {
     FileReply(Vec<FileReply>),
     Order(Order),
     OrderReply(OrderReply),
+    Errand(Vec<Errand>),
 }
 
 pub(crate) fn decode(admitted: &Admitted) -> Result<Decoded, DecodeError> {
@@ -233,6 +235,7 @@ pub(crate) fn decode(admitted: &Admitted) -> Result<Decoded, DecodeError> {
         Kind::FileReply => Decoded::FileReply(admitted.decode()?),
         Kind::Order => Decoded::Order(admitted.decode()?),
         Kind::OrderReply => Decoded::OrderReply(admitted.decode()?),
+        Kind::Errand => Decoded::Errand(admitted.decode()?),
     })
 }
 
@@ -260,6 +263,7 @@ impl Decoded {
             Self::FileReply(message) => encode(message, &mut frame),
             Self::Order(message) => encode(message, &mut frame),
             Self::OrderReply(message) => encode(message, &mut frame),
+            Self::Errand(message) => encode(message, &mut frame),
         }
         frame
     }

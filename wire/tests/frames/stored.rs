@@ -48,17 +48,18 @@ fn what_is_kept_looks_as_documented() {
         assert_eq!(digits(&value), expected.split_whitespace().collect::<String>());
     };
     let rest = "050109 0201 040106 03 01 02 ac02 030105 000000 02 01 04 01 03 01 02 ac02 \
-        01 ff01 01 0a 1c 0a 01 00 01 0b 01 01 02 03 0c 01 02 04 05 0d 01 03 \
-        14 00 00 04 09 ac02 ad02 07 15 00 01 09 ac02 ad02 07 \
-        16 00 02 09 17 01 06 18 01 07 19 01 08 1a 01 09 1b 01 0a 1c 01 0b 00 010000 \
-        1d 01 0c 00 1e 01 0c 01 1f 01 0c 02 20 01 0c 03 ac02 21 01 0c 04 22 01 0c 05 \
-        23 01 0d 00 01 02 24 01 0d 01 25 01 0d 02 26 01 0d 03 038001 048101 27 01 0d 04 28 01 0d 05 ac02 \
-        29 01 0d 06 038001 048101 2a 01 0c 06 2b 01 0c 07 01 ac02 02 03";
+        01 ff01 01 0a 20 0a 01 00 01 0b 01 01 02 03 0c 01 02 04 05 0d 01 03 \
+        14 00 00 04 09 ac02 ad02 07 00 15 00 01 09 ac02 ad02 07 00 \
+        16 00 02 09 17 00 03 00 18 00 03 01 09 ac02 ad02 07 01 050102 \
+        19 01 06 1a 01 07 1b 01 08 1c 01 09 1d 01 0a 1e 01 0b 00 010000 \
+        1f 01 0c 00 20 01 0c 01 21 01 0c 02 22 01 0c 03 ac02 23 01 0c 04 24 01 0c 05 25 01 0c 06 26 01 0e \
+        27 01 0d 00 01 02 28 01 0d 01 29 01 0d 02 2a 01 0d 03 038001 048101 2b 01 0d 04 2c 01 0d 05 ac02 \
+        2d 01 0d 06 038001 048101 2e 01 0c 07 2f 01 0c 08 01 ac02 02 03";
     expect(bytes(&appended), expected);
     let short = [
         (0, "06000000 03 8001 00 0501".to_owned()),
         (2, "06000000 03 8001 02 02 03".to_owned()),
-        (4, format!("b7000000 03 8001 04 {rest}")),
+        (4, format!("d2000000 03 8001 04 {rest}")),
         (5, "0c000000 03 8001 05 040106 03 01 02 ac02".to_owned()),
         (6, "0d000000 03 8001 06 01 040106 03 01 02 ac02".to_owned()),
         (7, "05000000 03 8001 06 00".to_owned()),
@@ -66,14 +67,14 @@ fn what_is_kept_looks_as_documented() {
     for (index, expected) in short {
         expect(bytes(&records()[index]), &expected);
     }
-    let placed = "28000000 03 8001 03 03 00 01 050108 09 ac02 ad02 00 01 00 01 050109 09 02 04 14 b810fc12 8060 08 8b15db95 01 02 00 \
+    let placed = "29000000 03 8001 03 03 00 01 050108 09 ac02 ad02 00 00 01 00 01 050109 09 02 04 14 b810fc12 8060 08 8b15db95 01 02 00 \
         6120 6368756e6b 0000000000 616e64206d6f7265 6661722061776179";
     expect(bytes(&records()[3]), placed);
-    expect(bytes(&mixed()), &format!("c7000000 0601 0501 {rest} 02 0501 000000 00 00 00 01 0102 010102 01"));
-    expect(bytes(&attributes()), "09000000 050108 09 ac02 ad02 00");
+    expect(bytes(&mixed()), &format!("e2000000 0601 0501 {rest} 02 0501 000000 00 00 00 01 0102 010102 01"));
+    expect(bytes(&attributes()), "14000000 050108 09 ac02 ad02 00 01 01c801 020501 050102 01");
     let micros = base::WallTime::from_micros;
     let removed = (at(5, 8), node::file::Attributes::removed(micros(300), micros(301)));
-    expect(bytes(&removed), "09000000 050108 00 ac02 ad02 01");
+    expect(bytes(&removed), "0a000000 050108 00 ac02 ad02 01 00");
     check(&removed);
     expect(
         bytes(&chunk()),

@@ -129,7 +129,13 @@ impl Story {
 }
 
 const DONE: Done = Done::Changed {
-    stat: Stat { size: 4, modified: base::WallTime::ZERO, changed: base::WallTime::ZERO, allocated: 0 },
+    stat: Stat {
+        size: 4,
+        modified: base::WallTime::ZERO,
+        changed: base::WallTime::ZERO,
+        allocated: 0,
+        lend: None,
+    },
 };
 
 fn at(ms: u64) -> MonoTime {

@@ -7,6 +7,7 @@ use node::file::{File, Key, Position, Stored};
 use osd::store::index::{Change, Engine};
 use osd::store::journal::Search;
 use replication::{Machine, Replica};
+use wire::encode_name_key;
 
 use super::medium::Medium;
 use super::{RealDisk, place_of};
@@ -46,10 +47,12 @@ impl<A: Algorithm> World<'_, A> {
     pub(in crate::cluster) fn rot_rows(&mut self, daemon: usize, object: ObjectId, keys: &[Key]) -> bool {
         let mut has_rotten = false;
         for key in keys {
-            if let Key::Chunk(number) = key {
-                let row = [key_of(b'c', object), number.to_be_bytes().to_vec()].concat();
-                has_rotten |= self.spoil(daemon, &row);
-            }
+            let row = match key {
+                Key::Chunk(number) => [key_of(b'c', object), number.to_be_bytes().to_vec()].concat(),
+                Key::Tree(name) => [key_of(b'n', object), encode_name_key(name)].concat(),
+                Key::Attributes => continue,
+            };
+            has_rotten |= self.spoil(daemon, &row);
         }
         has_rotten
     }

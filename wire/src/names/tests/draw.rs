@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{Epoch, MEMBERS_MAX, NodeId, Random, Seq};
 use namespace::limits::{CLIENTS_MAX, FILE_BYTES_MAX, GRANTED_MAX, HOLDERS_MAX, LINKS_MAX, XATTRS_MAX};
 use namespace::{
-    Ask, Body, Change, Doomed, Entry, Fate, Grant, Granted, Inode, Listed, Make, Marks, NotAcl, Page,
+    Ask, Body, Change, Doomed, Entry, Fate, Given, Grant, Granted, Inode, Listed, Make, Marks, NotAcl, Page,
     RenameHow, SetAttributes, SetTime, Site, Volume, XattrHow,
 };
 
@@ -261,7 +261,8 @@ impl Dice {
             8 => Change::Lend { inode },
             9 => {
                 let (generation, size) = (self.generation(), self.u64());
-                Change::GiveBack { inode, generation, size, mtime: self.time(), ctime: self.time() }
+                let given = Given { size, mtime: self.time(), ctime: self.time() };
+                Change::GiveBack { inode, generation, given: (size % 4 > 0).then_some(given) }
             }
             10 => Change::Hold { inode, client: self.client() },
             11 => Change::Release { inode, client: self.client() },

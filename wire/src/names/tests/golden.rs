@@ -3,8 +3,8 @@
 //! Groups of digits belong together; `docs/wire.md` says what they are. What stands behind a bar is in the tail.
 
 use namespace::{
-    Ask, Body, Change, Expect, Fate, Grant, Granted, Listed, Make, NotAcl, Page, RenameHow, SetAttributes,
-    SetTime, Site, Volume, XattrHow,
+    Ask, Body, Change, Expect, Fate, Given, Grant, Granted, Listed, Make, NotAcl, Page, RenameHow,
+    SetAttributes, SetTime, Site, Volume, XattrHow,
 };
 
 use super::samples::{
@@ -110,7 +110,7 @@ fn changes() -> Vec<Change> {
         Change::SetXattr { inode, name: xattr_name(), value, how: XattrHow::Replace },
         Change::RemoveXattr { inode, name: xattr_name() },
         Change::Lend { inode },
-        Change::GiveBack { inode, generation, size: 300, mtime: time, ctime: time },
+        Change::GiveBack { inode, generation, given: Some(Given { size: 300, mtime: time, ctime: time }) },
         Change::Hold { inode, client: CLIENT },
         Change::Release { inode, client: CLIENT },
         Change::Deleted { inode },
@@ -139,7 +139,7 @@ fn operations_look_as_documented() {
         "06 070501 06 757365722e61 0a b2ca43c7 02 | 736f6d652076616c7565",
         "07 070501 06 757365722e61",
         "08 070501",
-        "09 070501 050109 ac02 ad02 ad02",
+        "09 070501 050109 01 ac02 ad02 ad02",
         "0a 070501 ff01 01",
         "0b 070501 ff01 01",
         "0c 070501",

@@ -6,8 +6,8 @@ use base::{Epoch, MEMBERS_MAX, NodeId, Seq};
 use namespace::cost::{OP_BYTES_MAX, OUTCOME_BYTES_MAX, op_bytes, part_bytes};
 use namespace::limits::{ATTRIBUTES_BYTES, GRANTED_MAX, HOLDERS_MAX, LISTED_BYTES, PAGE_BYTES_MAX, PAGE_MAX};
 use namespace::{
-    Body, Change, Grant, Granted, Inode, Listed, Make, NotAcl, Page, RenameHow, SetAttributes, SetTime, Site,
-    XattrHow,
+    Body, Change, Given, Grant, Granted, Inode, Listed, Make, NotAcl, Page, RenameHow, SetAttributes,
+    SetTime, Site, XattrHow,
 };
 
 use super::*;
@@ -118,9 +118,7 @@ fn largest_ops() -> Vec<Op> {
         Change::GiveBack {
             inode: INODE,
             generation: Generation(BORN),
-            size: u64::MAX,
-            mtime: NEVER,
-            ctime: NEVER,
+            given: Some(Given { size: u64::MAX, mtime: NEVER, ctime: NEVER }),
         },
         Change::Lock { inode: INODE, lock: lock(0), wait: true },
         Change::Cancel { inode: INODE, ticket: Ticket(BORN) },

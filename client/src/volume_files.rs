@@ -1,0 +1,205 @@
+//! Files of volumes as programs see them: content by offsets, beside the tree in which they have names.
+//!
+//! A file's content is an object of its own with a primary of its own. Who has size and times, the tree or the content, changes as the
+//! file is used; whoever asks here is told by the one that has them. What a daemon gave when the file was opened is shown with each
+//! request and renewed while the file is used, whoever may open it by then.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use base::{MonoTime, Span};
+use bytes::Bytes;
+use namespace::{Attributes, Change, Done, InodeId, Name, NameError, SetAttributes, SetTime, Who};
+use node::file::{FileError, FileOf, Shown, Stat};
+use node::{CAPABILITY_LASTS, Capability, CapabilityError, OpenMode};
+
+use crate::clock;
+use crate::driver::Client;
+use crate::objects::{Object, ObjectError};
+use crate::volumes::{Volume, VolumeError};
+
+/// A capability is renewed when it is used after so long.
+const RENEWED_AFTER: Span = Span::from_micros(CAPABILITY_LASTS.as_micros() / 2);
+
+/// A file of a volume that is open.
+#[derive(Clone, Debug)]
+pub struct VolumeFile {
+    volume: Volume,
+    inode: InodeId,
+    content: Object,
+    opened: Arc<Mutex<Opened>>,
+}
+
+/// What was given for the file, and when.
+#[derive(Debug)]
+struct Opened {
+    capability: Capability,
+    at: MonoTime,
+}
+
+impl Client {
+    /// Opens a file of a volume.
+    pub async fn open_file(
+        &self,
+        volume: &Volume,
+        who: &Who,
+        (inode, mode): (InodeId, OpenMode),
+    ) -> Result<VolumeFile, VolumeError> {
+        let (_, capability) = volume.open(who, inode, mode).await?;
+        Ok(self.file(volume, capability))
+    }
+
+    /// Creates a file under a name that nothing has, and opens it to read and to write.
+    pub async fn create_file(
+        &self,
+        volume: &Volume,
+        who: &Who,
+        place: (InodeId, Name),
+        mode_and_umask: (u16, u16),
+    ) -> Result<VolumeFile, VolumeError> {
+        match volume.create_file(who, place, mode_and_umask).await? {
+            (_, Some(capability)) => Ok(self.file(volume, capability)),
+            // It is gone already, or a daemon has no keys: this says which.
+            (attributes, None) => self.open_file(volume, who, (attributes.inode, OpenMode::ReadWrite)).await,
+        }
+    }
+
+    fn file(&self, volume: &Volume, capability: Capability) -> VolumeFile {
+        let content = self.content(Shown::Open(Box::new(capability)));
+        let opened = Arc::new(Mutex::new(Opened { capability, at: clock::now() }));
+        VolumeFile { volume: volume.clone(), inode: capability.source.inode, content, opened }
+    }
+
+    /// How an inode of a volume is. Size and times of a file come from whoever has them.
+    pub async fn attributes(&self, volume: &Volume, inode: InodeId) -> Result<Attributes, VolumeError> {
+        let attributes = volume.attributes(inode).await?;
+        if attributes.lent.is_none() {
+            return Ok(attributes);
+        }
+        let content = self.content(Shown::Name(FileOf { volume: volume.object(), inode }));
+        with_content(volume, attributes, content.stat().await).await
+    }
+}
+
+impl VolumeFile {
+    /// Which it is.
+    pub const fn inode(&self) -> InodeId {
+        self.inode
+    }
+
+    /// What stands at `offset`, short where the file ends. At most [`READ_BYTES_MAX`](node::file::READ_BYTES_MAX)
+    /// at once.
+    pub async fn read(&self, offset: u64, length: u64) -> Result<Bytes, VolumeError> {
+        match self.opened(|| self.content.read(offset, length)).await {
+            // Nothing was ever written to it, unless it is gone.
+            Err(VolumeError::Object(ObjectError::NoSuchObject)) => {
+                self.volume.attributes(self.inode).await.map(|_| Bytes::new())
+            }
+            read => read,
+        }
+    }
+
+    /// Puts data at `offset`. Returns once a majority has it; [`sync`](Self::sync) makes it outlive their power.
+    /// At most [`WRITE_BYTES_MAX`](node::file::WRITE_BYTES_MAX) at once.
+    pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), VolumeError> {
+        self.opened(|| self.content.write(offset, data.clone())).await.map(drop)
+    }
+
+    /// Puts data at the end. Returns where that was.
+    pub async fn append(&self, data: Bytes) -> Result<u64, VolumeError> {
+        self.opened(|| self.content.append(data.clone())).await
+    }
+
+    /// Sets its size. What is added reads as zeros.
+    pub async fn truncate(&self, size: u64) -> Result<(), VolumeError> {
+        self.opened(|| self.content.truncate(size)).await.map(drop)
+    }
+
+    /// Makes a hole, which reads as zeros.
+    pub async fn punch(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
+        self.opened(|| self.content.punch(offset, length)).await.map(drop)
+    }
+
+    /// How it is. Size and times come from whoever has them.
+    pub async fn attributes(&self) -> Result<Attributes, VolumeError> {
+        let attributes = self.volume.attributes(self.inode).await?;
+        if attributes.lent.is_none() {
+            return Ok(attributes);
+        }
+        with_content(&self.volume, attributes, self.content.stat().await).await
+    }
+
+    /// Sets the time of the last change of its content.
+    pub async fn set_modified(&self, who: &Who, time: SetTime) -> Result<Attributes, VolumeError> {
+        let set = SetAttributes { mtime: Some(time), ..SetAttributes::default() };
+        let change = Change::SetAttributes { inode: self.inode, set };
+        loop {
+            match self.volume.change(who, change.clone()).await {
+                Ok(Done::Changed { attributes }) => return Ok(attributes),
+                Ok(_) => return Err(ObjectError::Mismatch.into()),
+                // It was lent to somebody at the same time, who gives it back when asked again.
+                Err(VolumeError::Refused(NameError::Lent { .. })) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Makes durable what this client was told is written to it, and its names.
+    pub async fn sync(&self) -> Result<(), VolumeError> {
+        let (content, names) = tokio::join!(self.content.sync(), self.volume.sync());
+        match content {
+            // Nothing was ever written to it.
+            Ok(()) | Err(ObjectError::NoSuchObject) => names,
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Does something with the content, and shows that the file is open.
+    async fn opened<T, F: Future<Output = Result<T, ObjectError>>>(
+        &self,
+        act: impl Fn() -> F,
+    ) -> Result<T, VolumeError> {
+        let opened_at = self.with_opened(|opened| opened.at);
+        if clock::now() >= opened_at + RENEWED_AFTER {
+            self.renew().await?;
+        }
+        match act().await {
+            // The machine may have slept.
+            Err(ObjectError::Refused(FileError::Capability(CapabilityError::Expired { .. }))) => {
+                self.renew().await?;
+                Ok(act().await?)
+            }
+            done => Ok(done?),
+        }
+    }
+
+    async fn renew(&self) -> Result<(), VolumeError> {
+        let (before, at) = (self.with_opened(|opened| opened.capability), clock::now());
+        let (_, capability) = self.volume.renew(&before).await?;
+        self.content.show(Shown::Open(Box::new(capability)));
+        self.with_opened(|opened| *opened = Opened { capability, at });
+        Ok(())
+    }
+
+    fn with_opened<T>(&self, act: impl FnOnce(&mut Opened) -> T) -> T {
+        act(&mut self.opened.lock().expect("nobody fails while holding it"))
+    }
+}
+
+/// What the tree knows of a file, with what its content knows of lends that are not older.
+async fn with_content(
+    volume: &Volume,
+    attributes: Attributes,
+    stat: Result<Stat, ObjectError>,
+) -> Result<Attributes, VolumeError> {
+    match stat {
+        Ok(stat) if stat.lend >= attributes.lent => {
+            let ctime = attributes.ctime.max(stat.changed);
+            Ok(Attributes { size: stat.size, mtime: stat.modified, ctime, ..attributes })
+        }
+        Ok(_) => Ok(attributes),
+        // Nothing was ever written to it; or it was removed meanwhile, and then the volume says so.
+        Err(ObjectError::NoSuchObject) => volume.attributes(attributes.inode).await,
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,105 @@
+//! Files of volumes: content by offsets, and size and times whoever has them.
+
+use std::time::Duration;
+
+use base::WallTime;
+use bytes::Bytes;
+use client::{Client, Volume, VolumeError, VolumeFile};
+use namespace::{InodeId, NameError, SetTime, Site, Who};
+use node::{OpenMode, Settings};
+
+use crate::cluster::Cluster;
+use crate::{called, name};
+
+async fn with_file(client: &Client) -> (Volume, VolumeFile) {
+    let volume = client.create_volume(&called("home"), (0, 0)).await.unwrap();
+    let file = create(client, &volume, "f").await;
+    (volume, file)
+}
+
+async fn create(client: &Client, volume: &Volume, text: &str) -> VolumeFile {
+    let place = (InodeId::ROOT, name(text));
+    client.create_file(volume, &Who::root(), place, (0o644, 0o022)).await.unwrap()
+}
+
+/// Whoever asks for the size has somebody lead the file, who gives it back when nothing changes it any more.
+async fn is_given_back(volume: &Volume, file: &VolumeFile) -> bool {
+    for _ in 0..100 {
+        if volume.attributes(file.inode()).await.unwrap().lent.is_none() {
+            return true;
+        }
+        file.attributes().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    false
+}
+
+#[tokio::test]
+async fn what_is_written_is_read_and_size_and_times_are_right_whoever_has_them() {
+    let cluster = Cluster::start(3, Settings::default());
+    let (client, other) = (cluster.client().await, cluster.client().await);
+    let (volume, file) = with_file(&client).await;
+    assert_eq!(file.read(0, 10).await.unwrap(), Bytes::new());
+    assert_eq!(file.attributes().await.unwrap().size, 0);
+    file.write(0, "hello".into()).await.unwrap();
+    let seen = other.open_file(&volume, &Who::root(), (file.inode(), OpenMode::ReadWrite)).await.unwrap();
+    assert_eq!(seen.append(" world".into()).await.unwrap(), 5);
+    assert_eq!(file.read(0, 100).await.unwrap(), "hello world");
+    let before = file.attributes().await.unwrap();
+    assert_eq!(before.size, 11);
+    file.sync().await.unwrap();
+    assert!(is_given_back(&volume, &file).await, "nothing changes it any more");
+    let after = volume.attributes(file.inode()).await.unwrap();
+    assert_eq!((after.size, after.mtime), (11, before.mtime));
+    file.truncate(2).await.unwrap();
+    assert_eq!(seen.attributes().await.unwrap().size, 2);
+    assert_eq!(seen.read(0, 100).await.unwrap(), "he");
+    let then = SetTime::To(WallTime::from_micros(7));
+    assert_eq!(seen.set_modified(&Who::root(), then).await.unwrap().size, 2);
+    assert_eq!(file.attributes().await.unwrap().mtime, WallTime::from_micros(7));
+}
+
+#[tokio::test]
+async fn files_outlive_every_daemon_in_turn() {
+    let mut cluster = Cluster::start(3, Settings::default());
+    let client = cluster.client().await;
+    let (volume, first) = with_file(&client).await;
+    let mut files = vec![first];
+    for number in 0..5 {
+        files.push(create(&client, &volume, &format!("f{number}")).await);
+    }
+    for node in 1..=3 {
+        for file in &files {
+            file.append("12345678".into()).await.unwrap();
+        }
+        cluster.kill_daemon(node).await;
+        for file in &files {
+            file.append("abc".into()).await.unwrap();
+            assert_eq!(file.attributes().await.unwrap().size, u64::from(node) * 11);
+        }
+        cluster.start_daemon(node);
+        for file in &files {
+            assert!(is_given_back(&volume, file).await);
+            assert_eq!(volume.attributes(file.inode()).await.unwrap().size, u64::from(node) * 11);
+        }
+    }
+    for file in &files {
+        assert_eq!(file.read(0, 100).await.unwrap(), "12345678abc12345678abc12345678abc");
+    }
+}
+
+#[tokio::test]
+async fn what_has_no_name_any_more_is_gone() {
+    let cluster = Cluster::start(3, Settings::default());
+    let client = cluster.client().await;
+    let (volume, file) = with_file(&client).await;
+    file.write(0, "hello".into()).await.unwrap();
+    volume.unlink(&Who::root(), Site::new(InodeId::ROOT, name("f"))).await.unwrap();
+    let inode = file.inode();
+    let gone = VolumeError::Refused(NameError::NoInode { inode });
+    assert_eq!(file.attributes().await, Err(gone.clone()));
+    // Its data is removed, and then nothing of it is left.
+    client.delete_volume(&volume).await.unwrap();
+    assert!(file.read(0, 10).await.is_err());
+    assert!(file.write(0, "late".into()).await.is_err());
+}

@@ -1,0 +1,272 @@
+//! What the primary of a volume's file does about size and times, which the volume's tree lends to it.
+//!
+//! Nothing is written that the tree does not know to be lent: the first change waits until the volume has lent, and until the file's
+//! own log has it. Once nothing has changed for a while the lend is ended in that log, and when that would survive a power cut, the
+//! volume is told what came of it. Whoever leads the file next finds in its state how far that came.
+
+use base::{ObjectId, Span, WallTime};
+use lease::Algorithm;
+use namespace::{Attributes, Done as TreeDone, Generation, Given};
+use replication::Position;
+
+use crate::errands::{ErrandBody, outcome_of};
+use crate::file::{Change, Done, FileBody, FileError, FileOf, FileReplyBody, LendStage, Level, Query};
+use crate::files::{Asker, Hosted};
+use crate::{Bug, Shard, Unavailable};
+
+/// Size and times go back to the volume when nothing has changed for so long.
+const GIVEN_BACK_AFTER: Span = Span::from_secs(1);
+
+/// How a file that is led here stands to its volume.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lending {
+    /// Which file it is.
+    pub(crate) of: Option<FileOf>,
+    /// The last entry that begins or ends a lend, and whether it begins one.
+    turning: Option<(Position, bool)>,
+    /// Whether the volume, or this file itself, was asked something that is not answered.
+    is_busy: bool,
+    /// Whether the volume knows in this tenure that the last lend has ended.
+    is_told: bool,
+    /// When something was changed last.
+    used: WallTime,
+    /// Whether it is looked at when nothing may have changed for long.
+    is_watched: bool,
+}
+
+impl Lending {
+    /// A tenure begins.
+    pub(crate) fn begin(&mut self, now: WallTime) {
+        *self = Self { of: self.of, used: now, is_watched: self.is_watched, ..Self::default() };
+    }
+
+    /// What ends or begins a lend is the entry there.
+    pub(crate) const fn turn(&mut self, at: Position, opens: bool) {
+        self.turning = Some((at, opens));
+    }
+}
+
+impl Hosted {
+    /// Whether what is proposed now comes to stand where size and times are lent.
+    fn is_lent(&self) -> bool {
+        match self.lending.turning {
+            Some((at, opens)) if self.replica.committed() < at => opens,
+            _ => self.replica.machine().attributes().1.lend().is_some_and(|lend| lend.is_open()),
+        }
+    }
+
+    /// The end of the last lend, for the volume.
+    fn ended_lend(&self) -> Option<(FileOf, ErrandBody)> {
+        let machine = self.replica.machine();
+        let lend = machine.attributes().1.lend()?;
+        let given = match lend.stage {
+            LendStage::Open => return None,
+            LendStage::Ended => Some(given(&machine.stat())),
+            LendStage::Unused => None,
+        };
+        Some((lend.of, ErrandBody::GiveBack { generation: lend.generation, given }))
+    }
+}
+
+impl<A: Algorithm> Shard<A> {
+    /// It is known of which file this is the content.
+    pub(crate) fn note_file(&mut self, object: ObjectId, of: FileOf) {
+        if object != of.volume
+            && let Some(hosted) = self.files.hosted.get_mut(&object)
+        {
+            hosted.lending.of = Some(of);
+        }
+    }
+
+    /// Keeps a change until size and times are lent. False if they are, or if that does not matter.
+    pub(crate) fn waits_for_lend(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        asker: Asker,
+        body: &FileBody,
+    ) -> bool {
+        let FileBody::Change { change, .. } = body else {
+            self.tell_volume_again(object, body);
+            return false;
+        };
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
+        let Some(of) = hosted.lending.of.filter(|_| change.is_of_bytes()) else { return false };
+        if hosted.replica.machine().attributes().1.is_removed() {
+            return false;
+        }
+        hosted.lending.used = now;
+        if hosted.is_lent() || self.config.breaks(Bug::LendNotAsked) {
+            self.watch_lend(now, object);
+            return false;
+        }
+        if !hosted.wait(asker, body.clone()) {
+            let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);
+            self.files.reply(asker, busy, None);
+            return true;
+        }
+        if !std::mem::replace(&mut hosted.lending.is_busy, true) {
+            self.ask_for_lend(object, of);
+        }
+        true
+    }
+
+    /// Has the volume lend, once it knows what came of the lend before.
+    fn ask_for_lend(&mut self, object: ObjectId, of: FileOf) {
+        let Some(hosted) = self.files.hosted.get(&object) else { return };
+        let ended = hosted.ended_lend().filter(|_| !hosted.lending.is_told);
+        let (of, body) = ended.unwrap_or((of, ErrandBody::Lend));
+        self.run_errand(object, of, body);
+    }
+
+    /// Who asks for size and times may do so because the volume still takes them for lent.
+    fn tell_volume_again(&mut self, object: ObjectId, body: &FileBody) {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        let is_wanted = matches!(body, FileBody::Ask(Query::Stat)) && !hosted.lending.is_told;
+        let Some((of, ended)) = hosted.ended_lend().filter(|_| is_wanted) else { return };
+        if !std::mem::replace(&mut hosted.lending.is_busy, true) {
+            self.run_errand(object, of, ended);
+        }
+    }
+
+    /// The volume has lent, or says why not.
+    pub(crate) fn file_lent(&mut self, now: WallTime, object: ObjectId, of: FileOf, reply: &FileReplyBody) {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        if let FileReplyBody::Changed { outcome: Ok(_), level: Level::Written, .. } = reply
+            && !self.config.breaks(Bug::LendNotDurable)
+        {
+            return self.run_errand(object, of, ErrandBody::Lend);
+        }
+        let attributes = match lent_attributes(reply) {
+            Ok(attributes) => attributes,
+            Err(error) => {
+                hosted.lending.is_busy = false;
+                return self.send_waiting_away(object, &FileReplyBody::Refused(error));
+            }
+        };
+        let known = hosted.replica.machine().attributes().1.lend();
+        let generation = match (attributes.lent, known) {
+            // It was given back in between.
+            (None, _) => return self.run_errand(object, of, ErrandBody::Lend),
+            (Some(generation), Some(known)) if known.generation == generation && known.is_open() => {
+                hosted.lending.is_busy = false;
+                return self.serve_waiting(now, object);
+            }
+            (Some(generation), Some(known)) if known.generation >= generation => {
+                hosted.lending.is_told = false;
+                return self.ask_for_lend(object, of);
+            }
+            (Some(generation), _) => generation,
+        };
+        hosted.lending.is_busy = false;
+        let (modified, changed) = (attributes.mtime, attributes.ctime);
+        let borrow = Change::Borrow { of, generation, modified, changed };
+        let Some(at) = self.propose_own(now, object, borrow) else {
+            let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);
+            return self.send_waiting_away(object, &busy);
+        };
+        if let Some(hosted) = self.files.hosted.get_mut(&object) {
+            hosted.lending.turn(at, true);
+            hosted.lending.is_told = false;
+        }
+        self.watch_lend(now, object);
+        self.serve_waiting(now, object);
+    }
+
+    /// The volume knows that the lend has ended.
+    pub(crate) fn file_given_back(&mut self, object: ObjectId, of: FileOf, generation: Generation) {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        let last = hosted.replica.machine().attributes().1.lend();
+        if last.is_some_and(|last| last.generation == generation) {
+            hosted.lending.is_told = true;
+        }
+        hosted.lending.is_busy = !hosted.waiting.is_empty();
+        if hosted.lending.is_busy {
+            self.ask_for_lend(object, of);
+        }
+    }
+
+    /// The lend has ended in the file's own log, or cannot.
+    pub(crate) fn file_returned(&mut self, now: WallTime, object: ObjectId, reply: &FileReplyBody) {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        hosted.lending.is_busy = false;
+        let has_ended = match reply {
+            FileReplyBody::Changed { outcome: Ok(_), level, .. } => {
+                *level == Level::Durable || self.config.breaks(Bug::ReturnNotDurable)
+            }
+            _ => false,
+        };
+        if !has_ended {
+            return self.watch_lend(now, object);
+        }
+        if let Some((of, ended)) = hosted.ended_lend() {
+            hosted.lending.is_busy = true;
+            self.run_errand(object, of, ended);
+        }
+    }
+
+    /// Looks at a file when it may not have been changed for long.
+    pub(crate) fn watch_lend(&mut self, now: WallTime, object: ObjectId) {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        if !std::mem::replace(&mut hosted.lending.is_watched, true) {
+            self.files.lends.insert((now + GIVEN_BACK_AFTER, object));
+        }
+    }
+
+    /// Ends the lends of files that nobody has changed for a while.
+    pub(crate) fn check_lends(&mut self, now: WallTime) {
+        while let Some(&(at, object)) = self.files.lends.first().filter(|&&(at, _)| at <= now) {
+            self.files.lends.remove(&(at, object));
+            let Some(hosted) = self.files.hosted.get_mut(&object) else { continue };
+            hosted.lending.is_watched = false;
+            let lend = hosted.replica.machine().attributes().1.lend();
+            let Some(lend) = lend.filter(|lend| lend.is_open() && hosted.serves()) else { continue };
+            let is_used = hosted.lending.used + GIVEN_BACK_AFTER > now || !hosted.changing.is_empty();
+            if is_used || hosted.lending.is_busy {
+                self.watch_lend(now, object);
+                continue;
+            }
+            hosted.lending.is_busy = true;
+            let (generation, given) = (lend.generation, Some(given(&hosted.replica.machine().stat())));
+            let end = if self.config.breaks(Bug::GivenBackFirst) {
+                ErrandBody::GiveBack { generation, given }
+            } else {
+                ErrandBody::Return { generation }
+            };
+            self.run_errand(object, lend.of, end);
+        }
+    }
+
+    /// A tenure begins: what the one before has borrowed is this one's to give back.
+    pub(crate) fn begin_lends(&mut self, now: WallTime, object: ObjectId) {
+        self.errands.end(object);
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        hosted.lending.begin(now);
+        hosted.deleting.clear();
+        hosted.waiting.extend(std::mem::take(&mut hosted.recalls).into_values().flatten());
+        if let Some(lend) = hosted.replica.machine().attributes().1.lend() {
+            hosted.lending.of = Some(lend.of);
+            if lend.is_open() {
+                self.watch_lend(now, object);
+            }
+        }
+    }
+}
+
+/// What the volume is to have.
+pub(crate) const fn given(stat: &crate::file::Stat) -> Given {
+    Given { size: stat.size, mtime: stat.modified, ctime: stat.changed }
+}
+
+/// The file as the volume has it, which has lent its size and times, by this or before.
+fn lent_attributes(reply: &FileReplyBody) -> Result<Attributes, FileError> {
+    match outcome_of(reply) {
+        Some(Ok(Done::Tree(done))) => match &**done {
+            TreeDone::Changed { attributes } => Ok(attributes.clone()),
+            _ => Err(FileError::NotLent),
+        },
+        Some(Err(error)) => Err(error),
+        // There is no such volume any more.
+        _ => Err(FileError::Removed),
+    }
+}

@@ -1,0 +1,106 @@
+//! What a shard sees to of its files by itself: timers, what it or a peer may have forgotten, and a disk that does nothing.
+
+use base::{Epoch, ObjectId, Process, WallTime};
+use lease::Algorithm;
+use replication::Message;
+
+use crate::file::FileReplyBody;
+use crate::files::{FileMessage, Hosted, Stage};
+use crate::steps::Step;
+use crate::{Bug, Shard, ShardEvent, Token, Unavailable};
+
+impl<A: Algorithm> Shard<A> {
+    /// Timers of files, and leases that nobody has used for long.
+    pub(crate) fn check_files(&mut self, now: WallTime) {
+        self.check_disk(now);
+        self.mend_files(now);
+        self.forget_blank(now);
+        self.list_files(now);
+        self.check_lends(now);
+        while let Some(object) = self.files.pop_idle(now, self.config.file_idle) {
+            self.leave_file(now, object, None);
+        }
+        while let Some(object) = self.files.pop_due(now) {
+            if let Some(hosted) = self.files.hosted.get_mut(&object) {
+                hosted.replica.handle_timeout(now);
+            }
+            self.drain_replica(now, object);
+        }
+    }
+
+    /// Recovers files that nobody asks for, if this node may have forgotten something of them: until a tenure has begun
+    /// after that, it cannot be counted on, and another member that is gone would be missed.
+    fn mend_files(&mut self, now: WallTime) {
+        while let Some(object) = self.files.pop_forgotten(now) {
+            if self.unavailable(now).is_some() || self.files.is_stalled || !self.is_member(object) {
+                continue;
+            }
+            let Some(hosted) = self.files.hosted.get_mut(&object) else { continue };
+            // Who lacks something has asked the others, and one of them leads.
+            let is_damaged = hosted.replica.is_unsure() || hosted.replica.lacks();
+            if !is_damaged && hosted.stage == Stage::Idle && now >= hosted.avoided_until {
+                hosted.stage = Stage::Leasing;
+                self.steps.add(object, Step::Acquire);
+            }
+        }
+    }
+
+    /// A peer has lost power, and what it had not synced with it. It may not even know which files there are, and must not be
+    /// counted on before it has an entry of a later epoch.
+    pub(crate) fn peer_forgot(&mut self, now: WallTime, peer: Process, at: u64) {
+        if Token::new(Epoch { number: at, node: peer.node }, 1).is_none() && at > 0 {
+            return self.tell(ShardEvent::Misbehaved { peer, what: "forgot an epoch that cannot be" });
+        }
+        let mut led = Vec::new();
+        let is_new = self.files.forgetful.insert(peer.node, peer.incarnation) != Some(peer.incarnation);
+        for (&object, hosted) in self.files.hosted.iter_mut().filter(|_| is_new) {
+            let is_led = matches!(hosted.stage, Stage::Leading | Stage::Numbering(_));
+            if is_led && hosted.replica.view().members.contains(peer.node) {
+                hosted.highest = hosted.highest.max(at);
+                led.push(object);
+            }
+        }
+        // What it acknowledged to this tenure does not count any more.
+        led.into_iter().for_each(|object| self.lead_file(now, object));
+        self.files.list_for(now, peer.node);
+    }
+
+    /// Tells peers that forgot which files there are: they see to it that those are recovered.
+    fn list_files(&mut self, now: WallTime) {
+        for (to, object) in self.files.poll_listed(now) {
+            let Some(hosted) = self.files.hosted.get(&object) else { continue };
+            let view = hosted.replica.view().id;
+            let message = Message::There { epoch: Epoch::default() };
+            self.send_file(to, FileMessage { object, view, message });
+        }
+    }
+
+    /// A node whose disk does nothing leads nothing: it could never answer for what it orders.
+    pub(crate) fn check_disk(&mut self, now: WallTime) {
+        let stalled_at = self.files.writes.stalled_at(self.config.stalled_after);
+        let is_stalled = stalled_at.is_some_and(|at| at <= now) && !self.config.breaks(Bug::StalledDiskLeads);
+        if std::mem::replace(&mut self.files.is_stalled, is_stalled) == is_stalled {
+            return;
+        }
+        self.tell(ShardEvent::DiskStalled(is_stalled));
+        let is_led = |hosted: &Hosted| matches!(hosted.stage, Stage::Leading | Stage::Numbering(_));
+        let led = self.files.hosted.iter().filter(|(_, hosted)| is_stalled && is_led(hosted));
+        for object in led.map(|(&object, _)| object).collect::<Vec<_>>() {
+            let members = self.members_of(object);
+            let successor = self.next_member(members.as_slice());
+            self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::NoMajority));
+            self.leave_file(now, object, successor);
+        }
+    }
+
+    /// What waited for the epoch ceiling.
+    pub(crate) fn take_deferred_files(&mut self, now: WallTime) {
+        for (_, from, message) in std::mem::take(&mut self.files.deferred) {
+            self.handle_file_message(now, from, message);
+        }
+        let numbering =
+            self.files.hosted.iter().filter(|(_, hosted)| matches!(hosted.stage, Stage::Numbering(_)));
+        let numbering: Vec<ObjectId> = numbering.map(|(&object, _)| object).collect();
+        numbering.into_iter().for_each(|object| self.lead_file(now, object));
+    }
+}
