@@ -15,7 +15,7 @@ use crate::lends::Lending;
 use crate::logs::Logs;
 use crate::volumes::{OF_DAEMONS, answer_bytes};
 use crate::writes::Writes;
-use crate::{RequestId, SessionId, Unavailable};
+use crate::{Proof, RequestId, SessionId, Unavailable};
 
 /// How many requests may wait for a file until this node serves it.
 const WAITING_MAX: usize = 1_024;

@@ -14,12 +14,11 @@ use crate::ExportPath;
 pub const PROOF_BYTES: usize = 16;
 
 /// That a client was told of an inode which lies in what is exported to it. It says nothing to anybody who has no key.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Proof {
     /// The key that it was made with.
     pub epoch: KeyEpoch,
-    /// Bytes of zeros behind the hash make one whose comparison takes the same time whatever it finds.
-    hash: blake3::Hash,
+    hash: [u8; PROOF_BYTES],
 }
 
 /// What a proof is about.
@@ -65,17 +64,30 @@ impl Proven<'_> {
 
 impl Proof {
     /// The proof that this is, right or not.
-    pub fn new(epoch: KeyEpoch, bytes: [u8; PROOF_BYTES]) -> Self {
-        let mut padded = [0; 32];
-        padded[..PROOF_BYTES].copy_from_slice(&bytes);
-        Self { epoch, hash: padded.into() }
+    pub const fn new(epoch: KeyEpoch, hash: [u8; PROOF_BYTES]) -> Self {
+        Self { epoch, hash }
     }
 
     /// Its bytes, for the client that may have it.
-    pub fn as_bytes(&self) -> &[u8; PROOF_BYTES] {
-        self.hash.as_bytes().first_chunk().expect("a hash is longer")
+    pub const fn as_bytes(&self) -> &[u8; PROOF_BYTES] {
+        &self.hash
+    }
+
+    /// With zeros behind it, a hash, the comparison of which takes the same time whatever it finds.
+    fn padded(&self) -> blake3::Hash {
+        let mut padded = [0; 32];
+        padded[..PROOF_BYTES].copy_from_slice(&self.hash);
+        padded.into()
     }
 }
+
+impl PartialEq for Proof {
+    fn eq(&self, other: &Self) -> bool {
+        self.epoch == other.epoch && self.padded() == other.padded()
+    }
+}
+
+impl Eq for Proof {}
 
 impl fmt::Debug for Proof {
     /// Whoever reads a log must not find it.

@@ -7,8 +7,8 @@ use namespace::{
 };
 use node::file::{Change, FileBody, FileError, FileReplyBody};
 use node::{
-    AccessError, CAPABILITY_LASTS, Capability, CapabilityError, CapabilityKey, CapabilityKeys, KeyEpoch,
-    Open, OpenMode, file_object,
+    AccessError, CAPABILITY_LASTS, Capability, CapabilityError, CapabilityKey, CapabilityKeys, ClusterMap,
+    KeyEpoch, Open, OpenMode, file_object,
 };
 
 use crate::access::{ADMIN, BUILD, Story, create, name, outcome, user, volume};

@@ -20,7 +20,8 @@ fn name(text: &str) -> Name {
 fn tree(changes: &[TreeChange]) -> Names {
     let born = |seq: u64| namespace::Born { epoch: at(seq).epoch, seq: Seq(seq) };
     let mut tree = Tree::bare(Memory::default());
-    tree.plant(born(1), &Root { time: WallTime::ZERO, uid: 0, gid: 0, mode: 0o755 });
+    let name = node::VolumeName::parse("home").unwrap();
+    tree.plant(born(1), &Root { time: WallTime::ZERO, uid: 0, gid: 0, mode: 0o755, name });
     for (seq, change) in (2..).zip(changes) {
         tree.apply(born(seq), &Op::wanted(Who::root(), change.clone())).unwrap();
     }
