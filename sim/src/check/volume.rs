@@ -149,6 +149,11 @@ impl Volume {
     }
 }
 
+/// Whether a daemon makes such a change of itself.
+const fn is_of_service(change: &TreeChange) -> bool {
+    matches!(change, TreeChange::Deleted { .. } | TreeChange::Lend { .. } | TreeChange::GiveBack { .. })
+}
+
 impl VolumeModel {
     /// What the entry of a user's request does, if that is what the user wanted: the entry may add only what no user says.
     pub fn entry_of(
@@ -179,7 +184,8 @@ impl VolumeModel {
         Ok(Placed { op, entry: Some((born, entry.time)) })
     }
 
-    /// What an entry that no user asked for does: a daemon may delete what is doomed, and nothing else.
+    /// What an entry that no user asked for does: a daemon may delete what is doomed, lend size and times, and take them back, and
+    /// nothing else.
     pub fn entry_of_daemon(
         &self,
         at: Position,
@@ -188,7 +194,7 @@ impl VolumeModel {
         let born = Born { epoch: at.epoch, seq: at.seq };
         match &entry.change {
             Change::Tree(op)
-                if matches!(op.change, TreeChange::Deleted { .. })
+                if is_of_service(&op.change)
                     && request.client.certificate == 0
                     && (op.client, op.time) == (request.client, entry.time) =>
             {
