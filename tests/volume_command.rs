@@ -107,25 +107,29 @@ fn where_there_are_rules_operators_create_volumes_and_clients_see_which_are_thei
     assert!(cluster.down().status.success());
     add_rule(&cluster, "\n[[exports]]\nvolume = \"home\"\nclients = [\"*\"]\naccess = \"rw\"\n");
     cluster.up();
-    let (code, text) = cluster.refused(&["create", "home"]);
-    assert_eq!(code, Some(1));
-    assert!(text.contains("only operators create") && text.contains("admin/NAME"), "{text}");
-    let as_operator = |args: &[&str]| {
-        let admin = cluster.dir().join("admin");
-        fleasefs().arg("volume").args(args).arg("--cluster").arg(admin).output().unwrap()
+    let run = |who: &str, args: &[&str]| {
+        let folder = cluster.dir().join(who);
+        fleasefs().arg("volume").args(args).arg("--cluster").arg(folder).output().unwrap()
     };
+    let refused = |args: &[&str]| {
+        let output = run("client", args);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let text = refused(&["create", "home"]);
+    assert!(text.contains("only operators create") && text.contains("admin/NAME"), "{text}");
     for name in ["home", "other"] {
-        let created = as_operator(&["create", name]);
+        let created = run("admin", &["create", name]);
         assert!(created.status.success(), "{created:?}");
     }
-    let listed = cluster.told(&["list"])["volumes"].clone();
-    assert_eq!((&listed[0]["is_exported"], &listed[1]["is_exported"]), (&json!(true), &json!(false)));
-    let text = String::from_utf8(cluster.volume(&["list"]).stdout).unwrap();
+    let listed: Value = serde_json::from_slice(&run("client", &["list", "--json"]).stdout).unwrap();
+    let exported = |at: usize| listed["volumes"][at]["is_exported"].clone();
+    assert_eq!((exported(0), exported(1)), (json!(true), json!(false)));
+    let text = String::from_utf8(run("client", &["list"]).stdout).unwrap();
     assert!(text.contains("other  not exported to this client"), "{text}");
-    let (code, text) = cluster.refused(&["delete", "home"]);
-    assert_eq!(code, Some(1));
+    let text = refused(&["delete", "home"]);
     assert!(text.contains("only operators"), "{text}");
-    let deleted = as_operator(&["delete", "other"]);
+    let deleted = run("admin", &["delete", "other"]);
     assert!(deleted.status.success(), "{deleted:?}");
     assert_eq!(cluster.names(), ["home"]);
 }

@@ -156,7 +156,7 @@ fn file_seeds(add: &mut impl FnMut(&str, String, Vec<u8>)) {
     for (index, order) in samples::orders().into_iter().enumerate() {
         add("order", format!("order_{index}"), metadata(&order));
     }
-    add("errand", "sample", metadata(&samples::errands()));
+    add("errand", "sample".to_owned(), metadata(&samples::errands()));
     for (index, reply) in samples::order_replies().into_iter().enumerate() {
         add("order_reply", format!("reply_{index}"), metadata(&reply));
     }
