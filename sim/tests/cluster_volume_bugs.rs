@@ -1,5 +1,5 @@
 //! Rules that volumes need and that can be broken by a switch, and within how many seeds the simulator of a cluster notices. Users
-//! do next to nothing but to volumes here.
+//! do nothing but to volumes here until the calm.
 #![expect(clippy::print_stdout, reason = "the table of what was found when is the result")]
 
 mod finding;
@@ -63,7 +63,7 @@ impl finding::Weather for Weather {
 
     fn plan(self, broken: Option<Broken>, subject: Subject, seed: u64) -> ClusterPlan {
         let mut plan = Clusters::plan(subject, seed);
-        (plan.files.count, plan.volumes.count, plan.volumes.percent) = (1, 1, 95);
+        (plan.files.count, plan.volumes.count, plan.volumes.percent) = (1, 1, 100);
         plan.clients = plan.clients.max(3);
         let replication = Arc::make_mut(&mut plan.shard.replication);
         // What was drawn is for as many clients as were drawn.
