@@ -209,8 +209,11 @@ impl<A: Algorithm> Shard<A> {
     /// A tree keeps to all rules, but for a planted bug.
     pub(crate) fn keep_tree_to_rules(&mut self, object: ObjectId) {
         let spares_others = self.config.breaks(Bug::EntryTimeIgnored) && self.me().node != NodeId(0);
-        let rules = if spares_others { Rules::default() } else { self.config.rules() };
-        if let Some(hosted) = self.files.hosted.get_mut(&object).filter(|_| rules != Rules::default()) {
+        let rules = self.config.rules();
+        if rules == Rules::default() || spares_others {
+            return;
+        }
+        if let Some(hosted) = self.files.hosted.get_mut(&object) {
             hosted.replica.machine_mut().keep_to(rules);
         }
     }

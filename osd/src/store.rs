@@ -82,6 +82,9 @@ pub struct Store {
     owner: Owner,
     host: Host,
     start: Start,
+    /// This start, and the first of its line, as peers are told of them.
+    start_id: StartId,
+    line: StartId,
     starts: Starts,
     time: TimeMark,
     ceiling: Ceiling,
@@ -156,9 +159,25 @@ impl Store {
             }
         };
         let chain = starts.chain.begin(nonce, is_proven_dead);
+        let (Some(start_id), Some(line)) = (chain.last(), chain.line()) else {
+            return Err(OpenError::damaged(Starts::KIND.file(), Damage::Values));
+        };
         let next = Starts { boot: host.boot(), stopped_cleanly: false, chain };
-        let mut store =
-            Self { disk, is_closed: false, id, owner, host, start, starts, time, ceiling, peers, losses };
+        let mut store = Self {
+            disk,
+            is_closed: false,
+            id,
+            owner,
+            host,
+            start,
+            start_id,
+            line,
+            starts,
+            time,
+            ceiling,
+            peers,
+            losses,
+        };
         store.write(&next)?;
         store.starts = next;
         Ok(store)
@@ -180,8 +199,8 @@ impl Store {
     }
 
     /// This start as peers are told of it.
-    pub fn start_id(&self) -> StartId {
-        self.starts.chain.last().expect("this start is among them")
+    pub const fn start_id(&self) -> StartId {
+        self.start_id
     }
 
     /// All starts of this store.
@@ -190,8 +209,8 @@ impl Store {
     }
 
     /// The first start of this start's line: each of the line proves that those before it are gone.
-    pub fn line(&self) -> StartId {
-        self.starts.chain.line().expect("checked when read, and set by each start")
+    pub const fn line(&self) -> StartId {
+        self.line
     }
 
     /// What is known of `node`, if it was ever admitted.

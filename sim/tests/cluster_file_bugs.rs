@@ -1,11 +1,13 @@
 //! Rules of replicated files that can be broken by a switch, and within how many seeds the simulator of a cluster notices.
 #![expect(clippy::print_stdout, reason = "the table of what was found when is the result")]
 
+mod breaking;
 mod finding;
 
 use std::sync::Arc;
 
 use base::Span;
+use breaking::{Broken, FROZEN, LEASE_NEVER_CHECKED, ROUGH, make_room_for_more, shorten_logs};
 use finding::Weather as _;
 use replication::Bug;
 use sim::cluster::{ClusterPlan, Clusters};
@@ -33,19 +35,7 @@ enum Weather {
     Patient,
 }
 
-/// A rule that is broken, of replication or of whoever hosts it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Broken {
-    Replica(Bug),
-    Host(node::Bug),
-    /// Each of the two does what the other would do.
-    Both(Bug, node::Bug),
-}
-
-use Broken::{Both, Host, Replica};
-
-/// Two rules say the same at two places: without the one the other holds.
-const LEASE_NEVER_CHECKED: Broken = Both(Bug::LeaseNotChecked, node::Bug::LeaseNotCheckedWhenLeaving);
+use Broken::{Host, Replica};
 
 /// Within so many seeds each is found. Most are in the first; a change of the simulator changes which seed it is.
 const SEEDS: u64 = 60;
@@ -88,22 +78,19 @@ impl finding::Weather for Weather {
         let mut plan = Clusters::plan(subject, seed);
         // Volumes have weathers of their own.
         plan.volumes.count = 0;
-        let replication = Arc::make_mut(&mut plan.shard.replication);
         match self {
-            Self::Lagging => {
-                (replication.kept_max, replication.kept_lending_max, replication.batch_max) = (1, 10, 1);
-            }
+            Self::Lagging => shorten_logs(&mut plan),
             Self::Divided => {
                 (plan.clients, plan.files.count, plan.files.writers) = (6, 1, 3);
-                // What was drawn is for as many clients as were drawn.
-                replication.clients_max = replication.clients_max.max(12);
-                replication.outcomes_max = replication.outcomes_max.max(24);
+                make_room_for_more(&mut plan);
                 plan.treacherous_percent = 100;
                 // Who is cut off goes on for as long as it has the lease.
-                replication.isolated_after = plan.shard.lease.t_max * 2;
+                let isolated_after = plan.shard.lease.t_max * 2;
+                Arc::make_mut(&mut plan.shard.replication).isolated_after = isolated_after;
             }
             Self::Crowded | Self::Patient => {
                 plan.clients = 6;
+                let replication = Arc::make_mut(&mut plan.shard.replication);
                 replication.clients_max = 6;
                 replication.outcomes_max = replication.outcomes_max.max(12);
                 let silent_ms = if self == Self::Crowded { 500 } else { 15_000 };
@@ -111,12 +98,7 @@ impl finding::Weather for Weather {
             }
             Self::Rough | Self::Frozen | Self::Dying | Self::Dark => {}
         }
-        match broken {
-            None => {}
-            Some(Replica(bug)) => replication.bug = Some(bug),
-            Some(Host(bug)) => plan.shard.bug = Some(bug),
-            Some(Both(bug, host)) => (replication.bug, plan.shard.bug) = (Some(bug), Some(host)),
-        }
+        broken.into_iter().for_each(|broken| broken.plant(&mut plan));
         plan.faults = FaultPlan::in_tenths(self.faults().iter().copied(), plan.shard.lease.t_max);
         plan
     }
@@ -125,14 +107,8 @@ impl finding::Weather for Weather {
 impl Weather {
     const fn faults(self) -> &'static [(FaultKind, u64)] {
         match self {
-            Self::Rough | Self::Lagging => &[
-                (FaultKind::Crash, 10),
-                (FaultKind::Partition, 10),
-                (FaultKind::OneWay, 15),
-                (FaultKind::DiskStall, 10),
-                (FaultKind::Clog, 10),
-            ],
-            Self::Frozen => &[(FaultKind::Pause, 4), (FaultKind::Clog, 10), (FaultKind::Partition, 40)],
+            Self::Rough | Self::Lagging => ROUGH,
+            Self::Frozen => FROZEN,
             Self::Dying => &[
                 (FaultKind::CrashAll, 30),
                 (FaultKind::Crash, 20),
