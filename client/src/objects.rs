@@ -14,10 +14,8 @@ use base::{MonoTime, NodeId, ObjectId};
 use bytes::Bytes;
 use namespace::{Attributes, Root};
 use net::Link;
-use node::file::{
-    Answer, Change, Done, FileError, FileReply, FileRequest, Level, Payload, Query, Shown, Stat,
-};
-use node::{Capability, ClusterMap, file_object, object_named};
+use node::file::{Answer, Change, Done, FileError, FileReply, FileRequest, Level, Payload, Query, Stat};
+use node::{Capability, ClusterMap, object_named};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio::time::{sleep, timeout};
 
@@ -100,10 +98,9 @@ impl Client {
     }
 
     /// The content of a volume's file.
-    pub(crate) fn content(&self, shown: Shown) -> Object {
-        let of = shown.of();
-        let content = self.object(file_object(of.volume, of.inode));
-        content.show(shown);
+    pub(crate) fn content(&self, capability: Capability) -> Object {
+        let content = self.object(capability.open.file);
+        content.show(capability);
         content
     }
 
@@ -123,8 +120,8 @@ impl Object {
     }
 
     /// What to show for it from now on, if it is the content of a volume's file.
-    pub(crate) fn show(&self, shown: Shown) {
-        self.shared.with_objects(|objects| objects.core.show(shown));
+    pub(crate) fn show(&self, capability: Capability) {
+        self.shared.with_objects(|objects| objects.core.show(capability));
     }
 
     /// The same, with another time for each request to get a result.

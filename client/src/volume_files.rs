@@ -1,16 +1,16 @@
 //! Files of volumes as programs see them: content by offsets, beside the tree in which they have names.
 //!
-//! A file's content is an object of its own with a primary of its own. Who has size and times, the tree or the content, changes as the
-//! file is used; whoever asks here is told by the one that has them. What a daemon gave when the file was opened is shown with each
+//! A file's content is an object of its own with a primary of its own, which begins with the first write. Who has size and times, the
+//! tree or the content, changes as the file is used; whoever asks here is told by the one that has them. What a daemon gave when the file was opened is shown with each
 //! request and renewed while the file is used, whoever may open it by then.
 
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use base::{MonoTime, Span};
 use bytes::Bytes;
 use namespace::{Attributes, Change, Done, InodeId, Name, NameError, SetAttributes, SetTime, Who};
-use node::file::{FileError, FileOf, Shown, Stat};
+use node::file::{FileError, Stat};
 use node::{CAPABILITY_LASTS, Capability, CapabilityError, OpenMode};
 
 use crate::clock;
@@ -27,6 +27,9 @@ pub struct VolumeFile {
     volume: Volume,
     inode: InodeId,
     content: Object,
+    /// Whether something may have been written to it. If not, the volume knows whether it was by now, and no object is asked for that
+    /// nobody has.
+    has_content: Arc<AtomicBool>,
     opened: Arc<Mutex<Opened>>,
 }
 
@@ -45,8 +48,8 @@ impl Client {
         who: &Who,
         (inode, mode): (InodeId, OpenMode),
     ) -> Result<VolumeFile, VolumeError> {
-        let (_, capability) = volume.open(who, inode, mode).await?;
-        Ok(self.file(volume, capability))
+        let (attributes, capability) = volume.open(who, inode, mode).await?;
+        Ok(self.file(volume, &attributes, capability))
     }
 
     /// Creates a file under a name that nothing has, and opens it to read and to write.
@@ -58,16 +61,17 @@ impl Client {
         mode_and_umask: (u16, u16),
     ) -> Result<VolumeFile, VolumeError> {
         match volume.create_file(who, place, mode_and_umask).await? {
-            (_, Some(capability)) => Ok(self.file(volume, capability)),
+            (attributes, Some(capability)) => Ok(self.file(volume, &attributes, capability)),
             // It is gone already, or a daemon has no keys: this says which.
             (attributes, None) => self.open_file(volume, who, (attributes.inode, OpenMode::ReadWrite)).await,
         }
     }
 
-    fn file(&self, volume: &Volume, capability: Capability) -> VolumeFile {
-        let content = self.content(Shown::Open(Box::new(capability)));
+    fn file(&self, volume: &Volume, attributes: &Attributes, capability: Capability) -> VolumeFile {
+        let content = self.content(capability);
+        let has_content = Arc::new(AtomicBool::new(attributes.was_lent));
         let opened = Arc::new(Mutex::new(Opened { capability, at: clock::now() }));
-        VolumeFile { volume: volume.clone(), inode: capability.source.inode, content, opened }
+        VolumeFile { volume: volume.clone(), inode: capability.source.inode, content, has_content, opened }
     }
 
     /// How an inode of a volume is. Size and times of a file come from whoever has them.
@@ -76,8 +80,12 @@ impl Client {
         if attributes.lent.is_none() {
             return Ok(attributes);
         }
-        let content = self.content(Shown::Name(FileOf { volume: volume.object(), inode }));
-        with_content(volume, attributes, content.stat().await).await
+        let (attributes, capability) = volume.open(&Who::root(), inode, OpenMode::Look).await?;
+        if attributes.lent.is_none() {
+            return Ok(attributes);
+        }
+        let stat = self.content(capability).stat().await;
+        with_content(volume, attributes, stat.map_err(VolumeError::from)).await
     }
 }
 
@@ -90,6 +98,9 @@ impl VolumeFile {
     /// What stands at `offset`, short where the file ends. At most [`READ_BYTES_MAX`](node::file::READ_BYTES_MAX)
     /// at once.
     pub async fn read(&self, offset: u64, length: u64) -> Result<Bytes, VolumeError> {
+        if !self.may_have_content().await? {
+            return Ok(Bytes::new());
+        }
         match self.opened(|| self.content.read(offset, length)).await {
             // Nothing was ever written to it, unless it is gone.
             Err(VolumeError::Object(ObjectError::NoSuchObject)) => {
@@ -102,22 +113,22 @@ impl VolumeFile {
     /// Puts data at `offset`. Returns once a majority has it; [`sync`](Self::sync) makes it outlive their power.
     /// At most [`WRITE_BYTES_MAX`](node::file::WRITE_BYTES_MAX) at once.
     pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), VolumeError> {
-        self.opened(|| self.content.write(offset, data.clone())).await.map(drop)
+        self.changed(|| self.content.write(offset, data.clone())).await.map(drop)
     }
 
     /// Puts data at the end. Returns where that was.
     pub async fn append(&self, data: Bytes) -> Result<u64, VolumeError> {
-        self.opened(|| self.content.append(data.clone())).await
+        self.changed(|| self.content.append(data.clone())).await
     }
 
     /// Sets its size. What is added reads as zeros.
     pub async fn truncate(&self, size: u64) -> Result<(), VolumeError> {
-        self.opened(|| self.content.truncate(size)).await.map(drop)
+        self.changed(|| self.content.truncate(size)).await.map(drop)
     }
 
     /// Makes a hole, which reads as zeros.
     pub async fn punch(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
-        self.opened(|| self.content.punch(offset, length)).await.map(drop)
+        self.changed(|| self.content.punch(offset, length)).await.map(drop)
     }
 
     /// How it is. Size and times come from whoever has them.
@@ -126,7 +137,8 @@ impl VolumeFile {
         if attributes.lent.is_none() {
             return Ok(attributes);
         }
-        with_content(&self.volume, attributes, self.content.stat().await).await
+        let stat = self.opened(|| self.content.stat()).await;
+        with_content(&self.volume, attributes, stat).await
     }
 
     /// Sets the time of the last change of its content.
@@ -154,6 +166,23 @@ impl VolumeFile {
         }
     }
 
+    /// Whether anything may ever have been written to it.
+    async fn may_have_content(&self) -> Result<bool, VolumeError> {
+        if !self.has_content.load(Ordering::Relaxed) && self.volume.attributes(self.inode).await?.was_lent {
+            self.has_content.store(true, Ordering::Relaxed);
+        }
+        Ok(self.has_content.load(Ordering::Relaxed))
+    }
+
+    /// Changes the content. From now on there may be some.
+    async fn changed<T, F: Future<Output = Result<T, ObjectError>>>(
+        &self,
+        act: impl Fn() -> F,
+    ) -> Result<T, VolumeError> {
+        self.has_content.store(true, Ordering::Relaxed);
+        self.opened(act).await
+    }
+
     /// Does something with the content, and shows that the file is open.
     async fn opened<T, F: Future<Output = Result<T, ObjectError>>>(
         &self,
@@ -176,7 +205,7 @@ impl VolumeFile {
     async fn renew(&self) -> Result<(), VolumeError> {
         let (before, at) = (self.with_opened(|opened| opened.capability), clock::now());
         let (_, capability) = self.volume.renew(&before).await?;
-        self.content.show(Shown::Open(Box::new(capability)));
+        self.content.show(capability);
         self.with_opened(|opened| *opened = Opened { capability, at });
         Ok(())
     }
@@ -190,7 +219,7 @@ impl VolumeFile {
 async fn with_content(
     volume: &Volume,
     attributes: Attributes,
-    stat: Result<Stat, ObjectError>,
+    stat: Result<Stat, VolumeError>,
 ) -> Result<Attributes, VolumeError> {
     match stat {
         Ok(stat) if stat.lend >= attributes.lent => {
@@ -199,7 +228,7 @@ async fn with_content(
         }
         Ok(_) => Ok(attributes),
         // Nothing was ever written to it; or it was removed meanwhile, and then the volume says so.
-        Err(ObjectError::NoSuchObject) => volume.attributes(attributes.inode).await,
-        Err(error) => Err(error.into()),
+        Err(VolumeError::Object(ObjectError::NoSuchObject)) => volume.attributes(attributes.inode).await,
+        Err(error) => Err(error),
     }
 }

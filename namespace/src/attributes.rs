@@ -136,7 +136,7 @@ impl<T: Table> Draft<'_, T> {
             Body::File { lent: Some(generation), .. } => {
                 return Err(NameError::Lent { inode: id, generation: *generation });
             }
-            Body::File { lent, .. } => *lent = Some(Generation(self.at)),
+            Body::File { lent, was_lent, .. } => (*lent, *was_lent) = (Some(Generation(self.at)), true),
             _ => return Err(NameError::WrongKind { inode: id }),
         }
         self.volume().check_space(0)?;

@@ -7,8 +7,8 @@ use crate::acl::Acl;
 use crate::draft::Draft;
 use crate::limits::{LINKS_MAX, MODE_BITS};
 use crate::{
-    Body, Done, Entry, Generation, Inode, InodeId, Key, Kind, Make, Marks, Name, NameError, Part, Rights,
-    Table, Target, Who, XattrName,
+    Body, Done, Entry, Inode, InodeId, Key, Kind, Make, Marks, Name, NameError, Part, Rights, Table, Target,
+    Who, XattrName,
 };
 
 const PERMISSIONS: u16 = 0o777;
@@ -126,7 +126,7 @@ impl<T: Table> Draft<'_, T> {
     fn blank(&self, dir: InodeId, make: &Make) -> Inode {
         let body = match make {
             Make::File { replicas } => {
-                Body::File { size: 0, replicas: replicas.clone(), lent: Some(Generation(self.at)) }
+                Body::File { size: 0, replicas: replicas.clone(), lent: None, was_lent: false }
             }
             Make::Directory => Body::Directory { parent: dir, entries: 0 },
             Make::Symlink { target } => Body::Symlink { target: target.detached() },

@@ -250,3 +250,51 @@ pub enum NameError {
         client: ClientId,
     },
 }
+
+impl NameError {
+    /// The inode or directory that it names, to be named otherwise.
+    pub const fn inode_mut(&mut self) -> Option<&mut InodeId> {
+        match self {
+            Self::NoInode { inode }
+            | Self::Exists { inode }
+            | Self::NotDirectory { inode }
+            | Self::IsDirectory { inode }
+            | Self::WrongKind { inode }
+            | Self::Denied { inode }
+            | Self::NotPermitted { inode }
+            | Self::TooManyLinks { inode }
+            | Self::Lent { inode, .. }
+            | Self::NotLent { inode, .. }
+            | Self::NoXattr { inode }
+            | Self::XattrExists { inode }
+            | Self::NoXattrSpace { inode }
+            | Self::NotSupported { inode }
+            | Self::TooManyLocks { inode }
+            | Self::NotOrphan { inode }
+            | Self::Orphan { inode }
+            | Self::NotHeld { inode, .. }
+            | Self::NotDoomed { inode } => Some(inode),
+            Self::NoEntry { dir }
+            | Self::NotEmpty { dir }
+            | Self::Loop { dir }
+            | Self::TooDeep { dir }
+            | Self::Stale { dir } => Some(dir),
+            Self::NoInodes { .. }
+            | Self::NoSpace { .. }
+            | Self::TooLong { .. }
+            | Self::XattrTooLong { .. }
+            | Self::NotAcl(_)
+            | Self::NoMode
+            | Self::Locked { .. }
+            | Self::Deadlock { .. }
+            | Self::NoStretch
+            | Self::NotWaiting { .. }
+            | Self::Foreign { .. }
+            | Self::TooManyHolders { .. }
+            | Self::TooManyClients
+            | Self::Expired { .. }
+            | Self::NotExpired { .. }
+            | Self::NoClient { .. } => None,
+        }
+    }
+}

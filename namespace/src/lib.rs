@@ -15,7 +15,8 @@
 //!   `ctime` if that is later. So `ctime` never goes back, and other times do only if a user sets them, or had set
 //!   them to a time that was still to come.
 //! - Size and times of a file that is lent are known to its cell. What is here is what was given back last.
-//! - Without a name and without a holder there is no inode; the data of a file is *doomed* until it is gone everywhere.
+//! - Without a name and without a holder there is no inode; the data of a file is *doomed* until it is gone everywhere. A file
+//!   that was never lent has none.
 //!
 //! # What is deliberately absent
 //!

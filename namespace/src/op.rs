@@ -27,7 +27,7 @@ pub struct Op {
 /// What an operation does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// Creates an inode, named by the entry, under a name. A file is lent at once, by the same entry.
+    /// Creates an inode, named by the entry, under a name. A file is not lent, and has no content before it is.
     /// [`Done::Created`].
     Create {
         /// The directory.

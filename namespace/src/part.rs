@@ -134,6 +134,8 @@ pub enum Body {
         replicas: Members,
         /// The lend that is going on.
         lent: Option<Generation>,
+        /// Whether there ever was one: before the first there is no content.
+        was_lent: bool,
     },
     /// A directory.
     Directory {
@@ -238,12 +240,16 @@ impl Inode {
 
     /// How it is, for whoever asks.
     pub fn attributes(&self, inode: InodeId) -> Attributes {
-        let (size, rdev, lent, replicas) = match &self.body {
-            Body::File { size, replicas, lent } => (*size, 0, *lent, Some(replicas.clone())),
-            Body::Directory { entries, .. } => (*entries, 0, None, None),
-            Body::Symlink { target } => (target.as_bytes().len() as u64, 0, None, None),
-            Body::Fifo | Body::Socket => (0, 0, None, None),
-            Body::CharDevice { rdev } | Body::BlockDevice { rdev } => (0, *rdev, None, None),
+        let (size, rdev) = match &self.body {
+            Body::File { size, .. } => (*size, 0),
+            Body::Directory { entries, .. } => (*entries, 0),
+            Body::Symlink { target } => (target.as_bytes().len() as u64, 0),
+            Body::Fifo | Body::Socket => (0, 0),
+            Body::CharDevice { rdev } | Body::BlockDevice { rdev } => (0, *rdev),
+        };
+        let (lent, was_lent, replicas) = match &self.body {
+            Body::File { lent, was_lent, replicas, .. } => (*lent, *was_lent, Some(replicas.clone())),
+            _ => (None, false, None),
         };
         let Self { mode, uid, gid, links, atime, mtime, ctime, btime, .. } = *self;
         let (kind, has_acl) = (self.kind(), self.marks.acl_access);
@@ -261,6 +267,7 @@ impl Inode {
             ctime,
             btime,
             lent,
+            was_lent,
             replicas,
             has_acl,
         }

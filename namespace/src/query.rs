@@ -165,6 +165,8 @@ pub struct Attributes {
     pub btime: WallTime,
     /// Which lend of size and times is going on: then the file's cell knows them.
     pub lent: Option<Generation>,
+    /// Whether there ever was one. A file that was never lent has no content, and no object for it.
+    pub was_lent: bool,
     /// Who replicates the file, if it is one.
     pub replicas: Option<Members>,
     /// Whether it has an access ACL.

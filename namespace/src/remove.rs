@@ -158,12 +158,13 @@ impl<T: Table> Draft<'_, T> {
         self.drop_locks(id);
         self.remove(Key::Orphan(id));
         self.remove(Key::Inode(id));
-        if let Body::File { size, replicas, .. } = &inode.body {
+        if let Body::File { size, replicas, was_lent: true, .. } = &inode.body {
             let doomed = Doomed { replicas: replicas.clone(), size: *size };
             self.put(Key::Doomed(id), Part::Doomed(Arc::new(doomed)));
             return Ok(Fate::Doomed);
         }
-        self.forget_inode(0);
+        // What was never lent has a size only if somebody has set it here.
+        self.forget_inode(if let Body::File { size, .. } = inode.body { size } else { 0 });
         Ok(Fate::Gone)
     }
 

@@ -131,9 +131,10 @@ impl World {
         attributes.inode
     }
 
-    /// A file that is not lent.
+    /// A file that was lent, and is not any more.
     fn file(&mut self, dir: InodeId, text: &str) -> InodeId {
         let inode = self.create(dir, text, file(), 0o644);
+        self.run(Change::Lend { inode });
         self.give_back(inode, 0);
         inode
     }

@@ -137,7 +137,9 @@ impl<T: Table> Draft<'_, T> {
         value: Bytes,
     ) -> Result<(), NameError> {
         let before = self.value(id, name.clone()).map(|before| xattr_bytes(&name, &before));
-        let bytes = u64::from(inode.xattr_bytes) - before.unwrap_or(0) + xattr_bytes(&name, &value);
+        // A count on a disk that has gone wrong may be too small.
+        let others = u64::from(inode.xattr_bytes).saturating_sub(before.unwrap_or(0));
+        let bytes = others + xattr_bytes(&name, &value);
         if bytes > XATTR_BYTES_MAX || before.is_none() && inode.xattrs >= XATTRS_MAX {
             return Err(NameError::NoXattrSpace { inode: id });
         }

@@ -20,6 +20,7 @@ use std::fmt;
 use base::{ObjectId, Span, WallTime};
 use namespace::{Born, Generation, InodeId};
 
+use crate::file::FileOf;
 use crate::file_object;
 
 pub use keys::{CAPABILITY_KEYS_MAX, CapabilityKey, CapabilityKeys, KeysError};
@@ -38,6 +39,8 @@ pub struct CertificateId(pub [u8; 32]);
 /// What an open file may be used for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum OpenMode {
+    /// To ask how it is, and to make durable what was written to it: whoever is told of a file may do that.
+    Look,
     /// To read.
     Read,
     /// To read and to write.
@@ -131,9 +134,9 @@ pub enum CapabilityError {
         /// What it was shown for.
         wanted: ObjectId,
     },
-    /// It is for reading only.
-    #[error("the capability is for reading; open the file for writing")]
-    ReadOnly,
+    /// It is for less.
+    #[error("the capability is for less than that; open the file to read, or to read and write")]
+    Insufficient,
     /// Its time is over.
     #[error("the capability expired {} s ago; open the file again", .ago.as_secs_f64())]
     Expired {
@@ -166,16 +169,23 @@ impl CapabilityKeys {
         wanted: &Open,
         now: WallTime,
     ) -> Result<(), CapabilityError> {
+        self.check_given(capability, wanted)?;
+        let Capability { expires, .. } = *capability;
+        if expires <= now {
+            return Err(CapabilityError::Expired { ago: now.since(expires) });
+        }
+        Ok(())
+    }
+
+    /// Whether a capability is good for what its bearer wants, or was.
+    pub fn check_given(&self, capability: &Capability, wanted: &Open) -> Result<(), CapabilityError> {
         self.check_tag(capability, wanted.certificate)?;
-        let Capability { open, expires, .. } = *capability;
+        let Capability { open, .. } = *capability;
         if open.file != wanted.file {
             return Err(CapabilityError::OtherFile { theirs: open.file, wanted: wanted.file });
         }
         if open.mode < wanted.mode {
-            return Err(CapabilityError::ReadOnly);
-        }
-        if expires <= now {
-            return Err(CapabilityError::Expired { ago: now.since(expires) });
+            return Err(CapabilityError::Insufficient);
         }
         Ok(())
     }
@@ -210,6 +220,11 @@ impl CapabilityKeys {
 }
 
 impl Capability {
+    /// Which file it says that it is for.
+    pub const fn of(&self) -> FileOf {
+        FileOf { volume: self.source.volume, inode: self.source.inode }
+    }
+
     /// Everything but the tag goes into it, each in a width of its own, so that no two say the same.
     fn tag_by(&self, key: &CapabilityKey) -> Tag {
         let Self { source, open: Open { file, mode, certificate }, expires, epoch, tag: _ } = *self;
@@ -217,6 +232,7 @@ impl Capability {
         let mode = match mode {
             OpenMode::Read => 0,
             OpenMode::ReadWrite => 1,
+            OpenMode::Look => 2,
         };
         let Generation(Born { epoch: lent, seq }) = lend.unwrap_or(Generation(Born::default()));
         let mut hasher = blake3::Hasher::new_keyed(key.for_tags());

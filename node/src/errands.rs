@@ -123,9 +123,13 @@ impl Errands {
 
     /// Nobody here needs these any longer.
     pub(crate) fn end(&mut self, owner: ObjectId) {
-        let over = self.all.extract_if(.., |_, running| running.owner == owner);
-        over.for_each(|(id, running)| {
-            self.due.remove(&(running.due, id));
+        let Self { all, due, .. } = self;
+        all.retain(|&id, running| {
+            let is_over = running.owner == owner;
+            if is_over {
+                due.remove(&(running.due, id));
+            }
+            !is_over
         });
     }
 

@@ -55,7 +55,7 @@ use chunks::Chunks;
 pub use data::{Data, Piece, Place, Stored};
 pub use lend::{FileOf, Lend, LendStage};
 pub use payload::{Damaged, Payload};
-pub use request::{FileBody, FileReply, FileReplyBody, FileRequest, Level, Shown};
+pub use request::{FileBody, FileReply, FileReplyBody, FileRequest, Level};
 pub use tree::{Names, Parts as TreeParts};
 
 /// No file is longer. Offsets of POSIX have 63 bits; every chunk below this is a whole one.

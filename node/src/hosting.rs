@@ -40,7 +40,7 @@ impl<A: Algorithm> Shard<A> {
         let asker = Asker { from: Caller::Session(session), client: *client, id, proof };
         let asked = check_purpose((self.config.map.exports(), &certificate.role), object, &body);
         if let Err(error) =
-            asked.and_then(|()| self.check_shown(now, (session, object), shown.as_ref(), &body))
+            asked.and_then(|()| self.check_shown(now, (session, object), shown.as_deref(), &body))
         {
             return self.files.reply(asker, FileReplyBody::Refused(error), None);
         }

@@ -17,6 +17,7 @@ record!(Open { file, mode, certificate });
 choice!(OpenMode, "what a file is open for":
     0 Read;
     1 ReadWrite;
+    2 Look;
 );
 choice!(AccessError, "why a client is refused":
     0 NotExported;
@@ -34,7 +35,7 @@ choice!(CapabilityError, "why a capability is not good":
     1 Forged;
     2 ForeignClient;
     3 OtherFile { theirs, wanted };
-    4 ReadOnly;
+    4 Insufficient;
     5 Expired { ago };
     6 OtherVolume { theirs, wanted };
 );

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use namespace::cost;
 use node::file::{
     Answer, Change, Done, File, FileBody, FileReply, FileReplyBody, FileRequest, Level, Query,
-    READ_BYTES_MAX, Shown, WRITE_BYTES_MAX,
+    READ_BYTES_MAX, WRITE_BYTES_MAX,
 };
 use node::{FileMessage, PROOF_BYTES, Unavailable, VOLUME_NAME_BYTES_MAX};
 use replication::{Account, Memory, Message, Page};
@@ -268,10 +268,6 @@ choice!(Memory, "what a replica remembers":
 );
 
 record!(FileRequest { id, object, shown, body, proof });
-choice!(Shown, "what is shown for a file":
-    0 Name(of);
-    1 Open(capability);
-);
 choice!(FileBody, "what is asked about a file":
     0 Create;
     1 Change { number, settled, level, change };

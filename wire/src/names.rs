@@ -183,7 +183,8 @@ impl Field for Times {
 
 impl Field for Attributes {
     fn put(&self, out: &mut Sink) {
-        let Self { inode, kind, mode, uid, gid, links, rdev, size, lent, replicas, has_acl, .. } = self;
+        let Self { inode, kind, mode, uid, gid, links, rdev, size, lent, was_lent, .. } = self;
+        let Self { replicas, has_acl, .. } = self;
         let Self { atime, mtime, ctime, btime, .. } = *self;
         inode.put(out);
         kind.put(out);
@@ -193,6 +194,7 @@ impl Field for Attributes {
         (*rdev, *size).put(out);
         Times { atime, mtime, ctime, btime }.put(out);
         lent.put(out);
+        was_lent.put(out);
         replicas.put(out);
         has_acl.put(out);
     }
@@ -204,7 +206,8 @@ impl Field for Attributes {
         let links = u32::get(from)?;
         let (rdev, size) = Field::get(from)?;
         let Times { atime, mtime, ctime, btime } = Times::get(from)?;
-        let (lent, replicas) = (Field::get(from)?, Option::<Members>::get(from)?);
+        let (lent, was_lent) = (Field::get(from)?, bool::get(from)?);
+        let replicas = Option::<Members>::get(from)?;
         let has_acl = bool::get(from)?;
         let attributes = Self {
             inode,
@@ -220,6 +223,7 @@ impl Field for Attributes {
             ctime,
             btime,
             lent,
+            was_lent,
             replicas,
             has_acl,
         };
@@ -233,10 +237,10 @@ impl Field for Attributes {
 
 /// Only files are lent and replicated, only devices have numbers, and what has neither names nor content is of no size.
 const fn goes_with_kind(attributes: &Attributes) -> bool {
-    let Attributes { kind, rdev, size, lent, replicas, .. } = attributes;
+    let Attributes { kind, rdev, size, lent, was_lent, replicas, .. } = attributes;
     match kind {
-        Kind::File => *rdev == 0 && replicas.is_some(),
-        _ if lent.is_some() || replicas.is_some() => false,
+        Kind::File => *rdev == 0 && replicas.is_some() && (*was_lent || lent.is_none()),
+        _ if lent.is_some() || *was_lent || replicas.is_some() => false,
         Kind::Directory | Kind::Symlink => *rdev == 0,
         Kind::Fifo | Kind::Socket => *rdev == 0 && *size == 0,
         Kind::CharDevice | Kind::BlockDevice => *size == 0,

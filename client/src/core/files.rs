@@ -32,6 +32,7 @@ mod job;
 mod link;
 mod object;
 mod proofs;
+mod shown;
 #[cfg(test)]
 mod tests;
 
@@ -41,10 +42,8 @@ use std::sync::Arc;
 
 use base::{MonoTime, NodeId, ObjectId, Span};
 use namespace::Attributes;
-use node::file::{
-    Answer, Change, Done, FileError, FileReply, FileReplyBody, FileRequest, Level, Query, Shown,
-};
-use node::{Capability, ClusterMap, OpenMode, RequestId, Unavailable, file_object};
+use node::file::{Answer, Change, Done, FileError, FileReply, FileReplyBody, FileRequest, Level, Query};
+use node::{Capability, ClusterMap, RequestId, Unavailable};
 
 use super::{BACKOFF_MAX, BACKOFF_MIN, SILENCE};
 pub use job::Opening;
@@ -52,6 +51,7 @@ use job::{Job, Task, Wish};
 use link::Links;
 use object::Object;
 use proofs::Proofs;
+use shown::Shown;
 
 /// Who has not answered for so long is asked again although it may still say nothing.
 const FORGIVEN: Span = Span::from_millis(2_000);
@@ -185,7 +185,7 @@ pub struct Files {
     links: Links,
     objects: BTreeMap<ObjectId, Object>,
     /// What is shown for objects that are the content of volumes' files.
-    shown: BTreeMap<ObjectId, Shown>,
+    shown: Shown,
     /// Changes of files of which nothing is known are numbered from here on.
     number: u64,
     open: BTreeMap<FileTicket, Open>,
@@ -217,14 +217,6 @@ struct Sending {
     at: MonoTime,
 }
 
-/// What is shown is good for that, if it is for more than to ask about the file.
-const fn mode_of(shown: &Shown) -> Option<OpenMode> {
-    match shown {
-        Shown::Name(_) => None,
-        Shown::Open(capability) => Some(capability.open.mode),
-    }
-}
-
 /// How a sync ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SyncEnd {
@@ -240,7 +232,7 @@ impl Files {
             map,
             links: Links::new(),
             objects: BTreeMap::new(),
-            shown: BTreeMap::new(),
+            shown: Shown::new(),
             number: 1,
             open: BTreeMap::new(),
             bytes: 0,
@@ -268,21 +260,14 @@ impl Files {
         }
     }
 
-    /// What to show from now on for the content of a volume's file, which is this object. What was shown until now stays if it is
-    /// good for more.
-    pub fn show(&mut self, shown: Shown) -> ObjectId {
-        let of = shown.of();
-        let object = file_object(of.volume, of.inode);
-        let known = self.shown.entry(object).or_insert(Shown::Name(of));
-        if mode_of(known) <= mode_of(&shown) {
-            *known = shown;
-        }
-        object
+    /// What to show from now on for the content of a volume's file, where it is good for what is asked.
+    pub fn show(&mut self, capability: Capability) {
+        self.shown.add(capability);
     }
 
     /// Nothing more is asked of it.
     pub fn forget_file(&mut self, object: ObjectId) {
-        self.shown.remove(&object);
+        self.shown.forget(object);
     }
 
     /// Why a request that is under way has no result, as far as a daemon has said.
@@ -563,7 +548,8 @@ impl Files {
             self.sendings.remove(&oldest);
         }
         self.sendings.insert(id, Sending { job: key, to, at: now });
-        let (shown, body) = (self.shown.get(&job.object).cloned(), job.body(object.settled()));
+        let body = job.body(object.settled());
+        let shown = body.takes().and_then(|mode| self.shown.of(job.object, mode)).map(Box::new);
         let proof = body.named().and_then(|inode| self.proofs.of(job.object, inode));
         let request = FileRequest { id, object: job.object, shown, body, proof };
         let again_at = now + job.patience();

@@ -118,7 +118,8 @@ fn what_has_no_size_gets_none() {
 fn size_and_times_of_a_lent_file_are_not_set() {
     let mut world = World::default();
     let inode = world.create(ROOT, "f", file(), 0o600);
-    let lent = NameError::Lent { inode, generation: Generation(at(1)) };
+    world.run(Change::Lend { inode });
+    let lent = NameError::Lent { inode, generation: Generation(at(2)) };
     let none = SetAttributes::default();
     let time = Some(SetTime::Now);
     for attributes in [
@@ -132,27 +133,52 @@ fn size_and_times_of_a_lent_file_are_not_set() {
     }
     world.run(chmod(inode, 0o644));
     assert_eq!(world.error(Change::Lend { inode }), lent);
-    assert_eq!(world.get(inode).lent, Some(Generation(at(1))));
+    assert_eq!(world.get(inode).lent, Some(Generation(at(2))));
+}
+
+#[test]
+fn times_of_a_file_that_was_never_lent_are_set_here() {
+    let mut world = World::default();
+    let inode = world.create(ROOT, "f", file(), 0o600);
+    world.run(set(inode, SetAttributes { mtime: Some(SetTime::To(time(77))), ..SetAttributes::default() }));
+    let Attributes { mtime, lent, was_lent, .. } = world.get(inode);
+    assert_eq!((mtime, lent, was_lent), (time(77), None, false));
+}
+
+#[test]
+fn that_a_file_was_lent_is_never_forgotten() {
+    let mut world = World::default();
+    let inode = world.create(ROOT, "f", file(), 0o600);
+    let refused = Change::GiveBack { inode, generation: Generation(at(1)), given: None };
+    world.error(refused);
+    assert!(!world.get(inode).was_lent);
+    world.run(Change::Lend { inode });
+    assert!(world.get(inode).was_lent);
+    let generation = Generation(at(world.seq));
+    world.run(Change::GiveBack { inode, generation, given: None });
+    let Attributes { lent, was_lent, .. } = world.get(inode);
+    assert_eq!((lent, was_lent), (None, true), "though nothing was written under it");
 }
 
 #[test]
 fn only_the_lend_that_goes_on_is_given_back() {
     let mut world = World::default();
     let inode = world.create(ROOT, "f", file(), 0o600);
+    world.run(Change::Lend { inode });
     let back = |seq, size| Change::GiveBack {
         inode,
         generation: Generation(at(seq)),
-        given: Some(Given { size, mtime: time(2), ctime: time(900) }),
+        given: Some(Given { size, mtime: time(3), ctime: time(900) }),
     };
     assert_eq!(world.error(back(9, 5)), NameError::NotLent { inode, generation: Generation(at(9)) });
-    world.run(back(1, 5));
+    world.run(back(2, 5));
     let Attributes { size, mtime, ctime, lent, .. } = world.get(inode);
-    assert_eq!((size, mtime, ctime, lent), (5, time(2), time(900), None));
-    assert_eq!(world.error(back(1, 7)), NameError::NotLent { inode, generation: Generation(at(1)) });
+    assert_eq!((size, mtime, ctime, lent), (5, time(3), time(900), None));
+    assert_eq!(world.error(back(2, 7)), NameError::NotLent { inode, generation: Generation(at(2)) });
 
     // What somebody has set since then is not overwritten by what was lent before.
     world.run(set(inode, SetAttributes { mtime: Some(SetTime::To(time(77))), ..SetAttributes::default() }));
-    world.error(back(1, 7));
+    world.error(back(2, 7));
     assert_eq!((world.get(inode).size, world.get(inode).mtime), (5, time(77)));
     world.run(Change::Lend { inode });
     let again = world.seq;
@@ -167,6 +193,7 @@ fn a_full_volume_lends_nothing_and_makes_nothing_longer() {
     let mut world = World::default();
     let (inode, other) = (world.file(ROOT, "f"), world.create(ROOT, "g", file(), 0));
     let size = |size| SetAttributes { size: Some(size), ..SetAttributes::default() };
+    world.run(Change::Lend { inode: other });
     world.run(Change::Limit { inodes_max: 99, bytes_max: 100 });
     assert_eq!(world.error(set(inode, size(101))), NameError::NoSpace { bytes_max: 100 });
     world.run(set(inode, size(100)));

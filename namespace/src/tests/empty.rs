@@ -26,6 +26,7 @@ fn what_has_no_name_keeps_a_tree_from_being_empty_until_its_data_is_gone() {
     world.run(create(InodeId::ROOT, "a", file(), 0o644));
     assert!(!world.tree.is_empty());
     let (inode, holder) = (id(1), client(1));
+    world.run(Change::Lend { inode });
     world.run(Change::Unlink { site: site(InodeId::ROOT, "a"), holders: vec![holder] });
     assert!(!world.tree.is_empty(), "it is an orphan");
     assert!(world.tree.doomed(9).is_empty());

@@ -56,11 +56,11 @@ fn the_umask_takes_away_unless_there_is_a_default_acl() {
 }
 
 #[test]
-fn a_file_is_lent_by_the_entry_that_creates_it() {
+fn a_file_is_not_lent_by_the_entry_that_creates_it() {
     let mut world = World::default();
     let inode = world.create(ROOT, "f", file(), 0o600);
-    let attributes = world.get(inode);
-    assert_eq!((attributes.lent, attributes.replicas), (Some(Generation(at(1))), Some(replicas())));
+    let Attributes { lent, was_lent, replicas: told, .. } = world.get(inode);
+    assert_eq!((lent, was_lent, told), (None, false, Some(replicas())));
 }
 
 #[test]

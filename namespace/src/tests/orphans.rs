@@ -33,6 +33,31 @@ fn what_has_no_data_is_just_gone() {
 }
 
 #[test]
+fn a_file_that_was_never_lent_has_no_data_either() {
+    let mut world = World::default();
+    let inode = world.create(ROOT, "f", file(), 0o600);
+    world.run(set(inode, SetAttributes { size: Some(7), ..SetAttributes::default() }));
+    assert_eq!(world.run(unlink(ROOT, "f")), Done::Removed { inode, fate: Fate::Gone });
+    assert_eq!(world.error(Change::Lend { inode }), NameError::NoInode { inode });
+    assert_eq!((world.volume().inodes, world.volume().bytes), (1, 0));
+    let inode = world.create(ROOT, "g", file(), 0o600);
+    world.run(unlink_held("g", &[1]));
+    let release = Change::Release { inode, client: client(1) };
+    assert_eq!(world.run(release), Done::Released { fate: Fate::Gone });
+    assert_eq!(world.ask(Ask::Doomed { after: None }), Answer::Doomed(vec![]));
+}
+
+#[test]
+fn an_orphan_may_be_lent_for_the_first_time() {
+    let mut world = World::default();
+    let inode = world.create(ROOT, "f", file(), 0o600);
+    world.run(unlink_held("f", &[1]));
+    world.run(Change::Lend { inode });
+    let release = Change::Release { inode, client: client(1) };
+    assert_eq!(world.run(release), Done::Released { fate: Fate::Doomed });
+}
+
+#[test]
 fn holders_keep_what_has_no_name() {
     let mut world = World::default();
     let inode = world.file(ROOT, "f");

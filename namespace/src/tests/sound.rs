@@ -81,6 +81,9 @@ fn check_inode(tree: &Tree<Memory>, key: &Key, inode: &Inode, counts: &Counts) {
     } else {
         assert_eq!((inode.links, directories), (names, 0), "{id}");
     }
+    if let Body::File { lent: Some(_), was_lent, .. } = inode.body {
+        assert!(was_lent, "{id}");
+    }
     assert_eq!(is_orphan, inode.links == 0, "{id}");
     assert_eq!(is_orphan, inode.holders > 0, "{id}");
     assert_eq!(inode.holders, counts.holders.get(&id).copied().unwrap_or(0), "{id}");

@@ -18,7 +18,7 @@ fn changed(before: &Attributes, after: &Attributes) -> String {
 #[test]
 fn each_operation_sets_the_times_that_posix_says() {
     // `/d/f` and `/d/g` are files, `/e/` is empty. Of d, e, f and g.
-    let (d, e, f, g) = (id(1), id(2), id(3), id(5));
+    let (d, e, f, g) = (id(1), id(2), id(3), id(6));
     let times = |atime, mtime| SetAttributes { atime, mtime, ..SetAttributes::default() };
     let size = SetAttributes { size: Some(5), ..SetAttributes::default() };
     let table = [

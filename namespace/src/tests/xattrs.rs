@@ -169,3 +169,18 @@ fn capabilities_end_when_the_file_changes() {
         assert!(get(&world, &user(1), inode, "security.capability").is_err());
     }
 }
+
+#[test]
+fn a_count_that_is_too_small_ends_nothing() {
+    let mut world = World::default();
+    let inode = world.file(InodeId::ROOT, "f");
+    world.run(set_xattr(inode, "user.a", b"value"));
+    let Some(Part::Inode(found)) = world.tree.part(&Key::Inode(inode)) else { panic!("it is there") };
+    let wrong = Inode { xattrs: 0, xattr_bytes: 0, ..Inode::clone(&found) };
+    world.tree.place(Key::Inode(inode), Some((at(world.seq), Part::Inode(wrong.into()))));
+    let op = |change| Op { time: time(99), who: Who::root(), client: client(0), change };
+    world.tree.apply(at(99), &op(set_xattr(inode, "user.a", b"other"))).unwrap();
+    let name = xattr("user.a");
+    assert_eq!(world.ask(Ask::GetXattr { inode, name: name.clone() }), Answer::Value(b"other"[..].into()));
+    world.tree.apply(at(100), &op(Change::RemoveXattr { inode, name })).unwrap();
+}

@@ -85,7 +85,7 @@ impl Model {
             return Err(NameError::NoSpace { bytes_max: self.bytes_max });
         }
         let node = self.node_mut(inode);
-        node.lent = Some(Generation(at));
+        (node.lent, node.was_lent) = (Some(Generation(at)), true);
         if node.end_privileges(&op.who) {
             node.mark(op.time);
         }

@@ -2,8 +2,8 @@
 
 use base::{ClientId, WallTime};
 use namespace::{
-    Born, Change, Done, Expect, Fate, Generation, InodeId, Kind, Make, Name, NameError, Op, RenameHow,
-    Rights, Site, Who, limits,
+    Born, Change, Done, Expect, Fate, InodeId, Kind, Make, Name, NameError, Op, RenameHow, Rights, Site, Who,
+    limits,
 };
 
 use crate::state::{Model, Node};
@@ -37,10 +37,7 @@ impl Model {
             return Err(NameError::NoInodes { inodes_max: volume.inodes_max });
         }
         let inode = InodeId::of(at);
-        let mut node = newborn(directory, op);
-        if is_file {
-            node.lent = Some(Generation(at));
-        }
+        let node = newborn(directory, op);
         self.nodes.insert(inode, node);
         self.add(dir, name, inode, op.time);
         Ok(Done::Created { attributes: self.attributes(inode)?, is_new: true })

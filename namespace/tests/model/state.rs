@@ -37,6 +37,7 @@ pub(crate) struct Node {
     pub(crate) btime: WallTime,
     pub(crate) replicas: Option<Members>,
     pub(crate) lent: Option<Generation>,
+    pub(crate) was_lent: bool,
     pub(crate) target: Option<Target>,
     pub(crate) children: BTreeMap<Name, InodeId>,
     pub(crate) acl: Option<Acl>,
@@ -133,6 +134,7 @@ impl Model {
             ctime: node.ctime,
             btime: node.btime,
             lent: node.lent,
+            was_lent: node.was_lent,
             replicas: node.replicas.clone(),
             has_acl: node.acl.is_some(),
         })
@@ -148,7 +150,7 @@ impl Model {
             return Fate::Orphan { holders: u32::try_from(holders).expect("few") };
         }
         let node = self.nodes.remove(&inode).expect("it is there");
-        match node.replicas {
+        match node.replicas.filter(|_| node.was_lent) {
             Some(replicas) => {
                 self.doomed.insert(inode, (replicas, node.size));
                 Fate::Doomed
@@ -193,6 +195,7 @@ impl Node {
             btime: time,
             replicas: None,
             lent: None,
+            was_lent: false,
             target: None,
             children: BTreeMap::new(),
             acl: None,

@@ -123,13 +123,16 @@ impl<A: Algorithm> Shard<A> {
             }
             FileBody::Ask(query) => Admitted::Ask(query, About::Itself),
             FileBody::Open { who, inode, mode } => {
-                let rights = match mode {
-                    OpenMode::Read => Rights::READ,
-                    OpenMode::ReadWrite => Rights { read: true, write: true, execute: false },
+                let ask = match mode {
+                    OpenMode::Look => Ask::Attributes { inode },
+                    OpenMode::Read => Ask::Access { inode, rights: Rights::READ },
+                    OpenMode::ReadWrite => {
+                        Ask::Access { inode, rights: Rights { read: true, write: true, execute: false } }
+                    }
                 };
                 let access = access()?;
                 access.check_opening(mode)?;
-                let query = Arc::new(TreeQuery { who, ask: Ask::Access { inode, rights } });
+                let query = Arc::new(TreeQuery { who, ask });
                 let (query, _) = access.admit_query(query, asker.proof)?;
                 Admitted::Ask(Query::Tree(query), About::Open(mode))
             }
@@ -229,7 +232,7 @@ impl Access<'_> {
             return Err(AccessError::NoKeys.into());
         }
         match mode {
-            OpenMode::Read => Ok(()),
+            OpenMode::Look | OpenMode::Read => Ok(()),
             OpenMode::ReadWrite => Ok(self.export.allow_writing()?),
         }
     }

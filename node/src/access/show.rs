@@ -29,7 +29,13 @@ impl<A: Algorithm> Shard<A> {
         let body = match body {
             FileReplyBody::Changed { outcome: Ok(Done::Tree(_)), .. }
             | FileReplyBody::Answer(Ok(Answer::Tree(_))) => body,
-            FileReplyBody::Answer(Err(error)) => return (refused(about, error), Vec::new()),
+            FileReplyBody::Answer(Err(error)) => {
+                return (refused(about, self.show_refusal(object, to, error)), Vec::new());
+            }
+            FileReplyBody::Changed { outcome: Err(error), mark, level, opened } => {
+                let outcome = Err(self.show_refusal(object, to, error));
+                return (FileReplyBody::Changed { outcome, mark, level, opened }, Vec::new());
+            }
             body => return (body, Vec::new()),
         };
         let Caller::Session(session) = to else { return (body, Vec::new()) };
@@ -45,6 +51,16 @@ impl<A: Algorithm> Shard<A> {
                 (FileReplyBody::Changed { outcome: Err(error), mark, level, opened: None }, Vec::new())
             }
             (Err(error), _) => (refused(about, error), Vec::new()),
+        }
+    }
+
+    /// Why something cannot be done, as it is told.
+    fn show_refusal(&self, object: ObjectId, to: Caller, error: FileError) -> FileError {
+        match to {
+            Caller::Session(session) if matches!(error, FileError::Tree(_)) => {
+                self.access(object, session).map_or(error, |access| access.show_error(error))
+            }
+            _ => error,
         }
     }
 
@@ -64,7 +80,8 @@ impl<A: Algorithm> Shard<A> {
                 FileReplyBody::Changed { outcome, mark, level, opened }
             }
             FileReplyBody::Answer(Ok(Answer::Tree(answer))) => {
-                access.show_answer(now, *answer, about).unwrap_or_else(|error| refused(about, error))
+                let shown = access.show_answer(now, *answer, about);
+                shown.unwrap_or_else(|error| refused(about, access.show_error(error)))
             }
             body => body,
         }
@@ -113,6 +130,16 @@ impl Access<'_> {
         if let TreeDone::Created { attributes, .. } | TreeDone::Changed { attributes } = done {
             self.show_attributes(attributes);
         }
+    }
+
+    /// The inode in it as the client names it.
+    fn show_error(&self, mut error: FileError) -> FileError {
+        if let FileError::Tree(error) = &mut error
+            && let Some(inode) = error.inode_mut()
+        {
+            self.show_root(inode);
+        }
+        error
     }
 
     fn show_attributes(&self, attributes: &mut Attributes) {

@@ -3,7 +3,7 @@
 use base::{NodeId, ObjectId};
 use namespace::{InodeId, Who};
 
-use super::{Answer, Change, Done, FileError, FileOf, Mark, Query};
+use super::{Answer, Change, Done, FileError, Mark, Query};
 use crate::{Capability, OpenMode, Proof, RequestId, Unavailable};
 
 /// One request about a file.
@@ -13,33 +13,12 @@ pub struct FileRequest {
     pub id: RequestId,
     /// The file.
     pub object: ObjectId,
-    /// If it is the content of a volume's file, what its client shows for it.
-    pub shown: Option<Shown>,
+    /// If it is the content of a volume's file, what its client was given when it opened that.
+    pub shown: Option<Box<Capability>>,
     /// What is asked.
     pub body: FileBody,
     /// What a client that is confined to a part of the volume was told with the inode that it [names](FileBody::named).
     pub proof: Option<Proof>,
-}
-
-/// What a client shows for the content of a volume's file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Shown {
-    /// Which file it is: enough to ask for its size and times, and to make durable what was written.
-    Name(FileOf),
-    /// That the client has it open, to read or also to write.
-    Open(Box<Capability>),
-}
-
-impl Shown {
-    /// Which file it is said to be.
-    pub fn of(&self) -> FileOf {
-        match self {
-            Self::Name(of) => *of,
-            Self::Open(capability) => {
-                FileOf { volume: capability.source.volume, inode: capability.source.inode }
-            }
-        }
-    }
 }
 
 /// What a client may ask about a file.
@@ -93,6 +72,16 @@ pub enum Level {
 }
 
 impl FileBody {
+    /// What a volume's file has to be open for before this is asked of its content. None if nobody asks it of that.
+    pub const fn takes(&self) -> Option<OpenMode> {
+        match self {
+            Self::Change { .. } => Some(OpenMode::ReadWrite),
+            Self::Ask(Query::Read { .. }) => Some(OpenMode::Read),
+            Self::Ask(Query::Stat) | Self::Sync { .. } => Some(OpenMode::Look),
+            Self::Create | Self::Ask(Query::Tree(_)) | Self::Open { .. } | Self::Renew { .. } => None,
+        }
+    }
+
     /// How much data it carries.
     pub fn data_bytes(&self) -> u64 {
         match self {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use base::{ClusterId, Dead, NodeId, ObjectId, Process, Span, WallTime};
 use bytes::Bytes;
 use lease::{Algorithm, Batch, Exchange, FleaseRules, Start};
-use node::file::{Chunk, File, FileBody, FileReply, FileReplyBody, FileRequest, Piece, Place, Shown, Stored};
+use node::file::{Chunk, File, FileBody, FileReply, FileReplyBody, FileRequest, Piece, Place, Stored};
 use node::{
-    Bug, CapabilityKey, CapabilityKeys, Changed, ClientFrame, ClientId, ClusterMap, Errand, FetchId,
-    FileMessage, Grant, KeptFile, KeyEpoch, LeaseAlgorithm, MemberChange, MembersError, Order, OrderBody,
-    OrderReplyBody, Osd, Output, PeerMessage, Remembered, ReplyBody, Request, RequestBody, RequestId,
-    SessionId, Settings, Shard, ShardConfig, ShardEvent, Token, Unreadable, lock_cell,
+    Bug, Capability, CapabilityKey, CapabilityKeys, Changed, ClientFrame, ClientId, ClusterMap, Errand,
+    FetchId, FileMessage, Grant, KeptFile, KeyEpoch, LeaseAlgorithm, MemberChange, MembersError, Order,
+    OrderBody, OrderReplyBody, Osd, Output, PeerMessage, Remembered, ReplyBody, Request, RequestBody,
+    RequestId, SessionId, Settings, Shard, ShardConfig, ShardEvent, Token, Unreadable, lock_cell,
 };
 use replication::Record;
 
@@ -109,7 +109,7 @@ pub(crate) struct Cluster<A = FleaseRules> {
     connected: BTreeSet<(u32, u32)>,
     sessions: u64,
     /// What clients show for the content of volumes' files.
-    pub(crate) shown: BTreeMap<ObjectId, Shown>,
+    pub(crate) shown: BTreeMap<ObjectId, Box<Capability>>,
     /// The highest token ever granted, by lock.
     tokens: BTreeMap<ObjectId, Token>,
     seed: u64,

@@ -149,7 +149,7 @@ fn the_exported_directory_is_the_root() {
     let mut place = Place::new();
     assert_eq!(place.lookup(BUILD, InodeId::ROOT, "inside"), Ok(place.inside));
     assert_eq!(place.lookup(BUILD, place.guests, "inside"), Ok(place.inside), "by its own id, too");
-    let missing = Err(FileError::Tree(NameError::NoEntry { dir: place.guests }));
+    let missing = Err(FileError::Tree(NameError::NoEntry { dir: InodeId::ROOT }));
     assert_eq!(place.lookup(BUILD, InodeId::ROOT, "srv"), missing);
     assert_eq!(place.story.attributes(BUILD, InodeId::ROOT).inode, InodeId::ROOT);
     let guests = place.guests;
@@ -302,4 +302,18 @@ fn without_keys_a_confined_client_reaches_directories_only() {
     assert_eq!(place.lookup(BUILD, inside, "file"), Ok(file));
     let refused = Err(FileError::Access(AccessError::NoKeys));
     assert_eq!(place.ask(BUILD, Ask::Attributes { inode: file }), refused);
+}
+
+#[test]
+fn a_refusal_names_the_root_as_the_client_does() {
+    let mut place = Place::new();
+    let dir = InodeId::ROOT;
+    let absent = FileError::Tree(NameError::NoEntry { dir });
+    assert_eq!(place.lookup(BUILD, dir, "absent"), Err(absent));
+    let unlink = TreeChange::Unlink { site: site(dir, "absent"), holders: Vec::new() };
+    assert_eq!(place.try_op(BUILD, unlink), Err(absent));
+    let is_directory = FileError::Tree(NameError::IsDirectory { inode: dir });
+    assert_eq!(place.story.open(BUILD, (user(0), dir), OpenMode::Look).map(drop), Err(is_directory));
+    let (inside, absent) = (place.inside, FileError::Tree(NameError::NoEntry { dir: place.inside }));
+    assert_eq!(place.lookup(BUILD, inside, "absent"), Err(absent), "others are called what they are");
 }

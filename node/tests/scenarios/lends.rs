@@ -1,22 +1,23 @@
 //! Files of volumes: who has their size and times, and what becomes of their data when they are gone.
 
-use base::{ObjectId, WallTime};
+use base::{Epoch, ObjectId, WallTime};
 use namespace::{
     Answer as TreeAnswer, Ask, Attributes, Change as TreeChange, Done as TreeDone, InodeId, Make, NameError,
     Root, SetAttributes, SetTime, Site, VolumeName, Who,
 };
 use node::file::{
-    Answer, Change, FileBody, FileError, FileOf, FileReplyBody, LendStage, Level, Query, Shown, Stat,
+    Answer, Change, FileBody, FileError, FileOf, FileReplyBody, LendStage, Level, Mark, Query, Stat,
 };
-use node::{AccessError, Bug, ErrandBody, OpenMode, file_object};
-use replication::Standing;
+use node::{AccessError, Bug, CAPABILITY_LASTS, CapabilityError, ErrandBody, OpenMode, file_object};
+use replication::{Position, Standing};
 
 use crate::cluster::{Cluster, Flying, ms};
 use crate::files::{Daemons, FILE, Writer, write};
-use crate::volumes::{ask as ask_tree, lookup, make, name, op, outcome, planted};
+use crate::volumes::{ask as ask_tree, lookup, lookup_as, make, name, op, outcome, planted};
 
 /// What changes the content of one file of a volume, as a client does that follows whoever is named.
 struct Cell {
+    client: u64,
     object: ObjectId,
     of: FileOf,
     number: u64,
@@ -27,14 +28,14 @@ impl Cell {
     fn ask(&self, cluster: &mut Daemons, body: &FileBody) -> Option<FileReplyBody> {
         let mut node = cluster.map.members(self.object).into_iter().find(|node| cluster.is_up(node.0))?;
         for _ in 0..200 {
-            let id = cluster.ask_file(1, node.0, self.object, body.clone());
-            let mut told = cluster.file_reply(1, id);
+            let id = cluster.ask_file(self.client, node.0, self.object, body.clone());
+            let mut told = cluster.file_reply(self.client, id);
             for _ in 0..20 {
                 if told.is_some() {
                     break;
                 }
                 cluster.run(ms(10));
-                told = cluster.file_reply(1, id);
+                told = cluster.file_reply(self.client, id);
             }
             match told {
                 Some(FileReplyBody::Elsewhere(other)) if cluster.is_up(other.0) => node = other,
@@ -88,18 +89,35 @@ fn with_file(bug: Option<Bug>) -> (Daemons, Vec<u32>, Writer, Cell) {
     let of = FileOf { volume: FILE, inode };
     let object = file_object(FILE, inode);
     open(&mut cluster, members[0], of);
-    (cluster, members, writer, Cell { object, of, number: 0, name: "f".to_owned() })
+    (cluster, members, writer, Cell { client: 1, object, of, number: 0, name: "f".to_owned() })
+}
+
+/// A client writes something to a file of the volume.
+pub(crate) fn fill(cluster: &mut Daemons, node: u32, client: u64, text: &str) {
+    let inode = lookup_as(cluster, (client, node), text).unwrap().inode;
+    let of = FileOf { volume: FILE, inode };
+    let mut cell = Cell { client, object: file_object(FILE, inode), of, number: 0, name: text.to_owned() };
+    open_as(cluster, node, client, (of, OpenMode::ReadWrite));
+    cell.write(cluster, "hello");
 }
 
 /// The client has the file open from now on.
 fn open(cluster: &mut Daemons, node: u32, of: FileOf) {
-    let body = FileBody::Open { who: Who::root(), inode: of.inode, mode: OpenMode::ReadWrite };
-    let id = cluster.ask_file(1, node, of.volume, body);
+    open_for(cluster, node, (of, OpenMode::ReadWrite));
+}
+
+fn open_for(cluster: &mut Daemons, node: u32, file: (FileOf, OpenMode)) {
+    open_as(cluster, node, 1, file);
+}
+
+fn open_as(cluster: &mut Daemons, node: u32, client: u64, (of, mode): (FileOf, OpenMode)) {
+    let body = FileBody::Open { who: Who::root(), inode: of.inode, mode };
+    let id = cluster.ask_file(client, node, of.volume, body);
     cluster.run(ms(20));
-    let Some(FileReplyBody::Opened { capability, .. }) = cluster.file_reply(1, id) else {
+    let Some(FileReplyBody::Opened { capability, .. }) = cluster.file_reply(client, id) else {
         panic!("root may open it")
     };
-    cluster.shown.insert(file_object(of.volume, of.inode), Shown::Open(capability));
+    cluster.shown.insert(file_object(of.volume, of.inode), capability);
 }
 
 fn attributes(cluster: &mut Daemons, members: &[u32]) -> Attributes {
@@ -114,15 +132,16 @@ fn set_modified(inode: InodeId, to: WallTime) -> Change {
 #[test]
 fn size_and_times_are_the_files_until_nothing_has_changed_for_a_while() {
     let (mut cluster, members, _, mut cell) = with_file(None);
-    let lent = attributes(&mut cluster, &members).lent;
-    assert!(lent.is_some(), "whoever creates a file lends it");
+    let Attributes { lent, was_lent, .. } = attributes(&mut cluster, &members);
+    assert_eq!((lent, was_lent), (None, false), "whoever creates a file does not lend it");
     cell.write(&mut cluster, "hello");
     let stat = cell.stat(&mut cluster);
+    let Attributes { lent, was_lent, .. } = attributes(&mut cluster, &members);
+    assert!(was_lent && lent.is_some());
     assert_eq!((stat.size, stat.lend), (5, lent));
-    assert_eq!(attributes(&mut cluster, &members).lent, lent);
     cluster.run(ms(1_500));
-    let Attributes { size, mtime, lent, .. } = attributes(&mut cluster, &members);
-    assert_eq!((size, mtime, lent), (5, stat.modified, None));
+    let Attributes { size, mtime, lent, was_lent, .. } = attributes(&mut cluster, &members);
+    assert_eq!((size, mtime, lent, was_lent), (5, stat.modified, None, true));
     // Whoever changes it again borrows first.
     cell.write(&mut cluster, "hello again");
     let again = attributes(&mut cluster, &members).lent;
@@ -168,7 +187,7 @@ fn apart(bug: Option<Bug>) -> (Daemons, Vec<u32>, Cell) {
         let object = file_object(FILE, inode);
         if cluster.map.members(object).iter().all(|node| !members.contains(&node.0)) {
             open(&mut cluster, members[0], of);
-            return (cluster, members, Cell { object, of, number: 0, name: text });
+            return (cluster, members, Cell { client: 1, object, of, number: 0, name: text });
         }
     }
     unreachable!("one of many is replicated elsewhere")
@@ -239,22 +258,59 @@ fn times_that_a_user_sets_outlast_what_was_written_before() {
     assert!(cell.stat(&mut cluster).modified > then);
 }
 
+fn read_now(inode: InodeId) -> Change {
+    let set = SetAttributes { atime: Some(SetTime::Now), ..SetAttributes::default() };
+    op(TreeChange::SetAttributes { inode, set })
+}
+
+/// The first write has the volume lend, and nobody hears of it before the file's primary ends.
 #[test]
-fn a_file_to_which_nothing_was_written_is_as_its_volume_has_it() {
-    let (mut cluster, members, mut writer, mut cell) = with_file(None);
-    let before = attributes(&mut cluster, &members);
-    let mode = SetAttributes { atime: Some(SetTime::Now), ..SetAttributes::default() };
-    writer.change(
-        &mut cluster,
-        members[0],
-        op(TreeChange::SetAttributes { inode: cell.of.inode, set: mode }),
-    );
+fn a_lend_under_which_nothing_was_written_leaves_all_as_the_volume_has_it() {
+    let (mut cluster, members, mut cell) = apart(None);
+    let (of, text) = (cell.of, cell.name.clone());
+    let before = lookup_somewhere(&mut cluster, &members, &text);
+    cluster.hold_back(|flying| match flying {
+        Flying::ErrandReply { reply, .. } => matches!(reply.body, FileReplyBody::Changed { .. }),
+        _ => false,
+    });
+    let node = cluster.map.members(cell.object)[0].0;
+    let (number, level) = (1, Level::Written);
+    let body = FileBody::Change { number, settled: 1, level, change: write("never") };
+    cluster.ask_file(1, node, cell.object, body);
     cluster.run(ms(300));
-    let after = attributes(&mut cluster, &members);
-    assert_eq!((after.size, after.mtime, after.lent), (0, before.mtime, None));
+    let lent = lookup_somewhere(&mut cluster, &members, &text);
+    assert!(lent.was_lent && lent.lent.is_some());
+    cluster.kill_with_notice(node);
+    cluster.held.clear();
+    cluster.let_go();
+    let mut writer = Writer { number: 100 };
+    writer.change(&mut cluster, members[0], read_now(of.inode));
+    cluster.run(ms(300));
+    let after = lookup_somewhere(&mut cluster, &members, &text);
+    assert_eq!((after.size, after.mtime, after.lent, after.was_lent), (0, before.mtime, None, true));
     assert_eq!(cell.stage(&cluster), LendStage::Unused);
+    cell.number = 1;
     cell.write(&mut cluster, "late");
-    assert!(attributes(&mut cluster, &members).lent > before.lent, "the first lend is over");
+    assert!(lookup_somewhere(&mut cluster, &members, &text).lent > lent.lent, "the first lend is over");
+}
+
+/// Nobody leads what nobody has: in bad times it would be led again and again.
+#[test]
+fn what_nothing_was_written_to_is_the_volumes_alone_and_leaves_nothing() {
+    let (mut cluster, members, cell) = apart(None);
+    cluster.hold_back(|flying| matches!(flying, Flying::Errand { .. }));
+    let mut writer = Writer { number: 100 };
+    let then = WallTime::from_micros(77);
+    let told = outcome(writer.change(&mut cluster, members[0], set_modified(cell.of.inode, then)));
+    let Ok(TreeDone::Changed { attributes }) = told else { panic!("root may") };
+    assert_eq!((attributes.mtime, attributes.was_lent), (then, false));
+    let site = Site::new(InodeId::ROOT, name(&cell.name));
+    let told = writer.change(&mut cluster, members[0], op(TreeChange::Unlink { site, holders: Vec::new() }));
+    assert!(matches!(outcome(told), Ok(TreeDone::Removed { fate: namespace::Fate::Gone, .. })));
+    cluster.run(ms(3_000));
+    assert_eq!(cluster.held.len(), 0, "nobody was sent");
+    let has_content = |node| cluster.shard(node).files().any(|object| object == cell.object);
+    assert!(!(1..=6).any(has_content), "and nobody was asked");
 }
 
 #[test]
@@ -328,9 +384,9 @@ fn the_data_of_what_was_unlinked_is_gone_everywhere_and_then_the_rest(bug: Optio
     assert!(matches!(told, Some(FileReplyBody::Changed { outcome, .. }) if outcome == removed));
 }
 
-/// Nothing was written to it, so no daemon has anything to remove; and whoever writes late finds that it is gone.
+/// Nothing was written to it, so no daemon has anything to remove.
 #[test]
-fn what_was_unlinked_before_anything_was_written_is_gone_too() {
+fn whoever_writes_late_to_what_was_unlinked_finds_that_it_is_gone() {
     let (mut cluster, members, mut writer, mut cell) = with_file(None);
     let site = Site::new(InodeId::ROOT, name("f"));
     writer.must(&mut cluster, members[0], op(TreeChange::Unlink { site, holders: Vec::new() }));
@@ -343,29 +399,38 @@ fn what_was_unlinked_before_anything_was_written_is_gone_too() {
 }
 
 #[test]
-fn the_data_of_a_file_is_asked_for_by_its_name_in_the_volume() {
-    let (mut cluster, _, _, cell) = with_file(None);
-    let answer = |cluster: &mut Daemons, shown: Option<Shown>, body: FileBody| {
-        cluster.shown.remove(&cell.object);
-        cluster.shown.extend(shown.map(|shown| (cell.object, shown)));
-        let id = cluster.ask_file(1, 1, cell.object, body);
-        cluster.run(ms(50));
-        match cluster.file_reply(1, id) {
-            Some(FileReplyBody::Refused(FileError::Access(error))) => Some(error),
-            _ => None,
-        }
+fn the_content_of_a_file_is_for_whoever_has_it_open_for_that() {
+    let (mut cluster, members, _, cell) = with_file(None);
+    let (level, mark) = (Level::Written, Mark { at: Position::START, generation: Epoch::default() });
+    let bodies = [
+        FileBody::Ask(Query::Stat),
+        FileBody::Sync { oldest: mark, newest: mark },
+        FileBody::Ask(Query::Read { offset: 0, length: 9 }),
+        FileBody::Change { number: 1, settled: 1, level, change: write("x") },
+    ];
+    let refusals = |cluster: &mut Daemons| {
+        bodies.each_ref().map(|body| {
+            let id = cluster.ask_file(1, 1, cell.object, body.clone());
+            cluster.run(ms(50));
+            match cluster.file_reply(1, id) {
+                Some(FileReplyBody::Refused(error)) => Some(error),
+                _ => None,
+            }
+        })
     };
-    let (stat, read) = (FileBody::Ask(Query::Stat), FileBody::Ask(Query::Read { offset: 0, length: 9 }));
-    let wrong = FileOf { inode: InodeId::ROOT, ..cell.of };
-    for shown in [None, Some(Shown::Name(wrong))] {
-        assert_eq!(answer(&mut cluster, shown, stat.clone()), Some(AccessError::FileOfVolume));
-    }
-    let name = || Some(Shown::Name(cell.of));
-    assert_eq!(answer(&mut cluster, name(), stat), None, "who knows its name may ask how long it is");
-    assert_eq!(answer(&mut cluster, name(), read), Some(AccessError::NotOpen));
-    let level = Level::Written;
-    let write = FileBody::Change { number: 1, settled: 1, level, change: write("x") };
-    assert_eq!(answer(&mut cluster, name(), write), Some(AccessError::NotOpen));
+    cluster.shown.clear();
+    assert_eq!(refusals(&mut cluster), [Some(AccessError::NotOpen.into()); 4], "who guesses its name");
+    let [few, none] = [Some(CapabilityError::Insufficient.into()), None];
+    open_for(&mut cluster, members[0], (cell.of, OpenMode::Look));
+    assert_eq!(refusals(&mut cluster), [none, none, few, few]);
+    open_for(&mut cluster, members[0], (cell.of, OpenMode::Read));
+    assert_eq!(refusals(&mut cluster), [none, none, none, few]);
+    open_for(&mut cluster, members[0], (cell.of, OpenMode::ReadWrite));
+    assert_eq!(refusals(&mut cluster), [none; 4]);
+    cluster.run(CAPABILITY_LASTS);
+    let [stat, sync, ..] = refusals(&mut cluster);
+    assert!(matches!(stat, Some(FileError::Capability(CapabilityError::Expired { .. }))), "{stat:?}");
+    assert_eq!(sync, None, "what was written before is made durable");
 }
 
 stories! {

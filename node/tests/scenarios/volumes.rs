@@ -11,8 +11,9 @@ use namespace::{
 use node::file::{Answer, Change, Done, FileBody, FileError, FileReplyBody, Level, Query};
 use node::{Bug, VolumeName, file_object};
 
-use crate::cluster::ms;
+use crate::cluster::{Flying, ms};
 use crate::files::{Daemons, FILE, Writer, created, created_with};
+use crate::lends::fill;
 
 pub(crate) fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
@@ -41,14 +42,26 @@ fn plant((mut cluster, members): (Daemons, Vec<u32>)) -> (Daemons, Vec<u32>, Wri
 }
 
 pub(crate) fn ask(cluster: &mut Daemons, node: u32, ask: Ask) -> Option<FileReplyBody> {
+    ask_as(cluster, (1, node), ask)
+}
+
+fn ask_as(cluster: &mut Daemons, (client, node): (u64, u32), ask: Ask) -> Option<FileReplyBody> {
     let query = namespace::Query { who: Who::root(), ask };
-    let id = cluster.ask_file(1, node, FILE, FileBody::Ask(Query::Tree(Arc::new(query))));
+    let id = cluster.ask_file(client, node, FILE, FileBody::Ask(Query::Tree(Arc::new(query))));
     cluster.run(ms(20));
-    cluster.file_reply(1, id)
+    cluster.file_reply(client, id)
 }
 
 pub(crate) fn lookup(cluster: &mut Daemons, node: u32, text: &str) -> Result<Attributes, FileError> {
-    match ask(cluster, node, Ask::Lookup { dir: InodeId::ROOT, name: name(text) }) {
+    lookup_as(cluster, (1, node), text)
+}
+
+pub(crate) fn lookup_as(
+    cluster: &mut Daemons,
+    asking: (u64, u32),
+    text: &str,
+) -> Result<Attributes, FileError> {
+    match ask_as(cluster, asking, Ask::Lookup { dir: InodeId::ROOT, name: name(text) }) {
         Some(FileReplyBody::Answer(Ok(Answer::Tree(answer)))) => match *answer {
             TreeAnswer::Attributes(attributes) => Ok(attributes),
             other => panic!("{other:?}"),
@@ -145,7 +158,7 @@ fn what_a_client_says_of_time_of_itself_and_of_replicas_is_not_taken() {
     let site = Site::new(InodeId::ROOT, name("f"));
     let holders = vec![ClientId { certificate: 9, program: 9 }];
     let told = writer.change(&mut cluster, members[0], op(TreeChange::Unlink { site, holders }));
-    let fate = namespace::Fate::Doomed;
+    let fate = namespace::Fate::Gone;
     assert_eq!(outcome(told), Ok(TreeDone::Removed { inode: attributes.inode, fate }));
 }
 
@@ -154,7 +167,9 @@ fn what_a_client_says_of_time_of_itself_and_of_replicas_is_not_taken() {
 fn what_is_doomed_is_deleted_whoever_leads() {
     let (mut cluster, members, mut writer) = planted(None);
     for number in 0..100 {
-        writer.must(&mut cluster, members[0], make(&format!("f{number}"), Make::file()));
+        let text = format!("f{number}");
+        writer.must(&mut cluster, members[0], make(&text, Make::file()));
+        fill(&mut cluster, members[0], 1, &text);
     }
     cluster.run(ms(200));
     for number in 0..100 {
@@ -221,28 +236,50 @@ fn has_doomed(cluster: &Daemons, node: u32) -> bool {
 fn a_daemon_that_deleted_something_is_not_over_for_the_volume() {
     let (mut cluster, first, mut writer) = crowded();
     writer.must(&mut cluster, first, make("f", Make::file()));
-    writer.must(&mut cluster, first, unlink("f"));
+    fill(&mut cluster, first, 1, "f");
+    let told = outcome(writer.change(&mut cluster, first, unlink("f")));
+    assert!(matches!(told, Ok(TreeDone::Removed { fate: namespace::Fate::Doomed, .. })));
     cluster.run(ms(100));
     assert!(!has_doomed(&cluster, first));
     cluster.disconnect(1, first);
     cluster.run(ms(5_000));
     assert!(changes(&mut cluster, (2, 1), first, &make("g", Make::file())), "the first client makes room");
     assert!(!changes(&mut cluster, (3, 1), first, &make("h", Make::file())), "and nobody else does");
+    fill(&mut cluster, first, 2, "g");
     assert!(changes(&mut cluster, (2, 2), first, &unlink("g")));
     cluster.run(ms(1_000));
     assert!(!has_doomed(&cluster, first));
 }
 
 #[test]
-fn a_daemon_that_has_something_to_delete_makes_room_for_itself() {
+fn a_daemon_that_lends_something_makes_room_for_itself() {
     let (mut cluster, first, mut writer) = crowded();
     writer.must(&mut cluster, first, make("f", Make::file()));
     assert!(changes(&mut cluster, (2, 1), first, &make("g", Make::file())));
     cluster.disconnect(1, first);
     cluster.run(ms(5_000));
-    assert!(changes(&mut cluster, (2, 2), first, &unlink("g")));
-    cluster.run(ms(1_000));
-    assert!(!has_doomed(&cluster, first));
+    fill(&mut cluster, first, 2, "g");
+    assert!(lookup_as(&mut cluster, (2, first), "g").unwrap().lent.is_some());
+}
+
+/// The volume knows the client and the daemon that has lent. The next primary is another daemon.
+#[test]
+fn a_daemon_that_has_something_to_delete_makes_room_for_itself() {
+    let (mut cluster, first, mut writer) = crowded();
+    let second = cluster.map.members(FILE)[1].0;
+    writer.must(&mut cluster, first, make("f", Make::file()));
+    fill(&mut cluster, first, 1, "f");
+    cluster.run(ms(1_500));
+    cluster.hold_back(|flying| matches!(flying, Flying::Errand { .. } | Flying::ErrandReply { .. }));
+    cluster.disconnect(1, second);
+    writer.must(&mut cluster, first, unlink("f"));
+    cluster.kill_with_notice(first);
+    cluster.held.clear();
+    cluster.let_go();
+    let absent = NameError::NoEntry { dir: InodeId::ROOT };
+    assert_eq!(lookup_as(&mut cluster, (2, second), "f"), Err(absent.into()));
+    cluster.run(ms(5_000));
+    assert!(!has_doomed(&cluster, second));
 }
 
 #[test]

@@ -114,7 +114,7 @@ record!(Entry { inode, kind });
 record!(Doomed { replicas, size }, check_doomed);
 record!(Volume { inodes, inodes_max, bytes, bytes_max, clients }, check_volume);
 choice!(Body, "what an inode has", check_body:
-    0 File { size, replicas, lent };
+    0 File { size, replicas, lent, was_lent };
     1 Directory { parent, entries };
     2 Symlink { target };
     3 Fifo;
@@ -211,7 +211,13 @@ const fn check_size(size: u64) -> Result<(), DecodeError> {
 }
 
 const fn check_body(body: &Body) -> Result<(), DecodeError> {
-    if let Body::File { size, .. } = body { check_size(*size) } else { Ok(()) }
+    match body {
+        Body::File { lent: Some(_), was_lent: false, .. } => {
+            Err(DecodeError::Impossible("a first lend before it"))
+        }
+        Body::File { size, .. } => check_size(*size),
+        _ => Ok(()),
+    }
 }
 
 const fn check_doomed(doomed: &Doomed) -> Result<(), DecodeError> {

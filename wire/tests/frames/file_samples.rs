@@ -10,7 +10,7 @@ use namespace::{
 };
 use node::file::{
     Answer, Attributes, Change, Chunk, Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody,
-    FileRequest, Key, Lend, LendStage, Level, Mark, Op, Part, Piece, Place, Position, Query, Shown, Stat,
+    FileRequest, Key, Lend, LendStage, Level, Mark, Op, Part, Piece, Place, Position, Query, Stat,
     Stored as OnDisk,
 };
 use node::{
@@ -179,7 +179,7 @@ pub(crate) fn rest() -> Rest<Outcome> {
         FileError::Capability(CapabilityError::Forged),
         FileError::Capability(CapabilityError::ForeignClient),
         FileError::Capability(CapabilityError::OtherFile { theirs: OBJECT, wanted: OTHER }),
-        FileError::Capability(CapabilityError::ReadOnly),
+        FileError::Capability(CapabilityError::Insufficient),
         FileError::Capability(CapabilityError::Expired { ago: Span::from_micros(300) }),
         FileError::Capability(CapabilityError::OtherVolume { theirs: OBJECT, wanted: OTHER }),
         FileError::Access(AccessError::Outside),
@@ -303,6 +303,7 @@ fn opened_attributes() -> namespace::Attributes {
         ctime,
         btime,
         lent,
+        was_lent: true,
         replicas: Some(members()),
         has_acl: false,
     }
@@ -331,8 +332,7 @@ pub(crate) fn file_requests() -> Vec<FileRequest> {
     bodies.push(FileBody::Open { who, inode: InodeId::ROOT, mode: OpenMode::Read });
     bodies.push(FileBody::Renew { capability: Box::new(capability()) });
     let of = |id| match id {
-        2 => Some(Shown::Name(file_of())),
-        3 => Some(Shown::Open(Box::new(capability()))),
+        3 => Some(Box::new(capability())),
         _ => None,
     };
     let request = |(id, body)| {

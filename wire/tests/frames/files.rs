@@ -540,6 +540,7 @@ fn largest_opened() -> FileReplyBody {
         ctime: WallTime::MAX,
         btime: WallTime::ZERO,
         lent: lend,
+        was_lent: true,
         replicas: Some(largest_members()),
         has_acl: true,
     };

@@ -68,7 +68,7 @@ pub(crate) fn inode(body: Body) -> Inode {
 }
 
 pub(crate) fn file() -> Body {
-    Body::File { size: 4096, replicas: replicas(), lent: Some(Generation(born(9))) }
+    Body::File { size: 4096, replicas: replicas(), lent: Some(Generation(born(9))), was_lent: true }
 }
 
 /// The bodies of all kinds but files.

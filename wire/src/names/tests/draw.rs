@@ -423,11 +423,11 @@ impl Dice {
 
     fn body(&mut self) -> Body {
         match self.kind() {
-            Kind::File => Body::File {
-                size: self.up_to(FILE_BYTES_MAX),
-                replicas: self.members(),
-                lent: self.maybe(Self::generation),
-            },
+            Kind::File => {
+                let lent = self.maybe(Self::generation);
+                let was_lent = lent.is_some() || self.coin();
+                Body::File { size: self.up_to(FILE_BYTES_MAX), replicas: self.members(), lent, was_lent }
+            }
             Kind::Directory => Body::Directory { parent: self.inode(), entries: self.u64() },
             Kind::Symlink => Body::Symlink { target: self.target() },
             Kind::Fifo => Body::Fifo,

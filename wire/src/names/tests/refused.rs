@@ -128,10 +128,12 @@ fn attributes_go_with_their_kind() {
     check(&attributes);
     assert_eq!(refused(&Attributes { replicas: None, ..attributes }), what);
     assert_eq!(refused(&Attributes { rdev: 1, ..attributes.clone() }), what);
+    assert_eq!(refused(&Attributes { was_lent: false, ..attributes.clone() }), what);
     for body in bodies() {
         let other = of(body);
         check(&other);
         assert_eq!(refused(&Attributes { lent: attributes.lent, ..other.clone() }), what);
+        assert_eq!(refused(&Attributes { was_lent: true, ..other.clone() }), what);
         assert_eq!(refused(&Attributes { replicas: Some(replicas()), ..other.clone() }), what);
         if matches!(other.kind, Kind::CharDevice | Kind::BlockDevice) {
             assert_eq!(refused(&Attributes { size: 1, ..other }), what);
@@ -153,7 +155,7 @@ fn inodes_are_within_their_limits() {
         holders: CLIENTS_MAX,
         xattrs: XATTRS_MAX,
         xattr_bytes: u32::try_from(XATTR_BYTES_MAX).unwrap(),
-        body: Body::File { size: FILE_BYTES_MAX, replicas: replicas(), lent: None },
+        body: Body::File { size: FILE_BYTES_MAX, replicas: replicas(), lent: None, was_lent: false },
         ..inode(Body::Fifo)
     };
     check(&of_inode(full.clone()));
@@ -163,8 +165,11 @@ fn inodes_are_within_their_limits() {
     assert_eq!(refused(&of_inode(Inode { xattrs: XATTRS_MAX + 1, ..full.clone() })), what);
     assert_eq!(refused(&of_inode(Inode { xattr_bytes: full.xattr_bytes + 1, ..full.clone() })), what);
     let what = "a file of such a size";
-    let body = Body::File { size: FILE_BYTES_MAX + 1, replicas: replicas(), lent: None };
-    assert_eq!(refused(&of_inode(Inode { body, ..full })), what);
+    let body = Body::File { size: FILE_BYTES_MAX + 1, replicas: replicas(), lent: None, was_lent: false };
+    assert_eq!(refused(&of_inode(Inode { body, ..full.clone() })), what);
+    let lent = Some(Generation(born(9)));
+    let body = Body::File { size: 0, replicas: replicas(), lent, was_lent: false };
+    assert_eq!(refused(&of_inode(Inode { body, ..full })), "a first lend before it");
     let doomed = |size| {
         let part = Part::Doomed(Doomed { replicas: replicas(), size }.into());
         (Key::Doomed(inode_id(7)), Some((born(10), part)))

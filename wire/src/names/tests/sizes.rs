@@ -80,7 +80,7 @@ fn inode(body: Body) -> Inode {
 
 fn file() -> Body {
     let (size, lent) = (namespace::limits::FILE_BYTES_MAX, Some(Generation(BORN)));
-    Body::File { size, replicas: members(), lent }
+    Body::File { size, replicas: members(), lent, was_lent: true }
 }
 
 fn largest_ops() -> Vec<Op> {
@@ -224,6 +224,7 @@ fn a_file_and_its_name_are_kept_in_few_bytes() {
         size: 1 << 20,
         replicas: Members::new([1, 2, 3].map(NodeId)).unwrap(),
         lent: Some(Generation(born(1_000_000))),
+        was_lent: true,
     };
     let inode = Inode {
         mode: 0o644,
@@ -241,7 +242,7 @@ fn a_file_and_its_name_are_kept_in_few_bytes() {
     };
     let id = InodeId::of(born(1_000_000));
     let kept = |part: Part| encode_name_part(born(1_000_000), &part).concat().len();
-    assert_eq!(kept(Part::Inode(inode.into())), 44);
+    assert_eq!(kept(Part::Inode(inode.into())), 45);
     assert_eq!(kept(Part::Entry(namespace::Entry { inode: id, kind: Kind::File })), 14);
     assert_eq!(encode_name_key(&Key::Inode(id)).len(), 21);
     assert_eq!(encode_name_key(&Key::Entry(id, Name::new(b"a name").unwrap())).len(), 27);
