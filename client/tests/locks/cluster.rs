@@ -41,12 +41,17 @@ impl Cluster {
 
     /// The same with these rules behind the map.
     pub(crate) fn start_under(exports: &str, count: u32, settings: Settings) -> Self {
+        Self::start_with(exports, (count, 3), settings)
+    }
+
+    /// The same where each object is at so many daemons.
+    pub(crate) fn start_with(exports: &str, (count, replicas): (u32, u8), settings: Settings) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let cluster = ClusterId([7; 16]);
         let authority = Authority::new(cluster, VALIDITY).unwrap();
         let osds = free_ports(count).into_iter().zip(1..);
         let osds = osds.map(|(port, id)| Osd { id: NodeId(id), address: format!("127.0.0.1:{port}") });
-        let map = ClusterMap::new(cluster, 1, 3, settings, osds.collect()).unwrap();
+        let map = ClusterMap::new(cluster, 1, replicas, settings, osds.collect()).unwrap();
         let map = ClusterMap::parse(&(map.to_text() + exports)).unwrap();
         let keys = CapabilityKey::new([7; 32]).line(KeyEpoch(1), None);
         for id in 1..=count {
@@ -70,6 +75,11 @@ impl Cluster {
         cluster.add_client("client/tester", "client");
         (1..=count).for_each(|id| cluster.start_daemon(id));
         cluster
+    }
+
+    /// The map of the cluster.
+    pub(crate) const fn map(&self) -> &ClusterMap {
+        &self.map
     }
 
     /// Whoever has this role has a folder of this name.

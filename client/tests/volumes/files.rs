@@ -6,7 +6,7 @@ use base::WallTime;
 use bytes::Bytes;
 use client::{Client, Volume, VolumeError, VolumeFile};
 use namespace::{InodeId, NameError, SetTime, Site, Who};
-use node::{OpenMode, Settings};
+use node::{OpenMode, Settings, file_object};
 
 use crate::cluster::Cluster;
 use crate::{called, name};
@@ -102,4 +102,34 @@ async fn what_has_no_name_any_more_is_gone() {
     client.delete_volume(&volume).await.unwrap();
     assert!(file.read(0, 10).await.is_err());
     assert!(file.write(0, "late".into()).await.is_err());
+}
+
+/// The volume is at one daemon, and the content of the file would be at the other, which is not there.
+#[tokio::test]
+async fn what_nothing_was_written_to_is_read_where_its_volume_is() {
+    let mut cluster = Cluster::start_with("", (2, 1), Settings::default());
+    let client = cluster.client().await;
+    let (volume, first) = with_file(&client).await;
+    let node_of = |object| cluster.map().members(object)[0];
+    let here = node_of(volume.object());
+    let mut file = first;
+    for number in 0.. {
+        if node_of(file_object(volume.object(), file.inode())) != here {
+            break;
+        }
+        file = create(&client, &volume, &format!("f{number}")).await;
+    }
+    let there = node_of(file_object(volume.object(), file.inode()));
+    cluster.kill_daemon(there.0).await;
+    assert_eq!(file.read(0, 10).await.unwrap(), Bytes::new());
+    assert_eq!(file.set_modified(&Who::root(), SetTime::To(WallTime::ZERO)).await.unwrap().size, 0);
+    file.sync().await.unwrap();
+    let seen = client.attributes(&volume, file.inode()).await.unwrap();
+    assert_eq!((seen.size, seen.was_lent), (0, false));
+    // What is written through another handle is seen through this one.
+    cluster.start_daemon(there.0);
+    let other = client.open_file(&volume, &Who::root(), (file.inode(), OpenMode::ReadWrite)).await.unwrap();
+    other.write(0, "hello".into()).await.unwrap();
+    assert_eq!(file.read(0, 10).await.unwrap(), "hello");
+    assert_eq!(client.attributes(&volume, file.inode()).await.unwrap().size, 5);
 }

@@ -385,15 +385,19 @@ fn a_file_of_another_store_is_noticed() {
 }
 
 #[test]
-fn a_newer_format_says_so() {
-    let disk = formatted();
-    disk.edit("identity", |bytes| {
-        bytes.truncate(bytes.len() - 4);
-        bytes[8..10].copy_from_slice(&(FORMAT + 1).to_le_bytes());
-        bytes.extend(crc32c::crc32c(bytes).to_le_bytes());
-    });
-    let error = refusal(Store::start_on(Box::new(disk), OWNER, HOST, 1));
-    assert!(error.to_string().contains("install the program again that wrote it"), "{error}");
+fn another_format_says_so() {
+    // Format 2 had other ids of objects.
+    for format in [2, FORMAT + 1] {
+        let disk = formatted();
+        disk.edit("identity", |bytes| {
+            bytes.truncate(bytes.len() - 4);
+            bytes[8..10].copy_from_slice(&format.to_le_bytes());
+            bytes.extend(crc32c::crc32c(bytes).to_le_bytes());
+        });
+        let error = refusal(Store::start_on(Box::new(disk), OWNER, HOST, 1)).to_string();
+        assert!(error.contains(&format!("is of format {format}")), "{error}");
+        assert!(error.contains("install the program again that wrote it"), "{error}");
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod files;
 mod links;
 mod machine;
 mod operator;
+mod owners;
 mod plan;
 mod real;
 mod rot;

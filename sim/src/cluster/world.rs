@@ -3,17 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{Dead, MonoTime, NodeId, ObjectId, Process, Random, Span, StartId, WallTime};
+use base::{MonoTime, NodeId, ObjectId, Process, Random, Span, StartId, WallTime};
 use client::core::files::Files;
 use client::core::{self, Core};
 use lease::{Algorithm, Batch};
 use node::file::Position;
-use node::{ClientId, Output, Reply, SessionId, Shard, ShardEvent, Token, lock_cell};
+use node::{ClientId, Output, Reply, SessionId, Shard, ShardEvent, lock_cell};
 
 use super::directory::Birth;
 use super::files::{Asked, DiskInput, Question};
 use super::machine::{ClientMachine, DaemonMachine};
 use super::operator::Order;
+use super::owners::Ghost;
 use super::plan::ClusterPlan;
 use super::streams::{ConnectionId, Connections, Payload, Side};
 use super::summary::{ClusterSummary, SIMULATED_MIN};
@@ -25,7 +26,7 @@ use crate::checkers::durability::Durability;
 use crate::checkers::endings::Endings;
 use crate::checkers::entries::Entries;
 use crate::checkers::evidence::{Fact, Machines, Mishaps};
-use crate::checkers::exclusion::{Exclusion, Owner};
+use crate::checkers::exclusion::Exclusion;
 use crate::checkers::histories::Histories;
 use crate::checkers::locks::Locks;
 use crate::checkers::promises::Promises;
@@ -42,7 +43,7 @@ const STORM_MAX: Span = Span::from_secs(6 * 3_600);
 /// A storm in which too little happened goes on for this long before it is looked at again.
 const STORM_STEP: Span = Span::from_secs(10);
 /// The owners of all leases are looked at this often.
-const LOOK_EVERY: Span = Span::from_millis(7);
+pub(super) const LOOK_EVERY: Span = Span::from_millis(7);
 /// So many things never happen at one instant, unless somebody asks to be woken at a time that has passed.
 const SPINS_MAX: u32 = 50_000;
 
@@ -124,14 +125,6 @@ pub(super) struct Dice {
     pub(super) trees: Random,
 }
 
-/// What a dead process owned, as far as its clients may rely on it.
-#[derive(Debug)]
-struct Ghost {
-    cell: ObjectId,
-    process: Process,
-    until: WallTime,
-}
-
 /// All checkers.
 #[derive(Debug)]
 pub(super) struct Checkers {
@@ -202,7 +195,7 @@ pub(super) struct World<'a, A> {
     spins: u32,
     pub(super) buried: Vec<(Process, StartId)>,
     pub(super) coverage: BTreeMap<ConnectionId, Coverage>,
-    ghosts: Vec<Ghost>,
+    pub(super) ghosts: Vec<Ghost>,
     pub(super) wrong_clocks: WrongClocks,
     pub(super) mishaps: Mishaps,
     pub(super) trace: Trace<'a>,
@@ -709,66 +702,6 @@ impl<'a, A: Algorithm> World<'a, A> {
             }
         }
         Ok(())
-    }
-
-    /// Everybody who believes to hold a lock.
-    pub(super) fn holders(&self, lock: usize) -> Vec<(ClientId, Token)> {
-        let mut holders = Vec::new();
-        for (client, machine) in self.clients.iter().enumerate() {
-            for user in 0..machine.users.len() {
-                if machine.users[user].lock() == Some(lock)
-                    && let Some((_, token)) = machine.belief(self.now, user)
-                {
-                    holders.push((machine.id(self.daemons.len() + client), token));
-                }
-            }
-        }
-        holders
-    }
-
-    fn look_around(&mut self) -> Result<(), Violation> {
-        self.look_at_clocks();
-        let may_overlap = self.wrong_clocks.is_loose;
-        for cell in self.leased().into_iter().filter(|_| !may_overlap) {
-            let owners = self.owners(cell);
-            self.checkers.exclusion.observe(self.now, cell, &owners)?;
-        }
-        self.checkers.promptness.check(self.now)?;
-        self.queue.push(self.now + LOOK_EVERY, Task::Look);
-        Ok(())
-    }
-
-    /// All cells that may have an owner.
-    fn leased(&self) -> Vec<ObjectId> {
-        self.cells.iter().chain(&self.files).copied().collect()
-    }
-
-    /// Everybody who owns the lease of a cell now.
-    fn owners(&self, cell: ObjectId) -> Vec<Owner> {
-        let living = self.daemons.iter().filter_map(|daemon| daemon.owner(self.now, cell));
-        let ended = self.ghosts.iter().filter(|ghost| ghost.cell == cell).filter_map(|ghost| {
-            let reading = self.daemons[ghost.process.node.0 as usize].clock.reading(self.now);
-            let owner = Owner { process: ghost.process, reading, until: ghost.until, ended: true };
-            (reading < ghost.until).then_some(owner)
-        });
-        living.chain(ended).collect()
-    }
-
-    /// What a daemon owned goes on until its clock passes the expiry, although nobody can act on it.
-    pub(super) fn leave_ghosts(&mut self, daemon: usize) {
-        let machine = &self.daemons[daemon];
-        let reading = machine.clock.reading(self.now);
-        self.ghosts.retain(|ghost| ghost.process.node != machine.id || reading < ghost.until);
-        for cell in self.leased() {
-            if let Some(owner) = self.daemons[daemon].owner(self.now, cell) {
-                self.ghosts.push(Ghost { cell, process: owner.process, until: owner.until });
-            }
-        }
-    }
-
-    /// A witness says that the process is dead: its leases are over.
-    pub(super) fn lay_ghosts(&mut self, dead: Dead) {
-        self.ghosts.retain(|ghost| !dead.contains(ghost.process));
     }
 
     /// What a daemon's process tells its peers of itself.

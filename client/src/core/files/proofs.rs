@@ -87,6 +87,7 @@ mod tests {
             ctime: time,
             btime: time,
             lent: None,
+            was_lent: false,
             replicas: None,
             has_acl: false,
         };

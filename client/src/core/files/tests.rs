@@ -744,6 +744,7 @@ fn told(inode: InodeId) -> (FileReplyBody, Proof) {
         ctime: time,
         btime: time,
         lent: None,
+        was_lent: false,
         replicas: Some(base::Members::new([NodeId(1)]).unwrap()),
         has_acl: false,
     };
