@@ -71,6 +71,8 @@ pub(crate) fn check_purpose(
 fn is_of_service(object: ObjectId, change: &Change) -> bool {
     match change {
         Change::NoSpace | Change::Borrow { .. } | Change::Return { .. } => true,
+        // Whose it is may set its times, and that the volume knows.
+        Change::Touch { modified: Some(_) } => is_file_of_volume(object),
         // It goes when it has no name and nobody has it open.
         Change::Remove => is_file_of_volume(object),
         Change::Tree(op) => match &op.change {

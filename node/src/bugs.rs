@@ -89,6 +89,8 @@ pub enum Bug {
     GivenBackFirst,
     /// A lend is taken for ended in the file's log although a power cut takes that back.
     ReturnNotDurable,
+    /// The data of a file goes, or the end of its lend is kept, before a power cut of the volume would leave what that is for.
+    VolumeNotDurable,
     /// A file that its volume takes for deleted is deleted without its data.
     DataLeftBehind,
     /// A primary takes what a client says of the time and of itself.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use base::{ClientId, NodeId, ObjectId, Process, Span, WallTime};
 use lease::Algorithm;
 use namespace::{Change as TreeChange, Generation, Given, Op as TreeOp, Who};
+use replication::Ticket;
 
 use crate::file::{Change, FileBody, FileError, FileOf, FileReply, FileReplyBody, Level};
 use crate::files::{Asker, Caller, Hosted};
@@ -22,6 +23,8 @@ const SILENCE: Span = Span::from_secs(1);
 const BACKOFF_MIN: Span = Span::from_millis(2);
 const BACKOFF_MAX: Span = Span::from_millis(100);
 const BACKOFF_DOUBLINGS: u32 = 6;
+/// What waits for something else to end is looked at again so soon.
+const LATER: Span = Span::from_millis(10);
 /// Whose rights a lend is not to spare: whoever writes, the file is no longer to be run as somebody else.
 const NOBODY: u32 = 65_534;
 
@@ -160,7 +163,7 @@ impl<A: Algorithm> Shard<A> {
         if self.peers.get(&from.node) != Some(&from.incarnation) {
             return;
         }
-        self.do_errand(now, from.node, errand);
+        self.do_errand(now, from, errand);
         self.take_events(now);
     }
 
@@ -175,10 +178,46 @@ impl<A: Algorithm> Shard<A> {
 
     /// Has something done for what is led here.
     pub(crate) fn run_errand(&mut self, owner: ObjectId, of: FileOf, body: ErrandBody) {
+        self.run_errand_at(WallTime::ZERO, owner, of, body);
+    }
+
+    /// The same in a while: what is under way is to end first.
+    pub(crate) fn run_errand_later(&mut self, now: WallTime, owner: ObjectId, of: FileOf, body: ErrandBody) {
+        self.run_errand_at(now + LATER, owner, of, body);
+    }
+
+    /// Has errands done as soon as what the volume has committed by now would survive a power cut. False if too much waits for
+    /// something like that.
+    pub(crate) fn run_errands_when_durable(
+        &mut self,
+        now: WallTime,
+        volume: ObjectId,
+        errands: Vec<(FileOf, ErrandBody)>,
+    ) -> bool {
+        if self.config.breaks(Bug::VolumeNotDurable) {
+            errands.into_iter().for_each(|(of, body)| self.run_errand(volume, of, body));
+            return true;
+        }
+        let ticket = self.files.ticket();
+        let Some(hosted) = self.files.hosted.get_mut(&volume) else { return false };
+        let is_taken = hosted.replica.sync_committed(now, ticket).is_ok();
+        if is_taken {
+            hosted.preparing.insert(ticket, errands);
+        }
+        is_taken
+    }
+
+    /// What was committed then would survive a power cut.
+    pub(crate) fn run_prepared(&mut self, volume: ObjectId, ticket: Ticket) {
+        let hosted = self.files.hosted.get_mut(&volume);
+        let errands = hosted.and_then(|hosted| hosted.preparing.remove(&ticket)).unwrap_or_default();
+        errands.into_iter().for_each(|(of, body)| self.run_errand(volume, of, body));
+    }
+
+    fn run_errand_at(&mut self, due: WallTime, owner: ObjectId, of: FileOf, body: ErrandBody) {
         self.errands.last += 1;
         let id = RequestId(self.errands.last);
         let errand = Errand { id, of, body };
-        let due = WallTime::ZERO;
         let running = Running { owner, errand, at: None, hint: None, turn: 0, failures: 0, due };
         self.errands.all.insert(id, running);
         self.errands.due.insert((due, id));
@@ -203,7 +242,7 @@ impl<A: Algorithm> Shard<A> {
             let wait = if to.is_some() { SILENCE } else { BACKOFF_MAX };
             self.errands.set_due(id, now + wait);
             match to {
-                Some(to) if to == self.me().node => self.do_errand(now, to, errand),
+                Some(to) if to == self.me().node => self.do_errand(now, self.me(), errand),
                 Some(to) => self.hand_out(Output::Errand { to, errand }),
                 None => {}
             }
@@ -224,9 +263,10 @@ impl<A: Algorithm> Shard<A> {
         members.get(turn.checked_rem(members.len())?).copied()
     }
 
-    fn do_errand(&mut self, now: WallTime, from: NodeId, errand: Errand) {
-        let me = self.me().node;
-        let asker = Asker { from: Caller::Node(from), client: own_client(me), id: errand.id, proof: None };
+    fn do_errand(&mut self, now: WallTime, from: Process, errand: Errand) {
+        let (client, id) = (own_client(self.me().node), errand.id);
+        let asker =
+            Asker { from: Caller::Node(from), client, id, proof: None, refusal: None, is_shown: true };
         let object = errand.object();
         let (level, change) = errand.change();
         let is_early = match errand.body {
@@ -286,7 +326,7 @@ impl<A: Algorithm> Shard<A> {
             ErrandBody::Return { generation } if owner == of.volume => {
                 self.file_recalled(now, of, generation, &reply);
             }
-            ErrandBody::Return { .. } => self.file_returned(now, owner, &reply),
+            ErrandBody::Return { generation } => self.file_returned(now, owner, (of, generation), &reply),
             ErrandBody::Remove => self.content_removed(now, of, &reply),
         }
     }

@@ -438,6 +438,8 @@ impl File {
             Some(lend) if lend.of != of || lend.generation > generation => return Err(FileError::NotLent),
             Some(lend) if lend.generation == generation && lend.is_open() => LendStage::Ended,
             Some(lend) if lend.generation == generation => lend.stage,
+            // That it has ended was lost here, and with it nothing that was written under it.
+            Some(lend) if lend.is_open() => LendStage::Ended,
             Some(_) | None => LendStage::Unused,
         };
         self.version = at;

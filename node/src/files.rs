@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use base::{ClientId, Incarnation, NodeId, ObjectId, Process, Span, View, ViewId, WallTime};
 use namespace::InodeId;
-use replication::{Checkpoint, JournalError, Memory, Message, Position, Record, Replica, Standing, Ticket};
+use replication::{
+    Checkpoint, JournalError, Memory, Message, Position, Record, Replica, Request, Standing, Ticket,
+};
 
 use crate::access::About;
+use crate::errands::ErrandBody;
 use crate::fetches::Fetches;
-use crate::file::{Done, File, FileBody, FileReply, FileReplyBody, Key, Level, Mark};
+use crate::file::{Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody, Key, Level, Mark};
 use crate::lends::Lending;
 use crate::logs::Logs;
 use crate::volumes::{OF_DAEMONS, answer_bytes};
@@ -150,6 +153,8 @@ pub(crate) struct Hosted {
     pub(crate) deleting: BTreeMap<InodeId, Option<Position>>,
     /// What of a volume is to be changed as soon as size and times are given back.
     pub(crate) recalls: BTreeMap<InodeId, Vec<(Asker, FileBody)>>,
+    /// What is to be done once what a volume has committed would survive a power cut.
+    pub(crate) preparing: BTreeMap<Ticket, Vec<(FileOf, ErrandBody)>>,
     /// Who waits to hear that it may forget the file, and since which view it is no member of it.
     pub(crate) retired: BTreeMap<NodeId, ViewId>,
     /// Whether an operator waits to be told something, and whether that is that there is no such file.
@@ -165,6 +170,23 @@ pub(crate) struct Asker {
     pub(crate) id: RequestId,
     /// What a confined client shows for an inode.
     pub(crate) proof: Option<Proof>,
+    /// Why a change is refused, unless it has taken effect before.
+    pub(crate) refusal: Option<FileError>,
+    /// Whether the inodes that it is told of are proven to it, and what it creates is open for it. Who does again what it might not do
+    /// any more, or keeps a file open, has no more to show for it than before.
+    pub(crate) is_shown: bool,
+}
+
+impl Asker {
+    /// What a change goes by.
+    pub(crate) const fn request(&self, body: &FileBody) -> Option<Request> {
+        match body {
+            &FileBody::Change { number, settled, .. } => {
+                Some(Request { client: self.client, number, settled })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Where a reply goes.
@@ -172,8 +194,8 @@ pub(crate) struct Asker {
 pub(crate) enum Caller {
     /// To a client.
     Session(SessionId),
-    /// To a daemon, for which it is an [errand](crate::errands); it may be this one.
-    Node(NodeId),
+    /// To a run of a daemon, for which it is an [errand](crate::errands); it may be this one.
+    Node(Process),
 }
 
 /// A reply, and until when it is true.
@@ -219,6 +241,7 @@ impl Hosted {
             lending: Lending::default(),
             deleting: BTreeMap::new(),
             recalls: BTreeMap::new(),
+            preparing: BTreeMap::new(),
             retired: BTreeMap::new(),
             is_ordered: false,
             is_absent: false,

@@ -21,7 +21,7 @@ use crate::file::{
     Position, Query,
 };
 use crate::files::{Asker, Asking, Caller, FileMessage, Hosted, SMALL_BYTES_MAX, Stage};
-use crate::message::{is_file_of_volume, is_lock};
+use crate::message::is_lock;
 use crate::refused::{refused_change, refused_question, refused_sync};
 use crate::session::Session;
 use crate::steps::Step;
@@ -37,12 +37,13 @@ impl<A: Algorithm> Shard<A> {
     pub fn handle_file_request(&mut self, now: WallTime, session: SessionId, request: FileRequest) {
         let FileRequest { id, object, shown, body, proof } = request;
         let Some(Session { client, certificate, .. }) = self.sessions.get(session) else { return };
-        let asker = Asker { from: Caller::Session(session), client: *client, id, proof };
+        let is_shown = !matches!(body, FileBody::Renew { .. });
+        let from = Caller::Session(session);
+        let mut asker = Asker { from, client: *client, id, proof, refusal: None, is_shown };
         let asked = check_purpose((self.config.map.exports(), &certificate.role), object, &body);
-        if let Err(error) =
-            asked.and_then(|()| self.check_shown(now, (session, object), shown.as_deref(), &body))
-        {
-            return self.files.reply(asker, FileReplyBody::Refused(error), None);
+        match asked.and_then(|()| self.check_shown(now, (session, object), shown.as_deref(), &body)) {
+            Ok(refusal) => asker.refusal = refusal,
+            Err(error) => return self.files.reply(asker, FileReplyBody::Refused(error), None),
         }
         if self.config.breaks(Bug::AnswersWhileReleasing) && self.is_leaving(object) {
             return self.ask_replica(now, object, asker, body);
@@ -181,7 +182,15 @@ impl<A: Algorithm> Shard<A> {
 
     /// Puts a request to a replica that leads.
     fn ask_replica(&mut self, now: WallTime, object: ObjectId, asker: Asker, body: FileBody) {
-        if self.waits_for_lend(now, object, asker, &body) || self.waits_for_recall(object, asker, &body) {
+        if let Some(error) = asker.refusal {
+            let hosted = self.files.hosted.get(&object);
+            let knows = |request| hosted.is_some_and(|hosted| hosted.replica.knows(request));
+            if !asker.request(&body).is_some_and(knows) {
+                return self.refuse_file(now, object, asker, FileReplyBody::Refused(error));
+            }
+        }
+        if self.waits_for_lend(now, object, asker, &body) || self.waits_for_recall(now, object, asker, &body)
+        {
             return;
         }
         self.put_to_replica(now, object, asker, body);
@@ -196,9 +205,11 @@ impl<A: Algorithm> Shard<A> {
         if let Some(hosted) = self.files.hosted.get_mut(&object)
             && is_of_tree
             && hosted.replica.standing() != Standing::Serving
-            && hosted.wait(asker, body.clone())
         {
             // What is asked is allowed or not by what is recovered.
+            if !hosted.wait(asker, body) {
+                self.files.reply(asker, FileReplyBody::Unavailable(Unavailable::Overloaded), None);
+            }
             return;
         }
         let ticket = self.files.ticket();
@@ -208,7 +219,8 @@ impl<A: Algorithm> Shard<A> {
         };
         let refusal = match admitted {
             Admitted::Create => Some(FileReplyBody::Exists),
-            Admitted::Change { number, settled, level, ref change } => {
+            Admitted::Change { number, settled, level, ref change, is_allowed } => {
+                let asker = Asker { is_shown: asker.is_shown && is_allowed, ..asker };
                 let request = Request { client: asker.client, number, settled };
                 self.propose_change(now, object, (asker, request, level), change)
             }
@@ -379,7 +391,7 @@ impl<A: Algorithm> Shard<A> {
         loop {
             let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
             let Some(output) = hosted.replica.poll_output() else {
-                if self.strike_gone(now, object) || self.delete_doomed(object) {
+                if self.strike_gone(now, object) || self.delete_doomed(now, object) {
                     continue;
                 }
                 break;
@@ -413,6 +425,7 @@ impl<A: Algorithm> Shard<A> {
                     self.answer_ticket(now, object, ticket, (FileReplyBody::Answer(answer), until));
                 }
                 ReplicaOutput::Durable { ticket, until } => {
+                    self.run_prepared(object, ticket);
                     self.answer_ticket(now, object, ticket, (FileReplyBody::Durable, until));
                 }
                 ReplicaOutput::Unknown(waiting) => self.answer_unknown(object, waiting),
@@ -458,7 +471,7 @@ impl<A: Algorithm> Shard<A> {
         }
         let level = if is_early { level } else { Level::Written };
         let body = FileReplyBody::Changed { outcome, mark, level, opened: None };
-        let (body, proofs) = self.show(now, object, (asker.from, About::Itself), body);
+        let (body, proofs) = self.show(now, object, (asker, About::Itself), body);
         self.files.push_reply(asker.from, FileReply { id: asker.id, body, proofs }, Some(until));
     }
 
@@ -470,10 +483,11 @@ impl<A: Algorithm> Shard<A> {
         (body, until): (FileReplyBody, WallTime),
     ) {
         let asking = self.files.hosted.get_mut(&object).and_then(|hosted| hosted.asking.remove(&ticket));
-        if let Some(Asking { asker: Asker { from, id, .. }, change, about }) = asking {
+        if let Some(Asking { asker, change, about }) = asking {
+            let Asker { from, id, .. } = asker;
             let (level, opened) = (Level::Durable, None);
             let changed = |(done, mark)| FileReplyBody::Changed { outcome: Ok(done), mark, level, opened };
-            let (body, proofs) = self.show(now, object, (from, about), change.map_or(body, changed));
+            let (body, proofs) = self.show(now, object, (asker, about), change.map_or(body, changed));
             self.answer_file(object, (from, FileReply { id, body, proofs }), Some(until));
         }
     }
@@ -483,6 +497,7 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let askers: Vec<Asker> = match waiting {
             Waiting::Ticket(ticket) => {
+                hosted.preparing.remove(&ticket);
                 hosted.asking.remove(&ticket).map(|asking| asking.asker).into_iter().collect()
             }
             Waiting::Request(request) => {
@@ -567,7 +582,7 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let waiting = std::mem::take(&mut hosted.waiting).into_iter();
         let (creating, others): (VecDeque<_>, VecDeque<_>) =
-            waiting.partition(|(_, body)| begins(object, body));
+            waiting.partition(|(_, body)| body.begins(object));
         hosted.waiting = creating;
         hosted.is_absent = true;
         let is_wanted = !hosted.waiting.is_empty();
@@ -603,7 +618,7 @@ impl<A: Algorithm> Shard<A> {
         let floor = if self.config.breaks(Bug::EpochReused) { 0 } else { self.keeper.numbers.floor() };
         let number = hosted.replica.promised().number.max(hosted.highest).max(floor).saturating_add(1);
         let epoch = Epoch { number, node: me };
-        let creates = hosted.waiting.iter().any(|(_, body)| begins(object, body));
+        let creates = hosted.waiting.iter().any(|(_, body)| body.begins(object));
         if Token::new(epoch, 1).is_none() {
             self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::Full));
             return self.leave_file(now, object, None);
@@ -771,17 +786,6 @@ pub(crate) fn first_checkpoint(config: &ShardConfig, me: NodeId, object: ObjectI
     }
     let first = Checkpoint::first(home, File::default());
     if config.breaks(Bug::HomeForgets) { first } else { first.at_home() }
-}
-
-/// Whether a request begins what nobody has anything of. A volume's file begins as soon as anything is to be known of it.
-fn begins(object: ObjectId, body: &FileBody) -> bool {
-    match body {
-        FileBody::Create => true,
-        FileBody::Change { change, .. } => {
-            is_file_of_volume(object) && (change.is_of_bytes() || matches!(change, Change::Return { .. }))
-        }
-        FileBody::Ask(_) | FileBody::Sync { .. } | FileBody::Open { .. } | FileBody::Renew { .. } => false,
-    }
 }
 
 fn forget_asker(hosted: &mut Hosted, key: (ClientId, u64), asker: Asker) {

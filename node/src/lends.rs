@@ -12,6 +12,7 @@ use replication::Position;
 use crate::errands::{ErrandBody, outcome_of};
 use crate::file::{Change, Done, FileBody, FileError, FileOf, FileReplyBody, LendStage, Level, Query};
 use crate::files::{Asker, Hosted};
+use crate::volumes::file_object;
 use crate::{Bug, Shard, Unavailable};
 
 /// Size and times go back to the volume when nothing has changed for so long.
@@ -55,6 +56,14 @@ impl Hosted {
         }
     }
 
+    /// The last lend, if it has ended and the volume may not know that.
+    fn untold_end(&self) -> Option<(FileOf, ErrandBody)> {
+        let lend = self.replica.machine().attributes().1.lend()?;
+        // That it has ended is said once more in the log: only what that comes to says that it would survive a power cut.
+        let again = ErrandBody::Return { generation: lend.generation };
+        (!lend.is_open() && !self.lending.is_told).then_some((lend.of, again))
+    }
+
     /// The end of the last lend, for the volume.
     fn ended_lend(&self) -> Option<(FileOf, ErrandBody)> {
         let machine = self.replica.machine();
@@ -66,12 +75,17 @@ impl Hosted {
         };
         Some((lend.of, ErrandBody::GiveBack { generation: lend.generation, given }))
     }
+
+    /// Whether the end of a lend is under way in this file's log.
+    fn is_ending(&self) -> bool {
+        self.lending.turning.is_some_and(|(at, opens)| !opens && self.replica.committed() < at)
+    }
 }
 
 impl<A: Algorithm> Shard<A> {
     /// It is known of which file this is the content.
     pub(crate) fn note_file(&mut self, object: ObjectId, of: FileOf) {
-        if object != of.volume
+        if object == file_object(of.volume, of.inode)
             && let Some(hosted) = self.files.hosted.get_mut(&object)
         {
             hosted.lending.of = Some(of);
@@ -92,6 +106,10 @@ impl<A: Algorithm> Shard<A> {
         };
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
         let Some(of) = hosted.lending.of.filter(|_| change.is_of_bytes()) else { return false };
+        if asker.request(body).is_some_and(|request| hosted.replica.knows(request)) {
+            // It has taken effect.
+            return false;
+        }
         if hosted.replica.machine().attributes().1.is_removed() {
             return false;
         }
@@ -114,16 +132,15 @@ impl<A: Algorithm> Shard<A> {
     /// Has the volume lend, once it knows what came of the lend before.
     fn ask_for_lend(&mut self, object: ObjectId, of: FileOf) {
         let Some(hosted) = self.files.hosted.get(&object) else { return };
-        let ended = hosted.ended_lend().filter(|_| !hosted.lending.is_told);
-        let (of, body) = ended.unwrap_or((of, ErrandBody::Lend));
+        let (of, body) = hosted.untold_end().unwrap_or((of, ErrandBody::Lend));
         self.run_errand(object, of, body);
     }
 
     /// Who asks for size and times may do so because the volume still takes them for lent.
     fn tell_volume_again(&mut self, object: ObjectId, body: &FileBody) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        let is_wanted = matches!(body, FileBody::Ask(Query::Stat)) && !hosted.lending.is_told;
-        let Some((of, ended)) = hosted.ended_lend().filter(|_| is_wanted) else { return };
+        let is_wanted = matches!(body, FileBody::Ask(Query::Stat));
+        let Some((of, ended)) = hosted.untold_end().filter(|_| is_wanted) else { return };
         if !std::mem::replace(&mut hosted.lending.is_busy, true) {
             self.run_errand(object, of, ended);
         }
@@ -144,6 +161,10 @@ impl<A: Algorithm> Shard<A> {
                 return self.send_waiting_away(object, &FileReplyBody::Refused(error));
             }
         };
+        if hosted.is_ending() {
+            // What would be borrowed may be over before that is so.
+            return self.run_errand_later(now, object, of, ErrandBody::Lend);
+        }
         let known = hosted.replica.machine().attributes().1.lend();
         let generation = match (attributes.lent, known) {
             // It was given back in between.
@@ -187,22 +208,28 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// The lend has ended in the file's own log, or cannot.
-    pub(crate) fn file_returned(&mut self, now: WallTime, object: ObjectId, reply: &FileReplyBody) {
+    pub(crate) fn file_returned(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        (of, generation): (FileOf, Generation),
+        reply: &FileReplyBody,
+    ) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        hosted.lending.is_busy = false;
-        let has_ended = match reply {
-            FileReplyBody::Changed { outcome: Ok(_), level, .. } => {
-                *level == Level::Durable || self.config.breaks(Bug::ReturnNotDurable)
-            }
-            _ => false,
+        let is_durable = match reply {
+            FileReplyBody::Changed { outcome: Ok(_), level, .. } => Some(*level == Level::Durable),
+            _ => None,
         };
-        if !has_ended {
-            return self.watch_lend(now, object);
+        let may_be_lost = is_durable == Some(false) && !self.config.breaks(Bug::ReturnNotDurable);
+        if may_be_lost {
+            return self.run_errand_later(now, object, of, ErrandBody::Return { generation });
         }
-        if let Some((of, ended)) = hosted.ended_lend() {
-            hosted.lending.is_busy = true;
-            self.run_errand(object, of, ended);
+        if let Some((of, ended)) = hosted.ended_lend().filter(|_| is_durable.is_some()) {
+            return self.run_errand(object, of, ended);
         }
+        hosted.lending.is_busy = false;
+        self.watch_lend(now, object);
+        self.serve_waiting(now, object);
     }
 
     /// Looks at a file when it may not have been changed for long.
@@ -243,6 +270,7 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         hosted.lending.begin(now);
         hosted.deleting.clear();
+        hosted.preparing.clear();
         hosted.waiting.extend(std::mem::take(&mut hosted.recalls).into_values().flatten());
         if let Some(lend) = hosted.replica.machine().attributes().1.lend() {
             hosted.lending.of = Some(lend.of);

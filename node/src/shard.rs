@@ -433,8 +433,10 @@ impl<A: Algorithm> Shard<A> {
             return Some(Output::Peer { to, messages });
         }
         let checks = !self.config.breaks(Bug::LeaseNotCheckedWhenLeaving);
-        if let Some((to, reply)) = self.files.pop_reply(now, checks) {
-            return self.leave_reply(now, to, reply);
+        while let Some((to, reply)) = self.files.pop_reply(now, checks) {
+            if let Some(output) = self.leave_reply(now, to, reply) {
+                return Some(output);
+            }
         }
         if !self.sessions.is_ready() {
             return None;
@@ -448,15 +450,19 @@ impl<A: Algorithm> Shard<A> {
         Some(Output::Client { session, frame })
     }
 
-    /// What this node said to itself may have more to be done.
+    /// A reply goes to whoever asked, if that still runs. What this node said to itself may have more to be done.
     fn leave_reply(&mut self, now: WallTime, to: Caller, reply: FileReply) -> Option<Output> {
         match to {
             Caller::Session(session) => Some(Output::FileReply { session, reply }),
-            Caller::Node(to) if to != self.me().node => Some(Output::ErrandReply { to, reply }),
-            Caller::Node(me) => {
-                self.take_errand_reply(now, me, reply);
+            Caller::Node(to) if to == self.me() => {
+                self.take_errand_reply(now, to.node, reply);
                 self.take_events(now);
-                self.poll_output(now)
+                self.send_errands(now);
+                self.outputs.pop_front()
+            }
+            Caller::Node(to) => {
+                let is_there = self.peers.get(&to.node) == Some(&to.incarnation);
+                is_there.then_some(Output::ErrandReply { to: to.node, reply })
             }
         }
     }

@@ -14,6 +14,7 @@ use namespace::{
 };
 use replication::{Position, Replica};
 
+use crate::access::Admitted;
 use crate::errands::{ErrandBody, outcome_of};
 use crate::file::{
     Answer, Change, Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody, Level, Op, Query,
@@ -30,8 +31,10 @@ const ANSWERS_BYTES_MAX: u64 = 16 << 20;
 const ASKING_MAX: usize = 512;
 /// So many changes of a volume wait until times are given back.
 const RECALLS_MAX: usize = 1_024;
-/// So much of what is doomed is deleted at a time.
+/// So much of what is doomed is looked at in addition at a time, and so much of it is being deleted at once: whose data cannot be removed at
+/// present must not stand in the way of others.
 const DELETED_AT_ONCE: usize = 64;
+const DELETING_MAX: usize = 512;
 
 /// Where a certificate would be named, of a daemon that deletes something. It is no client that ends: what it asks for is to be done
 /// whenever it leads again.
@@ -138,22 +141,30 @@ pub(crate) fn answer_bytes(reply: &FileReply) -> u64 {
 }
 
 impl<A: Algorithm> Shard<A> {
-    /// Has some of what is doomed in a volume that is led here deleted: first the data, and then what is left of the file.
-    /// Whether there is something new to be done about it.
-    pub(crate) fn delete_doomed(&mut self, object: ObjectId) -> bool {
+    /// Has some of what is doomed in a volume that is led here deleted: first the data, and then what is left of the file. What a power
+    /// cut would give a name again keeps its data. Whether there is something new to be done about it.
+    pub(crate) fn delete_doomed(&mut self, now: WallTime, object: ObjectId) -> bool {
         let Some(hosted) = self.files.hosted.get_mut(&object).filter(|hosted| hosted.serves()) else {
             return false;
         };
         let committed = hosted.replica.committed();
         hosted.deleting.retain(|_, by| by.is_none_or(|by| committed < by));
-        let doomed = hosted.replica.machine().tree().doomed(DELETED_AT_ONCE);
-        let new: Vec<_> = doomed.into_iter().filter(|inode| !hosted.deleting.contains_key(inode)).collect();
-        for &inode in &new {
-            hosted.deleting.insert(inode, None);
+        let under_way = hosted.deleting.len();
+        let doomed = hosted.replica.machine().tree().doomed(under_way + DELETED_AT_ONCE);
+        let new = doomed.into_iter().filter(|inode| !hosted.deleting.contains_key(inode));
+        let new: Vec<InodeId> = new.take(DELETING_MAX.saturating_sub(under_way)).collect();
+        if new.is_empty() {
+            return false;
         }
-        let of = |inode| FileOf { volume: object, inode };
-        new.iter().for_each(|&inode| self.run_errand(object, of(inode), ErrandBody::Remove));
-        !new.is_empty()
+        hosted.deleting.extend(new.iter().map(|&inode| (inode, None)));
+        let removal = |&inode| (FileOf { volume: object, inode }, ErrandBody::Remove);
+        if self.run_errands_when_durable(now, object, new.iter().map(removal).collect()) {
+            return true;
+        }
+        if let Some(hosted) = self.files.hosted.get_mut(&object) {
+            hosted.deleting.retain(|inode, _| !new.contains(inode));
+        }
+        false
     }
 
     /// The data of a file that is doomed is gone, unless it cannot be said.
@@ -185,24 +196,50 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Keeps a change of a file's times until they are given back. False if they are not lent.
-    pub(crate) fn waits_for_recall(&mut self, object: ObjectId, asker: Asker, body: &FileBody) -> bool {
+    ///
+    /// The file's log is not to know the end of a lend that a power cut takes back here.
+    pub(crate) fn waits_for_recall(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        asker: Asker,
+        body: &FileBody,
+    ) -> bool {
         let FileBody::Change { change: Change::Tree(op), .. } = body else { return false };
-        let TreeChange::SetAttributes { inode, set } = &op.change else { return false };
+        let TreeChange::SetAttributes { set, .. } = &op.change else { return false };
         if set.atime.is_none() && set.mtime.is_none() {
             return false;
         }
+        // Who may not change it ends nobody's lend.
+        let Ok(Admitted::Change { change: Change::Tree(admitted), .. }) =
+            self.admit(now, object, asker, body.clone())
+        else {
+            return false;
+        };
+        let TreeChange::SetAttributes { inode, .. } = admitted.change else { return false };
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
-        let Some(generation) = hosted.replica.machine().tree().lent(*inode) else { return false };
-        if hosted.recalls.values().map(Vec::len).sum::<usize>() >= RECALLS_MAX {
+        if asker.request(body).is_some_and(|request| hosted.replica.knows(request)) {
+            return false;
+        }
+        let Some(generation) = hosted.replica.machine().tree().lent(inode) else { return false };
+        let is_again = |(other, asked): &&mut (Asker, FileBody)| other.request(asked) == asker.request(body);
+        let waiting = hosted.recalls.get_mut(&inode);
+        if let Some((other, _)) = waiting.and_then(|waiting| waiting.iter_mut().find(is_again)) {
+            // Whoever asks again has given the first reply up.
+            *other = asker;
+            return true;
+        }
+        let count: usize = hosted.recalls.values().map(Vec::len).sum();
+        let is_first = !hosted.recalls.contains_key(&inode);
+        let errand = (FileOf { volume: object, inode }, ErrandBody::Return { generation });
+        if count >= RECALLS_MAX || is_first && !self.run_errands_when_durable(now, object, vec![errand]) {
             self.files.reply(asker, FileReplyBody::Unavailable(Unavailable::Overloaded), None);
             return true;
         }
-        let waiting = hosted.recalls.entry(*inode).or_default();
-        waiting.push((asker, body.clone()));
-        if waiting.len() == 1 {
-            let of = FileOf { volume: object, inode: *inode };
-            self.run_errand(object, of, ErrandBody::Return { generation });
+        if let Some(hosted) = self.files.hosted.get_mut(&object) {
+            hosted.recalls.entry(inode).or_default().push((asker, body.clone()));
         }
+        self.drain_replica(now, object);
         true
     }
 
@@ -226,10 +263,10 @@ impl<A: Algorithm> Shard<A> {
         generation: Generation,
         reply: &FileReplyBody,
     ) {
-        if let FileReplyBody::Changed {
-            outcome: Ok(Done::Returned { stat }), level: Level::Durable, ..
-        } = reply
-        {
+        if let FileReplyBody::Changed { outcome: Ok(Done::Returned { stat }), level, .. } = reply {
+            if *level == Level::Written {
+                return self.run_errand_later(now, of.volume, of, ErrandBody::Return { generation });
+            }
             let given = stat.as_ref().map(given);
             let change = TreeChange::GiveBack { inode: of.inode, generation, given };
             self.propose_own(now, of.volume, Change::Tree(Arc::new(TreeOp::wanted(Who::root(), change))));

@@ -294,15 +294,26 @@ impl<M: Machine> Replica<M> {
         if !is_same && !self.config.breaks(Bug::SyncIgnoresGeneration) || !self.may_contain(upto.at) {
             return Err(SyncError::Lost(oldest.at));
         }
-        let upto = upto.at;
-        let Role::Primary(primary) = &mut self.role else { return Err(AskError::NotPrimary.into()) };
+        self.sync_upto(now, ticket, upto.at);
+        Ok(())
+    }
+
+    /// The same for everything that is committed.
+    pub fn sync_committed(&mut self, now: WallTime, ticket: Ticket) -> Result<(), AskError> {
+        self.check_asking()?;
+        let upto = self.committed();
+        self.sync_upto(now, ticket, upto);
+        Ok(())
+    }
+
+    fn sync_upto(&mut self, now: WallTime, ticket: Ticket, upto: Position) {
+        let Role::Primary(primary) = &mut self.role else { return };
         primary.syncs.push(Sync { upto, ticket: Some(ticket), asked: now });
         if !primary.habit.note(upto.seq) {
             self.ask_for_syncs(upto);
         }
         // If it was made durable with something later, nobody has anything to say to it.
         self.conclude_syncs(now);
-        Ok(())
     }
 
     /// Where each change is made durable, all are asked for that together with what was proposed last. It saves time if the disk has

@@ -186,6 +186,8 @@ pub struct Files {
     objects: BTreeMap<ObjectId, Object>,
     /// What is shown for objects that are the content of volumes' files.
     shown: Shown,
+    /// Objects that nobody has open, and of which something is still to be made durable.
+    closed: BTreeSet<ObjectId>,
     /// Changes of files of which nothing is known are numbered from here on.
     number: u64,
     open: BTreeMap<FileTicket, Open>,
@@ -233,6 +235,7 @@ impl Files {
             links: Links::new(),
             objects: BTreeMap::new(),
             shown: Shown::new(),
+            closed: BTreeSet::new(),
             number: 1,
             open: BTreeMap::new(),
             bytes: 0,
@@ -262,12 +265,20 @@ impl Files {
 
     /// What to show from now on for the content of a volume's file, where it is good for what is asked.
     pub fn show(&mut self, capability: Capability) {
+        self.closed.remove(&capability.open.file);
         self.shown.add(capability);
     }
 
-    /// Nothing more is asked of it.
+    /// Nothing more is asked of it, but that what is owed becomes durable: that takes what is shown, too.
     pub fn forget_file(&mut self, object: ObjectId) {
-        self.shown.forget(object);
+        self.closed.insert(object);
+        self.forget_closed(object);
+    }
+
+    fn forget_closed(&mut self, object: ObjectId) {
+        if self.objects.get(&object).is_none_or(Object::is_idle) && self.closed.remove(&object) {
+            self.shown.forget(object);
+        }
     }
 
     /// Why a request that is under way has no result, as far as a daemon has said.
@@ -501,6 +512,7 @@ impl Files {
         if object.owed.len() >= SYNC_AT || !object.waiters.is_empty() {
             self.start_sync(now, id);
         }
+        self.forget_closed(id);
     }
 
     /// Makes durable what is owed, unless that is being done.

@@ -22,9 +22,19 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) enum Admitted {
     Create,
-    Change { number: u64, settled: u64, level: Level, change: Change },
+    /// A change, and whether its client may still do what it asks for, if it has done it.
+    Change {
+        number: u64,
+        settled: u64,
+        level: Level,
+        change: Change,
+        is_allowed: bool,
+    },
     Ask(Query, About),
-    Sync { oldest: Mark, newest: Mark },
+    Sync {
+        oldest: Mark,
+        newest: Mark,
+    },
 }
 
 impl Admitted {
@@ -32,7 +42,7 @@ impl Admitted {
     fn of_service(body: FileBody) -> Result<Self, FileError> {
         match body {
             FileBody::Change { number, settled, level, change } => {
-                Ok(Self::Change { number, settled, level, change })
+                Ok(Self::Change { number, settled, level, change, is_allowed: true })
             }
             _ => Err(FileError::NotForClients),
         }
@@ -76,7 +86,7 @@ impl<A: Algorithm> Shard<A> {
             let is_settled = hosted.is_some_and(|hosted| hosted.replica.tail() == hosted.replica.committed());
             let (number, settled, level, change) = (*number, *settled, *level, change.clone());
             return if is_settled {
-                Ok(Admitted::Change { number, settled, level, change })
+                Ok(Admitted::Change { number, settled, level, change, is_allowed: true })
             } else {
                 Err(FileReplyBody::Unavailable(Unavailable::Overloaded))
             };
@@ -107,7 +117,13 @@ impl<A: Algorithm> Shard<A> {
                 let request = Request { client: asker.client, number, settled };
                 let is_known =
                     self.files.hosted.get(&object).is_some_and(|hosted| hosted.replica.knows(request));
+                let mut is_allowed = true;
                 let change = match change {
+                    Change::Tree(op) if is_known => {
+                        is_allowed =
+                            access().and_then(|access| access.admit_op(Arc::clone(&op), asker.proof)).is_ok();
+                        Change::Tree(op)
+                    }
                     change if is_known => change,
                     Change::Tree(op) => Change::Tree(access()?.admit_op(op, asker.proof)?),
                     Change::Remove if self.is_kept_from(object, session) => {
@@ -115,7 +131,7 @@ impl<A: Algorithm> Shard<A> {
                     }
                     change => change,
                 };
-                Admitted::Change { number, settled, level, change }
+                Admitted::Change { number, settled, level, change, is_allowed }
             }
             FileBody::Ask(Query::Tree(query)) => {
                 let (query, about) = access()?.admit_query(query, asker.proof)?;
@@ -227,7 +243,7 @@ impl Access<'_> {
     }
 
     /// Refuses what no file can be opened for.
-    fn check_opening(&self, mode: OpenMode) -> Result<(), FileError> {
+    pub(super) fn check_opening(&self, mode: OpenMode) -> Result<(), FileError> {
         if self.config.capability_keys.is_none() {
             return Err(AccessError::NoKeys.into());
         }

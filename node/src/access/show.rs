@@ -12,7 +12,7 @@ use namespace::{
 use super::AccessError;
 use super::admit::{About, Access};
 use crate::file::{Answer, Done, FileError, FileReplyBody};
-use crate::files::Caller;
+use crate::files::{Asker, Caller};
 use crate::{CAPABILITY_LASTS, Capability, OpenMode, Proof, Shard, Source};
 
 impl<A: Algorithm> Shard<A> {
@@ -23,9 +23,10 @@ impl<A: Algorithm> Shard<A> {
         &self,
         now: WallTime,
         object: ObjectId,
-        (to, about): (Caller, About),
+        (asker, about): (Asker, About),
         body: FileReplyBody,
     ) -> (FileReplyBody, Vec<Proof>) {
+        let to = asker.from;
         let body = match body {
             FileReplyBody::Changed { outcome: Ok(Done::Tree(_)), .. }
             | FileReplyBody::Answer(Ok(Answer::Tree(_))) => body,
@@ -41,8 +42,8 @@ impl<A: Algorithm> Shard<A> {
         let Caller::Session(session) = to else { return (body, Vec::new()) };
         match (self.access(object, session), body) {
             (Ok(access), body) => {
-                let body = self.show_in(now, &access, about, body);
-                let proofs = access.prove(now, &body);
+                let body = self.show_in(now, &access, (asker.is_shown, about), body);
+                let proofs = if asker.is_shown { access.prove(now, &body) } else { Vec::new() };
                 (body, proofs)
             }
             // Without rules there is nothing to be made of it, and it may be the last that is said of a volume.
@@ -68,13 +69,15 @@ impl<A: Algorithm> Shard<A> {
         &self,
         now: WallTime,
         access: &Access<'_>,
-        about: About,
+        (is_shown, about): (bool, About),
         body: FileReplyBody,
     ) -> FileReplyBody {
         match body {
             FileReplyBody::Changed { outcome: Ok(Done::Tree(mut done)), mark, level, .. } => {
                 let created = self.created(access.volume, &done);
-                let opened = created.and_then(|file| access.open(now, &file, OpenMode::ReadWrite).ok());
+                let mode = OpenMode::ReadWrite;
+                let created = created.filter(|_| is_shown && access.check_opening(mode).is_ok());
+                let opened = created.and_then(|file| access.open(now, &file, mode).ok());
                 access.show_done(&mut done);
                 let (outcome, opened) = (Ok(Done::Tree(done)), opened.map(Box::new));
                 FileReplyBody::Changed { outcome, mark, level, opened }

@@ -4,6 +4,7 @@ use base::{NodeId, ObjectId};
 use namespace::{InodeId, Who};
 
 use super::{Answer, Change, Done, FileError, Mark, Query};
+use crate::message::is_file_of_volume;
 use crate::{Capability, OpenMode, Proof, RequestId, Unavailable};
 
 /// One request about a file.
@@ -79,6 +80,17 @@ impl FileBody {
             Self::Ask(Query::Read { .. }) => Some(OpenMode::Read),
             Self::Ask(Query::Stat) | Self::Sync { .. } => Some(OpenMode::Look),
             Self::Create | Self::Ask(Query::Tree(_)) | Self::Open { .. } | Self::Renew { .. } => None,
+        }
+    }
+
+    /// Whether it begins what nobody has anything of. A volume's file begins as soon as anything is to be known of it.
+    pub(crate) fn begins(&self, object: ObjectId) -> bool {
+        match self {
+            Self::Create => true,
+            Self::Change { change, .. } => {
+                is_file_of_volume(object) && (change.is_of_bytes() || matches!(change, Change::Return { .. }))
+            }
+            Self::Ask(_) | Self::Sync { .. } | Self::Open { .. } | Self::Renew { .. } => false,
         }
     }
 
