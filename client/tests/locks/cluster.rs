@@ -86,7 +86,7 @@ impl Cluster {
     pub(crate) fn add_client(&self, role: &str, name: &str) -> PathBuf {
         let home = self.folder.path().join(name);
         std::fs::create_dir(&home).unwrap();
-        std::fs::write(home.join("cluster.toml"), self.map.to_text()).unwrap();
+        std::fs::write(home.join("cluster.toml"), self.map().to_text()).unwrap();
         std::fs::write(home.join("client.toml"), "").unwrap();
         let identity = self.authority.issue(&role.parse().unwrap(), &[], VALIDITY).unwrap();
         let files = CredentialFiles {

@@ -218,7 +218,9 @@ fn whom_no_rule_names_is_refused_whatever_it_asks() {
     assert_eq!(made, Err(refused));
     assert_eq!(story.query(STRANGER, Who::root(), lookup("f")), Err(refused));
     assert_eq!(story.query(STRANGER, Who::root(), Ask::Statfs), Err(refused));
-    assert_eq!(story.open(STRANGER, (Who::root(), file.inode), OpenMode::Read), Err(refused));
+    for mode in [OpenMode::Look, OpenMode::Read] {
+        assert_eq!(story.open(STRANGER, (Who::root(), file.inode), mode), Err(refused));
+    }
     assert_eq!(story.renew(STRANGER, capability.unwrap()), Err(refused));
     assert_eq!(story.committed(), before, "nothing of it became an entry");
 }

@@ -56,6 +56,8 @@ fn a_file_is_opened_by_whoever_may_do_that_with_it() {
     assert_eq!(story.open(BUILD, (other, inode), OpenMode::Read).map(drop), denied);
     story.made(ADMIN, 5, with_mode(inode, 0o200));
     assert_eq!(story.open(BUILD, (user(5), inode), OpenMode::ReadWrite).map(drop), denied, "it reads, too");
+    let (_, looking) = story.open(BUILD, (user(6), inode), OpenMode::Look).unwrap();
+    assert_eq!(looking.open.mode, OpenMode::Look, "how long it is may ask who may not read it");
 }
 
 #[test]

@@ -197,8 +197,9 @@ fn a_file_is_reached_by_whoever_has_found_it() {
         for ask in questions_about(inode) {
             assert_eq!(place.ask(BUILD, ask.clone()), Err(OUTSIDE), "{ask:?}");
         }
-        let told = place.story.open(BUILD, (user(0), inode), OpenMode::Read);
-        assert_eq!(told, Err(OUTSIDE));
+        for mode in [OpenMode::Look, OpenMode::Read] {
+            assert_eq!(place.story.open(BUILD, (user(0), inode), mode), Err(OUTSIDE), "{mode:?}");
+        }
     }
     let (inside, file, secret) = (place.inside, place.file, place.secret);
     assert_eq!(place.lookup(BUILD, inside, "file"), Ok(file));

@@ -61,6 +61,7 @@ impl<A: Algorithm> World<'_, A> {
             FaultKind::Drain => return self.drain(daemon),
             FaultKind::DiskStall => self.stall_disk(daemon),
             FaultKind::DiskFull => self.fill_disk(daemon),
+            FaultKind::PowerCut | FaultKind::PowerCutAll if !self.survives_power_cuts() => {}
             FaultKind::PowerCut => self.cut_some_power(daemon),
             FaultKind::PowerCutAll => {
                 let all: Vec<usize> = (0..self.daemons.len()).collect();

@@ -3,7 +3,8 @@
 //! Nothing may be owed to anybody that only one member has. So something rots only where a *good copy* is left: a running member
 //! that lacks nothing, has nothing on its disk that has rotted unnoticed, remembers all, is about to stay one, and has everything on disk that the other has taken for committed. What
 //! its start could not read in the production store's index stands there until a checkpoint takes its place, although the process has it back.
-//! As long as any file lacks parts no disk does anything that its store might not survive. Then all has to come back.
+//! As long as any file lacks parts no disk does anything that its store might not survive, and the power is cut only where a good copy is
+//! left still: who has such parts may have committed since what the others have not on their disks yet. Then all has to come back.
 
 use base::{NodeId, ObjectId};
 use lease::Algorithm;
@@ -53,6 +54,17 @@ impl<A: Algorithm> World<'_, A> {
         }
         let parts = if self.is_real() { self.rot_content(daemon, object, parts)? } else { parts };
         self.call(daemon, |shard, now| shard.handle_damaged(now, object, parts))
+    }
+
+    /// Whether whatever rotted comes back after a power cut, too.
+    pub(super) fn survives_power_cuts(&self) -> bool {
+        self.daemons.iter().enumerate().all(|(daemon, machine)| {
+            let objects = machine.shard.iter().flat_map(|shard| shard.files());
+            let copies = objects.filter_map(|object| Some((object, machine.shard.as_ref()?.file(object)?)));
+            let mut rotten =
+                copies.filter(|(_, replica)| replica.lacks() || machine.has_rotten_content(replica));
+            rotten.all(|(object, replica)| self.has_good_copy(daemon, object, replica))
+        })
     }
 
     fn has_good_copy(&self, daemon: usize, object: ObjectId, replica: &Replica<File>) -> bool {

@@ -125,7 +125,8 @@ impl<A: Algorithm> World<'_, A> {
             return true;
         }
         self.note(None, format_args!("n{daemon} ends in the middle of a write"));
-        if self.plan.faults.has(FaultKind::PowerCut) && self.dice.faults.chance(1, 2) {
+        let may_cut = self.plan.faults.has(FaultKind::PowerCut) && self.survives_power_cuts();
+        if may_cut && self.dice.faults.chance(1, 2) {
             self.cut_power(&[daemon], FaultKind::PowerCut);
         } else {
             self.crash_some_daemon(daemon);

@@ -166,7 +166,7 @@ fn inodes_are_within_their_limits() {
     assert_eq!(refused(&of_inode(Inode { xattr_bytes: full.xattr_bytes + 1, ..full.clone() })), what);
     let what = "a file of such a size";
     let body = Body::File { size: FILE_BYTES_MAX + 1, replicas: replicas(), lent: None, was_lent: false };
-    assert_eq!(refused(&of_inode(Inode { body, ..full.clone() })), what);
+    assert_eq!(refused(&of_inode(Inode { body, ..full })), what);
     let lent = Some(Generation(born(9)));
     let body = Body::File { size: 0, replicas: replicas(), lent, was_lent: false };
     assert_eq!(refused(&of_inode(Inode { body, ..full })), "a first lend before it");
