@@ -16,6 +16,7 @@ mod files;
 mod grants;
 mod hosting;
 mod lends;
+mod lost_ends;
 mod members;
 mod restarts;
 mod space;

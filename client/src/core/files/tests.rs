@@ -1,7 +1,7 @@
-use base::{ClusterId, Epoch, Seq};
+use base::{ClusterId, Epoch, Seq, WallTime};
 use namespace::{Ask, Attributes, InodeId, Kind, Who};
 use node::file::{FileBody, Level, Mark, Position, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX};
-use node::{KeyEpoch, OpenMode, Osd, Proof, Settings};
+use node::{CertificateId, KeyEpoch, Open, OpenMode, Osd, Proof, Settings, Source, Tag};
 
 use super::*;
 
@@ -729,7 +729,7 @@ fn a_number_never_comes_twice_although_files_are_forgotten() {
 
 /// What the daemons say of an inode, with what they want shown for it.
 fn told(inode: InodeId) -> (FileReplyBody, Proof) {
-    let time = base::WallTime::ZERO;
+    let time = WallTime::ZERO;
     let attributes = Attributes {
         inode,
         kind: Kind::File,
@@ -791,4 +791,25 @@ fn a_file_is_opened_until_somebody_says_something() {
     let error = FileError::NoTree;
     story.reply(&again, FileReplyBody::Refused(error));
     assert_eq!(story.event(), [FileEvent::Refused { ticket, error }]);
+}
+
+#[test]
+fn what_is_owed_of_a_closed_file_is_made_durable_with_what_is_shown_for_it() {
+    let mut story = Story::new();
+    let source = Source { volume: ObjectId::new(7, 7), inode: InodeId::ROOT, lend: None };
+    let open = Open { file: OBJECT, mode: OpenMode::ReadWrite, certificate: CertificateId([1; 32]) };
+    let expires = WallTime::from_micros(9);
+    let tag = Tag::from_bytes([0; 32]);
+    let capability = Capability { source, open, expires, epoch: KeyEpoch(1), tag };
+    story.files.show(capability);
+    story.write();
+    let sent = story.sent_one();
+    story.reply(&sent, changed(mark(1, 1)));
+    story.files.forget_file(OBJECT);
+    story.files.sync(story.now, OBJECT);
+    let sent = story.sent_one();
+    assert_eq!(sent.request.shown, Some(Box::new(capability)));
+    story.reply(&sent, FileReplyBody::Durable);
+    story.write();
+    assert_eq!(story.sent_one().request.shown, None, "it is not open");
 }
