@@ -131,8 +131,8 @@ impl Story {
 const DONE: Done = Done::Changed {
     stat: Stat {
         size: 4,
-        modified: base::WallTime::ZERO,
-        changed: base::WallTime::ZERO,
+        modified: WallTime::ZERO,
+        changed: WallTime::ZERO,
         allocated: 0,
         lend: None,
     },

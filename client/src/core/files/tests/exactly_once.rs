@@ -61,7 +61,7 @@ fn every_change_takes_effect_once_whatever_happens_to_messages() {
         for step in 0..4_000_u64 {
             let goes_on = step < 2_000;
             if goes_on && random.chance(1, 10) {
-                let change = Change::Touch { modified: Some(base::WallTime::from_micros(step)) };
+                let change = Change::Touch { modified: Some(WallTime::from_micros(step)) };
                 wanted.push(change.clone());
                 story.files.change(story.now, OBJECT, change, Level::Written);
             }
