@@ -276,6 +276,11 @@ impl Entries {
         history.map_or(Epoch::default(), |(&generation, _)| generation)
     }
 
+    /// Whether all of a file may have been lost, so that nobody begins it anew: nobody was told that anything of it is durable.
+    pub fn may_be_gone(&self, object: ObjectId) -> bool {
+        self.may_lose && self.files.get(&object).is_none_or(|file| file.durable.is_empty())
+    }
+
     /// Whether a log that ends with `tail` has an entry.
     pub fn is_before(&self, object: ObjectId, at: Position, tail: Position) -> bool {
         self.files.get(&object).is_some_and(|file| file.way_to(tail).any(|known| known.entry.at == at))
@@ -653,5 +658,19 @@ mod tests {
         watch.append(1, 0, &[barrier(1, 1, 0), barrier(2, 2, 2)]).unwrap();
         watch.commit(1, at(1, 1)).unwrap();
         assert!(watch.commit(1, at(2, 2)).is_err());
+    }
+
+    #[test]
+    fn a_file_of_which_nothing_is_durable_may_be_gone_when_power_was() {
+        let mut watch = Watch::new();
+        watch.append(1, 0, &[barrier(1, 1, 0), op(1, 2, 7)]).unwrap();
+        watch.commit(1, at(1, 2)).unwrap();
+        watch.0.may_lose = false;
+        assert!(!watch.0.may_be_gone(FILE));
+        watch.0.may_lose = true;
+        assert!(watch.0.may_be_gone(FILE));
+        let mark = Mark { at: at(1, 1), generation: Epoch::default() };
+        watch.0.told_durable(TrueTime::ZERO, FILE, (mark, mark)).unwrap();
+        assert!(!watch.0.may_be_gone(FILE));
     }
 }

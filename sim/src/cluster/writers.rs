@@ -250,7 +250,7 @@ impl<A: Algorithm> World<'_, A> {
         }
     }
 
-    /// What a client is told to be lost may be: the file has begun anew since.
+    /// What a client is told to be lost may be: the file has begun anew since, or is gone altogether.
     fn watch_losses(
         &self,
         client: usize,
@@ -259,6 +259,11 @@ impl<A: Algorithm> World<'_, A> {
     ) -> Result<(), Violation> {
         for (&file, owed) in &self.clients[client].files.owed {
             let object = self.files[file];
+            if matches!(event, FileEvent::Lost { ticket: None, .. })
+                && self.checkers.entries.may_be_gone(object)
+            {
+                continue;
+            }
             let present = self.checkers.entries.generation(object);
             let mut marks = changes.iter().filter_map(|change| owed.get(change)).peekable();
             if marks.peek().is_some() && marks.all(|mark| mark.generation >= present) {

@@ -129,13 +129,7 @@ impl Story {
 }
 
 const DONE: Done = Done::Changed {
-    stat: Stat {
-        size: 4,
-        modified: WallTime::ZERO,
-        changed: WallTime::ZERO,
-        allocated: 0,
-        lend: None,
-    },
+    stat: Stat { size: 4, modified: WallTime::ZERO, changed: WallTime::ZERO, allocated: 0, lend: None },
 };
 
 fn at(ms: u64) -> MonoTime {
