@@ -152,9 +152,15 @@ fn a_store_is_sound_when_its_daemon_was_stopped_and_when_it_was_killed() {
     }
     assert!(cluster.run("up", &[]).status.success());
     assert!(cluster.get("a") == content(3_000_000));
-    assert!(cluster.run("down", &[]).status.success());
+    let down = cluster.run("down", &[]);
+    assert!(down.status.success());
     let (code, told) = cluster.check(1);
-    assert_eq!((code, &told["stopped_cleanly"], &told["index"]), (0, &true.into(), &"redb".into()), "{told}");
+    let down = String::from_utf8_lossy(&down.stdout);
+    assert_eq!(
+        (code, &told["stopped_cleanly"], &told["index"]),
+        (0, &true.into(), &"redb".into()),
+        "{down}{told}"
+    );
 }
 
 #[test]
