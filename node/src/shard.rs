@@ -30,6 +30,8 @@ const SWEEPS_PER_LEASE: u64 = 64;
 const SWEEP_COUNT_MIN: usize = 64;
 /// The clock guard judges this often while its exchanges are fresh.
 const JUDGEMENTS_PER_FRESH: u64 = 4;
+/// So many cells that were handed to this node wait until it can have them.
+const OFFERED_MAX: usize = 65_536;
 
 /// One shard of a daemon.
 ///
@@ -53,6 +55,8 @@ pub struct Shard<A> {
     pub(crate) peers: BTreeMap<NodeId, Incarnation>,
     /// When this node heard of whose death.
     pub(crate) deaths: BTreeMap<NodeId, (Dead, WallTime)>,
+    /// Cells whose leases were handed to this node when it could not have them yet.
+    offered: BTreeSet<ObjectId>,
     /// Locks with something to decide, and when.
     pub(crate) due: BTreeSet<(WallTime, ObjectId)>,
     outbox: BTreeMap<NodeId, VecDeque<PeerMessage>>,
@@ -162,6 +166,7 @@ impl<A: Algorithm> Shard<A> {
             deferred: Vec::new(),
             outputs: VecDeque::new(),
             draining: false,
+            offered: BTreeSet::new(),
             health: Health::Sound,
             is_greeted: false,
             sweep_at: now,
@@ -387,6 +392,7 @@ impl<A: Algorithm> Shard<A> {
         }
         self.check_due(now);
         self.check_files(now);
+        self.take_offers(now);
         self.greet(now);
         // A clock that cannot be trusted must not decide that nobody needs a record.
         if now >= self.sweep_at && self.trusted {
@@ -568,6 +574,7 @@ impl<A: Algorithm> Shard<A> {
         self.tell(ShardEvent::Clock(state));
         if is_sound {
             self.lease.resume(now);
+            self.take_offers(now);
         } else {
             self.stand_down(now);
         }
@@ -624,13 +631,34 @@ impl<A: Algorithm> Shard<A> {
                 self.lock_given_up(now, cell);
             }
             Event::Offered { cell, .. } => {
-                self.file_offered(now, cell);
-                self.lock_offered(now, cell);
+                if matches!(self.unavailable(now), Some(Unavailable::Clock | Unavailable::Quarantined)) {
+                    self.keep_offer(cell);
+                } else {
+                    self.take_offer(now, cell);
+                }
             }
             Event::SettingsDiffer { peer } => self.tell(ShardEvent::SettingsDiffer { peer }),
             // The members of locks are those of the map, and peers with another one are not let in.
             Event::WrongView { cell, current } => self.file_view_known(now, cell, current),
             Event::ViewBehind { cell, peer, .. } => self.file_view_behind(now, cell, peer),
+        }
+    }
+
+    /// Nobody else gets the lease before it has run out, so it is taken as soon as it can be.
+    fn keep_offer(&mut self, cell: ObjectId) {
+        if self.offered.len() < OFFERED_MAX {
+            self.offered.insert(cell);
+        }
+    }
+
+    fn take_offer(&mut self, now: WallTime, cell: ObjectId) {
+        self.file_offered(now, cell);
+        self.lock_offered(now, cell);
+    }
+
+    fn take_offers(&mut self, now: WallTime) {
+        if !self.offered.is_empty() && self.unavailable(now).is_none() {
+            std::mem::take(&mut self.offered).into_iter().for_each(|cell| self.take_offer(now, cell));
         }
     }
 

@@ -34,6 +34,24 @@ fn a_holder_goes_on_at_the_successor_of_a_daemon_that_drains() {
     assert_eq!(cluster.answer(2, rival), Some(ReplyBody::Queued));
 }
 
+/// When the lease is handed over the successor cannot trust its clock, and nobody else may have that lease before it has run out.
+#[test]
+fn a_successor_has_what_was_handed_to_it_as_soon_as_its_clock_is_right() {
+    let mut cluster = held();
+    let token = cluster.clients[&1].token();
+    cluster.daemons.get_mut(&2).unwrap().offset_ms = -1_000;
+    cluster.run(ms(2_000));
+    cluster.drain(1);
+    assert_eq!((successor(&cluster), cluster.shard(2).is_trusted()), (2, false));
+    cluster.daemons.get_mut(&2).unwrap().offset_ms = 0;
+    let took = cluster.run_until(ms(1_000), |cluster| cluster.shard(2).is_trusted());
+    cluster.run(ms(20));
+    let id = cluster.reattach(1, 2, token);
+    assert_eq!(cluster.answer(1, id), Some(ReplyBody::Kept), "after {took}");
+    let is_handed = taken_over(cluster.events(2));
+    assert!(is_handed.is_some(), "it took the lease without being asked");
+}
+
 #[test]
 fn a_rival_at_the_successor_waits_for_a_holder_that_does_not_come() {
     let mut cluster = held();
