@@ -6,8 +6,9 @@ use base::{Incarnation, MonoTime, NodeId, ObjectId, Process, Random, WallTime};
 use client::core::files::Files;
 use client::core::{Core, Ticket};
 use lease::{Algorithm, Start};
+use node::file::File;
 use node::{ClientId, KeptFile, Lines, Remembered, Shard, ShardConfig, ShardError};
-use replication::Memory;
+use replication::{Memory, Replica};
 
 use super::directory::{Birth, Closed, Directory, Opened};
 use super::plan::ClusterPlan;
@@ -59,9 +60,10 @@ pub(super) struct DaemonMachine<A> {
     pub(super) damaged_files: BTreeSet<ObjectId>,
     /// Whether it ever got back what its disk had damaged.
     pub(super) was_damaged: bool,
-    /// Whether a state was ever taken over here; and whether one was when the last process ended.
+    /// Whether a state was ever taken over here.
     pub(super) has_taken_over: bool,
-    ended_torn: bool,
+    /// Whether its last process ended before it had made good what it lacked.
+    ended_mending: bool,
     /// The files of which its present process did not find all that there should be. They may have it by now, and the disk not.
     pub(super) began_damaged: BTreeSet<ObjectId>,
     /// What its disk will do next.
@@ -148,7 +150,7 @@ impl<A: Algorithm> DaemonMachine<A> {
             damaged_files: BTreeSet::new(),
             was_damaged: false,
             has_taken_over: false,
-            ended_torn: false,
+            ended_mending: false,
             began_damaged: BTreeSet::new(),
             ailment: None,
             is_lost: false,
@@ -261,30 +263,31 @@ impl<A: Algorithm> DaemonMachine<A> {
         self.is_lost || self.ailment.is_some() || self.directory.is_sick() || self.lacks_files()
     }
 
+    /// Whether some file lacks something here, running or not: of that there may be one copy elsewhere.
+    pub(super) fn is_mending(&self) -> bool {
+        let lacks = |shard: &Shard<A>| {
+            let mut replicas = shard.files().filter_map(|object| shard.file(object));
+            replicas.any(|replica| self.is_mended(replica))
+        };
+        let lacks_now = self.shard.as_ref().map_or(self.ended_mending, lacks);
+        lacks_now || self.directory.is_rotten() || self.is_half_mended()
+    }
+
+    /// Whether a file is being taken over, nothing but a part of it is left, or it lacks parts.
+    fn is_mended(&self, replica: &Replica<File>) -> bool {
+        !matches!(replica.memory(), Memory::Clean | Memory::Forgot)
+            || replica.lacks()
+            || self.has_rotten_content(replica)
+    }
+
     /// Whether something was damaged here that came back, or was taken over from another, and would be lost with the power.
-    pub(super) fn is_half_mended(&self) -> bool {
+    fn is_half_mended(&self) -> bool {
         let journal = &self.directory.journal;
         let owes_sync = match &self.directory.real {
             Some(real) => real.owes_sync(),
             None => journal.durable() < journal.handed_over(),
         };
         (self.was_damaged || self.has_taken_over) && owes_sync
-    }
-
-    /// Whether some file is being taken over here, or nothing but a part of it is left: what it had before is gone.
-    pub(super) fn is_torn(&self) -> bool {
-        let Some(shard) = &self.shard else { return self.ended_torn };
-        let mut replicas = shard.files().filter_map(|object| shard.file(object));
-        replicas.any(|replica| !matches!(replica.memory(), Memory::Clean | Memory::Forgot))
-    }
-
-    /// Whether some file lacks parts here, or will.
-    pub(super) fn is_rotten(&self) -> bool {
-        let lacks = |shard: &Shard<A>| {
-            let mut replicas = shard.files().filter_map(|object| shard.file(object));
-            replicas.any(|replica| replica.lacks() || self.has_rotten_content(replica))
-        };
-        self.directory.is_rotten() || self.shard.as_ref().is_some_and(lacks)
     }
 
     /// Whether some file was damaged that this node does not remember again.
@@ -308,7 +311,9 @@ impl<A: Algorithm> DaemonMachine<A> {
 
     /// Ends the process: memory is lost, what is on disk stays.
     pub(super) fn end(&mut self, now: TrueTime) {
-        self.ended_torn = self.is_torn() || self.is_half_mended();
+        if self.set_aside.is_none() {
+            self.ended_mending = self.is_mending();
+        }
         self.mark = self.mark.max(self.clock.reading(now));
         for (mark, done) in std::mem::take(&mut self.writing) {
             if self.files.is_none() && (done <= now || self.seeds.chance(1, 2)) {

@@ -54,10 +54,9 @@ impl<A: Algorithm> World<'_, A> {
     /// A disk does something that its store may not survive.
     pub(super) fn harm_disk(&mut self, daemon: usize, kind: FaultKind) {
         let sick = self.daemons.iter().filter(|machine| machine.is_sick()).count();
-        // What some file lacks there may be one copy of, which is to stay.
-        let is_needed =
-            |machine: &DaemonMachine<A>| machine.is_rotten() || machine.is_half_mended() || machine.is_torn();
-        let is_moved = self.daemons.iter().any(|machine| machine.set_aside.is_some() || is_needed(machine));
+        // What somebody lacks there may be one copy of, which is to stay.
+        let is_needed = |machine: &DaemonMachine<A>| machine.set_aside.is_some() || machine.is_mending();
+        let is_moved = self.daemons.iter().any(is_needed);
         if sick >= self.spare() || is_moved || self.daemons[daemon].is_sick() {
             return;
         }
@@ -286,5 +285,41 @@ impl<A: Algorithm> World<'_, A> {
         self.call(daemon, |shard, now| {
             shard.accept_loss(now, object);
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lease::FleaseRules;
+
+    use super::{STEP, World};
+    use crate::cluster::ClusterPlan;
+    use crate::plan::Clocks;
+    use crate::{FaultKind, Trace, TrueTime};
+
+    /// A file lost parts at n2, whose process ended before it had them back. Then the disk of n1 failed, which had the only whole
+    /// copy, and what had been durable at two of three was gone.
+    #[test]
+    fn no_disk_fails_while_a_stopped_daemon_lacks_what_it_may_have_alone() {
+        let plan = ClusterPlan::draw(163, Clocks::Synchronised);
+        assert!(plan.faults.has(FaultKind::ContentRot));
+        let mut world = World::<FleaseRules>::new(&plan, Trace::off());
+        for machine in 0..world.machines() {
+            world.start(machine).expect("nothing is on its disk");
+        }
+        world.schedule_faults();
+        let lacking = loop {
+            world.run_until(world.now + STEP).expect("no promise is broken");
+            assert!(world.now < TrueTime::ZERO + plan.duration, "parts are damaged in this run");
+            let lacks = |daemon: &usize| world.daemons[*daemon].runs() && world.daemons[*daemon].is_mending();
+            if let Some(lacking) = (0..world.daemons.len()).find(lacks) {
+                break lacking;
+            }
+        };
+        world.crash(lacking);
+        assert!(world.daemons[lacking].is_mending());
+        let other = (lacking + 1) % world.daemons.len();
+        world.harm_disk(other, FaultKind::SyncError);
+        assert!(!world.daemons[other].is_sick());
     }
 }
