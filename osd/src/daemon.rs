@@ -376,6 +376,7 @@ fn read_files(
         limits: JOURNAL,
         inline_max: INLINE_MAX,
         rules: StoreRules::default(),
+        lock: store.lock().map_err(failed)?,
     };
     let mut opened = files_store::open(store, shard, parts)?;
     for object in &opened.damaged {

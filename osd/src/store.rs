@@ -51,6 +51,7 @@ mod record;
 mod tables;
 pub mod writer;
 
+use std::io;
 use std::path::Path;
 
 use base::{Incarnation, MonoTime, NodeId, Span, StartId, StoreId, WallTime};
@@ -58,7 +59,7 @@ use node::{Chain, Met, RestoredCopy, Rules};
 
 pub use self::bugs::{Bug, Rules as StoreRules};
 pub(crate) use self::disk::is_full;
-pub use self::disk::{Disk, WriteError};
+pub use self::disk::{Disk, Lock, WriteError};
 pub use self::error::{OpenError, PeerRefusal};
 pub use self::host::Host;
 pub use self::record::{Damage, FORMAT};
@@ -186,6 +187,11 @@ impl Store {
     /// Whom the store belongs to.
     pub fn owner(&self) -> Owner {
         self.owner
+    }
+
+    /// What keeps others out of the directory as long as it is open, this store or none, if it is a real one.
+    pub fn lock(&self) -> io::Result<Option<Lock>> {
+        self.disk.lock()
     }
 
     /// The store's own name, random since it was made.
@@ -361,7 +367,7 @@ impl Store {
 
 impl Entropy {
     /// From the kernel.
-    fn draw() -> std::io::Result<Self> {
+    fn draw() -> io::Result<Self> {
         let mut bytes = [0; 24];
         let mut filled = 0;
         while filled < bytes.len() {

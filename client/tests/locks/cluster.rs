@@ -145,7 +145,8 @@ impl Cluster {
     /// Another process opens a daemon's data directory.
     pub(crate) fn lock_data(&self, id: u32) -> File {
         let lock = File::open(self.folder.path().join(format!("osd-{id}/data/lock"))).unwrap();
-        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+        // Threads of a daemon that has stopped may have it for a moment.
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
         lock
     }
 

@@ -33,6 +33,7 @@ use replication::Checkpoint;
 use self::packed::{PART_BYTES, Packed, pack};
 use self::rows::{HeadRow, Key, PackedHead};
 use super::bugs::{Bug, Rules};
+use super::disk::Lock;
 use super::extents::{BadPlace, Extents, ReadError};
 use super::index::{Change, Index, IndexError};
 use super::media::{Blob, Media, Reads};
@@ -52,6 +53,8 @@ pub struct Contents {
     rules: Rules,
     /// By where it stands in memory.
     landed: Mutex<BTreeMap<usize, Landed>>,
+    /// Goes last: an index that is closed is still written to.
+    _lock: Option<Lock>,
 }
 
 /// Content in memory that is on the disk, too.
@@ -173,13 +176,13 @@ impl Contents {
         let applied = AtomicU64::new(found.applied);
         let landed = Mutex::default();
         let (inline_max, rules) = (INLINE_MAX, Rules::default());
-        Ok((Self { index, extents, applied, inline_max, rules, landed }, found))
+        Ok((Self { index, extents, applied, inline_max, rules, landed, _lock: None }, found))
     }
 
     /// The same, with chunks of at most so many bytes in the index, under these rules.
     #[must_use]
-    pub fn with(self, inline_max: usize, rules: Rules) -> Self {
-        Self { inline_max, rules, extents: self.extents.with(rules), ..self }
+    pub fn with(self, inline_max: usize, rules: Rules, lock: Option<Lock>) -> Self {
+        Self { inline_max, rules, extents: self.extents.with(rules), _lock: lock, ..self }
     }
 
     /// A record, as the journal is to have it: what is long in it lands. It is durable together with

@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::OpenError;
-use super::disk::{Disk, NEW_SUFFIX, WriteError};
+use super::disk::{Disk, Lock, NEW_SUFFIX, WriteError};
 use super::record::Kind;
 
 const LOCK: &str = "lock";
@@ -233,6 +233,10 @@ impl Directory {
 }
 
 impl Disk for Directory {
+    fn lock(&self) -> io::Result<Option<Lock>> {
+        Lock::on(&self.lock).map(Some)
+    }
+
     fn read(&mut self, file: &str, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
         // Were it a named pipe by now, it would be empty rather than waited for.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;

@@ -5,6 +5,7 @@
 //! any content, and of a file that was being overwritten touches only what was. Nothing is assumed of a disk that lies
 //! about durability.
 
+use std::fs::File;
 use std::io;
 
 /// One directory. The store is its only user.
@@ -23,6 +24,24 @@ pub trait Disk: Send {
 
     /// Makes all names durable.
     fn sync(&mut self) -> io::Result<()>;
+
+    /// What keeps others out as long as it is open, if anything does.
+    fn lock(&self) -> io::Result<Option<Lock>> {
+        Ok(None)
+    }
+}
+
+/// Keeps others out of a directory as long as it is there.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// The lock that is on a file.
+    pub(super) fn on(file: &File) -> io::Result<Self> {
+        Ok(Self { _file: file.try_clone()? })
+    }
 }
 
 /// Why something was not made durable.

@@ -26,7 +26,7 @@ use super::journal::{
 };
 use super::media::{Media, Reads};
 use super::memo::MemoSlot;
-use super::{Start, Store, WriteError};
+use super::{Lock, Start, Store, WriteError};
 
 /// So much of what landed waits in a cache at most before it is written out.
 const CACHED_BYTES_MAX: usize = 16 << 20;
@@ -45,6 +45,8 @@ pub struct FilesParts {
     pub inline_max: usize,
     /// The rules in force.
     pub rules: Rules,
+    /// The lock of the data directory, which lasts as long as somebody may write to the files in it.
+    pub lock: Option<Lock>,
 }
 
 /// An open store of files, and what was found in it.
@@ -126,9 +128,9 @@ pub struct FileLog {
 
 /// Opens what a daemon keeps of files, as the start that `store` is open for.
 pub fn open(store: &mut Store, config: &ShardConfig, parts: FilesParts) -> Result<OpenedFiles, FilesError> {
-    let FilesParts { media, index, mut memo, limits, inline_max, rules } = parts;
+    let FilesParts { media, index, mut memo, limits, inline_max, rules, lock } = parts;
     let (contents, found) = Contents::open(&*media, index)?;
-    let contents = contents.with(inline_max, rules);
+    let contents = contents.with(inline_max, rules, lock);
     let search = Search::of(&*media, (store.id(), found.applied), |record| contents.has_all(record))?;
     // Each start begins with a batch, before it serves.
     if search.is_empty() && store.has_served() {

@@ -432,7 +432,11 @@ fn a_second_daemon_is_told_who_has_the_directory() {
     let error = refusal(Store::open(&path, OWNER));
     let own_id = std::process::id();
     assert!(matches!(error, OpenError::Locked { holder: Some(id), .. } if id == own_id), "{error}");
+    // Threads of the first one may still write to its files.
+    let lock = first.lock().unwrap();
     drop(first);
+    assert!(matches!(refusal(Store::open(&path, OWNER)), OpenError::Locked { .. }));
+    drop(lock);
     assert_eq!(Store::open(&path, OWNER).unwrap().start_id().incarnation, Incarnation(2));
 }
 

@@ -197,6 +197,7 @@ impl<'a> Process<'a> {
             limits: LIMITS,
             inline_max: INLINE_MAX,
             rules: how.rules,
+            lock: None,
         };
         let osd = Osd { id: NodeId(1), address: "127.0.0.1:7000".into() };
         let map = ClusterMap::new(OWNER.cluster, 1, 1, Settings::default(), vec![osd]).unwrap();

@@ -213,6 +213,7 @@ impl RealDisk {
             limits: self.plan.journal,
             inline_max: self.plan.inline_max,
             rules: self.plan.rules,
+            lock: None,
         };
         let mut opened = files::open(&mut store, config, parts)?;
         let kept = std::mem::take(&mut opened.kept);

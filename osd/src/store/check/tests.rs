@@ -79,6 +79,7 @@ impl Kept {
             limits: LIMITS,
             inline_max: INLINE_MAX,
             rules: StoreRules::default(),
+            lock: None,
         };
         let opened = files::open(&mut store, &ShardConfig::new(Arc::new(map)), parts);
         (store, opened)

@@ -106,6 +106,7 @@ impl Machine {
             limits: LIMITS,
             inline_max: crate::store::contents::INLINE_MAX,
             rules: crate::store::StoreRules::default(),
+            lock: None,
         };
         open(&mut store, &ShardConfig::new(Arc::new(map)), parts)
     }
