@@ -19,6 +19,8 @@ pub enum Bug {
     ChecksumNotChecked,
     /// A part of a tree that was taken away stays in the index.
     NamesStay,
+    /// A row that a start could not read is there again for the next one, if the disk gives it back.
+    UnreadableComesBack,
 }
 
 /// The rules in force: all of them in a product, perhaps all but one in a test.

@@ -74,6 +74,17 @@ pub struct FoundFiles {
     pub files: BTreeMap<ObjectId, FoundFile>,
 }
 
+impl FoundFiles {
+    /// All parts of files that cannot be read.
+    pub fn unreadable(&self) -> Vec<(ObjectId, Part)> {
+        let of_file = |(object, file): (&ObjectId, &FoundFile)| {
+            let object = *object;
+            file.unreadable.clone().into_iter().map(move |part| (object, part))
+        };
+        self.files.iter().flat_map(of_file).collect()
+    }
+}
+
 /// What a start finds of a file.
 #[derive(Default)]
 pub struct FoundFile {
@@ -296,6 +307,25 @@ impl Contents {
         }
         self.extents.free_retired();
         done
+    }
+
+    /// These rows could not be read by this start, and are not read by a later one, whatever the disk gives back by then: content to
+    /// which they refer is not known to be in use, and what they say was never brought up to date. Before anything is written.
+    pub fn strike_out(&self, rows: &[(ObjectId, Part)]) -> Result<(), IndexError> {
+        let key_of = |(object, part): &(ObjectId, Part)| match part {
+            Part::Chunk(number) => Some(Key::Chunk(*object, *number)),
+            Part::Tree(name) => Some(Key::Name(*object, name.clone())),
+            // They stand in the head.
+            Part::Attributes => None,
+        };
+        let keys = rows.iter().filter_map(key_of);
+        let changes: Vec<Change> =
+            keys.map(|key| Change::Put(key.to_bytes(), rows::STRUCK_OUT.to_vec())).collect();
+        if changes.is_empty() || self.rules.breaks(Bug::UnreadableComesBack) {
+            Ok(())
+        } else {
+            self.index.commit(&changes)
+        }
     }
 
     /// What is said of how far it goes, which is how far it goes.

@@ -147,6 +147,7 @@ pub fn open(store: &mut Store, config: &ShardConfig, parts: FilesParts) -> Resul
     };
     let opening = state.open(config.rules())?;
     let whose = (config, store.owner().node, store.epoch_ceiling());
+    let unreadable = found.unreadable();
     let (kept, damaged) = read_files(found, (&search, &contents), whose)?;
     let mut search = Some(search);
     let (mut journal, mut noted) = (None, Memo::default());
@@ -181,6 +182,7 @@ pub fn open(store: &mut Store, config: &ShardConfig, parts: FilesParts) -> Resul
         rules,
     };
     log.note()?;
+    contents.strike_out(&unreadable).map_err(PutError::from)?;
     let last = log.journal.last();
     let broken = damaged.iter().filter_map(|object| {
         let head = kept.get(object)?.checkpoint.clone();

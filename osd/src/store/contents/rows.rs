@@ -17,6 +17,8 @@ const CHUNK: u8 = b'c';
 const HEAD: u8 = b'h';
 const NAME: u8 = b'n';
 const SUM_BYTES: usize = 4;
+/// A row that nobody can read.
+pub(super) const STRUCK_OUT: &[u8] = &[];
 const OBJECT_BYTES: usize = size_of::<ObjectId>();
 
 /// Names a row. The rows of one kind stand together, those of one file in the order of its parts.

@@ -9,10 +9,10 @@ use replication::{Body, Checkpoint, Entry, Request};
 
 use super::*;
 use crate::store::disk::tests::FakeDisk;
-use crate::store::index::RedbIndex;
+use crate::store::index::{Change as IndexChange, Index, RedbIndex};
 use crate::store::media::fake::FakeMedia;
 use crate::store::writer::{DiskDone, Job, LogWriter};
-use crate::store::{Host, Owner, format};
+use crate::store::{Bug, Host, Owner, StoreRules, format};
 
 pub(in crate::store) const OWNER: Owner = Owner { cluster: ClusterId([1; 16]), node: NodeId(1) };
 const HOST: Host = Host { machine: [2; 16], boot: [3; 16], lock: [4, 5], is_local: true };
@@ -49,6 +49,7 @@ struct Machine {
     /// Records that checkpoints have, by the count of the journal, and by that of entries.
     applied: (u64, u64),
     durable: usize,
+    rules: StoreRules,
 }
 
 pub(in crate::store) fn at(seq: u64) -> Position {
@@ -89,6 +90,7 @@ impl Machine {
             chunks: BTreeMap::new(),
             applied: (0, 0),
             durable: 0,
+            rules: StoreRules::default(),
         }
     }
 
@@ -105,7 +107,7 @@ impl Machine {
             memo: Box::new(self.memo.clone()),
             limits: LIMITS,
             inline_max: crate::store::contents::INLINE_MAX,
-            rules: crate::store::StoreRules::default(),
+            rules: self.rules,
             lock: None,
         };
         open(&mut store, &ShardConfig::new(Arc::new(map)), parts)
@@ -325,4 +327,50 @@ fn rotten_content_is_damage_of_the_journal() {
             assert!(opened.unwrap().kept.is_empty());
         }
     }
+}
+
+/// A disk may give back what it could not read before. By then something else may stand where that was, and what was written since
+/// is not in it.
+#[test]
+fn what_a_start_could_not_read_no_later_one_reads() {
+    let opened = twice_flipped(StoreRules::default()).unwrap();
+    let (_, file) = opened.kept[&FILE].checkpoint.clone().unwrap().into_parts();
+    assert!(file.chunk(16).is_none() && file.chunk(32).is_some());
+    let broken = twice_flipped(StoreRules::without(Some(Bug::UnreadableComesBack)));
+    assert!(matches!(broken.err(), Some(FilesError::Contents(ContentsError::Place(_)))));
+}
+
+/// What a start finds after the row of the first chunk could not be read by the one before, and can be again.
+fn twice_flipped(rules: StoreRules) -> Result<OpenedFiles, FilesError> {
+    let mut machine = Machine { rules, ..Machine::new() };
+    let write = |machine: &mut Machine, opened: &mut OpenedFiles| {
+        while let Some(slot) = opened.log.wanted(false) {
+            opened.log.handle_made(opened.segments.make(slot).unwrap());
+        }
+        let seq = machine.applied.1 + 1;
+        let data = Bytes::from(vec![u8::try_from(seq).unwrap(); CHUNK_LEN]);
+        opened.log.append(1, &record(seq, &data)).unwrap();
+        machine.records.push(data);
+        opened.log.write().unwrap();
+        let upto = opened.log.sync().run().unwrap();
+        opened.log.handle_synced(upto).unwrap();
+        machine.checkpoint(opened, 1, 1);
+    };
+    let flip = |machine: &Machine| {
+        let index = RedbIndex::open(machine.media.open("index").unwrap()).unwrap();
+        let key = [&b"c"[..], &0_u64.to_be_bytes(), &9_u64.to_be_bytes(), &16_u64.to_be_bytes()].concat();
+        let mut row = index.get(&key).unwrap().unwrap();
+        row.iter_mut().take(1).for_each(|byte| *byte ^= 1);
+        index.commit(&[IndexChange::Put(key, row)]).unwrap();
+    };
+    let mut opened = machine.start();
+    write(&mut machine, &mut opened);
+    drop(opened);
+    flip(&machine);
+    let mut opened = machine.open()?;
+    assert_eq!(opened.contents.used_bytes(), 0, "nobody knows that anything refers to it");
+    write(&mut machine, &mut opened);
+    drop(opened);
+    flip(&machine);
+    machine.open()
 }

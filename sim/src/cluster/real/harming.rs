@@ -152,15 +152,16 @@ fn key_of(kind: u8, object: ObjectId) -> Vec<u8> {
 }
 
 impl RealDisk {
-    /// A row of the index is not what it was. No process runs.
+    /// A row of the index is not what it was, or is so again. False if nothing can be read there anyhow. No process runs.
     fn spoil(&self, key: &[u8]) -> Option<bool> {
         let handle = self.medium.begin();
         let index = Engine::Redb.open(&handle, std::path::Path::new("")).ok()?;
-        let row = index.get(key).ok()?;
-        let is_there = row.is_some();
-        if let Some(mut row) = row {
-            let middle = row.len() / 2;
-            row[middle] ^= FLIP;
+        let mut row = index.get(key).ok()?.unwrap_or_default();
+        let middle = row.len() / 2;
+        let byte = row.get_mut(middle);
+        let is_there = byte.is_some();
+        if let Some(byte) = byte {
+            *byte ^= FLIP;
             index.commit(&[Change::Put(key.to_vec(), row)]).ok()?;
         }
         drop(index);
