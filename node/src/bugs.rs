@@ -99,6 +99,8 @@ pub enum Bug {
     EntryTimeIgnored,
     /// Whoever gives a state away says nothing of the parts of its tree.
     NamesNotListed,
+    /// What was removed is over as soon as a majority knows.
+    ForgottenByFew,
 }
 
 /// The rules in force: all of them in a product, perhaps all but one in a test.

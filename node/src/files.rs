@@ -16,6 +16,7 @@ use crate::fetches::Fetches;
 use crate::file::{Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody, Key, Level, Mark};
 use crate::lends::Lending;
 use crate::logs::Logs;
+use crate::over::Round;
 use crate::volumes::{OF_DAEMONS, answer_bytes};
 use crate::writes::Writes;
 use crate::{Proof, RequestId, SessionId, Unavailable};
@@ -66,6 +67,8 @@ pub(crate) struct Files {
     forgotten: BTreeSet<(WallTime, ObjectId)>,
     /// Files that this node began to be given, and when it may have been for too long.
     blank: BTreeSet<(WallTime, ObjectId)>,
+    /// The look at all files for what is over.
+    pub(crate) round: Round,
     /// Nodes that an operator has given up.
     pub(crate) struck: BTreeSet<NodeId>,
     /// Which runs of peers have said that they forgot something.
@@ -157,6 +160,8 @@ pub(crate) struct Hosted {
     pub(crate) preparing: BTreeMap<Ticket, Vec<(FileOf, ErrandBody)>>,
     /// Who waits to hear that it may forget the file, and since which view it is no member of it.
     pub(crate) retired: BTreeMap<NodeId, ViewId>,
+    /// Whether this node has ended it.
+    pub(crate) is_over: bool,
     /// Whether an operator waits to be told something, and whether that is that there is no such file.
     pub(crate) is_ordered: bool,
     pub(crate) is_absent: bool,
@@ -243,6 +248,7 @@ impl Hosted {
             recalls: BTreeMap::new(),
             preparing: BTreeMap::new(),
             retired: BTreeMap::new(),
+            is_over: false,
             is_ordered: false,
             is_absent: false,
             replica,
@@ -346,6 +352,7 @@ impl Files {
             idle: BTreeSet::new(),
             forgotten: BTreeSet::new(),
             blank: BTreeSet::new(),
+            round: Round::default(),
             struck: BTreeSet::new(),
             forgetful: BTreeMap::new(),
             listing: BTreeMap::new(),
@@ -423,7 +430,7 @@ impl Files {
     pub(crate) fn next_due(&self, patience: Span) -> Option<WallTime> {
         let stalled = self.writes.stalled_at(patience).filter(|_| !self.is_stalled);
         let first = |due: &BTreeSet<(WallTime, ObjectId)>| due.first().map(|&(at, _)| at);
-        let others = [stalled, self.list_at];
+        let others = [stalled, self.list_at, self.round.next_due()];
         let looks = [&self.due, &self.lends, &self.idle, &self.forgotten, &self.blank].map(first);
         looks.into_iter().chain(others).flatten().min()
     }

@@ -515,6 +515,7 @@ impl<A: Algorithm> Shard<A> {
                     hosted.begin(now);
                 }
                 self.begin_lends(now, object);
+                self.sync_removed(object);
                 self.serve_waiting(now, object);
                 self.tell_retired(now, object);
             }
@@ -544,6 +545,7 @@ impl<A: Algorithm> Shard<A> {
             Event::Lost { generation } => self.tell(ShardEvent::FileLost { object, generation }),
             Event::Unsound { from } => self.tell(ShardEvent::FileUnsound { object, from }),
             Event::Forgotten => self.forget_file(now, object),
+            Event::Over => self.file_over(now, object),
             Event::Damaged { parts } => self.file_damaged(now, object, parts),
             Event::Mended => self.tell(ShardEvent::FileMended { object }),
             Event::Wanted => self.lead_for_damaged(now, object),
@@ -704,22 +706,6 @@ impl<A: Algorithm> Shard<A> {
         self.send_waiting_away(object, &body);
         self.drain_replica(now, object);
         true
-    }
-
-    /// The lease is given up. Whoever came meanwhile is served again.
-    pub(crate) fn file_given_up(&mut self, object: ObjectId) {
-        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        hosted.replica.resign();
-        hosted.stage = Stage::Idle;
-        if !hosted.waiting.is_empty() {
-            hosted.stage = Stage::Leasing;
-            self.steps.add(object, Step::Acquire);
-        } else if hosted.is_blank() {
-            // Nobody has anything of it. What was promised about it is promised about all files that are not here.
-            self.keeper.numbers.forget(hosted.replica.promised().number);
-            self.files.hosted.remove(&object);
-            self.files.logs.note(object, 0);
-        }
     }
 
     /// Whether the lease of a file is still wanted.

@@ -158,7 +158,8 @@ impl<A: Algorithm> Shard<A> {
             Ok(attributes) => attributes,
             Err(error) => {
                 hosted.lending.is_busy = false;
-                return self.send_waiting_away(object, &FileReplyBody::Refused(error));
+                self.send_waiting_away(object, &FileReplyBody::Refused(error));
+                return self.remove_unlent(now, object, error);
             }
         };
         if hosted.is_ending() {

@@ -57,6 +57,7 @@ mod message;
 mod numbers;
 mod orders;
 mod output;
+mod over;
 mod owner;
 mod refused;
 mod requests;

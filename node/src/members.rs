@@ -236,7 +236,7 @@ impl<A: Algorithm> Shard<A> {
         if self.files.hosted.contains_key(object) {
             return true;
         }
-        let may_begin = !is_lock(*object) && self.has_room();
+        let may_begin = !is_lock(*object) && self.has_room() && !is_for_what_was_here(message);
         // What a primary sends to a newcomer first.
         let is_for_newcomer =
             message.epoch().node == from && matches!(message, Message::Append { .. } | Message::Offer { .. });
@@ -447,6 +447,20 @@ impl<A: Algorithm> Shard<A> {
     fn is_there(&self, node: NodeId) -> bool {
         node == self.me().node || self.peers.contains_key(&node)
     }
+}
+
+/// Whether it says something to a primary, or about what the receiver has. To one that has nothing it means nothing.
+const fn is_for_what_was_here(message: &Message<File>) -> bool {
+    matches!(
+        message,
+        Message::Promised { .. }
+            | Message::Refused { .. }
+            | Message::Appended { .. }
+            | Message::Missing { .. }
+            | Message::Synced { .. }
+            | Message::Pull { .. }
+            | Message::Forget { .. }
+    )
 }
 
 fn refused(reply: FileReplyBody) -> MembersError {

@@ -627,7 +627,7 @@ impl<A: Algorithm> Shard<A> {
             Event::Denied { cell, why } => self.lock_denied(now, cell, why),
             Event::Lost { cell, why, .. } => self.lock_lost(now, cell, why),
             Event::GivenUp { cell, .. } => {
-                self.file_given_up(cell);
+                self.file_given_up(now, cell);
                 self.lock_given_up(now, cell);
             }
             Event::Offered { cell, .. } => {

@@ -82,7 +82,7 @@ impl<A: Algorithm> Shard<A> {
                 // Its end is on its way already.
                 (Err(Refusal::GivingUp), Step::GiveUp { .. }) => {}
                 (Err(_), Step::GiveUp { .. }) => {
-                    self.file_given_up(cell);
+                    self.file_given_up(now, cell);
                     self.lock_given_up(now, cell);
                 }
             }

@@ -17,7 +17,9 @@ impl<A: Algorithm> Shard<A> {
         self.forget_blank(now);
         self.list_files(now);
         self.check_lends(now);
+        self.look_for_what_is_over(now);
         while let Some(object) = self.files.pop_idle(now, self.config.file_idle) {
+            self.end_removed(object);
             self.leave_file(now, object, None);
         }
         while let Some(object) = self.files.pop_due(now) {

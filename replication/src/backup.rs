@@ -33,7 +33,7 @@ impl<M: Machine> Replica<M> {
         }
         match message {
             Message::Adopt { epoch, view } => return self.handle_adopt(now, from, epoch, view),
-            Message::Forget { view, .. } => return self.handle_forget(view),
+            Message::Forget { epoch, view } => return self.handle_forget(epoch, view),
             _ => {}
         }
         let known = self.view();

@@ -13,7 +13,7 @@
 //! - *Commands*: [`lead`](Replica::lead), [`renew`](Replica::renew), [`resign`](Replica::resign),
 //!   [`propose`](Replica::propose), [`expire`](Replica::expire), [`ask`](Replica::ask), [`sync`](Replica::sync),
 //!   [`admit`](Replica::admit), [`dismiss`](Replica::dismiss), [`strike`](Replica::strike),
-//!   [`accept_loss`](Replica::accept_loss).
+//!   [`accept_loss`](Replica::accept_loss), [`end`](Replica::end).
 //! - *Kept*: [`checkpoint`](Replica::checkpoint) is all of it; [`new`](Replica::new) goes on from there.
 //! - *Lost*: [`damage`](Replica::damage) names parts that cannot be read any more.
 //! - *Events in*: [`handle_message`](Replica::handle_message), [`handle_timeout`](Replica::handle_timeout).
@@ -40,6 +40,7 @@ mod log;
 mod machine;
 mod message;
 mod output;
+mod over;
 mod primary;
 mod recovery;
 mod replica;

@@ -161,7 +161,7 @@ pub enum Message<M: Machine> {
         /// As many as fit.
         parts: Parts<M>,
     },
-    /// Nobody will ask that node about the object any more.
+    /// Nobody will ask that node about the object any more, which is no member, or the object is over.
     Forget {
         /// The primary's epoch.
         epoch: Epoch,

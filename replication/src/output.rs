@@ -195,6 +195,8 @@ pub enum Event {
     Wanted,
     /// This node is no member any more, and nobody will ask it about the object: all of it can go.
     Forgotten,
+    /// Nobody needs what this member has of the object: all of it can go.
+    Over,
     /// A replica has sent what would have dropped something committed. Nothing has changed.
     Unsound {
         /// Which one.

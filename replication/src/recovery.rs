@@ -217,6 +217,7 @@ impl<M: Machine> Replica<M> {
         let Some(found) = candidate.verdict(now, &self.config) else { return };
         let Some((holder, best)) = candidate.best(&self.config) else { return };
         if best == Position::START && !candidate.tenure.creates {
+            self.tell_over();
             return self.step_down(Some(Event::Nothing));
         }
         if candidate.apart.contains(&holder) {

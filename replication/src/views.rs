@@ -318,8 +318,11 @@ impl<M: Machine> Replica<M> {
     }
 
     /// Nobody will ask about the object any more.
-    pub(crate) fn handle_forget(&mut self, view: ViewId) {
-        if !self.is_retired() || self.view().id > view {
+    pub(crate) fn handle_forget(&mut self, epoch: Epoch, view: ViewId) {
+        if !self.is_retired() {
+            return self.handle_over(epoch, view);
+        }
+        if self.view().id > view {
             return;
         }
         if self.state.rest.is_home(self.me) {

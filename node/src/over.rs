@@ -1,0 +1,161 @@
+//! What is over: objects of which nobody has anything, and volumes' files that were removed.
+//!
+//! A file that was removed leaves a mark with every member, without which a member that slept would bring its content back. Once all
+//! members have the mark on disk nobody needs it: the volume never gives that inode a second time, and lends nothing to it. So whoever
+//! leads such a file ends it when nobody has used it for a while, and all forget it. Marks that are left, because a member was away
+//! then or a primary died, are found by looking at all files in turn: a few at a time, and only when all members are there.
+//!
+//! Marks of objects without a volume stay: a client may send again what once began them.
+
+use std::ops::Bound;
+
+use base::{ObjectId, Span, WallTime};
+use lease::Algorithm;
+
+use crate::file::{Change, FileError};
+use crate::files::{Hosted, Stage};
+use crate::message::is_file_of_volume;
+use crate::steps::Step;
+use crate::{Bug, Shard};
+use namespace::NameError;
+
+/// How many files are looked at at a time, and how soon more are.
+const LOOKED_MAX: usize = 1_024;
+const LOOKED_EVERY: Span = Span::from_secs(10);
+
+/// Where a look at all files goes on, and when.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Round {
+    cursor: Option<ObjectId>,
+    count: u64,
+    at: Option<WallTime>,
+}
+
+impl Round {
+    pub(crate) const fn next_due(&self) -> Option<WallTime> {
+        self.at
+    }
+}
+
+impl Hosted {
+    fn is_removed(&self) -> bool {
+        self.replica.machine().attributes().1.is_removed()
+    }
+}
+
+impl<A: Algorithm> Shard<A> {
+    /// A file that is led here and that nobody uses is over, if it was removed and all members know that for good.
+    pub(crate) fn end_removed(&mut self, object: ObjectId) {
+        let few = self.config.breaks(Bug::ForgottenByFew);
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        // Elsewhere than at the first members somebody keeps whom to ask.
+        let may_end = is_file_of_volume(object) && hosted.is_removed() && hosted.view.is_none();
+        if may_end && hosted.serves() && (few || hosted.replica.is_everywhere()) {
+            hosted.replica.end();
+            hosted.is_over = true;
+        }
+    }
+
+    /// A tenure has begun: if nothing is left of the file but its mark, that is to be on every disk.
+    pub(crate) fn sync_removed(&mut self, object: ObjectId) {
+        let hosted = self.files.hosted.get_mut(&object);
+        if let Some(hosted) = hosted.filter(|hosted| is_file_of_volume(object) && hosted.is_removed()) {
+            hosted.replica.sync_with_last();
+        }
+    }
+
+    /// The volume does not lend to a file that it does not have, and whose content began with who wanted to write to it.
+    pub(crate) fn remove_unlent(&mut self, now: WallTime, object: ObjectId, error: FileError) {
+        let is_gone = matches!(error, FileError::Tree(NameError::NoInode { .. }) | FileError::Removed);
+        let hosted = self.files.hosted.get(&object);
+        let is_unlent = hosted.is_some_and(|hosted| {
+            hosted.replica.machine().attributes().1.lend().is_none() && !hosted.is_removed()
+        });
+        if is_gone && is_unlent {
+            self.propose_own(now, object, Change::Remove);
+        }
+    }
+
+    /// The lease is given up. Whoever came meanwhile is served again.
+    pub(crate) fn file_given_up(&mut self, now: WallTime, object: ObjectId) {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        hosted.replica.resign();
+        hosted.stage = Stage::Idle;
+        let is_over = std::mem::take(&mut hosted.is_over);
+        if !hosted.waiting.is_empty() {
+            hosted.stage = Stage::Leasing;
+            self.steps.add(object, Step::Acquire);
+        } else if is_over && hosted.is_quiet() || hosted.is_blank() {
+            self.drop_file(now, object);
+        }
+    }
+
+    /// Whoever leads the file says that it is over.
+    pub(crate) fn file_over(&mut self, now: WallTime, object: ObjectId) {
+        let hosted = self.files.hosted.get(&object);
+        let may_go = hosted.is_some_and(|hosted| {
+            let is_wanted = hosted.stage != Stage::Idle || hosted.is_ordered || !hosted.is_quiet();
+            !is_wanted && hosted.view.is_none()
+        });
+        if may_go {
+            self.drop_file(now, object);
+        }
+    }
+
+    /// Nothing is kept of a file. What was promised about it is promised about all files that are not here.
+    fn drop_file(&mut self, now: WallTime, object: ObjectId) {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        self.keeper.numbers.forget(hosted.replica.promised().number);
+        hosted.replica.bury();
+        self.drain_replica(now, object);
+        self.files.remove(object);
+        self.files.logs.note(object, 0);
+    }
+
+    /// Looks at some files: of those that were removed this node leads one in so many rounds as there are members, if all are there
+    /// and nobody leads it. What nobody has anything of goes.
+    pub(crate) fn look_for_what_is_over(&mut self, now: WallTime) {
+        let Round { cursor, count, at } = self.files.round;
+        if at.is_some_and(|at| at > now) {
+            return;
+        }
+        let behind = (cursor.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let looked: Vec<ObjectId> =
+            self.files.hosted.range(behind).take(LOOKED_MAX).map(|(&object, _)| object).collect();
+        let is_last = looked.len() < LOOKED_MAX;
+        let at = (!self.files.hosted.is_empty()).then(|| now + LOOKED_EVERY);
+        let cursor = looked.last().copied().filter(|_| !is_last);
+        self.files.round = Round { cursor, count: count.wrapping_add(u64::from(is_last)), at };
+        if self.unavailable(now).is_some() || self.files.is_stalled {
+            return;
+        }
+        looked.into_iter().for_each(|object| self.look_whether_over(now, (object, count)));
+    }
+
+    fn look_whether_over(&mut self, now: WallTime, (object, count): (ObjectId, u64)) {
+        let Some(hosted) = self.files.hosted.get(&object) else { return };
+        if hosted.stage != Stage::Idle || hosted.view.is_some() {
+            return;
+        }
+        if hosted.is_blank() && hosted.used + self.config.file_idle <= now {
+            return self.drop_file(now, object);
+        }
+        let may_lead = hosted.is_removed() && hosted.replica.is_sound() && now >= hosted.avoided_until;
+        if !is_file_of_volume(object) || !may_lead || self.lease.hint(now, object).is_some() {
+            return;
+        }
+        let members = self.members_of(object);
+        let members = members.as_slice();
+        let turn = count.checked_rem(members.len() as u64).unwrap_or(0);
+        let is_next = members.iter().zip(0..).any(|(&node, place)| node == self.me().node && place == turn);
+        let are_there = members.iter().all(|&node| node == self.me().node || self.peers.contains_key(&node));
+        if is_next
+            && are_there
+            && let Some(hosted) = self.files.hosted.get_mut(&object)
+        {
+            hosted.used = now;
+            hosted.stage = Stage::Leasing;
+            self.steps.add(object, Step::Acquire);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What nobody needs anything of is forgotten by all: removed files of volumes, and what there never was.
+
+use namespace::{Change as TreeChange, Site};
+use node::Bug;
+use node::file::{Change, FileBody, FileError, FileReplyBody, Level, Query};
+use node::object_named;
+
+use crate::cluster::{Cluster, ms};
+use crate::files::{Daemons, Writer, write};
+use crate::lends::{Cell, apart};
+use crate::volumes::{name, op};
+
+/// Long enough for all members to have had their turn.
+const LONG: u64 = 60_000;
+
+/// The last name of a file goes, and with it its content.
+fn unlink(cluster: &mut Daemons, members: &[u32], cell: &Cell) {
+    let site = Site::new(namespace::InodeId::ROOT, name(&cell.name));
+    let mut writer = Writer { number: 100 };
+    writer.must(cluster, members[0], op(TreeChange::Unlink { site, holders: Vec::new() }));
+    cluster.run(ms(1_000));
+}
+
+fn hosts(cluster: &Daemons, object: base::ObjectId) -> Vec<u32> {
+    let has = |node: &u32| cluster.is_up(*node) && cluster.shard(*node).file(object).is_some();
+    cluster.ids().into_iter().filter(has).collect()
+}
+
+#[test]
+fn what_was_removed_leaves_nothing_once_all_have_the_mark() {
+    let (mut cluster, members, mut cell) = apart(None);
+    cell.write(&mut cluster, "hello");
+    unlink(&mut cluster, &members, &cell);
+    assert_eq!(hosts(&cluster, cell.object).len(), 3);
+    cluster.run(ms(LONG));
+    assert_eq!(hosts(&cluster, cell.object), []);
+}
+
+fn who_was_away_gets_the_mark_before_the_others_forget_it(bug: Option<Bug>) {
+    let (mut cluster, members, mut cell) = apart(bug);
+    cell.write(&mut cluster, "hello");
+    let sleeper = hosts(&cluster, cell.object).into_iter().find(|node| *node != cell.primary(&cluster));
+    let sleeper = sleeper.expect("there are three");
+    cluster.kill(sleeper);
+    unlink(&mut cluster, &members, &cell);
+    cluster.run(ms(LONG));
+    cluster.start(sleeper);
+    cluster.run(ms(2 * LONG));
+    assert_eq!(hosts(&cluster, cell.object), []);
+}
+
+/// Whoever has it open still, and was told by nobody that it is gone.
+#[test]
+fn a_write_that_comes_too_late_leaves_nothing() {
+    let (mut cluster, members, mut cell) = apart(None);
+    cell.write(&mut cluster, "hello");
+    unlink(&mut cluster, &members, &cell);
+    cluster.run(ms(LONG));
+    let told = cell.change(&mut cluster, write("late"));
+    let Some(FileReplyBody::Refused(FileError::Tree(_))) = told else { panic!("{told:?}") };
+    cluster.run(ms(LONG));
+    assert_eq!(hosts(&cluster, cell.object), []);
+}
+
+/// All lose their power, and each may have forgotten whatever it is asked about.
+#[test]
+fn what_nobody_has_anything_of_is_not_led_for_ever() {
+    let mut cluster: Daemons = Cluster::with(3, 3, None);
+    cluster.client(1);
+    let nodes = cluster.ids();
+    nodes.iter().for_each(|&node| cluster.power_off(node));
+    nodes.iter().for_each(|&node| cluster.start(node));
+    cluster.run(ms(6_000));
+    let object = object_named("nothing");
+    let asked = cluster.ask_file(1, 1, object, FileBody::Ask(Query::Stat));
+    cluster.run(ms(3_000));
+    assert_eq!(cluster.file_reply(1, asked), Some(FileReplyBody::NoSuchFile));
+    cluster.run(ms(LONG));
+    assert_eq!(hosts(&cluster, object), []);
+}
+
+/// Only of a volume's file nobody can want the same again.
+#[test]
+fn the_mark_of_what_is_in_no_volume_stays() {
+    let mut cluster: Daemons = Cluster::with(3, 3, None);
+    cluster.client(1);
+    let object = object_named("mine");
+    cluster.ask_file(1, 1, object, FileBody::Create);
+    cluster.run(ms(1_000));
+    let body = FileBody::Change { number: 1, settled: 1, level: Level::Durable, change: Change::Remove };
+    cluster.ask_file(1, 1, object, body);
+    cluster.run(ms(LONG));
+    assert_eq!(hosts(&cluster, object), [1, 2, 3]);
+}
+
+stories! {
+    ForgottenByFew: who_was_away_gets_the_mark_before_the_others_forget_it;
+}
