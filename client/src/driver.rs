@@ -151,6 +151,7 @@ impl Client {
 
     /// Gives every lock back and closes the connections.
     pub async fn close(mut self) {
+        self.leave_volumes().await;
         {
             let mut state = self.shared.state();
             state.core.give_all_back(clock::now());

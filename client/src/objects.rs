@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use base::{MonoTime, NodeId, ObjectId};
+use base::{ClientId, MonoTime, NodeId, ObjectId};
 use bytes::Bytes;
-use namespace::{Attributes, Root};
+use namespace::{Attributes, Change as TreeChange, Op, Root, Who};
 use net::Link;
 use node::file::{Answer, Change, Done, FileError, FileReply, FileRequest, Level, Payload, Query, Stat};
 use node::{Capability, ClusterMap, object_named};
@@ -231,7 +231,7 @@ impl Object {
     }
 
     /// Changes the tree that it is. If that creates a file, what to show to use it comes with the outcome.
-    pub(crate) async fn change_tree(&self, op: namespace::Op) -> Result<Created, ObjectError> {
+    pub(crate) async fn change_tree(&self, op: Op) -> Result<Created, ObjectError> {
         match self.change_for(Change::Tree(Arc::new(op)), Level::Written).await? {
             (Done::Tree(done), _, opened) => Ok((*done, opened)),
             (Done::Written { .. } | Done::Changed { .. } | Done::Returned { .. }, ..) => {
@@ -245,6 +245,65 @@ impl Object {
         match self.ask(Query::Tree(Arc::new(query))).await? {
             Answer::Tree(answer) => Ok(*answer),
             Answer::Data(_) | Answer::Stat(_) => Err(ObjectError::Mismatch),
+        }
+    }
+
+    /// Begins a change whose outcome nobody waits for: it is sent until it has one, while the client lasts.
+    pub(crate) fn fire(&self, change: Change) {
+        self.shared
+            .with_objects(|objects| objects.core.change(clock::now(), self.id, change, Level::Written));
+        self.shared.wake();
+    }
+
+    /// Asks or changes what is known of files. Whoever wants something done wakes the driver.
+    pub(crate) fn with_files<T>(&self, act: impl FnOnce(&mut Files) -> T) -> T {
+        self.shared.with_objects(|objects| act(&mut objects.core))
+    }
+
+    pub(crate) fn wake(&self) {
+        self.shared.wake();
+    }
+
+    pub(crate) const fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Puts this client on record in the volume that it is, so that this would survive a power cut.
+    pub(crate) async fn come(&self) -> Result<(), ObjectError> {
+        let client = ClientId { certificate: 0, program: 0 };
+        let op = Arc::new(Op::wanted(Who::root(), TreeChange::Welcome { client }));
+        loop {
+            let (_, level) = self.change_to(Change::Tree(Arc::clone(&op)), Level::Durable).await?;
+            if level == Level::Durable {
+                return Ok(());
+            }
+            match self.sync().await {
+                Ok(()) => return Ok(()),
+                Err(ObjectError::Lost) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Opens a file of the volume that it is, to have it open until it is closed.
+    pub(crate) async fn open_held(&self, opening: Opening) -> Result<(Attributes, Capability), ObjectError> {
+        let _permit = self.windows().for_answer(0).await?;
+        match self.run(&Wanted::OpenHeld(opening)).await? {
+            FileEvent::Opened { attributes, capability, .. } => Ok((*attributes, *capability)),
+            event => Err(error_of(event)),
+        }
+    }
+
+    /// Changes the tree that it is, to have open what that creates.
+    pub(crate) async fn create_held(&self, op: Op) -> Result<Created, ObjectError> {
+        let change = Change::Tree(Arc::new(op));
+        let _permit = self.windows().for_change(change.data_bytes()).await?;
+        match self.run(&Wanted::CreateHeld(change)).await? {
+            FileEvent::Changed { outcome, opened, .. } => match outcome? {
+                Done::Tree(done) => Ok((*done, opened)),
+                _ => Err(ObjectError::Mismatch),
+            },
+            event => Err(error_of(event)),
         }
     }
 
@@ -294,11 +353,11 @@ impl Object {
     /// Sends a request until it has a result.
     async fn run(&self, wanted: &Wanted) -> Result<FileEvent, ObjectError> {
         loop {
-            let (sender, result) = oneshot::channel();
+            let (sender, mut result) = oneshot::channel();
             let ticket = self.shared.with_objects(|objects| objects.begin(self.id, wanted, sender));
             self.shared.wake();
             let under_way = UnderWay { shared: &self.shared, ticket };
-            match timeout(self.patience, result).await {
+            match timeout(self.patience, &mut result).await {
                 Ok(Ok(FileEvent::Full { .. })) => sleep(FULL_RETRY).await,
                 Ok(Ok(event)) => return Ok(event),
                 Ok(Err(_)) => return Err(ObjectError::Closed),
@@ -306,6 +365,10 @@ impl Object {
                     let why = self.shared.with_objects(|objects| objects.core.obstacle(ticket));
                     let patience_s = self.patience.as_secs();
                     drop(under_way);
+                    // It may have come just now, and something may be open by it.
+                    if let Ok(event) = result.try_recv() {
+                        return Ok(event);
+                    }
                     return Err(ObjectError::Unanswered { patience_s, why: said(why) });
                 }
             }
@@ -346,6 +409,8 @@ enum Wanted {
     Change(Change, Level),
     Ask(Query),
     Open(Opening),
+    OpenHeld(Opening),
+    CreateHeld(Change),
     Sync,
 }
 
@@ -440,6 +505,8 @@ impl Objects {
             Wanted::Change(change, level) => self.core.change(now, id, change.clone(), *level),
             Wanted::Ask(query) => self.core.ask(now, id, query.clone()),
             Wanted::Open(opening) => self.core.open(now, id, opening.clone()),
+            Wanted::OpenHeld(opening) => self.core.open_to_hold(now, id, opening.clone()),
+            Wanted::CreateHeld(change) => self.core.create_to_hold(now, id, change.clone(), Level::Written),
             Wanted::Sync => self.core.sync(now, id),
         };
         self.waiting.insert(ticket, result);
@@ -493,6 +560,7 @@ impl Objects {
             | FileEvent::Settled { ticket }
             | FileEvent::GivenUp { ticket, .. }
             | FileEvent::Full { ticket } => Some(ticket),
+            FileEvent::Ended { .. } => None,
         };
         if let Some(waiting) = ticket.and_then(|ticket| self.waiting.remove(&ticket)) {
             // Whoever waited may have gone just now.

@@ -15,13 +15,14 @@ use node::{CAPABILITY_LASTS, Capability, CapabilityError, OpenMode};
 
 use crate::clock;
 use crate::driver::Client;
+use crate::holding::Held;
 use crate::objects::{Object, ObjectError};
 use crate::volumes::{Volume, VolumeError};
 
 /// A capability is renewed when it is used after so long.
 const RENEWED_AFTER: Span = Span::from_micros(CAPABILITY_LASTS.as_micros() / 2);
 
-/// A file of a volume that is open.
+/// A file of a volume that is open. It lives on without a name until it is closed, or dropped with all of its clones.
 #[derive(Clone, Debug)]
 pub struct VolumeFile {
     volume: Volume,
@@ -31,6 +32,7 @@ pub struct VolumeFile {
     /// nobody has.
     has_content: Arc<AtomicBool>,
     opened: Arc<Mutex<Opened>>,
+    held: Arc<Held>,
 }
 
 /// What was given for the file, and when.
@@ -48,8 +50,8 @@ impl Client {
         who: &Who,
         (inode, mode): (InodeId, OpenMode),
     ) -> Result<VolumeFile, VolumeError> {
-        let (attributes, capability) = volume.open(who, inode, mode).await?;
-        Ok(self.file(volume, &attributes, capability))
+        let (attributes, capability, held) = volume.open_to_hold(who, (inode, mode)).await?;
+        Ok(self.file(volume, &attributes, (capability, held)))
     }
 
     /// Creates a file under a name that nothing has, and opens it to read and to write.
@@ -60,18 +62,24 @@ impl Client {
         place: (InodeId, Name),
         mode_and_umask: (u16, u16),
     ) -> Result<VolumeFile, VolumeError> {
-        match volume.create_file(who, place, mode_and_umask).await? {
-            (attributes, Some(capability)) => Ok(self.file(volume, &attributes, capability)),
+        match volume.create_to_hold(who, place, mode_and_umask).await? {
+            (attributes, Some(opened)) => Ok(self.file(volume, &attributes, opened)),
             // It is gone already, or a daemon has no keys: this says which.
             (attributes, None) => self.open_file(volume, who, (attributes.inode, OpenMode::ReadWrite)).await,
         }
     }
 
-    fn file(&self, volume: &Volume, attributes: &Attributes, capability: Capability) -> VolumeFile {
+    fn file(
+        &self,
+        volume: &Volume,
+        attributes: &Attributes,
+        (capability, held): (Capability, Held),
+    ) -> VolumeFile {
         let content = self.content(capability);
         let has_content = Arc::new(AtomicBool::new(attributes.was_lent));
         let opened = Arc::new(Mutex::new(Opened { capability, at: clock::now() }));
-        VolumeFile { volume: volume.clone(), inode: capability.source.inode, content, has_content, opened }
+        let (volume, inode, held) = (volume.clone(), capability.source.inode, Arc::new(held));
+        VolumeFile { volume, inode, content, has_content, opened, held }
     }
 
     /// How an inode of a volume is. Size and times of a file come from whoever has them.
@@ -93,6 +101,27 @@ impl VolumeFile {
     /// Which it is.
     pub const fn inode(&self) -> InodeId {
         self.inode
+    }
+
+    pub(crate) const fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    pub(crate) fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// What is to be given up with this, if it is no clone's, too.
+    pub(crate) fn last_held(&self) -> Option<&Held> {
+        (Arc::strong_count(&self.held) == 1).then_some(&*self.held)
+    }
+
+    /// What is shown for it is good for a while.
+    pub(crate) async fn show_lately(&self) -> Result<(), VolumeError> {
+        if clock::now() >= self.with_opened(|opened| opened.at) + RENEWED_AFTER {
+            self.renew().await?;
+        }
+        Ok(())
     }
 
     /// What stands at `offset`, short where the file ends. At most [`READ_BYTES_MAX`](node::file::READ_BYTES_MAX)
@@ -188,10 +217,8 @@ impl VolumeFile {
         &self,
         act: impl Fn() -> F,
     ) -> Result<T, VolumeError> {
-        let opened_at = self.with_opened(|opened| opened.at);
-        if clock::now() >= opened_at + RENEWED_AFTER {
-            self.renew().await?;
-        }
+        self.volume.present().await?;
+        self.show_lately().await?;
         match act().await {
             // The machine may have slept.
             Err(ObjectError::Refused(FileError::Capability(CapabilityError::Expired { .. }))) => {

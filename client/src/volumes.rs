@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base::{ObjectId, WallTime};
 use namespace::{
-    Answer, Ask, Attributes, Change, Done, InodeId, Make, Name, NameError, Op, Page, Query, Root,
+    Answer, Ask, Attributes, Change, Done, Expect, InodeId, Make, Name, NameError, Op, Page, Query, Root,
     SetAttributes, Site, Volume as Counts, Who,
 };
 use node::file::FileError;
@@ -27,6 +27,8 @@ const ROOT_MODE: u16 = 0o755;
 /// How soon a volume that has no names any more is tried again to be removed, and how often.
 const DOOMED_RETRY: Duration = Duration::from_millis(20);
 const DOOMED_TRIES: u32 = 500;
+/// So often a name is looked up anew that others change all the time.
+const STALE_TRIES: u32 = 100;
 /// On whose behalf the service asks.
 static ROOT: LazyLock<Who> = LazyLock::new(Who::root);
 
@@ -42,6 +44,11 @@ pub enum VolumeError {
     /// Only an empty one is deleted.
     #[error("volume `{0}` is not empty; remove what is in it first, or use `--force`")]
     NotEmpty(VolumeName),
+    /// The daemons have not heard of this client for too long.
+    #[error(
+        "this client was silent for too long: what it had open and locked in volume `{0}` is gone; connect anew, and open it again"
+    )]
+    Ended(VolumeName),
     /// The tree refuses. Nothing has changed.
     #[error(transparent)]
     Refused(#[from] NameError),
@@ -217,7 +224,20 @@ impl Volume {
     async fn change_or_create(&self, who: &Who, change: Change) -> Result<Created, VolumeError> {
         let op = Op::wanted(who.clone(), change);
         op.check_limits()?;
+        for _ in 0..STALE_TRIES {
+            match self.object.change_tree(op.clone()).await {
+                // The name came to name something else while it was looked up who has that open.
+                Err(ObjectError::Refused(FileError::Tree(NameError::Stale { .. })))
+                    if takes_any(&op.change) => {}
+                done => return Ok(done?),
+            }
+        }
         Ok(self.object.change_tree(op).await?)
+    }
+
+    /// The object with its tree.
+    pub(crate) const fn tree(&self) -> &Object {
+        &self.object
     }
 
     /// What has a name in a directory.
@@ -334,6 +354,12 @@ impl VolumeError {
         matches!(self, Self::Object(ObjectError::NoSuchObject | ObjectError::Refused(FileError::NoTree)))
     }
 
+    /// Whether this client was silent for too long: what it had open and locked in the volume is gone.
+    pub const fn says_ended(&self) -> bool {
+        use NameError::{Expired, NoClient};
+        matches!(self, Self::Ended(_) | Self::Refused(Expired { .. } | NoClient { .. }))
+    }
+
     /// Whether there is something that no rule exports to this client.
     pub const fn says_not_exported(&self) -> bool {
         use AccessError::{NoExportPath, NotExported};
@@ -354,6 +380,14 @@ fn attributes_of(answer: Answer) -> Result<Attributes, VolumeError> {
     match answer {
         Answer::Attributes(attributes) => Ok(attributes),
         _ => Err(ObjectError::Mismatch.into()),
+    }
+}
+
+/// Whether a change takes names for whatever they name.
+const fn takes_any(change: &Change) -> bool {
+    match change {
+        Change::Unlink { site, .. } | Change::Rename { to: site, .. } => matches!(site.expect, Expect::Any),
+        _ => false,
     }
 }
 

@@ -116,7 +116,8 @@ pub fn answer_bytes_max(Query { ask, .. }: &Query) -> u64 {
         | Ask::Attributes { .. }
         | Ask::Access { .. }
         | Ask::Statfs
-        | Ask::TestLock { .. } => 0,
+        | Ask::TestLock { .. }
+        | Ask::Waits { .. } => 0,
     };
     OVERHEAD_BYTES + long
 }
@@ -132,7 +133,11 @@ pub fn answer_bytes(answer: &Answer) -> u64 {
         Answer::Inodes(inodes) => inodes.len() as u64 * INODE_BYTES,
         Answer::Doomed(doomed) => doomed.len() as u64 * DOOMED_BYTES,
         Answer::Clients(clients) => clients.len() as u64 * HOLDER_BYTES,
-        Answer::Attributes(_) | Answer::Volume(_) | Answer::InTheWay(_) | Answer::Locks(None) => 0,
+        Answer::Attributes(_)
+        | Answer::Volume(_)
+        | Answer::InTheWay(_)
+        | Answer::Waits(_)
+        | Answer::Locks(None) => 0,
     };
     OVERHEAD_BYTES + long
 }

@@ -6,7 +6,8 @@ use base::{ClientId, Members, WallTime};
 use bytes::Bytes;
 
 use crate::{
-    ClientState, Generation, InodeId, Kind, Lock, Locks, Name, Rights, Target, Volume, Who, XattrName,
+    ClientState, Generation, InodeId, Kind, Lock, Locks, Name, Owner, Rights, Target, Ticket, Volume, Who,
+    XattrName,
 };
 
 /// A question about the tree.
@@ -79,6 +80,16 @@ pub enum Ask {
         /// What would be wanted.
         lock: Lock,
     },
+    /// Whether a request for a lock still waits. If not, its owner has got what it asked for, or has taken it back. Refused
+    /// if the owner's client has ended. [`Answer::Waits`].
+    Waits {
+        /// Of which file.
+        inode: InodeId,
+        /// Who asked.
+        owner: Owner,
+        /// By which name.
+        ticket: Ticket,
+    },
     /// All locks of a file and who waits. [`Answer::Locks`].
     Locks {
         /// Of which file.
@@ -125,6 +136,8 @@ pub enum Answer {
     Volume(Volume),
     /// A lock that is in the way.
     InTheWay(Option<Lock>),
+    /// Whether a request waits.
+    Waits(bool),
     /// Locks and who waits for some; none if there is neither.
     Locks(Option<Arc<Locks>>),
     /// Inodes, in order. A full page of [`PAGE_MAX`](crate::limits::PAGE_MAX) may have others behind it.

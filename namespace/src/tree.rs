@@ -3,15 +3,15 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use base::WallTime;
+use base::{ClientId, WallTime};
 
 use crate::Generation;
 use crate::create::Wanted;
 use crate::draft::Draft;
 use crate::limits::MODE_BITS;
 use crate::{
-    Answer, Body, Born, Change, Done, Inode, InodeId, Key, Marks, NameError, Op, Part, Query, Table, Volume,
-    VolumeName,
+    Answer, Body, Born, Change, ClientState, Done, Inode, InodeId, Key, Marks, NameError, Op, Part, Query,
+    Table, Volume, VolumeName,
 };
 
 /// The mode of a root that nobody has changed.
@@ -96,6 +96,20 @@ impl<T: Table> Tree<T> {
             _ => None,
         });
         doomed.collect()
+    }
+
+    /// How it stands with a client, if it is on record.
+    pub fn client(&self, client: ClientId) -> Option<ClientState> {
+        match self.part(&Key::Client(client))? {
+            Part::Client(state) => Some(state),
+            _ => None,
+        }
+    }
+
+    /// Whether requests for locks may be granted that no entry had room for.
+    pub fn is_unsettled(&self) -> bool {
+        let page = self.table.versions(Bound::Included(&Key::Unsettled(InodeId::FIRST)), 1);
+        matches!(page.first(), Some((Key::Unsettled(_), _)))
     }
 
     /// The lend of a file's size and times that is going on.

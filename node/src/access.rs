@@ -40,9 +40,11 @@ pub(crate) fn check_purpose(
     let change = match body {
         FileBody::Create => None,
         FileBody::Change { change, .. } => Some(change),
-        FileBody::Ask(_) | FileBody::Sync { .. } | FileBody::Open { .. } | FileBody::Renew { .. } => {
-            return Ok(());
-        }
+        FileBody::Ask(_)
+        | FileBody::Sync { .. }
+        | FileBody::Open { .. }
+        | FileBody::Renew { .. }
+        | FileBody::Attend(_) => return Ok(()),
     };
     if change.is_some_and(|change| is_of_service(object, change)) {
         return Err(FileError::NotForClients);

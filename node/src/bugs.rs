@@ -93,6 +93,20 @@ pub enum Bug {
     VolumeNotDurable,
     /// A file that its volume takes for deleted is deleted without its data.
     DataLeftBehind,
+    /// A primary takes who has told it nothing in its tenure for somebody who has nothing open.
+    UntoldHoldNothing,
+    /// Who has a file open is known to the primary alone, and not to the entry that takes the last name away.
+    HoldersInMemory,
+    /// A new primary ends clients that it has not heard of.
+    UntoldEnded,
+    /// Who closes a file closes it for others, too.
+    OthersReleased,
+    /// A client that is silent is not ended.
+    SilentKept,
+    /// What a client tells late takes away what it has opened since.
+    LaterOpeningForgotten,
+    /// What a client told an earlier primary counts for a later one.
+    AnyTenureTold,
     /// A primary takes what a client says of the time and of itself.
     ClientSaysWhen,
     /// Node 0 changes trees at another time than the entries say.

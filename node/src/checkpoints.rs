@@ -4,12 +4,12 @@
 //! goes on; what was not changed meanwhile is then kept there alone. Content that could not be put there is changed
 //! content again, for the next checkpoint.
 
-use base::ObjectId;
+use base::{NodeId, ObjectId};
 use lease::Algorithm;
 use replication::{Checkpoint, Position};
 
-use crate::Shard;
 use crate::file::{Chunk, File, Touched};
+use crate::{Bug, Shard, ShardConfig};
 
 /// What has changed of a file since its last checkpoint.
 #[derive(Clone, PartialEq, Debug)]
@@ -79,4 +79,14 @@ impl<A: Algorithm> Shard<A> {
             hosted.replica.machine_mut().note_changed(touched);
         }
     }
+}
+
+/// What a node has of a file that it has kept nothing of: where files begin, that it has not begun.
+pub(crate) fn first_checkpoint(config: &ShardConfig, me: NodeId, object: ObjectId) -> Checkpoint<File> {
+    let home = config.map.view(object).members.clone();
+    if !home.contains(me) {
+        return Checkpoint::nothing(me, File::default());
+    }
+    let first = Checkpoint::first(home, File::default());
+    if config.breaks(Bug::HomeForgets) { first } else { first.at_home() }
 }

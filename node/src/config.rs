@@ -28,6 +28,9 @@ pub struct ShardConfig {
     /// A client that has changed a file is over for that file when room is needed for another one, it has asked this
     /// node for no change of it for so long, and it has no session here. Default one hour.
     pub client_silent: Span,
+    /// A client of a volume that has neither said anything to its primary for so long nor has a session there is ended: what it
+    /// holds and has locked goes. Default 120 s.
+    pub client_gone: Span,
     /// When the disk has owed a write or a sync for so long, this node leads no file until it goes on. Default 2 s.
     pub stalled_after: Span,
     /// What the logs of all files may weigh together in memory. Default 64 MiB.
@@ -59,6 +62,7 @@ impl ShardConfig {
             files_max: 1 << 20,
             file_idle: Span::from_secs(10),
             client_silent: Span::from_secs(60 * 60),
+            client_gone: Span::from_secs(120),
             stalled_after: Span::from_secs(2),
             logs_bytes_max: 64 << 20,
             replication: Arc::default(),

@@ -14,7 +14,9 @@ use crate::access::About;
 use crate::errands::ErrandBody;
 use crate::fetches::Fetches;
 use crate::file::{Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody, Key, Level, Mark};
+use crate::holders::Holders;
 use crate::lends::Lending;
+use crate::locking::Waits;
 use crate::logs::Logs;
 use crate::over::Round;
 use crate::volumes::{OF_DAEMONS, answer_bytes};
@@ -59,6 +61,8 @@ pub(crate) struct Files {
     pub(crate) full: BTreeSet<NodeId>,
     /// Files with something to do, and when.
     due: BTreeSet<(WallTime, ObjectId)>,
+    /// Volumes whose clients are looked after, and when.
+    pub(crate) visits: BTreeSet<(WallTime, ObjectId)>,
     /// Files that have borrowed size and times, and when they may be given back.
     pub(crate) lends: BTreeSet<(WallTime, ObjectId)>,
     /// Files that this node leads, and when they may have been idle for too long.
@@ -156,6 +160,9 @@ pub(crate) struct Hosted {
     pub(crate) deleting: BTreeMap<InodeId, Option<Position>>,
     /// What of a volume is to be changed as soon as size and times are given back.
     pub(crate) recalls: BTreeMap<InodeId, Vec<(Asker, FileBody)>>,
+    /// Who has which of its files open, if it is a volume, and who waits for a lock.
+    pub(crate) holders: Holders,
+    pub(crate) waits: Waits,
     /// What is to be done once what a volume has committed would survive a power cut.
     pub(crate) preparing: BTreeMap<Ticket, Vec<(FileOf, ErrandBody)>>,
     /// Who waits to hear that it may forget the file, and since which view it is no member of it.
@@ -175,6 +182,8 @@ pub(crate) struct Asker {
     pub(crate) id: RequestId,
     /// What a confined client shows for an inode.
     pub(crate) proof: Option<Proof>,
+    /// Which of its client's openings it is, if the client has the file open by it.
+    pub(crate) holds: Option<u64>,
     /// Why a change is refused, unless it has taken effect before.
     pub(crate) refusal: Option<FileError>,
     /// Whether the inodes that it is told of are proven to it, and what it creates is open for it. Who does again what it might not do
@@ -246,6 +255,8 @@ impl Hosted {
             lending: Lending::default(),
             deleting: BTreeMap::new(),
             recalls: BTreeMap::new(),
+            holders: Holders::default(),
+            waits: Waits::default(),
             preparing: BTreeMap::new(),
             retired: BTreeMap::new(),
             is_over: false,
@@ -316,7 +327,7 @@ impl Hosted {
     /// Whether nobody waits for anything, and all who were ever members know who is.
     pub(crate) fn is_quiet(&self) -> bool {
         let is_asked = !self.waiting.is_empty() || !self.changing.is_empty() || !self.asking.is_empty();
-        !is_asked && self.recalls.is_empty() && self.replica.is_settled()
+        !is_asked && self.recalls.is_empty() && self.waits.is_empty() && self.replica.is_settled()
     }
 
     /// Keeps a request until this node serves. False if too many wait.
@@ -348,6 +359,7 @@ impl Files {
             is_stalled: false,
             full: BTreeSet::new(),
             due: BTreeSet::new(),
+            visits: BTreeSet::new(),
             lends: BTreeSet::new(),
             idle: BTreeSet::new(),
             forgotten: BTreeSet::new(),
@@ -431,7 +443,8 @@ impl Files {
         let stalled = self.writes.stalled_at(patience).filter(|_| !self.is_stalled);
         let first = |due: &BTreeSet<(WallTime, ObjectId)>| due.first().map(|&(at, _)| at);
         let others = [stalled, self.list_at, self.round.next_due()];
-        let looks = [&self.due, &self.lends, &self.idle, &self.forgotten, &self.blank].map(first);
+        let looks =
+            [&self.due, &self.visits, &self.lends, &self.idle, &self.forgotten, &self.blank].map(first);
         looks.into_iter().chain(others).flatten().min()
     }
 
@@ -524,7 +537,10 @@ impl Files {
             let Some(hosted) = self.hosted.get_mut(&object) else { continue };
             let over = hosted.used + idle;
             // Who lags behind is brought up to date first, as long as it answers.
-            let is_busy = over > now || !hosted.is_quiet() || !hosted.replica.backups_are_settled();
+            let is_busy = over > now
+                || !hosted.is_quiet()
+                || hosted.holders.is_needed
+                || !hosted.replica.backups_are_settled();
             hosted.is_watched = hosted.stage == Stage::Leading && is_busy;
             if hosted.stage == Stage::Leading && !hosted.is_watched {
                 return Some(object);

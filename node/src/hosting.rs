@@ -15,6 +15,7 @@ use replication::{
 };
 
 use crate::access::{About, Admitted, check_purpose};
+use crate::checkpoints::first_checkpoint;
 use crate::errands::own_client;
 use crate::file::{
     Change, Done, File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Mark, Op,
@@ -27,7 +28,7 @@ use crate::session::Session;
 use crate::steps::Step;
 use crate::volumes::{Asked, Place, operation, refusal};
 use crate::writes::{Held, Until};
-use crate::{Bug, Output, ReplyBody, SessionId, Shard, ShardConfig, ShardEvent, Token, Unavailable};
+use crate::{Bug, Output, ReplyBody, SessionId, Shard, ShardEvent, Token, Unavailable};
 
 /// How often a change may be asked for that has not taken effect. Whoever asks again has given the first reply up.
 const ASKERS_MAX: usize = 16;
@@ -35,11 +36,11 @@ const ASKERS_MAX: usize = 16;
 impl<A: Algorithm> Shard<A> {
     /// A client's request about a file.
     pub fn handle_file_request(&mut self, now: WallTime, session: SessionId, request: FileRequest) {
-        let FileRequest { id, object, shown, body, proof } = request;
+        let FileRequest { id, object, shown, body, proof, holds } = request;
         let Some(Session { client, certificate, .. }) = self.sessions.get(session) else { return };
         let is_shown = !matches!(body, FileBody::Renew { .. });
         let from = Caller::Session(session);
-        let mut asker = Asker { from, client: *client, id, proof, refusal: None, is_shown };
+        let mut asker = Asker { from, client: *client, id, proof, holds, refusal: None, is_shown };
         let asked = check_purpose((self.config.map.exports(), &certificate.role), object, &body);
         match asked.and_then(|()| self.check_shown(now, (session, object), shown.as_deref(), &body)) {
             Ok(refusal) => asker.refusal = refusal,
@@ -189,7 +190,9 @@ impl<A: Algorithm> Shard<A> {
                 return self.refuse_file(now, object, asker, FileReplyBody::Refused(error));
             }
         }
-        if self.waits_for_lend(now, object, asker, &body) || self.waits_for_recall(now, object, asker, &body)
+        if self.waits_for_lend(now, object, asker, &body)
+            || self.waits_for_recall(now, object, asker, &body)
+            || self.keeps_waiting(now, object, asker, &body)
         {
             return;
         }
@@ -199,7 +202,10 @@ impl<A: Algorithm> Shard<A> {
     /// Puts a request to a replica that leads and may do what is asked.
     pub(crate) fn put_to_replica(&mut self, now: WallTime, object: ObjectId, asker: Asker, body: FileBody) {
         let is_of_tree = match &body {
-            FileBody::Ask(Query::Tree(_)) | FileBody::Open { .. } | FileBody::Renew { .. } => true,
+            FileBody::Ask(Query::Tree(_))
+            | FileBody::Open { .. }
+            | FileBody::Renew { .. }
+            | FileBody::Attend(_) => true,
             FileBody::Create | FileBody::Change { .. } | FileBody::Ask(_) | FileBody::Sync { .. } => false,
         };
         if let Some(hosted) = self.files.hosted.get_mut(&object)
@@ -224,7 +230,11 @@ impl<A: Algorithm> Shard<A> {
                 let request = Request { client: asker.client, number, settled };
                 self.propose_change(now, object, (asker, request, level), change)
             }
+            Admitted::Attend(said) => return self.attend(now, object, asker, &said),
             Admitted::Ask(query, about) => {
+                if let Err(refusal) = self.opens(object, asker, (&query, about)) {
+                    return self.refuse_file(now, object, asker, refusal);
+                }
                 let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
                 hosted.asking.insert(ticket, Asking::new(asker, about));
                 let asked = hosted.replica.ask(now, ticket, query.clone());
@@ -273,9 +283,14 @@ impl<A: Algorithm> Shard<A> {
             (request.number, request.settled) = (next.seq.0, next.seq.0);
         }
         let rules = self.config.rules();
-        let place = Place { map: &self.config.map, full: &self.files.full, me, rules };
+        let (map, full, holders) = (&self.config.map, &self.files.full, &hosted.holders);
         let asked = Asked { now, object, client: asker.client };
-        let op = operation(asked, change, &hosted.replica, place);
+        let op = operation(asked, change, &hosted.replica, Place { map, full, holders, me, rules });
+        if op.change.check().is_err() {
+            // Too many clients may have it open: most of them have still to say that they do not.
+            return Some(FileReplyBody::Unavailable(Unavailable::Overloaded));
+        }
+        let wanted = op.change.clone();
         let askers = hosted.changing.entry((asker.client, request.number)).or_default();
         if askers.len() >= ASKERS_MAX {
             return Some(FileReplyBody::Unavailable(Unavailable::Overloaded));
@@ -286,6 +301,7 @@ impl<A: Algorithm> Shard<A> {
             forget_asker(hosted, (asker.client, request.number), asker);
         } else {
             hosted.heard.insert(asker.client, now);
+            next.iter().for_each(|at| hosted.holders.note_removal(&wanted, *at));
             if let (Change::Return { .. }, Some(next)) = (change, next) {
                 hosted.lending.turn(next, false);
             }
@@ -391,7 +407,11 @@ impl<A: Algorithm> Shard<A> {
         loop {
             let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
             let Some(output) = hosted.replica.poll_output() else {
-                if self.strike_gone(now, object) || self.delete_doomed(now, object) {
+                if self.strike_gone(now, object)
+                    || self.delete_doomed(now, object)
+                    || self.tend_volume(now, object)
+                    || self.release_waits(now, object)
+                {
                     continue;
                 }
                 break;
@@ -454,6 +474,7 @@ impl<A: Algorithm> Shard<A> {
             }
             (_, outcome) => outcome,
         };
+        let asker = self.created_open(object, asker, &outcome);
         let is_early = self.config.breaks(Bug::DurableEarly) && outcome.is_ok();
         if let Ok(done) = &outcome
             && level == Level::Durable
@@ -516,6 +537,7 @@ impl<A: Algorithm> Shard<A> {
                 }
                 self.begin_lends(now, object);
                 self.sync_removed(object);
+                self.begin_holders(now, object);
                 self.serve_waiting(now, object);
                 self.tell_retired(now, object);
             }
@@ -596,7 +618,9 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn send_waiting_away(&mut self, object: ObjectId, body: &FileReplyBody) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let recalls = std::mem::take(&mut hosted.recalls).into_values().flatten();
-        let waiting: Vec<_> = std::mem::take(&mut hosted.waiting).into_iter().chain(recalls).collect();
+        let waits = hosted.waits.take().into_iter().map(|wait| (wait.asker, wait.body()));
+        let waiting = std::mem::take(&mut hosted.waiting).into_iter().chain(recalls).chain(waits);
+        let waiting: Vec<_> = waiting.collect();
         waiting.into_iter().for_each(|(asker, _)| self.files.reply(asker, body.clone(), None));
     }
 
@@ -725,28 +749,6 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Gives all files up, because this node stops.
-    pub(crate) fn leave_all_files(&mut self, now: WallTime) {
-        for object in self.files().collect::<Vec<_>>() {
-            let members = self.members_of(object);
-            let successor = self.next_member(members.as_slice());
-            self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::Stopping));
-            self.leave_file(now, object, successor);
-        }
-    }
-
-    /// Nobody may be answered any more, and all leases are given up by the lease protocol itself.
-    pub(crate) fn abandon_files(&mut self, now: WallTime) {
-        for object in self.files().collect::<Vec<_>>() {
-            self.file_not_leased(now, object, &ReplyBody::Unavailable(Unavailable::Clock));
-        }
-    }
-
-    /// Whether this node has the lease of no file, and wants none.
-    pub(crate) fn has_left_files(&self) -> bool {
-        self.files.hosted.values().all(|hosted| hosted.stage == Stage::Idle) && !self.files.has_replies()
-    }
-
     /// Messages whose writes are done.
     fn let_go(&mut self, now: WallTime) {
         while let Some(held) = self.files.writes.pop_ready() {
@@ -762,16 +764,6 @@ impl<A: Algorithm> Shard<A> {
         }
         self.send_file(to, message);
     }
-}
-
-/// What a node has of a file that it has kept nothing of: where files begin, that it has not begun.
-pub(crate) fn first_checkpoint(config: &ShardConfig, me: NodeId, object: ObjectId) -> Checkpoint<File> {
-    let home = config.map.view(object).members.clone();
-    if !home.contains(me) {
-        return Checkpoint::nothing(me, File::default());
-    }
-    let first = Checkpoint::first(home, File::default());
-    if config.breaks(Bug::HomeForgets) { first } else { first.at_home() }
 }
 
 fn forget_asker(hosted: &mut Hosted, key: (ClientId, u64), asker: Asker) {

@@ -273,6 +273,7 @@ impl<A: Algorithm> Shard<A> {
         hosted.deleting.clear();
         hosted.preparing.clear();
         hosted.waiting.extend(std::mem::take(&mut hosted.recalls).into_values().flatten());
+        hosted.waiting.extend(hosted.waits.take().into_iter().map(|wait| (wait.asker, wait.body())));
         if let Some(lend) = hosted.replica.machine().attributes().1.lend() {
             hosted.lending.of = Some(lend.of);
             if lend.is_open() {

@@ -8,10 +8,10 @@ use lease::{
     GuardConfigError, LeaseNode, Loss, Start, Watermark,
 };
 
+use crate::checkpoints::first_checkpoint;
 use crate::errands::Errands;
 use crate::file::{File, FileReply};
 use crate::files::{Caller, FileJournalError, Files, KeptFile};
-use crate::hosting::first_checkpoint;
 use crate::keeper::Keeper;
 use crate::lock::{Lock, UNSETTLED};
 use crate::members::Views;

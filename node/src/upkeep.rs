@@ -7,7 +7,7 @@ use replication::Message;
 use crate::file::FileReplyBody;
 use crate::files::{FileMessage, Hosted, Stage};
 use crate::steps::Step;
-use crate::{Bug, Shard, ShardEvent, Token, Unavailable};
+use crate::{Bug, ReplyBody, Shard, ShardEvent, Token, Unavailable};
 
 impl<A: Algorithm> Shard<A> {
     /// Timers of files, and leases that nobody has used for long.
@@ -18,6 +18,7 @@ impl<A: Algorithm> Shard<A> {
         self.list_files(now);
         self.check_lends(now);
         self.look_for_what_is_over(now);
+        self.visit_volumes(now);
         while let Some(object) = self.files.pop_idle(now, self.config.file_idle) {
             self.end_removed(object);
             self.leave_file(now, object, None);
@@ -28,6 +29,28 @@ impl<A: Algorithm> Shard<A> {
             }
             self.drain_replica(now, object);
         }
+    }
+
+    /// Gives all files up, because this node stops.
+    pub(crate) fn leave_all_files(&mut self, now: WallTime) {
+        for object in self.files().collect::<Vec<_>>() {
+            let members = self.members_of(object);
+            let successor = self.next_member(members.as_slice());
+            self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::Stopping));
+            self.leave_file(now, object, successor);
+        }
+    }
+
+    /// Nobody may be answered any more, and all leases are given up by the lease protocol itself.
+    pub(crate) fn abandon_files(&mut self, now: WallTime) {
+        for object in self.files().collect::<Vec<_>>() {
+            self.file_not_leased(now, object, &ReplyBody::Unavailable(Unavailable::Clock));
+        }
+    }
+
+    /// Whether this node has the lease of no file, and wants none.
+    pub(crate) fn has_left_files(&self) -> bool {
+        self.files.hosted.values().all(|hosted| hosted.stage == Stage::Idle) && !self.files.has_replies()
     }
 
     /// Recovers files that nobody asks for, if this node may have forgotten something of them: until a tenure has begun

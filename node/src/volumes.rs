@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base::{ClientId, Members, NodeId, ObjectId, WallTime};
 use lease::Algorithm;
 use namespace::{
-    Answer as TreeAnswer, Ask, Born, Change as TreeChange, Done as TreeDone, Generation, InodeId, Make,
+    Answer as TreeAnswer, Ask, Born, Change as TreeChange, Done as TreeDone, Generation, InodeId, Lock, Make,
     Op as TreeOp, Query as TreeQuery, Who, cost,
 };
 use replication::{Position, Replica};
@@ -20,6 +20,7 @@ use crate::file::{
     Answer, Change, Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody, Level, Op, Query,
 };
 use crate::files::{Asker, Hosted};
+use crate::holders::Holders;
 use crate::lends::given;
 use crate::message::{file_of, volume_of};
 use crate::space::within_space;
@@ -53,6 +54,7 @@ pub(crate) struct Asked {
 pub(crate) struct Place<'a> {
     pub(crate) map: &'a ClusterMap,
     pub(crate) full: &'a BTreeSet<NodeId>,
+    pub(crate) holders: &'a Holders,
     pub(crate) me: NodeId,
     pub(crate) rules: Rules,
 }
@@ -71,11 +73,12 @@ pub(crate) fn operation(asked: Asked, change: &Change, replica: &Replica<File>, 
                     *replicas = members_of_next(asked.object, next, place.map);
                 }
             }
-            // Nobody has anything open yet.
-            TreeChange::Unlink { holders, .. }
-            | TreeChange::RemoveDirectory { holders, .. }
-            | TreeChange::Rename { holders, .. } => holders.clear(),
-            _ => {}
+            TreeChange::Lock { lock: Lock { owner, .. }, .. } | TreeChange::Unlock { owner, .. } => {
+                owner.client = asked.client;
+            }
+            // Who asks for these comes or goes itself.
+            TreeChange::Welcome { client } | TreeChange::Expire { client } => *client = asked.client,
+            change => place.holders.enter(change, replica.machine().tree(), place.rules),
         }
     }
     Op { time: asked.now, change }
@@ -118,7 +121,10 @@ pub(crate) fn refusal(body: &FileBody, hosted: &Hosted, answers: u64) -> Option<
             Err(error) => error,
             Ok(()) => return None,
         },
-        FileBody::Ask(Query::Tree(_)) | FileBody::Open { .. } | FileBody::Renew { .. }
+        FileBody::Ask(Query::Tree(_))
+        | FileBody::Open { .. }
+        | FileBody::Renew { .. }
+        | FileBody::Attend(_)
             if answers > ANSWERS_BYTES_MAX || hosted.asking.len() >= ASKING_MAX =>
         {
             return Some(FileReplyBody::Unavailable(Unavailable::Overloaded));
@@ -127,7 +133,8 @@ pub(crate) fn refusal(body: &FileBody, hosted: &Hosted, answers: u64) -> Option<
         | FileBody::Ask(_)
         | FileBody::Sync { .. }
         | FileBody::Open { .. }
-        | FileBody::Renew { .. } => return None,
+        | FileBody::Renew { .. }
+        | FileBody::Attend(_) => return None,
     };
     Some(FileReplyBody::Refused(refused))
 }
@@ -151,7 +158,11 @@ impl<A: Algorithm> Shard<A> {
         hosted.deleting.retain(|_, by| by.is_none_or(|by| committed < by));
         let under_way = hosted.deleting.len();
         let doomed = hosted.replica.machine().tree().doomed(under_way + DELETED_AT_ONCE);
-        let new = doomed.into_iter().filter(|inode| !hosted.deleting.contains_key(inode));
+        let keeps_open = self.config.breaks(Bug::HoldersInMemory);
+        let is_new = |inode: &InodeId| {
+            !hosted.deleting.contains_key(inode) && !(keeps_open && hosted.holders.is_open_somewhere(*inode))
+        };
+        let new = doomed.into_iter().filter(is_new);
         let new: Vec<InodeId> = new.take(DELETING_MAX.saturating_sub(under_way)).collect();
         if new.is_empty() {
             return false;

@@ -11,7 +11,7 @@ use node::file::{
     Answer, Change, Done, File, FileBody, FileReply, FileReplyBody, FileRequest, Level, Query,
     READ_BYTES_MAX, WRITE_BYTES_MAX,
 };
-use node::{FileMessage, PROOF_BYTES, Unavailable, VOLUME_NAME_BYTES_MAX};
+use node::{Attendance, FileMessage, PROOF_BYTES, Unavailable, VOLUME_NAME_BYTES_MAX};
 use replication::{Account, Memory, Message, Page};
 
 use crate::DecodeError;
@@ -41,6 +41,8 @@ const _: () = assert!(
 const CAPABILITY_BYTES_MAX: u64 = 192;
 /// What a proof takes.
 const PROOF_BYTES_MAX: u64 = PROOF_BYTES as u64 + 5;
+/// What an inode takes.
+const INODE_BYTES_MAX: u64 = 25;
 /// What a question about a tree takes.
 const QUESTION_BYTES_MAX: u64 = 768;
 
@@ -98,6 +100,7 @@ impl Weighed for FileRequest {
             FileBody::Ask(Query::Tree(_)) | FileBody::Open { .. } | FileBody::Renew { .. } => {
                 QUESTION_BYTES_MAX
             }
+            FileBody::Attend(Attendance { open: Some(open), .. }) => open.len() as u64 * INODE_BYTES_MAX,
             _ => 0,
         };
         ORDINARY_BYTES_MAX + tree
@@ -267,7 +270,7 @@ choice!(Memory, "what a replica remembers":
     3 Torn;
 );
 
-record!(FileRequest { id, object, shown, body, proof });
+record!(FileRequest { id, object, shown, body, proof, holds });
 choice!(FileBody, "what is asked about a file":
     0 Create;
     1 Change { number, settled, level, change };
@@ -275,7 +278,9 @@ choice!(FileBody, "what is asked about a file":
     3 Sync { oldest, newest };
     4 Open { who, inode, mode };
     5 Renew { capability };
+    6 Attend(attendance);
 );
+record!(Attendance { tenure, stamp, open });
 choice!(Level, "how safe a change is":
     0 Written;
     1 Durable;
@@ -300,6 +305,7 @@ choice!(FileReplyBody, "what is said about a file":
     9 Elsewhere(node);
     10 Unavailable(why);
     11 Opened { attributes, capability };
+    12 Attended { tenure, is_told };
 );
 choice!(Answer, "an answer about a file":
     0 Data(data);

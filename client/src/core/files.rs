@@ -28,6 +28,7 @@
 //! No cache, no data of changes that were acknowledged: whoever wants to write again what was lost keeps it. No time
 //! limits: a request is sent for ever unless it is given up.
 
+mod holds;
 mod job;
 mod link;
 mod object;
@@ -42,10 +43,13 @@ use std::sync::Arc;
 
 use base::{MonoTime, NodeId, ObjectId, Span};
 use namespace::Attributes;
-use node::file::{Answer, Change, Done, FileError, FileReply, FileReplyBody, FileRequest, Level, Query};
+use node::file::{
+    Answer, Change, Done, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Query,
+};
 use node::{Capability, ClusterMap, RequestId, Unavailable};
 
 use super::{BACKOFF_MAX, BACKOFF_MIN, SILENCE};
+use holds::Holds;
 pub use job::Opening;
 use job::{Job, Task, Wish};
 use link::Links;
@@ -164,6 +168,11 @@ pub enum FileEvent {
         /// Which.
         ticket: FileTicket,
     },
+    /// The client was silent for too long: what it had open and locked in a volume is gone. No ticket ends by this.
+    Ended {
+        /// The volume.
+        volume: ObjectId,
+    },
     /// The ticket was given up.
     GivenUp {
         /// Which.
@@ -186,6 +195,9 @@ pub struct Files {
     objects: BTreeMap<ObjectId, Object>,
     /// What is shown for objects that are the content of volumes' files.
     shown: Shown,
+    /// What is open in volumes, and the tickets of what is about to be.
+    holds: Holds,
+    holding: BTreeSet<FileTicket>,
     /// Objects that nobody has open, and of which something is still to be made durable.
     closed: BTreeSet<ObjectId>,
     /// Changes of files of which nothing is known are numbered from here on.
@@ -235,6 +247,8 @@ impl Files {
             links: Links::new(),
             objects: BTreeMap::new(),
             shown: Shown::new(),
+            holds: Holds::new(),
+            holding: BTreeSet::new(),
             closed: BTreeSet::new(),
             number: 1,
             open: BTreeMap::new(),
@@ -259,7 +273,7 @@ impl Files {
     pub fn number(&self, ticket: FileTicket) -> Option<u64> {
         match self.jobs.get(&ticket)?.task {
             Task::Change { number, .. } => Some(number),
-            Task::Create | Task::Ask(_) | Task::Open(_) | Task::Sync(_) => None,
+            Task::Create | Task::Ask(_) | Task::Open(_) | Task::Sync(_) | Task::Attend => None,
         }
     }
 
@@ -403,6 +417,7 @@ impl Files {
 
     /// Lets time pass. Calling it early or often changes nothing.
     pub fn handle_timeout(&mut self, now: MonoTime) {
+        self.tell_volumes(now);
         while let Some(&(at, key)) = self.due.first() {
             if at > now {
                 return;
@@ -426,7 +441,7 @@ impl Files {
 
     /// When [`handle_timeout`](Self::handle_timeout) has something to do.
     pub fn poll_timeout(&self) -> Option<MonoTime> {
-        self.due.first().map(|&(at, _)| at)
+        [self.due.first().map(|&(at, _)| at), self.holds.next_due()].into_iter().flatten().min()
     }
 
     /// The next thing to do, if any.
@@ -505,7 +520,8 @@ impl Files {
                 Wish::Ask(query) => Task::Ask(query),
                 Wish::Open(opening) => Task::Open(opening),
             };
-            self.jobs.insert(key, Job::new(id, task));
+            let holds = if self.holding.remove(&key) { self.holds.begin(id, &task) } else { None };
+            self.jobs.insert(key, Job::new(id, task).holding(holds));
             self.send(now, key);
         }
         let Some(object) = self.objects.get(&id) else { return };
@@ -560,10 +576,15 @@ impl Files {
             self.sendings.remove(&oldest);
         }
         self.sendings.insert(id, Sending { job: key, to, at: now });
-        let body = job.body(object.settled());
-        let shown = body.takes().and_then(|mode| self.shown.of(job.object, mode)).map(Box::new);
+        let body = match job.task {
+            Task::Attend => FileBody::Attend(self.holds.attendance(job.object)),
+            _ => job.body(object.settled()),
+        };
+        let takes = body.takes().map(|mode| (job.object, mode)).filter(|_| body.locks(job.object).is_none());
+        let takes = body.locks(job.object).or(takes);
+        let shown = takes.and_then(|(content, mode)| self.shown.of(content, mode)).map(Box::new);
         let proof = body.named().and_then(|inode| self.proofs.of(job.object, inode));
-        let request = FileRequest { id, object: job.object, shown, body, proof };
+        let request = FileRequest { id, object: job.object, shown, body, proof, holds: job.holds };
         let again_at = now + job.patience();
         self.outputs.push_back(FileOutput::Send { to, request });
         self.set_due(key, Some(again_at));
@@ -581,7 +602,14 @@ impl Files {
     fn take_fact(&mut self, now: MonoTime, ticket: FileTicket, body: FileReplyBody) -> Option<FileReplyBody> {
         let job = self.jobs.get(&ticket)?;
         let id = job.object;
-        let event = match (&job.task, body) {
+        if matches!(body, FileReplyBody::Opened { .. } | FileReplyBody::Changed { .. }) {
+            self.end_opening(ticket, Some(&body));
+        }
+        let event = match (&self.jobs.get(&ticket)?.task, body) {
+            (Task::Attend, body @ FileReplyBody::Attended { .. }) => {
+                self.take_attended(now, ticket, &body);
+                return None;
+            }
             (Task::Create, FileReplyBody::Exists) => FileEvent::Created { ticket },
             (Task::Change { .. }, FileReplyBody::Changed { outcome, mark, level, opened }) => {
                 let object = self.objects.get_mut(&id)?;
@@ -619,6 +647,9 @@ impl Files {
             (_, FileReplyBody::Unavailable(why)) => {
                 self.note_obstacle(ticket, why);
                 return self.go_on(now, ticket, from, None);
+            }
+            (Task::Attend, body @ (FileReplyBody::NoSuchFile | FileReplyBody::Refused(_))) => {
+                return self.take_attended(now, ticket, &body);
             }
             (Task::Sync(_), FileReplyBody::NoSuchFile) => {
                 return self.end_sync(now, ticket, SyncEnd::NoSuchFile);
@@ -700,6 +731,8 @@ impl Files {
     /// Nothing is under way any longer by this name.
     fn drop_job(&mut self, key: FileTicket) -> Option<Job> {
         self.set_due(key, None);
+        self.holding.remove(&key);
+        self.end_opening(key, None);
         let job = self.jobs.remove(&key)?;
         for id in job.sendings() {
             self.sendings.remove(&id);
@@ -707,11 +740,13 @@ impl Files {
         let object = self.objects.get_mut(&job.object)?;
         match job.task {
             Task::Change { number, .. } => drop(object.open.remove(&number)),
-            Task::Create | Task::Ask(_) | Task::Open(_) | Task::Sync(_) => {}
+            Task::Create | Task::Ask(_) | Task::Open(_) | Task::Sync(_) | Task::Attend => {}
         }
         match job.task {
             Task::Sync(_) => object.sync = None,
-            Task::Create | Task::Change { .. } | Task::Ask(_) | Task::Open(_) => object.under_way -= 1,
+            Task::Create | Task::Change { .. } | Task::Ask(_) | Task::Open(_) | Task::Attend => {
+                object.under_way -= 1;
+            }
         }
         Some(job)
     }

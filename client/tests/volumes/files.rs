@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use base::WallTime;
 use bytes::Bytes;
-use client::{Client, Volume, VolumeError, VolumeFile};
-use namespace::{InodeId, NameError, SetTime, Site, Who};
+use client::{Client, Volume, VolumeFile};
+use namespace::{InodeId, SetTime, Site, Who};
 use node::{OpenMode, Settings, file_object};
 
 use crate::cluster::Cluster;
 use crate::{called, name};
 
-async fn with_file(client: &Client) -> (Volume, VolumeFile) {
+pub(crate) async fn with_file(client: &Client) -> (Volume, VolumeFile) {
     let volume = client.create_volume(&called("home"), (0, 0)).await.unwrap();
     let file = create(client, &volume, "f").await;
     (volume, file)
 }
 
-async fn create(client: &Client, volume: &Volume, text: &str) -> VolumeFile {
+pub(crate) async fn create(client: &Client, volume: &Volume, text: &str) -> VolumeFile {
     let place = (InodeId::ROOT, name(text));
     client.create_file(volume, &Who::root(), place, (0o644, 0o022)).await.unwrap()
 }
@@ -89,19 +89,19 @@ async fn files_outlive_every_daemon_in_turn() {
 }
 
 #[tokio::test]
-async fn what_has_no_name_any_more_is_gone() {
+async fn what_has_no_name_any_more_is_gone_when_nobody_has_it_open() {
     let cluster = Cluster::start(3, Settings::default());
     let client = cluster.client().await;
     let (volume, file) = with_file(&client).await;
     file.write(0, "hello".into()).await.unwrap();
     volume.unlink(&Who::root(), Site::new(InodeId::ROOT, name("f"))).await.unwrap();
+    assert_eq!(file.attributes().await.unwrap().links, 0);
+    assert_eq!(file.read(0, 10).await.unwrap(), "hello");
     let inode = file.inode();
-    let gone = VolumeError::Refused(NameError::NoInode { inode });
-    assert_eq!(file.attributes().await, Err(gone.clone()));
+    file.close().await.unwrap();
     // Its data is removed, and then nothing of it is left.
     client.delete_volume(&volume).await.unwrap();
-    assert!(file.read(0, 10).await.is_err());
-    assert!(file.write(0, "late".into()).await.is_err());
+    assert!(volume.attributes(inode).await.is_err());
 }
 
 /// The volume is at one daemon, and the content of the file would be at the other, which is not there.

@@ -5,6 +5,7 @@
 #[path = "../locks/cluster.rs"]
 mod cluster;
 mod files;
+mod opens;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::ClientId;
 use namespace::{
     Answer, Ask, Born, Change, ClientState, Done, Fate, InodeId, Listed, Name, NameError, Op, Page, Query,
-    Rights, limits,
+    Rights, Waiting, limits,
 };
 
 use crate::locks::{is_in_the_way, whole};
@@ -153,6 +153,15 @@ impl Model {
                 let node = self.node(*inode)?;
                 let found = node.held().into_iter().find(|held| is_in_the_way(held, &lock));
                 Ok(Answer::InTheWay(found))
+            }
+            Ask::Waits { inode, owner, ticket } => {
+                let node = self.node(*inode)?;
+                if self.clients.get(&owner.client).is_some_and(|state| *state != ClientState::Alive) {
+                    return Err(NameError::Expired { client: owner.client });
+                }
+                let waiting = node.all_locks().map(|locks| locks.waiting).unwrap_or_default();
+                let is_it = |wish: &Waiting| (wish.ticket, wish.lock.owner) == (*ticket, *owner);
+                Ok(Answer::Waits(waiting.iter().any(is_it)))
             }
             Ask::Locks { inode } => Ok(Answer::Locks(self.node(*inode)?.all_locks().map(Arc::new))),
             Ask::Orphans { after } => Ok(Answer::Inodes(behind(self.orphans(), *after))),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{ObjectId, WallTime};
 use lease::Algorithm;
 use namespace::{
-    AclId, Ask, Change as TreeChange, Op as TreeOp, Query as TreeQuery, Rights, Space, Who, XattrName,
+    AclId, Ask, Change as TreeChange, Lock, Op as TreeOp, Query as TreeQuery, Rights, Space, Who, XattrName,
     map_acl,
 };
 use replication::Request;
@@ -14,8 +14,8 @@ use super::{AccessError, manages};
 use crate::file::{Change, FileBody, FileError, FileReplyBody, Level, Mark, Names, Query};
 use crate::files::{Asker, Caller};
 use crate::{
-    Capability, Certificate, Export, Exports, OpenMode, Proof, SessionId, Shard, ShardConfig, Unavailable,
-    list_of_volumes,
+    Attendance, Capability, Certificate, Export, Exports, OpenMode, Proof, SessionId, Shard, ShardConfig,
+    Unavailable, list_of_volumes,
 };
 
 /// A request that its client may make, as the replica takes it.
@@ -31,6 +31,7 @@ pub(crate) enum Admitted {
         is_allowed: bool,
     },
     Ask(Query, About),
+    Attend(Attendance),
     Sync {
         oldest: Mark,
         newest: Mark,
@@ -134,7 +135,12 @@ impl<A: Algorithm> Shard<A> {
                 Admitted::Change { number, settled, level, change, is_allowed }
             }
             FileBody::Ask(Query::Tree(query)) => {
-                let (query, about) = access()?.admit_query(query, asker.proof)?;
+                let (mut query, about) = access()?.admit_query(query, asker.proof)?;
+                if let Ask::TestLock { lock: Lock { owner, .. }, .. } | Ask::Waits { owner, .. } =
+                    &mut Arc::make_mut(&mut query).ask
+                {
+                    owner.client = asker.client;
+                }
                 Admitted::Ask(Query::Tree(query), about)
             }
             FileBody::Ask(query) => Admitted::Ask(query, About::Itself),
@@ -151,6 +157,10 @@ impl<A: Algorithm> Shard<A> {
                 let query = Arc::new(TreeQuery { who, ask });
                 let (query, _) = access.admit_query(query, asker.proof)?;
                 Admitted::Ask(Query::Tree(query), About::Open(mode))
+            }
+            FileBody::Attend(said) => {
+                access()?;
+                Admitted::Attend(said)
             }
             FileBody::Renew { capability } => {
                 let query = access()?.admit_renewal(now, &capability)?;

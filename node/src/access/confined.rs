@@ -83,7 +83,8 @@ impl Access<'_> {
             | Ask::GetXattr { inode, .. }
             | Ask::ListXattrs { inode }
             | Ask::Access { inode, .. }
-            | Ask::TestLock { inode, .. } => self.take(inode, proof),
+            | Ask::TestLock { inode, .. }
+            | Ask::Waits { inode, .. } => self.take(inode, proof),
             // No client asks for these, or they are about no inode.
             Ask::Statfs
             | Ask::Locks { .. }
@@ -193,13 +194,17 @@ impl FileBody {
                 | Ask::GetXattr { inode, .. }
                 | Ask::ListXattrs { inode }
                 | Ask::Access { inode, .. }
-                | Ask::TestLock { inode, .. } => Some(inode),
+                | Ask::TestLock { inode, .. }
+                | Ask::Waits { inode, .. } => Some(inode),
                 _ => None,
             },
             Self::Open { inode, .. } => Some(*inode),
-            Self::Create | Self::Change { .. } | Self::Ask(_) | Self::Sync { .. } | Self::Renew { .. } => {
-                None
-            }
+            Self::Create
+            | Self::Change { .. }
+            | Self::Ask(_)
+            | Self::Sync { .. }
+            | Self::Renew { .. }
+            | Self::Attend(_) => None,
         }
     }
 }

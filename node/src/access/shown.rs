@@ -18,14 +18,15 @@ impl<A: Algorithm> Shard<A> {
         shown: Option<&Capability>,
         body: &FileBody,
     ) -> Result<Option<FileError>, FileError> {
-        if !is_file_of_volume(object) {
-            return Ok(None);
-        }
-        let mode = body.takes().ok_or(AccessError::FileOfVolume)?;
+        let (content, mode) = match body.locks(object) {
+            Some(locked) => locked,
+            None if !is_file_of_volume(object) => return Ok(None),
+            None => (object, body.takes().ok_or(AccessError::FileOfVolume)?),
+        };
         let capability = shown.ok_or(AccessError::NotOpen)?;
         let keys = self.config.capability_keys.as_ref().ok_or(AccessError::NoKeys)?;
         let Some(session) = self.sessions.get(session) else { return Err(AccessError::NotExported.into()) };
-        let wanted = Open { file: object, mode, certificate: session.certificate.id };
+        let wanted = Open { file: content, mode, certificate: session.certificate.id };
         match body {
             // What was written while it was good is made durable whenever that is asked.
             FileBody::Sync { .. } => keys.check_given(capability, &wanted)?,

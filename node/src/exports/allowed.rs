@@ -11,6 +11,8 @@ pub enum ChangeKind {
     Writes,
     /// A user's, of locks alone. Who may only read may lock, too.
     Locks,
+    /// The client's, about itself: it comes, or goes.
+    Own,
     /// The service's: it follows from what clients do, or an operator orders it. No client asks for it.
     Service,
 }
@@ -44,6 +46,8 @@ pub const fn change_kind(change: &Change) -> ChangeKind {
         | Change::SetXattr { .. }
         | Change::RemoveXattr { .. } => ChangeKind::Writes,
         Change::Lock { .. } | Change::Unlock { .. } | Change::Cancel { .. } => ChangeKind::Locks,
+        // Whom they name, its primary says.
+        Change::Welcome { .. } | Change::Expire { .. } => ChangeKind::Own,
         // The cell of a file borrows size and times for whoever has shown it a capability, and gives them back whatever that may
         // do by then.
         Change::Lend { .. }
@@ -51,8 +55,6 @@ pub const fn change_kind(change: &Change) -> ChangeKind {
         // They name a client, which must not be able to name another one. Its primary knows who opens and closes.
         | Change::Hold { .. }
         | Change::Release { .. }
-        | Change::Welcome { .. }
-        | Change::Expire { .. }
         | Change::Forget { .. }
         | Change::Deleted { .. }
         | Change::Settle
@@ -72,7 +74,8 @@ pub const fn is_for_clients(ask: &Ask) -> bool {
         | Ask::ListXattrs { .. }
         | Ask::Access { .. }
         | Ask::Statfs
-        | Ask::TestLock { .. } => true,
+        | Ask::TestLock { .. }
+        | Ask::Waits { .. } => true,
         Ask::Locks { .. }
         | Ask::Orphans { .. }
         | Ask::Doomed { .. }
@@ -87,7 +90,7 @@ impl Export {
         match change_kind(change) {
             ChangeKind::Service => Err(ExportRefusal::Service),
             ChangeKind::Writes => self.allow_writing(),
-            ChangeKind::Locks => Ok(()),
+            ChangeKind::Locks | ChangeKind::Own => Ok(()),
         }
     }
 

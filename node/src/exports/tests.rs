@@ -348,7 +348,7 @@ const BORN: Born = Born { epoch: Epoch { number: 1, node: NodeId(1) }, seq: Seq(
 
 /// Every change there is, and what it takes.
 fn changes() -> Vec<(Change, ChangeKind)> {
-    use ChangeKind::{Locks, Service, Writes};
+    use ChangeKind::{Locks, Own, Service, Writes};
     let (inode, client) = (INODE, CLIENT);
     let name = || Name::new(b"a").unwrap();
     let site = || Site { dir: INODE, name: name(), expect: Expect::Any };
@@ -376,8 +376,8 @@ fn changes() -> Vec<(Change, ChangeKind)> {
         (Change::Unlock { inode, owner, kind: LockKind::Fcntl, stretch: Stretch::ALL }, Locks),
         (Change::Cancel { inode, ticket }, Locks),
         (Change::Settle, Service),
-        (Change::Welcome { client }, Service),
-        (Change::Expire { client }, Service),
+        (Change::Welcome { client }, Own),
+        (Change::Expire { client }, Own),
         (Change::Forget { client }, Service),
         (Change::Limit { inodes_max: 1, bytes_max: 1 }, Service),
     ]
@@ -390,7 +390,7 @@ fn who_may_only_read_locks_and_changes_nothing() {
         assert_eq!(change_kind(&change), kind, "{change:?}");
         let expected = match kind {
             ChangeKind::Writes => (Ok(()), Err(ExportRefusal::ReadOnly)),
-            ChangeKind::Locks => (Ok(()), Ok(())),
+            ChangeKind::Locks | ChangeKind::Own => (Ok(()), Ok(())),
             ChangeKind::Service => (Err(ExportRefusal::Service), Err(ExportRefusal::Service)),
         };
         assert_eq!((rw.allow_change(&change), ro.allow_change(&change)), expected, "{change:?}");
@@ -413,6 +413,7 @@ fn who_may_only_read_asks_what_others_ask_but_not_to_write() {
         access(Rights { write: false, read: true, execute: true }),
         Ask::Statfs,
         Ask::TestLock { inode, lock: LOCK },
+        Ask::Waits { inode, owner: OWNER, ticket: Ticket(BORN) },
     ] {
         assert_eq!((rw.allow_ask(&ask), ro.allow_ask(&ask)), (Ok(()), Ok(())), "{ask:?}");
     }

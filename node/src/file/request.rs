@@ -1,11 +1,11 @@
 //! What clients ask about files, and what they are told. Data travels as it is: these have no byte layout of their own.
 
-use base::{NodeId, ObjectId};
-use namespace::{InodeId, Who};
+use base::{Epoch, NodeId, ObjectId};
+use namespace::{Change as TreeChange, InodeId, LockKind, LockMode, Who};
 
 use super::{Answer, Change, Done, FileError, Mark, Query};
 use crate::message::is_file_of_volume;
-use crate::{Capability, OpenMode, Proof, RequestId, Unavailable};
+use crate::{Attendance, Capability, OpenMode, Proof, RequestId, Unavailable, file_object};
 
 /// One request about a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +20,9 @@ pub struct FileRequest {
     pub body: FileBody,
     /// What a client that is confined to a part of the volume was told with the inode that it [names](FileBody::named).
     pub proof: Option<Proof>,
+    /// If a file is opened or created by it that the client has open from then on: which of its openings that is. It has to be on
+    /// record in the volume.
+    pub holds: Option<u64>,
 }
 
 /// What a client may ask about a file.
@@ -61,6 +64,8 @@ pub enum FileBody {
         /// What was told last.
         capability: Box<Capability>,
     },
+    /// The client uses this volume, and has this open.
+    Attend(Attendance),
 }
 
 /// How safe a change is.
@@ -79,8 +84,24 @@ impl FileBody {
             Self::Change { .. } => Some(OpenMode::ReadWrite),
             Self::Ask(Query::Read { .. }) => Some(OpenMode::Read),
             Self::Ask(Query::Stat) | Self::Sync { .. } => Some(OpenMode::Look),
-            Self::Create | Self::Ask(Query::Tree(_)) | Self::Open { .. } | Self::Renew { .. } => None,
+            Self::Create
+            | Self::Ask(Query::Tree(_))
+            | Self::Open { .. }
+            | Self::Renew { .. }
+            | Self::Attend(_) => None,
         }
+    }
+
+    /// The content of a volume's file that has to be open before it is locked, and for what: only who may write to a range locks it
+    /// against all others.
+    pub fn locks(&self, volume: ObjectId) -> Option<(ObjectId, OpenMode)> {
+        let Self::Change { change: Change::Tree(op), .. } = self else { return None };
+        let TreeChange::Lock { inode, lock, .. } = &op.change else { return None };
+        let mode = match (lock.kind, lock.mode) {
+            (LockKind::Fcntl, LockMode::Exclusive) => OpenMode::ReadWrite,
+            (LockKind::Fcntl, LockMode::Shared) | (LockKind::Flock, _) => OpenMode::Read,
+        };
+        Some((file_object(volume, *inode), mode))
     }
 
     /// Whether it begins what nobody has anything of. A volume's file begins as soon as anything is to be known of it.
@@ -90,7 +111,9 @@ impl FileBody {
             Self::Change { change, .. } => {
                 is_file_of_volume(object) && (change.is_of_bytes() || matches!(change, Change::Return { .. }))
             }
-            Self::Ask(_) | Self::Sync { .. } | Self::Open { .. } | Self::Renew { .. } => false,
+            Self::Ask(_) | Self::Sync { .. } | Self::Open { .. } | Self::Renew { .. } | Self::Attend(_) => {
+                false
+            }
         }
     }
 
@@ -98,7 +121,12 @@ impl FileBody {
     pub fn data_bytes(&self) -> u64 {
         match self {
             Self::Change { change, .. } => change.data_bytes(),
-            Self::Create | Self::Ask(_) | Self::Sync { .. } | Self::Open { .. } | Self::Renew { .. } => 0,
+            Self::Create
+            | Self::Ask(_)
+            | Self::Sync { .. }
+            | Self::Open { .. }
+            | Self::Renew { .. }
+            | Self::Attend(_) => 0,
         }
     }
 }
@@ -153,6 +181,13 @@ pub enum FileReplyBody {
         attributes: Box<namespace::Attributes>,
         /// What the client shows to use it.
         capability: Box<Capability>,
+    },
+    /// The primary of the volume knows of the client.
+    Attended {
+        /// In this tenure.
+        tenure: Epoch,
+        /// Whether it knows all that the client has open.
+        is_told: bool,
     },
     /// This daemon cannot say: whether a change took effect is unknown. Ask another member, or again.
     Unavailable(Unavailable),

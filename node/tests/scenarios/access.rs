@@ -255,6 +255,7 @@ fn who_may_only_read_locks_and_changes_nothing() {
     assert_eq!(story.open(READER, (user(1), inode), OpenMode::ReadWrite).map(drop), Err(refused));
     let (_, capability) = story.open(READER, (user(1), inode), OpenMode::Read).unwrap();
     assert_eq!(capability.open.mode, OpenMode::Read);
+    story.cluster.shown.insert(capability.open.file, Box::new(capability));
     let client = ClientId { certificate: 1, program: READER };
     let owner = Owner { client, number: 1 };
     let (kind, mode, stretch) = (LockKind::Fcntl, LockMode::Shared, Stretch::ALL);

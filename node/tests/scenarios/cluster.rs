@@ -110,6 +110,8 @@ pub(crate) struct Cluster<A = FleaseRules> {
     sessions: u64,
     /// What clients show for the content of volumes' files.
     pub(crate) shown: BTreeMap<ObjectId, Box<Capability>>,
+    /// Which of its client's openings the next request is.
+    pub(crate) holds: Option<u64>,
     /// The highest token ever granted, by lock.
     tokens: BTreeMap<ObjectId, Token>,
     seed: u64,
@@ -162,6 +164,7 @@ impl<A: Algorithm> Cluster<A> {
             connected: BTreeSet::new(),
             sessions: 0,
             shown: BTreeMap::new(),
+            holds: None,
             tokens: BTreeMap::new(),
             seed: 0,
         };
@@ -624,9 +627,10 @@ impl<A: Algorithm> Cluster<A> {
             self.connect(client, node);
         }
         let (session, id) = self.clients.get_mut(&client).unwrap().next_file_request(node);
-        let shown = self.shown.get(&object).cloned();
+        let content = body.locks(object).map_or(object, |(content, _)| content);
+        let (shown, holds) = (self.shown.get(&content).cloned(), self.holds.take());
         let proof = body.named().and_then(|inode| self.clients[&client].proofs.get(&inode).copied());
-        let request = FileRequest { id, object, shown, body, proof };
+        let request = FileRequest { id, object, shown, body, proof, holds };
         self.call(node, |shard, now| shard.handle_file_request(now, session, request));
         self.settle();
         id

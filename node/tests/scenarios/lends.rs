@@ -26,8 +26,19 @@ pub(crate) struct Cell {
 
 impl Cell {
     pub(crate) fn ask(&self, cluster: &mut Daemons, body: &FileBody) -> Option<FileReplyBody> {
+        self.ask_holding(cluster, body, None)
+    }
+
+    /// The same, for which the client has something open then.
+    pub(crate) fn ask_holding(
+        &self,
+        cluster: &mut Daemons,
+        body: &FileBody,
+        holds: Option<u64>,
+    ) -> Option<FileReplyBody> {
         let mut node = cluster.map.members(self.object).into_iter().find(|node| cluster.is_up(node.0))?;
         for _ in 0..200 {
+            cluster.holds = holds;
             let id = cluster.ask_file(self.client, node.0, self.object, body.clone());
             let mut told = cluster.file_reply(self.client, id);
             for _ in 0..20 {

@@ -18,6 +18,7 @@ mod hosting;
 mod lends;
 mod lost_ends;
 mod members;
+mod opens;
 mod over;
 mod restarts;
 mod space;

@@ -33,7 +33,7 @@ pub(crate) fn planted(bug: Option<Bug>) -> (Daemons, Vec<u32>, Writer) {
     plant(created(bug))
 }
 
-fn plant((mut cluster, members): (Daemons, Vec<u32>)) -> (Daemons, Vec<u32>, Writer) {
+pub(crate) fn plant((mut cluster, members): (Daemons, Vec<u32>)) -> (Daemons, Vec<u32>, Writer) {
     let mut writer = Writer { number: 0 };
     let name = VolumeName::parse("home").unwrap();
     let root = Root { time: WallTime::ZERO, uid: 0, gid: 0, mode: 0o755, name };
@@ -291,8 +291,6 @@ fn what_the_service_does_itself_no_client_may_ask_for() {
         TreeChange::Lend { inode },
         TreeChange::Deleted { inode },
         TreeChange::Settle,
-        TreeChange::Welcome { client },
-        TreeChange::Expire { client },
         TreeChange::Forget { client },
         TreeChange::Hold { inode, client },
         TreeChange::Release { inode, client },

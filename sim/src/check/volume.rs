@@ -6,8 +6,10 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use base::{Members, ObjectId, WallTime};
-use namespace::{Born, Change as TreeChange, InodeId, Make, Memory, Op, Query, Root, Tree};
+use base::{ClientId, Members, ObjectId, WallTime};
+use namespace::{
+    Born, Change as TreeChange, Expect, InodeId, Lock, Make, Memory, Op, Owner, Query, RenameHow, Root, Tree,
+};
 use node::file::{Change, FileError, Op as Entry};
 use node::{ClusterMap, file_object};
 use replication::{Position, Request};
@@ -151,7 +153,16 @@ impl Volume {
 
 /// Whether a daemon makes such a change of itself.
 const fn is_of_service(change: &TreeChange) -> bool {
-    matches!(change, TreeChange::Deleted { .. } | TreeChange::Lend { .. } | TreeChange::GiveBack { .. })
+    matches!(
+        change,
+        TreeChange::Deleted { .. }
+            | TreeChange::Lend { .. }
+            | TreeChange::GiveBack { .. }
+            | TreeChange::Release { .. }
+            | TreeChange::Expire { .. }
+            | TreeChange::Forget { .. }
+            | TreeChange::Settle
+    )
 }
 
 impl VolumeModel {
@@ -171,7 +182,7 @@ impl VolumeModel {
                 let wanted = Op {
                     time: entry.time,
                     client: request.client,
-                    change: self.as_entry(&wanted.change, (object, born)),
+                    change: self.as_entry((&wanted.change, &op.change), (object, born), request.client),
                     who: wanted.who.clone(),
                 };
                 if wanted != **op {
@@ -204,16 +215,39 @@ impl VolumeModel {
         }
     }
 
-    /// A change as its entry has it: nobody has anything open, and the map says where a file is replicated.
-    fn as_entry(&self, change: &TreeChange, (volume, born): (ObjectId, Born)) -> TreeChange {
+    /// A change as its entry has it. The map says where a file is replicated, and the primary who may have open what loses its name,
+    /// and what that is. Whether it is right about that, others check.
+    fn as_entry(
+        &self,
+        (change, entry): (&TreeChange, &TreeChange),
+        (volume, born): (ObjectId, Born),
+        asked: ClientId,
+    ) -> TreeChange {
         let mut change = change.clone();
-        match &mut change {
-            TreeChange::Create { make: Make::File { replicas }, .. } => {
+        match (&mut change, entry) {
+            (TreeChange::Create { make: Make::File { replicas }, .. }, _) => {
                 *replicas = self.members(file_object(volume, InodeId::of(born)));
             }
-            TreeChange::Unlink { holders, .. }
-            | TreeChange::RemoveDirectory { holders, .. }
-            | TreeChange::Rename { holders, .. } => holders.clear(),
+            (TreeChange::Unlink { site, holders }, TreeChange::Unlink { site: named, holders: holding })
+            | (
+                TreeChange::Rename { to: site, how: RenameHow::Replace, holders, .. },
+                TreeChange::Rename { to: named, holders: holding, .. },
+            ) => {
+                holders.clone_from(holding);
+                if site.expect == Expect::Any {
+                    site.expect = named.expect;
+                }
+            }
+            (TreeChange::RemoveDirectory { holders, .. } | TreeChange::Rename { holders, .. }, _) => {
+                holders.clear();
+            }
+            (
+                TreeChange::Lock { lock: Lock { owner: Owner { client, .. }, .. }, .. }
+                | TreeChange::Unlock { owner: Owner { client, .. }, .. }
+                | TreeChange::Welcome { client }
+                | TreeChange::Expire { client },
+                _,
+            ) => *client = asked,
             _ => {}
         }
         change

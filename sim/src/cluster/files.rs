@@ -338,7 +338,7 @@ impl<A: Algorithm> World<'_, A> {
         let marks = match request.body {
             FileBody::Sync { oldest, newest } => Some((oldest, newest)),
             FileBody::Create | FileBody::Change { .. } | FileBody::Ask(_) => None,
-            FileBody::Open { .. } | FileBody::Renew { .. } => None,
+            FileBody::Open { .. } | FileBody::Renew { .. } | FileBody::Attend(_) => None,
         };
         if self.is_traced() {
             self.note(Some(request.object), format_args!("{session:?} asks n{daemon}: {request:?}"));

@@ -236,6 +236,7 @@ impl<A: Algorithm> World<'_, A> {
                 }
                 ticket.map_or(Ok(()), |ticket| self.finish(client, ticket, event))
             }
+            FileEvent::Ended { .. } => Ok(()),
             FileEvent::Created { ticket }
             | FileEvent::Changed { ticket, .. }
             | FileEvent::Answered { ticket, .. }

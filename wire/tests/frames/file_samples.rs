@@ -14,9 +14,9 @@ use node::file::{
     Stored as OnDisk,
 };
 use node::{
-    AccessError, Capability, CapabilityError, CertificateId, Changed, Errand, ErrandBody, FileMessage,
-    KeyEpoch, MemberChange, MembersError, Open, OpenMode, Order, OrderBody, OrderReply, OrderReplyBody,
-    PROOF_BYTES, Proof, RequestId, Source, StrikeError, Tag, Unavailable,
+    AccessError, Attendance, Capability, CapabilityError, CertificateId, Changed, Errand, ErrandBody,
+    FileMessage, KeyEpoch, MemberChange, MembersError, Open, OpenMode, Order, OrderBody, OrderReply,
+    OrderReplyBody, PROOF_BYTES, Proof, RequestId, Source, StrikeError, Tag, Unavailable,
 };
 use replication::{
     Account, Body, Entry, Head, Holding, Memory, Message, Page, Record, Request, Rest, Session, Sessions,
@@ -331,13 +331,17 @@ pub(crate) fn file_requests() -> Vec<FileRequest> {
     let who = Who::new(1_000, 100, &[7]).unwrap();
     bodies.push(FileBody::Open { who, inode: InodeId::ROOT, mode: OpenMode::Read });
     bodies.push(FileBody::Renew { capability: Box::new(capability()) });
+    let open = Some(vec![InodeId::ROOT, file_of().inode]);
+    bodies.push(FileBody::Attend(Attendance { tenure: Some(epoch(5)), stamp: 300, open }));
+    bodies.push(FileBody::Attend(Attendance { tenure: None, stamp: 0, open: None }));
     let of = |id| match id {
         3 => Some(Box::new(capability())),
         _ => None,
     };
     let request = |(id, body)| {
-        let proof = matches!(body, FileBody::Open { .. }).then(proof);
-        FileRequest { id: RequestId(id), object: OBJECT, shown: of(id), body, proof }
+        let is_open = matches!(body, FileBody::Open { .. });
+        let (proof, holds) = (is_open.then(proof), is_open.then_some(7));
+        FileRequest { id: RequestId(id), object: OBJECT, shown: of(id), body, proof, holds }
     };
     (1..).zip(bodies).map(request).collect()
 }
@@ -426,6 +430,7 @@ pub(crate) fn file_replies() -> Vec<FileReply> {
             level: Level::Written,
             opened: Some(Box::new(capability())),
         },
+        FileReplyBody::Attended { tenure: epoch(5), is_told: true },
     ];
     (1..)
         .zip(bodies)

@@ -66,7 +66,8 @@ fn long_data_is_not_copied() {
     let data = Bytes::from(vec![7; 100_000]);
     let change = Change::Write { offset: 1, data: data.clone().into() };
     let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
-    let request = FileRequest { id: RequestId(1), object: OBJECT, shown: None, body, proof: None };
+    let request =
+        FileRequest { id: RequestId(1), object: OBJECT, shown: None, body, proof: None, holds: None };
     let pieces = encode_in_pieces(&vec![request.clone(), request]);
     let [_, first, second] = pieces.as_slice() else { panic!("{} pieces", pieces.len()) };
     assert_eq!((first.as_ptr(), second.as_ptr()), (data.as_ptr(), data.as_ptr()));
@@ -92,7 +93,14 @@ fn short_data_does_not_keep_its_frame() {
         change,
     });
     let requests: Vec<_> = bodies
-        .map(|body| FileRequest { id: RequestId(1), object: OBJECT, shown: None, body, proof: None })
+        .map(|body| FileRequest {
+            id: RequestId(1),
+            object: OBJECT,
+            shown: None,
+            body,
+            proof: None,
+            holds: None,
+        })
         .into();
     let stream = Bytes::from(encode_in_pieces(&requests).concat());
     let frame = FrameReader::new("client/a".parse().unwrap()).next(&mut stream.clone()).unwrap().unwrap();
@@ -205,7 +213,8 @@ fn entries_hold_what_files_can_take() {
         level: Level::Written,
         change: Change::Truncate { size: u64::MAX },
     };
-    let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, shown: None, body, proof: None }];
+    let asked =
+        vec![FileRequest { id: RequestId(1), object: OBJECT, shown: None, body, proof: None, holds: None }];
     assert_eq!(requests(frame(&asked)), Ok(asked));
 }
 
@@ -213,9 +222,16 @@ fn entries_hold_what_files_can_take() {
 fn files_are_removed_and_begun_anew() {
     for (change, kind) in [(Change::Remove, 5), (Change::Begin, 6)] {
         let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
-        let asked = vec![FileRequest { id: RequestId(1), object: OBJECT, shown: None, body, proof: None }];
+        let asked = vec![FileRequest {
+            id: RequestId(1),
+            object: OBJECT,
+            shown: None,
+            body,
+            proof: None,
+            holds: None,
+        }];
         let sent = frame(&asked);
-        assert_eq!(sent[sent.len() - 2..], [kind, 0], "and no proof");
+        assert_eq!(sent[sent.len() - 3..], [kind, 0, 0], "and no proof, and nothing is open then");
         assert_eq!(requests(sent), Ok(asked));
     }
 }
@@ -331,7 +347,7 @@ fn what_a_primary_says_names_its_own_epoch() {
 fn numbers_have_one_form() {
     let create = file_requests().remove(0);
     let frame = frame(&vec![create]);
-    assert_eq!(&frame[HEADER_BYTES..], [1, 1, 3, 0x80, 1, 0, 0, 0]);
+    assert_eq!(&frame[HEADER_BYTES..], [1, 1, 3, 0x80, 1, 0, 0, 0, 0]);
     let with_id = |id: &[u8]| requests(with(frame.clone(), &[1, 1, 3], &[&[1][..], id, &[3]].concat()));
     assert!(with_id(&[0xff; 9].into_iter().chain([1]).collect::<Vec<u8>>()).is_ok(), "the largest");
     for padded in [&[0x81, 0][..], &[0x80, 0], &[0xff, 0xff, 0]] {
@@ -353,14 +369,20 @@ fn numbers_have_one_form() {
 #[test]
 fn unknown_variants_are_refused() {
     let create = frame(&vec![file_requests().remove(0)]);
-    let bad = with(create, &[0x80, 1, 0, 0], &[0x80, 1, 0, 6]);
-    assert_eq!(requests(bad), Err(DecodeError::UnknownByte { field: "what is asked about a file", byte: 6 }));
+    let bad = with(create, &[0x80, 1, 0, 0], &[0x80, 1, 0, 7]);
+    assert_eq!(requests(bad), Err(DecodeError::UnknownByte { field: "what is asked about a file", byte: 7 }));
 }
 
 #[test]
 fn batches_are_counted_before_there_is_room_for_them() {
-    let create =
-        FileRequest { id: RequestId(1), object: OBJECT, shown: None, body: FileBody::Create, proof: None };
+    let create = FileRequest {
+        id: RequestId(1),
+        object: OBJECT,
+        shown: None,
+        body: FileBody::Create,
+        proof: None,
+        holds: None,
+    };
     assert!(requests(frame(&vec![create; FILE_BATCH_MAX])).is_ok());
     let few = frame(&vec![file_requests().remove(0)]);
     let many = |count: &[u8]| requests(with(few.clone(), &[1, 1, 3], &[count, &[1, 3]].concat()));
@@ -497,10 +519,11 @@ fn full_batches_fit_into_a_frame() {
         FileBody::Sync { oldest: mark, newest: mark },
     ];
     for body in bodies {
-        let mut queue = VecDeque::from(vec![
-            FileRequest { id, object, shown: None, body, proof: None };
-            FILE_BATCH_MAX + 1
-        ]);
+        let mut queue =
+            VecDeque::from(vec![
+                FileRequest { id, object, shown: None, body, proof: None, holds: None };
+                FILE_BATCH_MAX + 1
+            ]);
         let batch = next_batch(&mut queue);
         assert_eq!((batch.len(), queue.len()), (FILE_BATCH_MAX, 1));
         assert_eq!(requests(frame(&batch)).map(|requests| requests.len()), Ok(FILE_BATCH_MAX));
@@ -553,7 +576,10 @@ fn batches_of_capabilities_end_where_a_frame_does() {
     let body = FileBody::Renew { capability: capability.clone() };
     let (id, object) = (RequestId(u64::MAX), ObjectId::new(u64::MAX, u64::MAX));
     let mut queue =
-        VecDeque::from(vec![FileRequest { id, object, shown: None, body, proof: None }; FILE_BATCH_MAX]);
+        VecDeque::from(vec![
+            FileRequest { id, object, shown: None, body, proof: None, holds: None };
+            FILE_BATCH_MAX
+        ]);
     let sent = frame(&next_batch(&mut queue));
     assert!(!queue.is_empty() && requests(sent).is_ok());
     let mark = Mark { at: END, generation: LAST };
@@ -617,7 +643,7 @@ fn batches_end_where_a_frame_does() {
         let data = Bytes::from(vec![1; usize::try_from(bytes).unwrap()]);
         let change = Change::Append { data: data.into() };
         let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
-        FileRequest { id: RequestId(1), object: OBJECT, shown: None, body, proof: None }
+        FileRequest { id: RequestId(1), object: OBJECT, shown: None, body, proof: None, holds: None }
     };
     let lengths = |bytes: &[u64]| {
         let mut queue: VecDeque<FileRequest> = bytes.iter().map(|&bytes| write(bytes)).collect();
@@ -671,6 +697,7 @@ proptest! {
                 shown: None,
                 body: FileBody::Change { number, settled: low, level: Level::Written, change },
                 proof: None,
+                holds: None,
             })
             .collect();
         prop_assert_eq!(self::requests(frame(&requests)), Ok(requests));

@@ -36,10 +36,16 @@ pub enum Opening {
 #[derive(Debug)]
 pub(super) enum Task {
     Create,
-    Change { number: u64, level: Level, change: Change },
+    Change {
+        number: u64,
+        level: Level,
+        change: Change,
+    },
     Ask(Query),
     Open(Opening),
     Sync(Syncing),
+    /// What is open is told; what that is is said when it is sent.
+    Attend,
 }
 
 /// Changes that are being made durable.
@@ -65,6 +71,8 @@ pub(super) struct Job {
     has_strayed: bool,
     /// When it is sent, or sent again. None while nobody can be asked.
     pub(super) due: Option<MonoTime>,
+    /// Which opening it is, if its client is to have open what it opens.
+    pub(super) holds: Option<u64>,
     /// Why it has no result, as far as somebody said.
     pub(super) obstacle: Option<Unavailable>,
     /// All sendings that may still be replied to, the oldest first.
@@ -85,6 +93,10 @@ impl Wish {
 }
 
 impl Job {
+    pub(super) fn holding(self, holds: Option<u64>) -> Self {
+        Self { holds, ..self }
+    }
+
     pub(super) const fn new(object: ObjectId, task: Task) -> Self {
         Self {
             object,
@@ -93,6 +105,7 @@ impl Job {
             named: None,
             has_strayed: false,
             due: None,
+            holds: None,
             obstacle: None,
             sendings: VecDeque::new(),
             was_sent: false,
@@ -115,6 +128,7 @@ impl Job {
             }
             Task::Open(Opening::Renew(capability)) => FileBody::Renew { capability: capability.clone() },
             &Task::Sync(Syncing { oldest, newest, .. }) => FileBody::Sync { oldest, newest },
+            Task::Attend => unreachable!("what is open says who knows it"),
         }
     }
 

@@ -330,7 +330,7 @@ impl Dice {
 
     fn ask(&mut self) -> Ask {
         let (inode, after) = (self.inode(), self.maybe(Self::inode));
-        match self.below(14) {
+        match self.below(15) {
             0 => Ask::Lookup { dir: inode, name: self.name() },
             1 => Ask::Attributes { inode },
             2 => Ask::List {
@@ -352,6 +352,7 @@ impl Dice {
             10 => Ask::Orphans { after },
             11 => Ask::Doomed { after },
             12 => Ask::Clients { after: self.maybe(Self::client) },
+            13 => Ask::Waits { inode, owner: self.owner(), ticket: Ticket(self.born()) },
             _ => Ask::Holds { client: self.client(), after },
         }
     }
@@ -361,7 +362,7 @@ impl Dice {
     }
 
     fn answer(&mut self) -> Answer {
-        match self.below(11) {
+        match self.below(12) {
             0 => Answer::Attributes(self.attributes()),
             1 => Answer::Page(self.page()),
             2 => Answer::Target(self.target()),
@@ -373,6 +374,7 @@ impl Dice {
                 Answer::Names(names)
             }
             5 => Answer::Volume(self.volume()),
+            10 => Answer::Waits(self.coin()),
             6 => Answer::InTheWay(self.maybe(Self::sound_lock)),
             7 => Answer::Locks(self.maybe(|dice| Arc::new(dice.locks()))),
             8 => {

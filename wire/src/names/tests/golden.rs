@@ -240,6 +240,7 @@ fn asks() -> Vec<Ask> {
         Ask::Doomed { after: Some(inode) },
         Ask::Clients { after: Some(CLIENT) },
         Ask::Holds { client: CLIENT, after: None },
+        Ask::Waits { inode, owner: flock_lock().owner, ticket: Ticket(Born::default()) },
     ]
 }
 
@@ -260,6 +261,7 @@ fn questions_look_as_documented() {
         "0b 01 070501",
         "0c 01 ff01 01",
         "0d ff01 01 00",
+        "0e 070501 ff00000000000000 0100000000000000 07 000000",
     ];
     assert_all(&asks(), &expected);
     expect(&Query { who: Who::new(1000, 100, &[4]).unwrap(), ask: Ask::Statfs }, "e807 64 01 04 07");
@@ -285,6 +287,7 @@ fn answers() -> Vec<Answer> {
         Answer::Inodes(vec![ID, inode_id(7)]),
         Answer::Doomed(vec![(inode_id(7), replicas())]),
         Answer::Clients(vec![(CLIENT, ClientState::Ended)]),
+        Answer::Waits(true),
     ]
 }
 
@@ -302,6 +305,7 @@ fn answers_look_as_documented() {
         "08 02 010000 070501",
         "09 01 070501 03 01 02 ac02",
         "0a 01 ff01 01 02",
+        "0b 01",
     ];
     assert_all(&answers(), &expected);
 }

@@ -333,8 +333,8 @@ fn bytes_without_a_meaning_are_refused() {
     assert_eq!(unknown(read::<Done>(&[13], &[]).map(drop)), "what came of a change of a tree");
     assert_eq!(unknown(read::<NameError>(&[40], &[]).map(drop)), "why a tree refuses");
     assert_eq!(unknown(read::<NameError>(&[23, 3], &[]).map(drop)), "why bytes are no acl");
-    assert_eq!(unknown(read::<Ask>(&[14], &[]).map(drop)), "a question about a tree");
-    assert_eq!(unknown(read::<Answer>(&[11], &[]).map(drop)), "an answer about a tree");
+    assert_eq!(unknown(read::<Ask>(&[15], &[]).map(drop)), "a question about a tree");
+    assert_eq!(unknown(read::<Answer>(&[12], &[]).map(drop)), "an answer about a tree");
     assert_eq!(unknown(read::<Key>(&[14], &[]).map(drop)), "the name of a part of a tree");
 }
 

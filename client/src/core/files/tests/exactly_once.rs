@@ -28,7 +28,9 @@ impl Members {
         match body {
             FileBody::Create => FileReplyBody::Exists,
             FileBody::Ask(_) => answer(),
-            FileBody::Open { .. } | FileBody::Renew { .. } => FileReplyBody::Refused(FileError::NoTree),
+            FileBody::Open { .. } | FileBody::Renew { .. } | FileBody::Attend(_) => {
+                FileReplyBody::Refused(FileError::NoTree)
+            }
             FileBody::Sync { .. } => FileReplyBody::Durable,
             FileBody::Change { number, settled, change, .. } => {
                 let known = self.outcomes.get(&number).copied();

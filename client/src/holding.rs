@@ -1,0 +1,305 @@
+//! Files of volumes that a program has open, and what it has locked by them.
+//!
+//! Whoever has a file open keeps it: it lives on without a name until everybody has closed it. The volume's primary is told by
+//! the core what is open here; the volume itself knows of this client once, from its first opening on. A client that is silent
+//! for too long is ended there, and whatever it had open says so from then on.
+//!
+//! A lock belongs to an owner, a number that the program gives: a process, or an open handle. What waits for a lock goes on asking, whoever leads
+//! the volume, until it is had or not wanted any more.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use base::{ClientId, Span};
+use namespace::{
+    Answer, Ask, Attributes, Change as TreeChange, Done, InodeId, Lock, LockKind, LockMode, Name, NameError,
+    Op, Owner, Stretch, Ticket, Who,
+};
+use node::file::Change;
+use node::{Capability, OpenMode};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+use crate::clock;
+use crate::core::files::Opening;
+use crate::driver::Client;
+use crate::objects::{Object, ObjectError};
+use crate::volume_files::VolumeFile;
+use crate::volumes::{Volume, VolumeError};
+
+/// Who was not known of for so long may have slept, and asks how it is before it goes on.
+const KNOWN_FOR: Span = Span::from_secs(30);
+/// How often it looks whether it is known of.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long a client that closes waits until volumes know that.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Whoever this is, the primary of the volume says.
+const SELF: ClientId = ClientId { certificate: 0, program: 0 };
+
+/// A lock that is wanted, or had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileLock {
+    /// Whose it is, of this client: a process, or an open handle.
+    pub owner: u64,
+    /// Which of the two kinds, which do not see each other.
+    pub kind: LockKind,
+    /// Whether others may have it, too.
+    pub mode: LockMode,
+    /// Where. `flock` locks everything.
+    pub stretch: Stretch,
+}
+
+/// A file that is open, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    volume: Object,
+    inode: InodeId,
+    /// Who may have locked something by it.
+    owners: Mutex<BTreeSet<(u64, LockKind)>>,
+}
+
+impl FileLock {
+    fn wanted(self) -> Lock {
+        let owner = Owner { client: SELF, number: self.owner };
+        Lock { owner, kind: self.kind, mode: self.mode, stretch: self.stretch }
+    }
+}
+
+impl Held {
+    fn take_owners(&self) -> BTreeSet<(u64, LockKind)> {
+        std::mem::take(&mut *self.owners.lock().expect("nobody fails while holding it"))
+    }
+
+    fn note_owner(&self, owner: (u64, LockKind)) {
+        self.owners.lock().expect("nobody fails while holding it").insert(owner);
+    }
+
+    fn unlocking(&self, (number, kind): (u64, LockKind), stretch: Stretch) -> TreeChange {
+        TreeChange::Unlock { inode: self.inode, owner: Owner { client: SELF, number }, kind, stretch }
+    }
+
+    fn fire(&self, change: TreeChange) {
+        self.volume.fire(Change::Tree(Arc::new(Op::wanted(Who::root(), change))));
+    }
+}
+
+impl Drop for Held {
+    /// It closes, and gives up what was locked by it, in the background.
+    fn drop(&mut self) {
+        for owner in self.take_owners() {
+            self.fire(self.unlocking(owner, Stretch::ALL));
+        }
+        let (volume, inode) = (self.volume.id(), self.inode);
+        self.volume.with_files(|files| files.close_held(volume, inode));
+    }
+}
+
+impl Volume {
+    /// Refuses a client that was silent for too long. Who may have been asks first.
+    pub(crate) async fn present(&self) -> Result<(), VolumeError> {
+        let id = self.object();
+        let is_known = || {
+            self.tree().with_files(|files| match files.known_at(id) {
+                Some(at) => Ok(clock::now().since(at) < KNOWN_FOR),
+                None if files.has_ended(id) => Err(VolumeError::Ended(self.name().clone())),
+                None => Ok(true),
+            })
+        };
+        let known = async {
+            while !is_known()? {
+                self.tree().wake();
+                sleep(LOOK_EVERY).await;
+            }
+            Ok(())
+        };
+        let patience = self.tree().patience();
+        timeout(patience, known).await.unwrap_or_else(|_| {
+            let patience_s = patience.as_secs();
+            Err(ObjectError::Unanswered { patience_s, why: "its volume has not been told of this client" }
+                .into())
+        })
+    }
+
+    /// The volume knows of this client from now on.
+    async fn attend(&self) -> Result<(), VolumeError> {
+        self.present().await?;
+        let id = self.object();
+        if !self.tree().with_files(|files| files.attends_to(id)) {
+            self.tree().come().await?;
+            self.tree().with_files(|files| files.attend_to(clock::now(), id));
+            self.tree().wake();
+        }
+        Ok(())
+    }
+
+    /// Opens a file of this volume, to have it open until what this returns is dropped, also if nobody waits for it any more.
+    pub(crate) async fn open_to_hold(
+        &self,
+        who: &Who,
+        (inode, mode): (InodeId, OpenMode),
+    ) -> Result<(Attributes, Capability, Held), VolumeError> {
+        self.attend().await?;
+        let (volume, opening) = (self.clone(), Opening::Open(who.clone(), inode, mode));
+        let opened = tokio::spawn(async move {
+            let (attributes, capability) = volume.tree().open_held(opening).await?;
+            Ok((attributes, capability, volume.holding(capability)))
+        });
+        opened.await.unwrap_or_else(|_| Err(ObjectError::Closed.into()))
+    }
+
+    /// The same of a file that it creates.
+    pub(crate) async fn create_to_hold(
+        &self,
+        who: &Who,
+        (dir, name): (InodeId, Name),
+        (mode, umask): (u16, u16),
+    ) -> Result<(Attributes, Option<(Capability, Held)>), VolumeError> {
+        self.attend().await?;
+        let make = namespace::Make::file();
+        let create = TreeChange::Create { dir, name, make, mode, umask, is_exclusive: true };
+        let (volume, op) = (self.clone(), Op::wanted(who.clone(), create));
+        op.check_limits()?;
+        let created = tokio::spawn(async move {
+            match volume.tree().create_held(op).await? {
+                (Done::Created { attributes, .. }, opened) => {
+                    Ok((attributes, opened.map(|opened| (*opened, volume.holding(*opened)))))
+                }
+                _ => Err(ObjectError::Mismatch.into()),
+            }
+        });
+        created.await.unwrap_or_else(|_| Err(ObjectError::Closed.into()))
+    }
+
+    fn holding(&self, capability: Capability) -> Held {
+        Held { volume: self.tree().clone(), inode: capability.source.inode, owners: Mutex::default() }
+    }
+}
+
+impl VolumeFile {
+    /// Locks a stretch of the file, in place of what the owner has locked of it; waits as long as somebody else is in the way. Whoever
+    /// does not wait for this any longer gets nothing by it.
+    pub async fn lock(&self, wanted: FileLock) -> Result<(), VolumeError> {
+        self.prepare_lock(wanted).await?;
+        let (told, outcome) = oneshot::channel();
+        let file = self.clone();
+        tokio::spawn(async move { file.run_lock(wanted, told).await });
+        outcome.await.unwrap_or_else(|_| Err(ObjectError::Closed.into()))
+    }
+
+    /// The same, if nobody is in the way. Otherwise it says who, as [`NameError::Locked`].
+    pub async fn try_lock(&self, wanted: FileLock) -> Result<(), VolumeError> {
+        self.prepare_lock(wanted).await?;
+        self.ask_for_lock(wanted, false).await.map(drop)
+    }
+
+    /// What is in the way of a lock.
+    pub async fn in_the_way(&self, wanted: FileLock) -> Result<Option<Lock>, VolumeError> {
+        self.volume().present().await?;
+        let ask = Ask::TestLock { inode: self.inode(), lock: wanted.wanted() };
+        match self.volume().ask(&Who::root(), ask).await? {
+            Answer::InTheWay(lock) => Ok(lock),
+            _ => Err(ObjectError::Mismatch.into()),
+        }
+    }
+
+    /// Gives up what an owner has locked of a stretch.
+    pub async fn unlock(&self, owner: u64, kind: LockKind, stretch: Stretch) -> Result<(), VolumeError> {
+        self.volume().present().await?;
+        let unlock = self.held().unlocking((owner, kind), stretch);
+        self.volume().change(&Who::root(), unlock).await.map(drop)
+    }
+
+    /// Gives up all that an owner has locked: what a process does that closes the file, or ends.
+    pub async fn unlock_all(&self, owner: u64) -> Result<(), VolumeError> {
+        for kind in [LockKind::Fcntl, LockKind::Flock] {
+            self.unlock(owner, kind, Stretch::ALL).await?;
+        }
+        Ok(())
+    }
+
+    /// Closes it: all is given up that was locked by it. If it is cloned, that is done with the last one.
+    pub async fn close(self) -> Result<(), VolumeError> {
+        if let Some(held) = self.last_held() {
+            for (owner, kind) in held.take_owners() {
+                let unlock = held.unlocking((owner, kind), Stretch::ALL);
+                self.volume().change(&Who::root(), unlock).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn prepare_lock(&self, wanted: FileLock) -> Result<(), VolumeError> {
+        self.volume().present().await?;
+        self.held().note_owner((wanted.owner, wanted.kind));
+        self.show_lately().await
+    }
+
+    async fn ask_for_lock(&self, wanted: FileLock, wait: bool) -> Result<Option<Ticket>, VolumeError> {
+        let lock = TreeChange::Lock { inode: self.inode(), lock: wanted.wanted(), wait };
+        match self.volume().change(&Who::root(), lock).await? {
+            Done::Locked { waits, .. } => Ok(waits),
+            _ => Err(ObjectError::Mismatch.into()),
+        }
+    }
+
+    async fn run_lock(self, wanted: FileLock, mut told: oneshot::Sender<Result<(), VolumeError>>) {
+        let result = self.wait_for_lock(wanted, &mut told).await;
+        let is_had = result.is_ok();
+        if told.send(result).is_err() && is_had {
+            let held = self.held();
+            held.fire(held.unlocking((wanted.owner, wanted.kind), wanted.stretch));
+        }
+    }
+
+    async fn wait_for_lock(
+        &self,
+        wanted: FileLock,
+        told: &mut oneshot::Sender<Result<(), VolumeError>>,
+    ) -> Result<(), VolumeError> {
+        let Some(ticket) = self.ask_for_lock(wanted, true).await? else { return Ok(()) };
+        let (owner, who) = (wanted.wanted().owner, Who::root());
+        loop {
+            let ask = Ask::Waits { inode: self.inode(), owner, ticket };
+            let answer = tokio::select! {
+                biased;
+                () = told.closed() => None,
+                answer = self.volume().ask(&who, ask) => Some(answer),
+            };
+            match answer {
+                Some(Ok(Answer::Waits(true))) => {}
+                // It lasts until somebody leads the volume.
+                Some(Err(VolumeError::Object(ObjectError::Unanswered { .. }))) => {}
+                Some(Ok(Answer::Waits(false))) => return Ok(()),
+                Some(Ok(_)) => return Err(ObjectError::Mismatch.into()),
+                Some(Err(error)) => return Err(error),
+                None => return self.take_back(ticket).await,
+            }
+        }
+    }
+
+    /// Nobody waits for a lock any more. Ok if it is had by now.
+    async fn take_back(&self, ticket: Ticket) -> Result<(), VolumeError> {
+        let cancel = TreeChange::Cancel { inode: self.inode(), ticket };
+        match self.volume().change(&Who::root(), cancel).await {
+            Err(VolumeError::Refused(NameError::NotWaiting { .. })) => Ok(()),
+            Ok(_) => Err(ObjectError::Closed.into()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Client {
+    /// What this client had open and locked in volumes goes with it.
+    pub(crate) async fn leave_volumes(&self) {
+        let volumes: Vec<_> = self.shared.with_objects(|objects| objects.core.attended().collect());
+        let leaving = async {
+            for id in volumes {
+                let op = Op::wanted(Who::root(), TreeChange::Expire { client: SELF });
+                // Whoever misses it ends this client later.
+                let _ = self.object(id).change_tree(op).await;
+            }
+        };
+        let _ = timeout(LEAVE_TIMEOUT, leaving).await;
+    }
+}

@@ -1,0 +1,399 @@
+//! Who has which files of a volume open, as the volume's primary knows it.
+//!
+//! To open a file costs no entry. A client is on record in the volume once, before it opens its first file; from then on it tells the
+//! primary now and then what it has open. A primary notes beside that what it has opened itself, so that it knows at least
+//! all that a client has open which has told it something in this tenure. Of others it takes everything to be open. So whoever
+//! takes a file's last name away needs to ask nobody: the entry that does it records as holders whoever may have the file open.
+//! Whoever turns out not to have it open, or no longer, gives it up by an entry.
+//!
+//! Rules:
+//!
+//! - A client counts its openings. What it tells is true of all up to one of them; a later one stays noted, however late
+//!   that comes. What it tells is of one tenure, and means nothing in another one: it may have opened something in between.
+//! - A hold goes by what its own client says, or with that client. A client goes by an entry: by its own, or when it was silent for
+//!   [`client_gone`](crate::ShardConfig::client_gone). A new primary has heard of everybody when it began.
+//! - While the entry is under way that may take a file's last name away, nobody opens the file.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{ClientId, Epoch, ObjectId, WallTime};
+use lease::Algorithm;
+use namespace::limits::{CLIENTS_MAX, PAGE_MAX};
+use namespace::{
+    Answer as TreeAnswer, Ask, Change as TreeChange, ClientState, Done as TreeDone, Entry, Expect, InodeId,
+    Key, Kind, NameError, Op as TreeOp, Part, Query as TreeQuery, RenameHow, Site, Who,
+};
+use replication::Position;
+
+use crate::access::About;
+use crate::file::{Change, Done, FileError, FileReplyBody, Names, Query};
+use crate::files::{Asker, Hosted};
+use crate::{Bug, Rules, Shard, Unavailable};
+
+/// So many entries about clients are made at a time.
+const TENDED_AT_ONCE: usize = 64;
+/// So many openings of a client are noted; of one with more everything is taken to be open.
+const NOTED_MAX: usize = 2 * PAGE_MAX;
+/// While no more clients are on record, those that have ended stay there, so that they are told.
+const KEPT_MAX: u32 = CLIENTS_MAX / 2;
+/// How often in the time after which a client is gone its volume is looked at.
+const VISITS_PER_GONE: u64 = 8;
+
+/// What a client tells the primary of a volume about itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attendance {
+    /// To which tenure. None if it knows none yet, or what it says would not be all.
+    pub tenure: Option<Epoch>,
+    /// It counts its openings: this is of all up to that one.
+    pub stamp: u64,
+    /// What it has open, or may be about to. None if that is too much to be told.
+    pub open: Option<Vec<InodeId>>,
+}
+
+/// What a primary knows of a volume's clients in its tenure.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Holders {
+    /// What clients have open, each by the last opening that is known.
+    noted: BTreeMap<ClientId, BTreeMap<InodeId, u64>>,
+    /// Who has told all that it had open.
+    told: BTreeSet<ClientId>,
+    /// What may lose its last name by the entry there.
+    removing: BTreeMap<InodeId, Position>,
+    /// The last entry about clients that nobody asked for.
+    own: Option<Position>,
+    /// Whether there may be something to do for a client, and when everybody was looked at last.
+    is_due: bool,
+    looked_at: WallTime,
+    /// Whether it is known when the volume is looked at next.
+    is_visited: bool,
+    /// Whether somebody is on record who has not ended: then somebody has to lead the volume.
+    pub(crate) is_needed: bool,
+}
+
+impl Holders {
+    /// At the beginning of a tenure nothing is known, and everything is to be looked at.
+    pub(crate) fn begin() -> Self {
+        Self { is_due: true, ..Self::default() }
+    }
+
+    /// A client opens something.
+    fn note(&mut self, client: ClientId, (inode, stamp): (InodeId, u64)) {
+        let noted = self.noted.entry(client).or_default();
+        let last = noted.entry(inode).or_default();
+        *last = stamp.max(*last);
+        if noted.len() > NOTED_MAX {
+            self.noted.remove(&client);
+            self.told.remove(&client);
+        }
+    }
+
+    /// A client says what it has open.
+    fn hear(&mut self, client: ClientId, (stamp, open): (u64, Option<&[InodeId]>), rules: Rules) {
+        self.is_due = true;
+        let Some(open) = open else {
+            self.told.remove(&client);
+            return;
+        };
+        let noted = self.noted.entry(client).or_default();
+        let forgets_later = rules.breaks(Bug::LaterOpeningForgotten);
+        noted.retain(|_, opening| *opening > stamp && !forgets_later);
+        for &inode in open {
+            noted.entry(inode).or_insert(stamp);
+        }
+        self.told.insert(client);
+    }
+
+    /// Whether a client may have an inode open.
+    fn may_hold(&self, client: ClientId, inode: InodeId, rules: Rules) -> bool {
+        let is_noted = self.noted.get(&client).is_some_and(|noted| noted.contains_key(&inode));
+        is_noted || !self.told.contains(&client) && !rules.breaks(Bug::UntoldHoldNothing)
+    }
+
+    /// Whether a client is known to have it open; planted bugs ask.
+    pub(crate) fn is_open_somewhere(&self, inode: InodeId) -> bool {
+        self.noted.values().any(|noted| noted.contains_key(&inode))
+    }
+
+    /// Says in a change that may take a last name away who may have open what has it, and that it is that which has it.
+    pub(crate) fn enter(&self, change: &mut TreeChange, tree: &Names, rules: Rules) {
+        let (site, holders) = match change {
+            TreeChange::Unlink { site, holders } => (Some(site), holders),
+            TreeChange::Rename { to, how: RenameHow::Replace, holders, .. } => (Some(to), holders),
+            TreeChange::Rename { holders, .. } | TreeChange::RemoveDirectory { holders, .. } => {
+                (None, holders)
+            }
+            _ => return,
+        };
+        holders.clear();
+        let Some(site) = site else { return };
+        let named = target(tree, site);
+        if site.expect == Expect::Any {
+            site.expect = named.map_or(Expect::Nothing, |named| Expect::Inode(named.inode));
+        }
+        if let Some(Entry { inode, kind: Kind::File }) = named
+            && !rules.breaks(Bug::HoldersInMemory)
+        {
+            let all = clients(tree).filter(|(_, state)| *state == ClientState::Alive);
+            let holding = all.map(|(client, _)| client).filter(|&client| self.may_hold(client, inode, rules));
+            holders.extend(holding);
+        }
+    }
+
+    /// The entry there does this.
+    pub(crate) fn note_removal(&mut self, change: &Change, at: Position) {
+        if let Change::Tree(op) = change
+            && let TreeChange::Unlink { site, .. } | TreeChange::Rename { to: site, .. } = &op.change
+            && let Expect::Inode(inode) = site.expect
+        {
+            self.removing.insert(inode, at);
+        }
+    }
+}
+
+impl Hosted {
+    fn tree(&self) -> &Names {
+        self.replica.machine().tree()
+    }
+
+    /// Refuses what a client must not open, and notes what it opens otherwise.
+    fn note_opening(
+        &mut self,
+        client: ClientId,
+        (inode, stamp): (InodeId, u64),
+    ) -> Result<(), FileReplyBody> {
+        let refused = |error: NameError| Err(FileReplyBody::Refused(FileError::Tree(error)));
+        match self.tree().client(client) {
+            None => return refused(NameError::NoClient { client }),
+            Some(ClientState::Ending | ClientState::Ended) => return refused(NameError::Expired { client }),
+            Some(ClientState::Alive) => {}
+        }
+        if self.holders.removing.contains_key(&inode) {
+            return Err(FileReplyBody::Unavailable(Unavailable::Overloaded));
+        }
+        if is_orphan(self.tree(), inode) && self.tree().part(&Key::Hold(inode, client)).is_none() {
+            return refused(NameError::NoInode { inode });
+        }
+        self.holders.note(client, (inode, stamp));
+        Ok(())
+    }
+}
+
+impl<A: Algorithm> Shard<A> {
+    /// A tenure begins.
+    pub(crate) fn begin_holders(&mut self, now: WallTime, object: ObjectId) {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        hosted.holders = Holders::begin();
+        self.visit_again(now, object);
+    }
+
+    /// A client says that it is there, and what it has open.
+    pub(crate) fn attend(&mut self, now: WallTime, object: ObjectId, asker: Asker, said: &Attendance) {
+        let rules = self.config.rules();
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        let Asker { client, .. } = asker;
+        let tenure = hosted.replica.promised();
+        let body = match hosted.tree().client(client) {
+            None => FileReplyBody::Refused(NameError::NoClient { client }.into()),
+            Some(ClientState::Ending | ClientState::Ended) => {
+                FileReplyBody::Refused(NameError::Expired { client }.into())
+            }
+            Some(ClientState::Alive) => {
+                hosted.heard.insert(client, now);
+                if said.tenure == Some(tenure) || said.tenure.is_some() && rules.breaks(Bug::AnyTenureTold) {
+                    hosted.holders.hear(client, (said.stamp, said.open.as_deref()), rules);
+                }
+                FileReplyBody::Attended { tenure, is_told: hosted.holders.told.contains(&client) }
+            }
+        };
+        let until = self.lease.valid_until(now, object);
+        let unknown = FileReplyBody::Unavailable(Unavailable::NoMajority);
+        self.files.reply(asker, if until.is_some() { body } else { unknown }, until);
+        self.visit_again(now, object);
+        self.drain_replica(now, object);
+    }
+
+    /// What a client opens is noted before it is answered. Who has ended opens nothing.
+    pub(crate) fn opens(
+        &mut self,
+        object: ObjectId,
+        asker: Asker,
+        (query, about): (&Query, About),
+    ) -> Result<(), FileReplyBody> {
+        let (About::Open(_), Query::Tree(query)) = (about, query) else { return Ok(()) };
+        let (Ask::Attributes { inode } | Ask::Access { inode, .. }) = query.ask else { return Ok(()) };
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return Ok(()) };
+        if let Some(stamp) = asker.holds {
+            return hosted.note_opening(asker.client, (inode, stamp));
+        }
+        match hosted.tree().client(asker.client) {
+            Some(ClientState::Ending | ClientState::Ended) => {
+                Err(FileReplyBody::Refused(NameError::Expired { client: asker.client }.into()))
+            }
+            Some(ClientState::Alive) | None => Ok(()),
+        }
+    }
+
+    /// What a client has created it has open, unless somebody has taken it away meanwhile.
+    pub(crate) fn created_open(
+        &mut self,
+        object: ObjectId,
+        asker: Asker,
+        outcome: &Result<Done, FileError>,
+    ) -> Asker {
+        let (Some(stamp), Ok(Done::Tree(done))) = (asker.holds, outcome) else { return asker };
+        let TreeDone::Created { attributes, .. } = &**done else { return asker };
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return asker };
+        let is_open = hosted.note_opening(asker.client, (attributes.inode, stamp)).is_ok();
+        Asker { is_shown: asker.is_shown && is_open, ..asker }
+    }
+
+    /// Looks after a volume's clients now and then, as long as there are any.
+    pub(crate) fn visit_volumes(&mut self, now: WallTime) {
+        while let Some(&(at, object)) = self.files.visits.first().filter(|&&(at, _)| at <= now) {
+            self.files.visits.remove(&(at, object));
+            let Some(hosted) = self.files.hosted.get_mut(&object).filter(|hosted| hosted.serves()) else {
+                continue;
+            };
+            let every = self.config.client_gone / VISITS_PER_GONE;
+            if hosted.holders.looked_at + every <= now {
+                (hosted.holders.is_due, hosted.holders.looked_at) = (true, now);
+                hosted.holders.is_visited = false;
+                self.visit_again(now, object);
+            }
+            self.drain_replica(now, object);
+        }
+    }
+
+    /// A volume is looked at for as long as it is one.
+    fn visit_again(&mut self, now: WallTime, object: ObjectId) {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        let is_volume = hosted.replica.machine().volume_name().is_ok();
+        if is_volume && !std::mem::replace(&mut hosted.holders.is_visited, true) {
+            self.files.visits.insert((now + self.config.client_gone / VISITS_PER_GONE, object));
+        }
+    }
+
+    /// Makes entries of what follows from what is known of a volume's clients. Whether there is something new to be done.
+    pub(crate) fn tend_volume(&mut self, now: WallTime, object: ObjectId) -> bool {
+        let Some(hosted) = self.files.hosted.get_mut(&object).filter(|hosted| hosted.serves()) else {
+            return false;
+        };
+        let committed = hosted.replica.committed();
+        hosted.holders.removing.retain(|_, at| committed < *at);
+        // A volume that is removed has no clients.
+        if hosted.replica.machine().volume_name().is_err()
+            || hosted.holders.own.is_some_and(|at| committed < at)
+        {
+            return false;
+        }
+        let wanted = if hosted.tree().is_unsettled() {
+            vec![TreeChange::Settle]
+        } else if std::mem::take(&mut hosted.holders.is_due) {
+            self.wanted_of_clients(now, object)
+        } else {
+            return false;
+        };
+        let mut last = None;
+        for change in wanted {
+            let op = Change::Tree(TreeOp::wanted(Who::root(), change).into());
+            let Some(at) = self.propose_own(now, object, op) else { break };
+            last = Some(at);
+        }
+        if let (Some(hosted), Some(at)) = (self.files.hosted.get_mut(&object), last) {
+            (hosted.holders.own, hosted.holders.is_due) = (Some(at), true);
+        }
+        last.is_some()
+    }
+
+    /// Whose end is to be an entry, and who holds what it has not open.
+    fn wanted_of_clients(&mut self, now: WallTime, object: ObjectId) -> Vec<TreeChange> {
+        let here = self.sessions.clients();
+        let (rules, gone) = (self.config.rules(), self.config.client_gone);
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return Vec::new() };
+        let (mut wanted, mut is_needed) = (Vec::new(), false);
+        let tree = hosted.replica.machine().tree();
+        let is_crowded = counts(tree) > KEPT_MAX;
+        for (client, state) in clients(tree) {
+            let heard = hosted.heard.get(&client).copied().unwrap_or(hosted.led_since);
+            let grace = if rules.breaks(Bug::UntoldEnded) { base::Span::ZERO } else { gone };
+            let is_gone = heard + grace <= now && !here.contains(&client);
+            let is_told = hosted.holders.told.contains(&client);
+            is_needed |= state != ClientState::Ended;
+            match state {
+                ClientState::Ending => wanted.push(TreeChange::Expire { client }),
+                ClientState::Alive if is_gone && !rules.breaks(Bug::SilentKept) => {
+                    wanted.push(TreeChange::Expire { client });
+                }
+                ClientState::Alive if is_told => {
+                    let held = held_by(tree, client).into_iter();
+                    let closed = held.filter(|&inode| !hosted.holders.may_hold(client, inode, rules));
+                    wanted.extend(closed.flat_map(|inode| releases(tree, (inode, client), rules)));
+                }
+                ClientState::Ended if is_gone && is_crowded => wanted.push(TreeChange::Forget { client }),
+                ClientState::Alive | ClientState::Ended => {}
+            }
+            if wanted.len() >= TENDED_AT_ONCE {
+                break;
+            }
+        }
+        hosted.holders.is_needed = is_needed;
+        wanted
+    }
+}
+
+/// What a name names.
+fn target(tree: &Names, site: &Site) -> Option<Entry> {
+    match tree.part(&Key::Entry(site.dir, site.name.clone()))? {
+        Part::Entry(entry) => Some(entry),
+        _ => None,
+    }
+}
+
+fn is_orphan(tree: &Names, inode: InodeId) -> bool {
+    match tree.part(&Key::Inode(inode)) {
+        Some(Part::Inode(found)) => found.links == 0,
+        _ => false,
+    }
+}
+
+fn ask(tree: &Names, ask: Ask) -> Option<TreeAnswer> {
+    tree.answer(&TreeQuery { who: Who::root(), ask }).ok()
+}
+
+fn counts(tree: &Names) -> u32 {
+    match ask(tree, Ask::Statfs) {
+        Some(TreeAnswer::Volume(volume)) => volume.clients,
+        _ => 0,
+    }
+}
+
+/// All clients on record.
+fn clients(tree: &Names) -> impl Iterator<Item = (ClientId, ClientState)> {
+    let mut after = None;
+    let pages = std::iter::from_fn(move || match ask(tree, Ask::Clients { after }) {
+        Some(TreeAnswer::Clients(page)) => {
+            after = Some(page.last()?.0);
+            Some(page)
+        }
+        _ => None,
+    });
+    pages.flatten()
+}
+
+/// Some of the orphans that a client holds.
+fn held_by(tree: &Names, client: ClientId) -> Vec<InodeId> {
+    match ask(tree, Ask::Holds { client, after: None }) {
+        Some(TreeAnswer::Inodes(inodes)) => inodes,
+        _ => Vec::new(),
+    }
+}
+
+/// What ends a client's hold.
+fn releases(tree: &Names, (inode, client): (InodeId, ClientId), rules: Rules) -> Vec<TreeChange> {
+    let release = |client| TreeChange::Release { inode, client };
+    if !rules.breaks(Bug::OthersReleased) {
+        return vec![release(client)];
+    }
+    let holders = clients(tree).map(|(other, _)| other);
+    holders.filter(|other| tree.part(&Key::Hold(inode, *other)).is_some()).map(release).collect()
+}
