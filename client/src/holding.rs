@@ -28,8 +28,8 @@ use crate::objects::{Object, ObjectError};
 use crate::volume_files::VolumeFile;
 use crate::volumes::{Volume, VolumeError};
 
-/// Who was not known of for so long may have slept, and asks how it is before it goes on.
-const KNOWN_FOR: Span = Span::from_secs(30);
+/// Who was not known of for so long may have slept, and asks how it is before it goes on: before it can have ended by any clock.
+const KNOWN_FOR: Span = Span::from_secs(100);
 /// How often it looks whether it is known of.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long a client that closes waits until volumes know that.

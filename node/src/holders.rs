@@ -280,10 +280,12 @@ impl<A: Algorithm> Shard<A> {
         };
         let committed = hosted.replica.committed();
         hosted.holders.removing.retain(|_, at| committed < *at);
-        // A volume that is removed has no clients.
-        if hosted.replica.machine().volume_name().is_err()
-            || hosted.holders.own.is_some_and(|at| committed < at)
-        {
+        if hosted.replica.machine().volume_name().is_err() {
+            // What is removed has no clients.
+            hosted.holders.is_needed = false;
+            return false;
+        }
+        if hosted.holders.own.is_some_and(|at| committed < at) {
             return false;
         }
         let wanted = if hosted.tree().is_unsettled() {

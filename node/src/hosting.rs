@@ -301,7 +301,8 @@ impl<A: Algorithm> Shard<A> {
             forget_asker(hosted, (asker.client, request.number), asker);
         } else {
             hosted.heard.insert(asker.client, now);
-            next.iter().for_each(|at| hosted.holders.note_removal(&wanted, *at));
+            let made = next.filter(|at| hosted.replica.next_position() != Some(*at));
+            made.iter().for_each(|at| hosted.holders.note_removal(&wanted, *at));
             if let (Change::Return { .. }, Some(next)) = (change, next) {
                 hosted.lending.turn(next, false);
             }

@@ -63,6 +63,7 @@ fn assert_volumes_were_used(runs: &[ClusterSummary]) {
     assert!(all(|trees| trees.removed) > 5, "no volume was removed");
     assert!(all(|trees| trees.planted) > runs.len() as u64, "no volume was begun anew");
     assert!(all(|trees| trees.told_gone) > 0 && all(|trees| trees.no_space) > 0);
+    assert!(all(|trees| trees.opened) > 0);
 }
 
 #[test]

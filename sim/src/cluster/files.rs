@@ -364,6 +364,9 @@ impl<A: Algorithm> World<'_, A> {
                 continue;
             }
             self.checkers.entries.may_commit(self.now, (machine.id, object), replica)?;
+            if self.is_volume(file) {
+                self.check_held(daemon, file)?;
+            }
             let beginning = self.checkers.entries.commit(self.now, (machine.id, object), at)?;
             begun.extend(beginning.map(|beginning| (file, beginning)));
         }

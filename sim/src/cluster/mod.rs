@@ -11,6 +11,7 @@ mod directory;
 mod disk;
 mod faults;
 mod files;
+mod held;
 mod links;
 mod machine;
 mod operator;

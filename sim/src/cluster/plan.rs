@@ -144,6 +144,8 @@ const WRONG_CLOCKS: (u64, u64, u64) = (8, 30, 200);
 const HECTIC: u64 = 2;
 /// In a million messages so many are lost, doubled, or late.
 const OFTEN: &[u64] = &[0, 0, 1_000, 20_000, 100_000];
+/// A client of a volume that is silent for so long is ended.
+const CLIENT_GONE: Span = Span::from_secs(4);
 /// Exchanges of times may be this far apart at most.
 const CLOCK_FRESH_MAX: Span = Span::from_millis(400);
 
@@ -369,6 +371,7 @@ fn draw_shard(lease: &Config, (daemons, replicas): (u32, u8), settings: Settings
     let hidden_after = lease.epsilon / 2 * 1_000_000 / u64::from(lease.rate_error_ppm);
     let keys = CapabilityKeys::parse(&CapabilityKey::new([7; 32]).line(KeyEpoch(1), None));
     shard.capability_keys = Some(Arc::new(keys.expect("a key is a line")));
+    shard.client_gone = CLIENT_GONE;
     shard.clock_fresh = CLOCK_FRESH_MAX.min(hidden_after * 9 / 10);
     shard
 }

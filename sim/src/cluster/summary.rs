@@ -140,6 +140,8 @@ pub struct TreeCounts {
     pub told_gone: u64,
     /// How many changes found no space.
     pub no_space: u64,
+    /// How often a file was opened.
+    pub opened: u64,
 }
 
 impl TreeCounts {
@@ -256,7 +258,7 @@ impl ClusterSummary {
         writeln!(
             f,
             "  volumes: {}; {} operations wanted, {} changes took effect and {} were refused, {} questions were answered, {} of \
-             them with a refusal; planted {} times, removed {} times, told to be gone {} times, {} changes found no space",
+             them with a refusal; planted {} times, removed {} times, told to be gone {} times, {} changes found no space, {} files opened",
             trees.volumes,
             trees.wanted,
             trees.changed,
@@ -266,7 +268,8 @@ impl ClusterSummary {
             trees.planted,
             trees.removed,
             trees.told_gone,
-            trees.no_space
+            trees.no_space,
+            trees.opened
         )
     }
 }

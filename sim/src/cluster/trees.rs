@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
-use base::{Random, WallTime};
+use base::{ClientId, Random, WallTime};
 use bytes::Bytes;
 use namespace::{
-    Answer, Ask, Attributes, Change, Done, InodeId, Kind, Make, Name, NameError, Op, Query, RenameHow,
-    Rights, Root, SetAttributes, SetTime, Site, Target, VolumeName, Who, XattrHow, XattrName,
+    Answer, Ask, Attributes, Change, Done, InodeId, Kind, Lock, LockKind, LockMode, Make, Name, NameError,
+    Op, Owner, Query, RenameHow, Rights, Root, SetAttributes, SetTime, Site, Stretch, Target, Ticket,
+    VolumeName, Who, XattrHow, XattrName,
 };
 use node::file::FileError;
 
@@ -28,6 +29,9 @@ const PAGE_MAX: u64 = 5;
 /// A volume that is full soon.
 const INODES_FEW: u64 = 24;
 
+/// Whose request it is, the primary says.
+const NOBODY: ClientId = ClientId { certificate: 0, program: 0 };
+
 /// How a volume is used, as a seed decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TreeHabits {
@@ -46,6 +50,8 @@ pub(super) struct Known {
     sites: Vec<(Site, Kind)>,
     /// A directory that it was told is not empty.
     full: Option<InodeId>,
+    /// The request for a lock that it made last, if that had to wait.
+    waits: Option<(InodeId, Owner, Ticket)>,
     /// What it was told last that the volume is.
     pub(super) state: State,
 }
@@ -108,6 +114,11 @@ impl Known {
 
     fn learn_done(&mut self, op: &VolumeOp, done: &Done) {
         let VolumeOp::Change(op) = op else { return };
+        if let (&Change::Lock { inode, lock, .. }, Done::Locked { waits: Some(ticket), .. }) =
+            (&op.change, done)
+        {
+            self.waits = Some((inode, lock.owner, *ticket));
+        }
         if let (Change::Create { dir, name, .. }, Done::Created { attributes, .. }) = (&op.change, done) {
             let Attributes { inode, kind, .. } = *attributes;
             self.learn_inode(inode, kind);
@@ -130,6 +141,30 @@ impl Known {
         self.sites.retain(|(known, _)| *known != site);
         self.sites.push((site, kind));
         self.sites.drain(..self.sites.len().saturating_sub(SITES_MAX));
+    }
+
+    /// Something to do with a lock of what is open.
+    pub(super) fn draw_lock(&self, open: &[InodeId], random: &mut Random) -> Option<VolumeOp> {
+        let inode = *random.pick(open)?;
+        let owner = Owner { client: NOBODY, number: random.below(2) };
+        let kind = if random.chance(1, 3) { LockKind::Flock } else { LockKind::Fcntl };
+        let mode = if random.chance(1, 2) { LockMode::Shared } else { LockMode::Exclusive };
+        let first = random.below(8);
+        let stretch = Stretch { first, last: first + random.below(8) };
+        let lock = Lock { owner, kind, mode, stretch };
+        let changed = |wanted| Some(change(&Who::root(), wanted));
+        match (random.below(12), self.waits) {
+            (0..6, _) => changed(Change::Lock { inode, lock, wait: random.chance(1, 3) }),
+            (6..8, Some((inode, owner, ticket))) => Some(ask(Ask::Waits { inode, owner, ticket })),
+            (8, Some((inode, _, ticket))) => changed(Change::Cancel { inode, ticket }),
+            (9, _) => Some(ask(Ask::TestLock { inode, lock })),
+            _ => changed(Change::Unlock { inode, owner, kind, stretch }),
+        }
+    }
+
+    /// Something that may be a file.
+    pub(super) fn some_file(&self, random: &mut Random) -> Option<InodeId> {
+        random.pick(&self.others).copied()
     }
 
     /// Something to do. While the volume is to be removed, that is to take something away.
@@ -322,6 +357,11 @@ pub(super) fn last_directory(number: u64) -> VolumeOp {
     let make = Make::Directory;
     let dir = InodeId::ROOT;
     change(&Who::root(), Change::Create { dir, name, make, mode: 0o755, umask: 0, is_exclusive: true })
+}
+
+/// Puts the client on record that asks for it.
+pub(super) fn come() -> VolumeOp {
+    change(&Who::root(), Change::Welcome { client: NOBODY })
 }
 
 fn change(who: &Who, change: Change) -> VolumeOp {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
-use base::ObjectId;
+use base::{ClientId, ObjectId};
 use client::core::files::{FileEvent, FileTicket};
 use lease::Algorithm;
-use namespace::{Ask, InodeId};
+use namespace::{Ask, InodeId, Lock};
 use node::file::{Answer, Change, Done, File, FileError, Position, Query};
 
 use super::shape::Wanted;
@@ -43,7 +44,8 @@ impl<A: Algorithm> World<'_, A> {
     pub(super) fn call_volume(&mut self, client: usize, file: usize, op: &VolumeOp) -> (OperationId, Wanted) {
         let who = self.clients[client].id(self.daemons.len() + client);
         let name = who.certificate * 1_000 + who.program;
-        let id = self.checkers.trees.called(self.now, self.files[file], name, op.clone().into());
+        let asked = as_asked(op, who);
+        let id = self.checkers.trees.called(self.now, self.files[file], name, asked.into());
         (id, to_real(op))
     }
 
@@ -57,10 +59,11 @@ impl<A: Algorithm> World<'_, A> {
     ) -> Result<bool, Violation> {
         let object = self.files[file];
         let told = match event {
-            FileEvent::Changed { outcome, level, .. } => {
+            FileEvent::Changed { outcome, level, opened, .. } => {
                 if outcome.is_ok() {
                     self.acknowledged(client, (file, ticket), *level)?;
                 }
+                self.note_held(client, object, (outcome, *level), opened.as_deref());
                 changed(outcome)
             }
             FileEvent::Answered { answer, .. } => answered(answer),
@@ -127,6 +130,18 @@ pub(super) fn volume_of(file: &File) -> Volume {
         tree.place(key, part);
     }
     Volume::Tree(tree)
+}
+
+/// A question as the primary takes it from a client.
+fn as_asked(op: &VolumeOp, client: ClientId) -> VolumeOp {
+    let mut op = op.clone();
+    if let VolumeOp::Ask(query) = &mut op
+        && let Ask::TestLock { lock: Lock { owner, .. }, .. } | Ask::Waits { owner, .. } =
+            &mut Arc::make_mut(query).ask
+    {
+        owner.client = client;
+    }
+    op
 }
 
 /// The same for a replicated file.

@@ -123,6 +123,7 @@ pub(super) struct Dice {
     pub(super) removals: Random,
     pub(super) levels: Random,
     pub(super) trees: Random,
+    pub(super) holds: Random,
 }
 
 /// All checkers.
@@ -249,6 +250,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             removals: Random::new(plan.seed ^ 0x4e30),
             levels: Random::new(plan.seed ^ 0x1e7e1),
             trees: Random::new(plan.seed ^ 0x7ee),
+            holds: Random::new(plan.seed ^ 0x401d),
         };
         Self {
             plan,

@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{ClientId, ObjectId, Span};
-use client::core::files::{FileEvent, FileTicket, Files};
+use client::core::files::{FileEvent, FileTicket, Files, Opening};
 use lease::Algorithm;
+use namespace::{InodeId, Who};
+use node::OpenMode;
 use node::file::{FileError, Level, Mark, Position};
 
+use super::held::{comes, makes_file};
 use super::shape::{Shape, Wanted};
 use super::volumes::KnownTrees;
 use super::world::{Input, World};
@@ -64,6 +67,8 @@ pub(super) enum Work {
     Create,
     Operation(FileOp, Option<OperationId>),
     Tree(VolumeOp, Option<OperationId>),
+    /// A file of a volume is opened, and is open then.
+    Open(InodeId),
     /// And what was owed when it was asked for.
     Sync(Vec<FileTicket>),
 }
@@ -125,7 +130,7 @@ impl<A: Algorithm> World<'_, A> {
             Work::Sync(Vec::new())
         } else if self.is_volume(file) {
             self.summary.trees.wanted += 1;
-            Work::Tree(self.draw_tree_operation(client, file), None)
+            self.draw_volume_work(client, file)
         } else {
             self.summary.file_operations += 1;
             Work::Operation(self.draw_operation(client, file), None)
@@ -176,6 +181,10 @@ impl<A: Algorithm> World<'_, A> {
                 let wanted = self.shape(file).to_real(&op);
                 (self.want_of_file(client, file, (id, wanted)), Work::Operation(op, Some(id)))
             }
+            Work::Open(inode) => {
+                let opening = Opening::Open(Who::root(), inode, OpenMode::ReadWrite);
+                (core.open_to_hold(reading, object, opening), Work::Open(inode))
+            }
             Work::Tree(op, _) => {
                 let (id, wanted) = self.call_volume(client, file, &op);
                 (self.want_of_file(client, file, (id, wanted)), Work::Tree(op, Some(id)))
@@ -206,8 +215,13 @@ impl<A: Algorithm> World<'_, A> {
         let ticket = match wanted {
             Wanted::Change(change) => {
                 let is_durable = self.dice.levels.chance(self.plan.files.durable_percent, 100);
+                let is_durable = is_durable || comes(&change);
                 let level = if is_durable { Level::Durable } else { Level::Written };
-                core.change(reading, object, change, level)
+                if core.attends_to(object) && makes_file(&change) {
+                    core.create_to_hold(reading, object, change, level)
+                } else {
+                    core.change(reading, object, change, level)
+                }
             }
             Wanted::Ask(query) => core.ask(reading, object, query),
         };
@@ -282,7 +296,10 @@ impl<A: Algorithm> World<'_, A> {
         let whom = &mut self.clients[client].files.writers[writer];
         whom.step += 1;
         let Some(pending) = whom.pending.take() else { return Ok(()) };
-        self.note_result(client, pending, event)?;
+        match pending.work {
+            Work::Open(_) => self.note_opened(client, event),
+            _ => self.note_result(client, pending, event)?,
+        }
         if let Some(id) = self.awaited_files.remove(&(client, writer)) {
             self.checkers.promptness.met(self.now, id);
         }
@@ -366,7 +383,9 @@ impl<A: Algorithm> World<'_, A> {
         match *work {
             Work::Operation(_, Some(id)) => self.checkers.histories.void(self.now, id),
             Work::Tree(_, Some(id)) => self.checkers.trees.void(self.now, id),
-            Work::Create | Work::Sync(_) | Work::Operation(_, None) | Work::Tree(_, None) => return false,
+            Work::Create | Work::Sync(_) | Work::Open(_) | Work::Operation(_, None) | Work::Tree(_, None) => {
+                return false;
+            }
         }
         true
     }

@@ -163,9 +163,13 @@ impl Files {
         self.holds.ended.contains(&volume)
     }
 
-    /// How often a client has a file open, or is about to.
-    pub fn open_count(&self, volume: ObjectId, inode: InodeId) -> u32 {
-        self.holds.volumes.get(&volume).and_then(|attended| attended.open.get(&inode).copied()).unwrap_or(0)
+    /// What a client has open of a volume, in order.
+    pub fn open_in(&self, volume: ObjectId) -> Vec<InodeId> {
+        self.holds
+            .volumes
+            .get(&volume)
+            .map(|attended| attended.open.keys().copied().collect())
+            .unwrap_or_default()
     }
 
     /// Tells volumes what is open whose time it is.
