@@ -115,6 +115,18 @@ pub struct KeptFile {
     pub records: Vec<Record<File>>,
 }
 
+impl KeptFile {
+    /// What came after the file was over here, as if nothing had been before; none if nothing came.
+    fn since_it_was_over(mut self) -> Option<Self> {
+        let Some(over) = self.records.iter().rposition(|record| matches!(record, Record::Buried(None)))
+        else {
+            return Some(self);
+        };
+        let records = self.records.split_off(over + 1);
+        (!records.is_empty()).then_some(Self { checkpoint: None, records })
+    }
+}
+
 /// A file whose records do not follow from each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("file {object:?}: {why}")]
@@ -167,7 +179,8 @@ pub(crate) struct Hosted {
     pub(crate) preparing: BTreeMap<Ticket, Vec<(FileOf, ErrandBody)>>,
     /// Who waits to hear that it may forget the file, and since which view it is no member of it.
     pub(crate) retired: BTreeMap<NodeId, ViewId>,
-    /// Whether this node has ended it.
+    /// Whether this node waits until all have what is to end it, and whether it has ended it.
+    pub(crate) is_ending: bool,
     pub(crate) is_over: bool,
     /// Whether an operator waits to be told something, and whether that is that there is no such file.
     pub(crate) is_ordered: bool,
@@ -259,6 +272,7 @@ impl Hosted {
             waits: Waits::default(),
             preparing: BTreeMap::new(),
             retired: BTreeMap::new(),
+            is_ending: false,
             is_over: false,
             is_ordered: false,
             is_absent: false,
@@ -290,6 +304,7 @@ impl Hosted {
     /// A tenure has begun.
     pub(crate) fn begin(&mut self, now: WallTime) {
         self.heard.clear();
+        self.is_ending = false;
         (self.led_since, self.fruitless, self.avoided_until) = (now, 0, WallTime::ZERO);
     }
 
@@ -378,6 +393,7 @@ impl Files {
             tickets: 0,
         };
         for (object, kept, first) in kept {
+            let Some(kept) = kept.since_it_was_over() else { continue };
             let checkpoint = kept.checkpoint.unwrap_or(first);
             let replica = Replica::new(me, Arc::clone(&config), checkpoint, kept.records, forgot_at)
                 .map_err(|why| FileJournalError { object, why })?;

@@ -537,7 +537,6 @@ impl<A: Algorithm> Shard<A> {
                     hosted.begin(now);
                 }
                 self.begin_lends(now, object);
-                self.sync_removed(object);
                 self.begin_holders(now, object);
                 self.serve_waiting(now, object);
                 self.tell_retired(now, object);

@@ -158,8 +158,7 @@ impl<A: Algorithm> Shard<A> {
             Ok(attributes) => attributes,
             Err(error) => {
                 hosted.lending.is_busy = false;
-                self.send_waiting_away(object, &FileReplyBody::Refused(error));
-                return self.remove_unlent(now, object, error);
+                return self.send_waiting_away(object, &FileReplyBody::Refused(error));
             }
         };
         if hosted.is_ending() {

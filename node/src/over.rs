@@ -1,9 +1,11 @@
-//! What is over: objects of which nobody has anything, and volumes' files that were removed.
+//! What is over: objects of which nobody has anything, and volumes' files that were removed or have no content.
 //!
 //! A file that was removed leaves a mark with every member, without which a member that slept would bring its content back. Once all
 //! members have the mark on disk nobody needs it: the volume never gives that inode a second time, and lends nothing to it. So whoever
 //! leads such a file ends it when nobody has used it for a while, and all forget it. Marks that are left, because a member was away
 //! then or a primary died, are found by looking at all files in turn: a few at a time, and only when all members are there.
+//!
+//! The same is done with what somebody wanted to write to, and the volume lent nothing: perhaps because it has no such file any more.
 //!
 //! Marks of objects without a volume stay: a client may send again what once began them.
 
@@ -12,12 +14,10 @@ use std::ops::Bound;
 use base::{ObjectId, Span, WallTime};
 use lease::Algorithm;
 
-use crate::file::{Change, FileError};
 use crate::files::{Hosted, Stage};
 use crate::message::is_file_of_volume;
 use crate::steps::Step;
 use crate::{Bug, Shard};
-use namespace::NameError;
 
 /// How many files are looked at at a time, and how soon more are.
 const LOOKED_MAX: usize = 1_024;
@@ -38,42 +38,38 @@ impl Round {
 }
 
 impl Hosted {
-    fn is_removed(&self) -> bool {
-        self.replica.machine().attributes().1.is_removed()
+    /// Whether nothing is left of a volume's file but a mark, or nothing was ever lent to it, so that it has no content.
+    fn has_nothing_left(&self) -> bool {
+        let file = self.replica.machine();
+        let (_, attributes) = file.attributes();
+        let stat = file.stat();
+        attributes.is_removed() || attributes.lend().is_none() && stat.size == 0 && stat.allocated == 0
     }
 }
 
 impl<A: Algorithm> Shard<A> {
-    /// A file that is led here and that nobody uses is over, if it was removed and all members know that for good.
-    pub(crate) fn end_removed(&mut self, object: ObjectId) {
+    /// A file that is led here and that nobody uses is over, if nothing is left of it and all members have that on disk. Whether it
+    /// is still to be led until they do.
+    pub(crate) fn waits_to_end(&mut self, now: WallTime, object: ObjectId) -> bool {
         let few = self.config.breaks(Bug::ForgottenByFew);
-        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
         // Elsewhere than at the first members somebody keeps whom to ask.
-        let may_end = is_file_of_volume(object) && hosted.is_removed() && hosted.view.is_none();
-        if may_end && hosted.serves() && (few || hosted.replica.is_everywhere()) {
+        let may_end = is_file_of_volume(object) && hosted.has_nothing_left() && hosted.view.is_none();
+        if !may_end || !hosted.serves() {
+            return false;
+        }
+        if few || hosted.replica.is_everywhere() {
             hosted.replica.end();
             hosted.is_over = true;
+            return false;
         }
-    }
-
-    /// A tenure has begun: if nothing is left of the file but its mark, that is to be on every disk.
-    pub(crate) fn sync_removed(&mut self, object: ObjectId) {
-        let hosted = self.files.hosted.get_mut(&object);
-        if let Some(hosted) = hosted.filter(|hosted| is_file_of_volume(object) && hosted.is_removed()) {
-            hosted.replica.sync_with_last();
+        if std::mem::replace(&mut hosted.is_ending, true) {
+            return false;
         }
-    }
-
-    /// The volume does not lend to a file that it does not have, and whose content began with who wanted to write to it.
-    pub(crate) fn remove_unlent(&mut self, now: WallTime, object: ObjectId, error: FileError) {
-        let is_gone = matches!(error, FileError::Tree(NameError::NoInode { .. }) | FileError::Removed);
-        let hosted = self.files.hosted.get(&object);
-        let is_unlent = hosted.is_some_and(|hosted| {
-            hosted.replica.machine().attributes().1.lend().is_none() && !hosted.is_removed()
-        });
-        if is_gone && is_unlent {
-            self.propose_own(now, object, Change::Remove);
-        }
+        hosted.replica.sync_with_last();
+        self.drain_replica(now, object);
+        self.files.watch(now + self.config.file_idle, object);
+        true
     }
 
     /// The lease is given up. Whoever came meanwhile is served again.
@@ -140,7 +136,7 @@ impl<A: Algorithm> Shard<A> {
         if hosted.is_blank() && hosted.used + self.config.file_idle <= now {
             return self.drop_file(now, object);
         }
-        let may_lead = hosted.is_removed() && hosted.replica.is_sound() && now >= hosted.avoided_until;
+        let may_lead = hosted.has_nothing_left() && hosted.replica.is_sound() && now >= hosted.avoided_until;
         if !is_file_of_volume(object) || !may_lead || self.lease.hint(now, object).is_some() {
             return;
         }

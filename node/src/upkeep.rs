@@ -20,8 +20,9 @@ impl<A: Algorithm> Shard<A> {
         self.look_for_what_is_over(now);
         self.visit_volumes(now);
         while let Some(object) = self.files.pop_idle(now, self.config.file_idle) {
-            self.end_removed(object);
-            self.leave_file(now, object, None);
+            if !self.waits_to_end(now, object) {
+                self.leave_file(now, object, None);
+            }
         }
         while let Some(object) = self.files.pop_due(now) {
             if let Some(hosted) = self.files.hosted.get_mut(&object) {

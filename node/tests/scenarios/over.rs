@@ -79,6 +79,24 @@ fn what_nobody_has_anything_of_is_not_led_for_ever() {
     assert_eq!(hosts(&cluster, object), []);
 }
 
+/// What a daemon keeps of it when it starts says nothing of what was before.
+#[test]
+fn what_begins_again_where_it_was_over_is_there_after_a_restart() {
+    let (mut cluster, members, mut cell) = apart(None);
+    cell.write(&mut cluster, "hello");
+    unlink(&mut cluster, &members, &cell);
+    cluster.run(ms(LONG));
+    cell.change(&mut cluster, write("late"));
+    let nodes = hosts(&cluster, cell.object);
+    assert_eq!(nodes.len(), 3);
+    for node in nodes {
+        cluster.kill(node);
+        cluster.start(node);
+    }
+    cluster.run(ms(2 * LONG));
+    assert_eq!(hosts(&cluster, cell.object), []);
+}
+
 /// Only of a volume's file nobody can want the same again.
 #[test]
 fn the_mark_of_what_is_in_no_volume_stays() {

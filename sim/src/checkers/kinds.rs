@@ -58,8 +58,9 @@ impl Kind for FileModel {
         Ok((effect.op.change != Change::NoSpace).then(|| wish.clone()))
     }
 
-    fn unasked(&self, _: &Effect<'_>) -> Result<Option<FileOp>, String> {
-        Ok(None)
+    /// Of a volume's file daemons note whose size and times are, and remove it.
+    fn unasked(&self, effect: &Effect<'_>) -> Result<Option<FileOp>, String> {
+        Ok((effect.op.change == Change::Remove).then_some(FileOp::Remove))
     }
 
     fn outcome(&self, _: &Content, _: &FileOp) -> Option<FileOutcome> {

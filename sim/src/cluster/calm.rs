@@ -163,7 +163,10 @@ impl<A: Algorithm> World<'_, A> {
         let lease = &self.plan.shard.lease;
         let quiet = self.now;
         let settled = self.session_over() * 6 + self.quarantine() * 2 + lease.t_max * 4;
-        self.run_until(self.now + settled + self.plan.network.late_max + self.plan.shard.file_idle * 2)?;
+        let forgotten = self.forgotten_within();
+        self.run_until(
+            self.now + settled + self.plan.network.late_max + self.plan.shard.file_idle * 2 + forgotten,
+        )?;
         for machine in &self.daemons {
             let Some(shard) = &machine.shard else { continue };
             // The record of a lock stays while its daemon is away, and until somebody wants the lock if it stays away.
@@ -178,7 +181,7 @@ impl<A: Algorithm> World<'_, A> {
             leftovers::check((quiet, self.now), left)?;
         }
         self.wrong_clocks.may_share_locks = false;
-        Ok(())
+        self.check_contents()
     }
 
     fn must_serve(&mut self, daemon: usize) -> Result<(), Violation> {

@@ -72,6 +72,9 @@ impl<A: Algorithm> World<'_, A> {
         {
             core.attend_to(reading, object);
         }
+        if let Some(capability) = opened {
+            self.note_content(client, capability);
+        }
     }
 
     /// A file was opened, or could not be.
@@ -81,6 +84,7 @@ impl<A: Algorithm> World<'_, A> {
         {
             core.show(**capability);
             self.summary.trees.opened += 1;
+            self.note_content(client, capability);
         }
     }
 

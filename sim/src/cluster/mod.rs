@@ -6,6 +6,7 @@
 //! staged to see that a holder keeps its lock and that a freed lock is had in time.
 
 mod calm;
+mod contents;
 mod datagrams;
 mod directory;
 mod disk;

@@ -68,11 +68,12 @@ impl<A: Algorithm> World<'_, A> {
             ];
             works.into_iter().try_for_each(|work| self.must_do(file, work))?;
         }
-        (0..self.files.len()).try_for_each(|file| self.become_alike(file))
+        (0..self.volumes().end).try_for_each(|file| self.become_alike(file))?;
+        self.settle_contents()
     }
 
     /// While a file is in use, who lags is told what it lacks.
-    fn become_alike(&mut self, file: usize) -> Result<(), Violation> {
+    pub(super) fn become_alike(&mut self, file: usize) -> Result<(), Violation> {
         // Who is no member any more says so now and then, and needs a primary to hear it.
         let replication = &self.plan.shard.replication;
         let forgotten = replication.retired_every * 4 + self.plan.shard.file_idle * 2;
@@ -92,7 +93,7 @@ impl<A: Algorithm> World<'_, A> {
         Ok(())
     }
 
-    fn must_do(&mut self, file: usize, work: Work) -> Result<(), Violation> {
+    pub(super) fn must_do(&mut self, file: usize, work: Work) -> Result<(), Violation> {
         let cell = Some(self.files[file]);
         let bound = self.file_recovery_bound();
         let id = self.checkers.promptness.expect(self.now, Expected::FileService, cell, bound);

@@ -142,6 +142,8 @@ pub struct TreeCounts {
     pub no_space: u64,
     /// How often a file was opened.
     pub opened: u64,
+    /// How much users wanted of the content of files that they had open.
+    pub content_wanted: u64,
 }
 
 impl TreeCounts {
@@ -258,7 +260,7 @@ impl ClusterSummary {
         writeln!(
             f,
             "  volumes: {}; {} operations wanted, {} changes took effect and {} were refused, {} questions were answered, {} of \
-             them with a refusal; planted {} times, removed {} times, told to be gone {} times, {} changes found no space, {} files opened",
+             them with a refusal; planted {} times, removed {} times, told to be gone {} times, {} changes found no space, {} files opened, {} operations on their content wanted",
             trees.volumes,
             trees.wanted,
             trees.changed,
@@ -269,7 +271,8 @@ impl ClusterSummary {
             trees.removed,
             trees.told_gone,
             trees.no_space,
-            trees.opened
+            trees.opened,
+            trees.content_wanted
         )
     }
 }

@@ -22,7 +22,8 @@ use crate::checkers::histories::OperationId;
 impl<A: Algorithm> World<'_, A> {
     /// Which of the files are volumes.
     pub(super) fn volumes(&self) -> Range<usize> {
-        self.plan.files.count as usize..self.files.len()
+        let first = self.plan.files.count as usize;
+        first..first + self.plan.volumes.count as usize
     }
 
     pub(super) fn is_volume(&self, file: usize) -> bool {

@@ -7,6 +7,7 @@ use base::{MonoTime, NodeId, ObjectId, Process, Random, Span, StartId, WallTime}
 use client::core::files::Files;
 use client::core::{self, Core};
 use lease::{Algorithm, Batch};
+use node::file::FileOf;
 use node::file::Position;
 use node::{ClientId, Output, Reply, SessionId, Shard, ShardEvent, lock_cell};
 
@@ -124,6 +125,7 @@ pub(super) struct Dice {
     pub(super) levels: Random,
     pub(super) trees: Random,
     pub(super) holds: Random,
+    pub(super) contents: Random,
 }
 
 /// All checkers.
@@ -171,6 +173,8 @@ pub(super) struct World<'a, A> {
     pub(super) cells: Vec<ObjectId>,
     /// Files, and behind them volumes.
     pub(super) files: Vec<ObjectId>,
+    /// The files of volumes whose content is watched; their objects stand behind the volumes.
+    pub(super) contents: Vec<FileOf>,
     /// The volumes in which users take everything away.
     pub(super) clearing: BTreeSet<usize>,
     /// What clients have asked daemons about files.
@@ -251,6 +255,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             levels: Random::new(plan.seed ^ 0x1e7e1),
             trees: Random::new(plan.seed ^ 0x7ee),
             holds: Random::new(plan.seed ^ 0x401d),
+            contents: Random::new(plan.seed ^ 0xc047),
         };
         Self {
             plan,
@@ -260,6 +265,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             clients,
             cells: (0..plan.locks).map(|number| lock_cell(&format!("lock {number}"))).collect(),
             files: files.chain(volume_objects(plan.volumes.count)).collect(),
+            contents: Vec::new(),
             clearing: BTreeSet::new(),
             asked: BTreeMap::new(),
             committed: BTreeMap::new(),

@@ -33,7 +33,9 @@ pub(super) struct FileUse {
     /// The files that it was told were removed.
     removed: BTreeSet<usize>,
     /// What was acknowledged to it and is not known to be durable.
-    owed: BTreeMap<usize, BTreeMap<FileTicket, Mark>>,
+    pub(super) owed: BTreeMap<usize, BTreeMap<FileTicket, Mark>>,
+    /// The content of which files it may use, or might once.
+    pub(super) contents: BTreeSet<usize>,
     /// What it knows of volumes.
     pub(super) trees: KnownTrees,
     /// Whether it was told that it is over for some file.
@@ -55,7 +57,7 @@ pub(super) struct Writer {
 pub(super) struct Pending {
     pub(super) ticket: FileTicket,
     pub(super) file: usize,
-    work: Work,
+    pub(super) work: Work,
     /// Since when.
     at: TrueTime,
     /// The number that it goes by at the daemons, if it is a change.
@@ -124,18 +126,20 @@ impl<A: Algorithm> World<'_, A> {
             true => volumes.start + self.dice.trees.index(volumes.len()),
             false => self.dice.files.index(volumes.start),
         };
-        let work = if !self.clients[client].files.created.contains(&file) {
-            Work::Create
+        let wanted = if !self.clients[client].files.created.contains(&file) {
+            (file, Work::Create)
         } else if self.dice.files.chance(self.plan.files.sync_percent, 100) {
-            Work::Sync(Vec::new())
+            (file, Work::Sync(Vec::new()))
         } else if self.is_volume(file) {
-            self.summary.trees.wanted += 1;
-            self.draw_volume_work(client, file)
+            self.draw_content_work(client, file).unwrap_or_else(|| {
+                self.summary.trees.wanted += 1;
+                (file, self.draw_volume_work(client, file))
+            })
         } else {
             self.summary.file_operations += 1;
-            Work::Operation(self.draw_operation(client, file), None)
+            (file, Work::Operation(self.draw_operation(client, file), None))
         };
-        self.work(client, writer, (file, work))?;
+        self.work(client, writer, wanted)?;
         if self.dice.files.chance(self.plan.files.impatient_percent, 100) {
             let patience = self.plan.shard.lease.t_max * self.dice.files.between(1, 100) / 25;
             let step = self.clients[client].files.writers[writer].step;
@@ -307,15 +311,14 @@ impl<A: Algorithm> World<'_, A> {
         Ok(())
     }
 
-    fn note_result(
-        &mut self,
-        client: usize,
-        Pending { ticket, file, work, at, number }: Pending,
-        event: &FileEvent,
-    ) -> Result<(), Violation> {
-        let (object, shape) = (self.files[file], self.shape(file));
+    fn note_result(&mut self, client: usize, pending: Pending, event: &FileEvent) -> Result<(), Violation> {
         let who = self.clients[client].id(self.daemons.len() + client);
-        let asked = Asked { client: who, at, what: format!("{work:?}") };
+        let asked = Asked { client: who, at: pending.at, what: format!("{:?}", pending.work) };
+        if self.note_content_result(client, (&pending, &asked), event)? {
+            return Ok(());
+        }
+        let Pending { ticket, file, work, number, .. } = pending;
+        let (object, shape) = (self.files[file], self.shape(file));
         if let Work::Tree(op, Some(id)) = &work
             && self.note_tree_result(client, (file, ticket), (op, *id), event)?
         {
@@ -378,8 +381,8 @@ impl<A: Algorithm> World<'_, A> {
         Ok(())
     }
 
-    /// An operation was never sent. Whether it was one.
-    fn void(&mut self, work: &Work) -> bool {
+    /// An operation was never sent, or was refused. Whether it was one.
+    pub(super) fn void(&mut self, work: &Work) -> bool {
         match *work {
             Work::Operation(_, Some(id)) => self.checkers.histories.void(self.now, id),
             Work::Tree(_, Some(id)) => self.checkers.trees.void(self.now, id),
