@@ -160,7 +160,8 @@ impl<A: Algorithm> Shard<A> {
         let doomed = hosted.replica.machine().tree().doomed(under_way + DELETED_AT_ONCE);
         let keeps_open = self.config.breaks(Bug::HoldersInMemory);
         let is_new = |inode: &InodeId| {
-            !hosted.deleting.contains_key(inode) && !(keeps_open && hosted.holders.is_open_somewhere(*inode))
+            let is_kept = keeps_open && hosted.holders.is_open_somewhere(*inode);
+            !hosted.deleting.contains_key(inode) && !is_kept
         };
         let new = doomed.into_iter().filter(is_new);
         let new: Vec<InodeId> = new.take(DELETING_MAX.saturating_sub(under_way)).collect();

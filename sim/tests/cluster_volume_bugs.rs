@@ -39,8 +39,9 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Replica(Bug::TransferWithoutRequests), Flease, Weather::Lagging, SEEDS, "trees or replicas"),
     (Host(node::Bug::ClientSaysWhen), Flease, Weather::Rough, 1, "trees"),
     (Host(node::Bug::EntryTimeIgnored), Flease, Weather::Rough, SEEDS, "trees or replicas"),
-    (Host(node::Bug::NamesNotListed), Flease, Weather::Lagging, SEEDS, "trees or replicas"),
-    (Host(node::Bug::NamesNotListed), PaxosLease, Weather::Lagging, SEEDS, "trees or replicas"),
+    (Host(node::Bug::NamesNotListed), Flease, Weather::Lagging, SEEDS, "trees, replicas or holders"),
+    (Host(node::Bug::NamesNotListed), PaxosLease, Weather::Lagging, SEEDS, "trees, replicas or holders"),
+    (Host(node::Bug::UntoldHoldNothing), Flease, Weather::Rough, SEEDS, "holders"),
 ];
 
 impl finding::Weather for Weather {

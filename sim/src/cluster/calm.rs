@@ -160,6 +160,7 @@ impl<A: Algorithm> World<'_, A> {
 
     /// Once nobody wants anything any more, daemons forget what there was.
     fn check_nothing_is_left(&mut self) -> Result<(), Violation> {
+        self.leave_volumes()?;
         let lease = &self.plan.shard.lease;
         let quiet = self.now;
         let settled = self.session_over() * 6 + self.quarantine() * 2 + lease.t_max * 4;

@@ -88,6 +88,20 @@ impl<A: Algorithm> World<'_, A> {
         }
     }
 
+    /// Whoever has come to a volume goes.
+    pub(super) fn leave_volumes(&mut self) -> Result<(), Violation> {
+        for file in self.volumes() {
+            for client in 0..self.clients.len() {
+                let core = self.clients[client].files.core.as_ref();
+                if core.is_some_and(|core| core.attends_to(self.files[file])) {
+                    self.work(client, 0, (file, Work::Tree(trees::go(), None)))?;
+                    self.run_until(self.now + self.slack())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// What a client has open that has not ended is there.
     pub(super) fn check_held(&self, daemon: usize, file: usize) -> Result<(), Violation> {
         let object = self.files[file];

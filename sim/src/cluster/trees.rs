@@ -364,6 +364,11 @@ pub(super) fn come() -> VolumeOp {
     change(&Who::root(), Change::Welcome { client: NOBODY })
 }
 
+/// Ends the client that asks for it.
+pub(super) fn go() -> VolumeOp {
+    change(&Who::root(), Change::Expire { client: NOBODY })
+}
+
 fn change(who: &Who, change: Change) -> VolumeOp {
     VolumeOp::Change(Arc::new(Op::wanted(who.clone(), change)))
 }

@@ -302,6 +302,9 @@ impl<A: Algorithm> World<'_, A> {
         let Some(pending) = whom.pending.take() else { return Ok(()) };
         match pending.work {
             Work::Open(_) => self.note_opened(client, event),
+            // What opened the file to be locked is too old by some clock.
+            _ if matches!(event, FileEvent::Refused { error: FileError::Capability(_), .. })
+                && self.void(&pending.work) => {}
             _ => self.note_result(client, pending, event)?,
         }
         if let Some(id) = self.awaited_files.remove(&(client, writer)) {
