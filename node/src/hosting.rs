@@ -565,7 +565,10 @@ impl<A: Algorithm> Shard<A> {
                 self.tell(ShardEvent::FileBlocked { object, missing, forgot });
             }
             Event::Lost { generation } => self.tell(ShardEvent::FileLost { object, generation }),
-            Event::Unsound { from } => self.tell(ShardEvent::FileUnsound { object, from }),
+            Event::Unsound { from } => {
+                self.tell(ShardEvent::FileUnsound { object, from });
+                self.drop_what_began_again(now, object);
+            }
             Event::Forgotten => self.forget_file(now, object),
             Event::Over => self.file_over(now, object),
             Event::Damaged { parts } => self.file_damaged(now, object, parts),

@@ -6,6 +6,7 @@
 //! then or a primary died, are found by looking at all files in turn: a few at a time, and only when all members are there.
 //!
 //! The same is done with what somebody wanted to write to, and the volume lent nothing: perhaps because it has no such file any more.
+//! And whose primary has died in the middle of something is led for that: a lend goes back to its volume then.
 //!
 //! Marks of objects without a volume stay: a client may send again what once began them.
 
@@ -44,6 +45,15 @@ impl Hosted {
         let (_, attributes) = file.attributes();
         let stat = file.stat();
         attributes.is_removed() || attributes.lend().is_none() && stat.size == 0 && stat.allocated == 0
+    }
+
+    /// Whether only a primary can bring to an end what is here: that, a lend, or entries of which nobody has said that they are
+    /// committed.
+    fn is_unfinished(&self) -> bool {
+        let lend = self.replica.machine().attributes().1.lend();
+        let is_lent = lend.is_some_and(|lend| lend.is_open());
+        let may_end = self.view.is_none() && self.has_nothing_left();
+        is_lent || may_end || self.replica.tail() != self.replica.committed()
     }
 }
 
@@ -98,6 +108,14 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
+    /// Somebody leads a history of a file that has nothing of what is here. If that is nothing, it was over and has begun again.
+    pub(crate) fn drop_what_began_again(&mut self, now: WallTime, object: ObjectId) {
+        let hosted = self.files.hosted.get(&object);
+        if is_file_of_volume(object) && hosted.is_some_and(Hosted::has_nothing_left) {
+            self.file_over(now, object);
+        }
+    }
+
     /// Nothing is kept of a file. What was promised about it is promised about all files that are not here.
     fn drop_file(&mut self, now: WallTime, object: ObjectId) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
@@ -108,7 +126,7 @@ impl<A: Algorithm> Shard<A> {
         self.files.logs.note(object, 0);
     }
 
-    /// Looks at some files: of those that were removed this node leads one in so many rounds as there are members, if all are there
+    /// Looks at some files: what is unfinished this node leads in one of so many rounds as there are members, if all are there
     /// and nobody leads it. What nobody has anything of goes.
     pub(crate) fn look_for_what_is_over(&mut self, now: WallTime) {
         let Round { cursor, count, at } = self.files.round;
@@ -130,13 +148,13 @@ impl<A: Algorithm> Shard<A> {
 
     fn look_whether_over(&mut self, now: WallTime, (object, count): (ObjectId, u64)) {
         let Some(hosted) = self.files.hosted.get(&object) else { return };
-        if hosted.stage != Stage::Idle || hosted.view.is_some() {
+        if hosted.stage != Stage::Idle {
             return;
         }
         if hosted.is_blank() && hosted.used + self.config.file_idle <= now {
             return self.drop_file(now, object);
         }
-        let may_lead = hosted.has_nothing_left() && hosted.replica.is_sound() && now >= hosted.avoided_until;
+        let may_lead = hosted.is_unfinished() && hosted.replica.is_sound() && now >= hosted.avoided_until;
         if !is_file_of_volume(object) || !may_lead || self.lease.hint(now, object).is_some() {
             return;
         }

@@ -27,15 +27,24 @@ impl<M: Machine> Replica<M> {
         self.resign();
     }
 
-    /// All members may forget what they have, if that is what the tenure found or made.
+    /// All members may forget what they have, if that is what the tenure found or made. Who cannot read what it had is told only once
+    /// all have said that they have nothing.
     pub(crate) fn tell_over(&mut self) {
-        let epoch = match &self.role {
-            Role::Backup => return,
-            Role::Candidate(candidate) => candidate.tenure.epoch,
-            Role::Primary(primary) => primary.tenure.epoch,
-        };
         let (me, view) = (self.me, self.view().clone());
-        for &node in view.members.as_slice().iter().filter(|&&node| node != me) {
+        let others = view.members.as_slice().iter().copied().filter(|&node| node != me);
+        let (epoch, told): (Epoch, Vec<NodeId>) = match &self.role {
+            Role::Backup => return,
+            Role::Candidate(candidate) => {
+                let have_all =
+                    view.members.as_slice().iter().all(|node| candidate.promised.contains_key(node));
+                let is_whole = |node: &NodeId| {
+                    candidate.promised.get(node).is_some_and(|account| account.memory.is_whole())
+                };
+                (candidate.tenure.epoch, others.filter(|node| have_all || is_whole(node)).collect())
+            }
+            Role::Primary(primary) => (primary.tenure.epoch, others.collect()),
+        };
+        for node in told {
             self.send(node, Message::Forget { epoch, view: view.id }, When::Now);
         }
     }
@@ -43,14 +52,10 @@ impl<M: Machine> Replica<M> {
     /// A primary says that this member may forget the object.
     pub(crate) fn handle_over(&mut self, epoch: Epoch, view: ViewId) {
         // What it says is about what it has found or made. Who has promised to follow another one since has something newer.
-        let is_same = self.log.tail() == Position::START || self.accepted == epoch;
+        let has_nothing = self.log.tail() == Position::START;
+        let is_same = has_nothing || self.holding == Holding::Whole && self.accepted == epoch;
         let is_backup = matches!(self.role, Role::Backup);
-        if is_backup
-            && self.promised == epoch
-            && self.view().id == view
-            && self.holding == Holding::Whole
-            && is_same
-        {
+        if is_backup && self.promised == epoch && self.view().id == view && is_same {
             self.tell_event(Event::Over);
         }
     }

@@ -35,7 +35,7 @@ pub(crate) struct Candidate {
     /// Whose promises are needed: those of the members who grant the lease.
     pub(crate) view: View,
     /// What each member has that has promised.
-    promised: BTreeMap<NodeId, Account>,
+    pub(crate) promised: BTreeMap<NodeId, Account>,
     /// Who cannot give what is missing as entries, and lacks parts of its state, so that it cannot lead either.
     apart: BTreeSet<NodeId>,
     /// Whose log is being fetched, how far it goes, and what the tenure may count on when it is here.

@@ -4,10 +4,11 @@ use namespace::{Change as TreeChange, Site};
 use node::Bug;
 use node::file::{Change, FileBody, FileError, FileReplyBody, Level, Query};
 use node::object_named;
+use replication::Message;
 
-use crate::cluster::{Cluster, ms};
+use crate::cluster::{Cluster, Flying, ms};
 use crate::files::{Daemons, Writer, write};
-use crate::lends::{Cell, apart};
+use crate::lends::{Cell, apart, lookup_somewhere};
 use crate::volumes::{name, op};
 
 /// Long enough for all members to have had their turn.
@@ -47,6 +48,64 @@ fn who_was_away_gets_the_mark_before_the_others_forget_it(bug: Option<Bug>) {
     cluster.start(sleeper);
     cluster.run(ms(2 * LONG));
     assert_eq!(hosts(&cluster, cell.object), []);
+}
+
+/// It has the entry by which the file was removed, and nobody has told it that this is committed.
+fn who_did_not_hear_that_it_is_over_ends_it(is_damaged: bool) {
+    let (mut cluster, members, mut cell) = apart(None);
+    cell.write(&mut cluster, "hello");
+    let primary = cell.primary(&cluster);
+    let other = hosts(&cluster, cell.object).into_iter().find(|node| *node != primary);
+    let (other, object) = (other.expect("there are three"), cell.object);
+    cluster.hold_back(move |flying| match flying {
+        Flying::File { to, message, .. } => {
+            let tells = match &message.message {
+                Message::Append { entries, .. } => entries.is_empty(),
+                message => matches!(message, Message::Forget { .. }),
+            };
+            tells && message.object == object && *to == other
+        }
+        _ => false,
+    });
+    unlink(&mut cluster, &members, &cell);
+    cluster.isolate(other);
+    cluster.held.clear();
+    cluster.let_go();
+    cluster.run(ms(LONG / 2));
+    assert_eq!(hosts(&cluster, object), [other]);
+    if is_damaged {
+        cluster.kill(other);
+        cluster.damage(other, object);
+        cluster.start(other);
+    }
+    cluster.mend();
+    cluster.run(ms(2 * LONG));
+    assert_eq!(hosts(&cluster, object), []);
+}
+
+#[test]
+fn who_did_not_hear_that_it_is_over_has_it_ended_again() {
+    who_did_not_hear_that_it_is_over_ends_it(false);
+}
+
+/// It does not know that it was removed, only that it had something.
+#[test]
+fn who_cannot_read_any_more_what_is_over_forgets_it() {
+    who_did_not_hear_that_it_is_over_ends_it(true);
+}
+
+/// The primary dies, and nobody asks for the file any more.
+#[test]
+fn a_lend_goes_back_although_its_primary_has_died() {
+    let (mut cluster, members, mut cell) = apart(None);
+    cell.write(&mut cluster, "hello");
+    let primary = cell.primary(&cluster);
+    cluster.kill(primary);
+    cluster.run(ms(2_000));
+    cluster.start(primary);
+    cluster.run(ms(LONG));
+    let told = lookup_somewhere(&mut cluster, &members, &cell.name);
+    assert_eq!((told.lent, told.size), (None, 5));
 }
 
 /// Whoever has it open still, and was told by nobody that it is gone.

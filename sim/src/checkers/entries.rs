@@ -121,10 +121,14 @@ impl Entries {
         }
     }
 
-    /// A replica is no more.
+    /// A replica is no more. What nobody has done anything to may begin again as if it had never been.
     pub fn bury(&mut self, (node, object): (NodeId, ObjectId)) {
-        if let Some(file) = self.files.get_mut(&object) {
-            file.logs.remove(&node);
+        let is_untouched = self.effects(object, self.generation(object)).is_empty();
+        let Some(file) = self.files.get_mut(&object) else { return };
+        file.logs.remove(&node);
+        if is_untouched {
+            file.histories.clear();
+            file.durable.clear();
         }
     }
 

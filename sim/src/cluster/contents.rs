@@ -19,8 +19,6 @@ use crate::check::file::{FileOp, FileOutcome};
 use crate::checkers::evidence::{Fact, Machines};
 use crate::checkers::replies::Asked;
 
-/// Of so many files of volumes the content is watched.
-const CONTENTS_MAX: usize = 6;
 /// Daemons look for marks that nobody needs this often, and each has its turn.
 const ROUND: Span = Span::from_secs(10);
 
@@ -37,7 +35,7 @@ impl<A: Algorithm> World<'_, A> {
         let base = self.volumes().end;
         let place = self.contents.iter().position(|known| *known == of);
         let place = place.or_else(|| {
-            (self.contents.len() < CONTENTS_MAX).then(|| {
+            (self.contents.len() < self.plan.volumes.contents).then(|| {
                 self.contents.push(of);
                 self.files.push(object);
                 self.contents.len() - 1
@@ -48,6 +46,9 @@ impl<A: Algorithm> World<'_, A> {
 
     /// What a user wants of a file of a volume that is open, if it wants anything.
     pub(super) fn draw_content_work(&mut self, client: usize, volume: usize) -> Option<(usize, Work)> {
+        if self.contents.is_empty() {
+            return None;
+        }
         let object = self.files[volume];
         let of = |&file: &usize| self.content(file).filter(|of| of.volume == object);
         let uses = &self.clients[client].files;
@@ -192,11 +193,15 @@ impl<A: Algorithm> World<'_, A> {
             };
             match (volume.machine().tree().part(&Key::Inode(of.inode)), content) {
                 (Some(Part::Inode(inode)), Some(content)) => {
+                    let attributes = content.machine().attributes().1;
+                    if attributes.lend().is_some_and(|lend| lend.is_open()) {
+                        return wrong(format!("{of:?} has not given back what it was lent"));
+                    }
                     let Body::File { size, lent: None, .. } = inode.body else {
-                        return wrong(format!("{of:?} is still lent: {inode:?}"));
+                        // What it was lent it has lost. Whoever looks at it asks the content.
+                        continue;
                     };
-                    let there = content.machine().stat().size;
-                    let is_removed = content.machine().attributes().1.is_removed();
+                    let (there, is_removed) = (content.machine().stat().size, attributes.is_removed());
                     if size != there || is_removed {
                         return wrong(format!(
                             "{of:?} has {size} bytes in its tree, and {there} of content, removed: {is_removed}"

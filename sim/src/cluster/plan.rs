@@ -89,6 +89,8 @@ pub struct VolumePlan {
     pub count: u32,
     /// How many of the things that users of files want are about volumes, in percent.
     pub percent: u64,
+    /// Of so many of their files the content is used, too.
+    pub contents: usize,
     /// How they are used.
     pub habits: TreeHabits,
 }
@@ -260,7 +262,12 @@ impl VolumePlan {
         let mut random = Random::new(seed ^ 0x7ee5);
         let habits =
             TreeHabits { names: [3, 6, 12][random.index(3)], clear_permille: [0, 0, 2, 8][random.index(4)] };
-        Self { count: draw_u32(&mut random, 1, 2), percent: [20, 40, 60][random.index(3)], habits }
+        Self {
+            count: draw_u32(&mut random, 1, 2),
+            percent: [20, 40, 60][random.index(3)],
+            contents: 0,
+            habits,
+        }
     }
 }
 
