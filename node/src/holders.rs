@@ -12,7 +12,7 @@
 //!   that comes. What it tells is of one tenure, and means nothing in another one: it may have opened something in between.
 //! - A hold goes by what its own client says, or with that client. A client goes by an entry: by its own, or when it was silent for
 //!   [`client_gone`](crate::ShardConfig::client_gone). A new primary has heard of everybody when it began.
-//! - While the entry is under way that may take a file's last name away, nobody opens the file.
+//! - While the entry is under way that may take a file's last name or a holder away, nobody opens the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +57,7 @@ pub(crate) struct Holders {
     noted: BTreeMap<ClientId, BTreeMap<InodeId, u64>>,
     /// Who has told all that it had open.
     told: BTreeSet<ClientId>,
-    /// What may lose its last name by the entry there.
+    /// What may lose its last name, or a holder, by the entry there.
     removing: BTreeMap<InodeId, Position>,
     /// The last entry about clients that nobody asked for.
     own: Option<Position>,
@@ -297,9 +297,13 @@ impl<A: Algorithm> Shard<A> {
         };
         let mut last = None;
         for change in wanted {
+            let released = if let TreeChange::Release { inode, .. } = change { Some(inode) } else { None };
             let op = Change::Tree(TreeOp::wanted(Who::root(), change).into());
             let Some(at) = self.propose_own(now, object, op) else { break };
             last = Some(at);
+            if let (Some(hosted), Some(inode)) = (self.files.hosted.get_mut(&object), released) {
+                hosted.holders.removing.insert(inode, at);
+            }
         }
         if let (Some(hosted), Some(at)) = (self.files.hosted.get_mut(&object), last) {
             (hosted.holders.own, hosted.holders.is_due) = (Some(at), true);

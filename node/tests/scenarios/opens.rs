@@ -6,10 +6,10 @@ use namespace::{
     LockMode, Make, NameError, Owner, Query as TreeQuery, Site, Stretch, Ticket, Who,
 };
 use node::file::{Answer, Change, FileBody, FileError, FileOf, FileReplyBody, Level, Query};
-use node::{Attendance, Bug, OpenMode, file_object};
+use node::{Attendance, Bug, OpenMode, Unavailable, file_object};
 use replication::Standing;
 
-use crate::cluster::ms;
+use crate::cluster::{Flying, ms};
 use crate::files::{Daemons, FILE, created_with};
 use crate::lends::Cell;
 use crate::volumes::{make, name, op, outcome, plant};
@@ -367,6 +367,28 @@ fn a_client_that_goes_leaves_nothing_behind() {
     let tree = cluster.shard(primary(&cluster)).file(FILE).unwrap().machine().tree();
     let states = [1, 2].map(|program| tree.client(ClientId { certificate: 1, program }));
     assert_eq!(states, [Some(ClientState::Ended), Some(ClientState::Alive)]);
+}
+
+/// It says that it has closed the file, and opens it again before that is known to a majority.
+#[test]
+fn nobody_opens_what_he_is_about_to_hold_no_more() {
+    let (mut cluster, _, mut one, mut two) = used(None);
+    let mut file = one.create(&mut cluster, "f");
+    file.write(&mut cluster, "hello");
+    two.unlink(&mut cluster, "f");
+    cluster.run(ms(1_500));
+    one.open.clear();
+    cluster.hold_back(|flying| matches!(flying, Flying::File { .. }));
+    let node = primary(&cluster);
+    cluster.ask_file(1, node, FILE, FileBody::Attend(one.attendance()));
+    cluster.holds = Some(one.stamp + 1);
+    let body = FileBody::Open { who: Who::root(), inode: file.of.inode, mode: OpenMode::ReadWrite };
+    let again = cluster.ask_file(1, node, FILE, body);
+    let told = cluster.file_reply(1, again);
+    assert_eq!(told, Some(FileReplyBody::Unavailable(Unavailable::Overloaded)));
+    cluster.let_go();
+    cluster.run(ms(1_500));
+    assert!(is_gone(&mut cluster, &file));
 }
 
 stories! {

@@ -107,7 +107,10 @@ impl<A: Algorithm> World<'_, A> {
         let object = self.files[file];
         let machine = &self.daemons[daemon];
         let replica = machine.shard.as_ref().and_then(|shard| shard.file(object));
-        let Some(replica) = replica.filter(|replica| replica.is_whole()) else { return Ok(()) };
+        // Of what lacks parts nothing can be said to be gone.
+        let Some(replica) = replica.filter(|replica| replica.is_whole() && !replica.lacks()) else {
+            return Ok(());
+        };
         if self.checkers.entries.may_lose || replica.machine().attributes().1.is_removed() {
             return Ok(());
         }

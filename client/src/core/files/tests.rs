@@ -6,6 +6,7 @@ use node::{CertificateId, KeyEpoch, Open, OpenMode, Osd, Proof, Settings, Source
 use super::*;
 
 mod exactly_once;
+mod holds;
 mod shown;
 mod syncs;
 

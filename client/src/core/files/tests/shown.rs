@@ -3,7 +3,7 @@
 use super::*;
 
 /// What the daemons say of an inode, with what they want shown for it.
-fn told(inode: InodeId) -> (FileReplyBody, Proof) {
+pub(super) fn told(inode: InodeId) -> (FileReplyBody, Proof) {
     let time = WallTime::ZERO;
     let attributes = Attributes {
         inode,
