@@ -72,8 +72,11 @@ mod tests {
 
     #[test]
     fn a_user_has_the_groups_of_its_thread() {
-        let us =
-            Caller { uid: 1000, gid: 1000, thread: rustix::thread::gettid().as_raw_nonzero().get() as u32 };
+        let us = Caller {
+            uid: 1000,
+            gid: 1000,
+            thread: rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned(),
+        };
         let groups: Vec<u32> =
             rustix::process::getgroups().unwrap().iter().map(|group| group.as_raw()).collect();
         assert_eq!(us.who().groups(), &groups[..groups.len().min(GROUPS_MAX)]);

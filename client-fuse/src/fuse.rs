@@ -395,10 +395,10 @@ impl Filesystem for Translator {
         if length > IO_BYTES_MAX {
             return reply.error(Errno::EINVAL);
         }
-        let data = Bytes::copy_from_slice(data);
+        let (caller, data) = (caller(request), Bytes::copy_from_slice(data));
         self.serve(
-            (caller(request), length),
-            |fs| async move { fs.write(handle.0, offset, data).await },
+            (caller, length),
+            |fs| async move { fs.write(&caller, handle.0, (offset, data)).await },
             move |done| match done {
                 Ok(()) => reply.written(length),
                 Err(error) => reply.error(error),

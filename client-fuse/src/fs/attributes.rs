@@ -85,6 +85,21 @@ impl Fs {
         self.set(&owner, inode, set).await.map(Some)
     }
 
+    /// Ends set-user-ID and set-group-ID because of a write that the kernel does not end them for: it does so for what it keeps itself.
+    pub(super) async fn end_set_ids_for(&self, caller: &Caller, inode: InodeId) -> Result<(), FsError> {
+        if caller.uid == 0 {
+            return Ok(());
+        }
+        let (before, owner) = self.owner(inode).await?;
+        // Without the right to run it for the group, set-group-ID means something else, as on Linux.
+        let set_group = if before.mode & 0o010 == 0 { 0 } else { 0o2000 };
+        let mode = before.mode & !(0o4000 | set_group);
+        if mode != before.mode {
+            self.set(&owner, inode, SetAttributes { mode: Some(mode), ..SetAttributes::default() }).await?;
+        }
+        Ok(())
+    }
+
     /// What is in the volume, and what it has room for.
     pub(crate) async fn counts(&self) -> Result<Counts, FsError> {
         Ok(self.volume.counts().await?)

@@ -102,10 +102,16 @@ impl Fs {
     }
 
     /// Writes all of it.
-    pub(crate) async fn write(&self, handle: u64, offset: u64, data: Bytes) -> Result<(), FsError> {
+    pub(crate) async fn write(
+        &self,
+        caller: &Caller,
+        handle: u64,
+        (offset, data): (u64, Bytes),
+    ) -> Result<(), FsError> {
         let open = self.files.get(handle)?;
         assert!(data.len() as u64 <= WRITE_BYTES_MAX, "the kernel was told what it may write at once");
         if open.appends {
+            self.end_set_ids_for(caller, open.inode()).await?;
             return Ok(open.file.append(data).await.map(drop)?);
         }
         Ok(open.file.write(offset, data).await?)
