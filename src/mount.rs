@@ -13,7 +13,7 @@ use client::{Client, ConnectError, ObjectError, Volume, VolumeError};
 use client_fuse::{Ended, Mount, Options, Point, Served, VolumeMount};
 use namespace::InodeId;
 use node::VolumeName;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
@@ -39,8 +39,8 @@ const READY: &str = "ready";
 /// whoever wants something while too few are there waits for them.
 ///
 /// Without --background it stays in front until it is unmounted: by `fleasefs umount
-/// PATH`, by `umount PATH`, or by SIGINT or SIGTERM, after which everything is with
-/// the daemons. If files are open then, it goes on for up to 10 seconds; a second
+/// PATH`, by `umount PATH`, or by SIGINT, SIGTERM or SIGHUP, after which everything is
+/// with the daemons. If files are open then, it goes on for up to 10 seconds; a second
 /// signal ends it at once.
 ///
 /// In /etc/fstab, with a link /sbin/mount.fleasefs to this program:
@@ -101,12 +101,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.context("could not start the asynchronous runtime")?;
     let (client, volume) = runtime.block_on(find(args, &config, &target.volume))?;
+    // A signal that comes while it is being mounted ends it in order, too.
+    let signals = runtime.block_on(async { Signals::new() })?;
     let mount = VolumeMount::new((client, volume), &args.path, &options, runtime.handle())?;
     if args.detached {
         // Whoever waited for it may have gone.
         let _ = writeln!(io::stdout(), "{READY}");
     }
-    runtime.block_on(serve(mount))?;
+    runtime.block_on(serve(mount, signals))?;
     // Whoever still has files open has had time to close them.
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
@@ -231,28 +233,46 @@ async fn try_find(config: &client::Config, name: &VolumeName) -> anyhow::Result<
     Ok((client, volume))
 }
 
+/// What ends a mount from outside.
+struct Signals {
+    all: [Signal; 3],
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        let [interrupt, terminate, hang_up] =
+            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
+        Ok(Self { all: [interrupt?, terminate?, hang_up?] })
+    }
+
+    async fn next(&mut self) {
+        let [interrupt, terminate, hang_up] = &mut self.all;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hang_up.recv() => {}
+        }
+    }
+}
+
 /// Returns when the mount has ended, or has to.
-async fn serve(mount: VolumeMount) -> anyhow::Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+async fn serve(mount: VolumeMount, mut signals: Signals) -> anyhow::Result<()> {
     let point = mount.point();
     let (sender, mut ended) = oneshot::channel();
     std::thread::Builder::new().name("mount".to_owned()).spawn(move || sender.send(mount.wait()))?;
     tokio::select! {
         served = &mut ended => return leave(served).await,
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+        () = signals.next() => {}
     }
     if end(&point).await? == Ended::InUse {
-        writeln!(
-            io::stderr(),
-            "fleasefs: files are open; the mount ends when they are closed, or in {GRACE:?}"
-        )?;
+        let told =
+            format!("files are open; the mount ends when they are closed, or in {} s", GRACE.as_secs());
+        // The terminal may have gone.
+        let _ = writeln!(io::stderr(), "fleasefs: {told}");
     }
     tokio::select! {
         served = &mut ended => leave(served).await,
-        _ = interrupt.recv() => Ok(()),
-        _ = terminate.recv() => Ok(()),
+        () = signals.next() => Ok(()),
         () = sleep(GRACE) => Ok(()),
     }
 }

@@ -102,6 +102,10 @@ pub(crate) fn explain(error: io::Error, device_exists: bool) -> MountError {
     match error.kind() {
         _ if !device_exists => MountError::NoDevice,
         io::ErrorKind::NotFound => MountError::NoHelper,
+        // The helper says what it wants.
+        io::ErrorKind::PermissionDenied if error.to_string().contains("user_allow_other") => {
+            MountError::Refused(error)
+        }
         io::ErrorKind::PermissionDenied => MountError::NotPermitted,
         _ => MountError::Refused(error),
     }

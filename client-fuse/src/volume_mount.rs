@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use client::{Client, Volume};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Access, Mode, OFlags};
 use rustix::io::Errno;
 use tokio::runtime::Handle;
 
@@ -111,6 +111,8 @@ fn checked(point: &Path) -> Result<PathBuf, MountError> {
         }
         Ok(_) => {}
     }
+    // Who mounts has to be able to look at what is below.
+    rustix::fs::access(&path, Access::READ_OK).map_err(|errno| MountError::Refused(errno.into()))?;
     match mounts().map_err(MountError::Refused)?.into_iter().find(|mount| mount.point == path) {
         Some(mount) => Err(MountError::Busy { point: path, source_name: mount.source.display().to_string() }),
         None => Ok(path),
