@@ -12,11 +12,14 @@ use crate::local::{LocalCluster, LocalDaemon};
 
 /// Stop the daemons of the cluster under DIR
 ///
+/// What is mounted of it on this machine is unmounted first. If that is in use
+/// nothing is stopped, and whoever uses it is named.
+///
 /// Each gives its leases up first; one that does not stop within 15 seconds is
 /// killed. Nothing is deleted: `fleasefs up DIR` starts the same cluster again.
 ///
-/// Exit codes: 0 when no daemon runs any more, 1 when one could not be stopped,
-/// 2 when the command line was wrong.
+/// Exit codes: 0 when no daemon runs any more, 1 when one could not be stopped or a
+/// mount is in use, 2 when the command line was wrong.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -33,6 +36,9 @@ type Outcome = anyhow::Result<Option<Stopped>>;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let cluster = LocalCluster::open(&args.dir)?;
+    for mount in client_fuse::mounts()?.iter().filter(|mount| mount.is_of(cluster.dir())) {
+        client_fuse::unmount(&mount.point).context("the cluster goes on")?;
+    }
     let daemons = cluster.daemons();
     let outcomes = stop_all(&daemons.iter().collect::<Vec<_>>());
     let printed = if args.json { print_json(&cluster, &outcomes) } else { print(&outcomes) };

@@ -12,12 +12,14 @@ mod init;
 mod local;
 mod lock;
 mod log;
+mod mount;
 mod object;
 mod osd;
 mod shell;
 mod sim;
 mod status;
 mod store;
+mod umount;
 mod up;
 mod volume;
 
@@ -48,28 +50,33 @@ enum Command {
     Down(down::Args),
     Init(init::Args),
     Lock(lock::Args),
+    Mount(mount::Args),
     Object(object::Args),
     Osd(osd::Args),
     /// Run the cluster in one thread under a seed, with faults and checkers
     Sim(sim::SimArgs),
     Status(status::Args),
     Store(store::Args),
+    Umount(umount::Args),
     Up(up::Args),
     Volume(volume::Args),
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let result = match Cli::parse_from(mount::as_helper(&arguments).unwrap_or(arguments)).command {
         Command::Bench(args) => bench::run(args),
         Command::Cert(args) => cert::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Init(args) => init::run(&args),
         Command::Lock(args) => lock::run(&args),
+        Command::Mount(args) => mount::run(&args),
         Command::Object(args) => object::run(args),
         Command::Osd(args) => osd::run(&args),
         Command::Sim(args) => sim::run(args),
         Command::Status(args) => status::run(&args),
         Command::Store(args) => store::run(&args),
+        Command::Umount(args) => umount::run(&args),
         Command::Up(args) => up::run(&args),
         Command::Volume(args) => volume::run(&args),
     };

@@ -1,8 +1,9 @@
 //! `fleasefs up`: a cluster on this machine that stays.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode};
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use ::osd::config::Config;
 use ::osd::store::index::Engine;
 use anyhow::{Context, bail, ensure};
 use base::NodeId;
-use client::{Client, ConnectError, DaemonState};
-use node::{ClockTrust, Settings};
+use client::{Client, ConnectError, DaemonState, VolumeError};
+use node::{ClockTrust, Settings, VolumeName};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
@@ -31,13 +32,15 @@ const ASK_INTERVAL: Duration = Duration::from_millis(50);
 /// The first time it makes DIR with certificates, configurations and free ports
 /// on 127.0.0.1. After that it starts the daemons that do not run, also after the
 /// machine was restarted. They run in the background until `fleasefs down DIR`.
-/// Interrupted, it stops what it has started.
+/// Interrupted, it stops what it has started. With --mount its volume `main` is
+/// mounted, too, and made if there is none.
 ///
 /// Exit codes: 0 when every daemon answers and has found the others, 1 when one
 /// does not, 2 when the command line was wrong.
 ///
 /// Example:
 ///   fleasefs up /tmp/cluster && fleasefs status --cluster /tmp/cluster
+///   fleasefs up /tmp/cluster --mount /mnt && echo hello > /mnt/hello
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -50,6 +53,9 @@ pub(crate) struct Args {
     /// What keeps the index of each daemon's data, in a new cluster [default: redb]
     #[arg(long, value_enum, value_name = "ENGINE")]
     index: Option<Index>,
+    /// Mount the volume `main` here once the daemons are ready; the directory is made if it does not exist
+    #[arg(long, value_name = "PATH")]
+    mount: Option<PathBuf>,
     /// Print a JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -100,9 +106,38 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let stopped = stop_started(&running);
         return Err(error.context(format!("the cluster is not up; {stopped}")));
     }
-    let printed = if args.json { print_json(&cluster, &running) } else { print(&cluster, &running, is_new) };
+    let mounted = args.mount.as_deref().map(|path| mount(&cluster, path)).transpose();
+    let mounted = mounted.context("the cluster is up, but its volume is not mounted")?;
+    let printed = if args.json {
+        print_json(&cluster, &running, mounted.as_deref())
+    } else {
+        print(&cluster, &running, (is_new, mounted.as_deref()))
+    };
     printed.context("could not print what was started")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Mounts the volume `main`, unless it is mounted there. Returns where.
+fn mount(cluster: &LocalCluster, path: &Path) -> anyhow::Result<PathBuf> {
+    let config = client::Config::find(Some(cluster.dir()))?;
+    crate::runtime()?.block_on(async {
+        let client = Client::connect(&config).await?;
+        let name = VolumeName::parse(crate::mount::VOLUME_DEFAULT)?;
+        let made = client.create_volume(&name, crate::volume::caller()).await;
+        client.close().await;
+        match made {
+            Ok(_) | Err(VolumeError::Exists(_)) => anyhow::Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    })?;
+    // What is mounted there may be dead, and then the folder is as good as there.
+    let _ = fs::create_dir_all(path);
+    let point = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut mounts = client_fuse::mounts()?.into_iter();
+    if !mounts.any(|mount| mount.point == point && mount.is_of(cluster.dir())) {
+        crate::mount::start(cluster.dir(), &point)?;
+    }
+    Ok(point)
 }
 
 fn make(args: &Args) -> anyhow::Result<()> {
@@ -240,7 +275,7 @@ fn stop_started(running: &[Running]) -> String {
     }
 }
 
-fn print_json(cluster: &LocalCluster, running: &[Running]) -> io::Result<()> {
+fn print_json(cluster: &LocalCluster, running: &[Running], mounted: Option<&Path>) -> io::Result<()> {
     let daemon = |running: &Running| {
         json!({
             "node": running.daemon.node,
@@ -254,12 +289,17 @@ fn print_json(cluster: &LocalCluster, running: &[Running]) -> io::Result<()> {
     let object = json!({
         "cluster": cluster.map().cluster().to_string(),
         "path": cluster.dir().display().to_string(),
+        "mount": mounted.map(|path| path.display().to_string()),
         "daemons": running.iter().map(daemon).collect::<Vec<_>>(),
     });
     writeln!(io::stdout().lock(), "{object}")
 }
 
-fn print(cluster: &LocalCluster, running: &[Running], is_new: bool) -> io::Result<()> {
+fn print(
+    cluster: &LocalCluster,
+    running: &[Running],
+    (is_new, mounted): (bool, Option<&Path>),
+) -> io::Result<()> {
     let dir = shell::quoted(cluster.dir());
     let mut out = io::stdout().lock();
     let what = if is_new { "A new cluster is up" } else { "The cluster is up" };
@@ -269,5 +309,9 @@ fn print(cluster: &LocalCluster, running: &[Running], is_new: bool) -> io::Resul
         writeln!(out, "  daemon {}  {}  {how} (process {})", daemon.node, config.listen, supervisor.id)?;
     }
     writeln!(out, "\nUse it:\n  export FLEASEFS_CLUSTER={dir}\n  fleasefs status")?;
+    match mounted {
+        Some(path) => writeln!(out, "  ls {}", shell::quoted(path))?,
+        None => writeln!(out, "  fleasefs up {dir} --mount PATH")?,
+    }
     writeln!(out, "  fleasefs lock NAME -- COMMAND\n\nStop it: fleasefs down {dir}")
 }

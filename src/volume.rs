@@ -217,7 +217,8 @@ fn code_of(done: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-fn caller() -> (u32, u32) {
+/// Whoever runs this.
+pub(crate) fn caller() -> (u32, u32) {
     (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
 }
 

@@ -1,18 +1,35 @@
 //! The kernel's settings of one mount, which lie in `/sys` and cannot be given when mounting.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How far ahead the kernel reads in a file that is read from end to end. Its default of 128 KiB would cut every
 /// read into pieces that small.
 const READ_AHEAD_KIB: u64 = 4 << 10;
 
+/// How much of the dirty memory of the machine may be of a mount. Its default is one percent, because a file system of a user may never
+/// take what is written to it.
+const DIRTY_PERCENT_MAX: u64 = 100;
+
 /// Raises the read-ahead of the mount at `point`, and says what it is now. Only root may raise it.
 pub(crate) fn raise_read_ahead(point: &Path) -> io::Result<u64> {
-    let device = rustix::fs::stat(point)?.st_dev;
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    let setting = setting(point, "read_ahead_kb")?;
     // What counts is what the kernel reports afterwards.
     let _ = std::fs::write(&setting, READ_AHEAD_KIB.to_string());
     std::fs::read_to_string(&setting)?.trim().parse().map_err(io::Error::other)
+}
+
+/// Has writers of mapped memory wait as late as on a disk, as far as this process may say so.
+pub(crate) fn let_writers_go_on(point: &Path) {
+    for (name, value) in [("strict_limit", 0), ("max_ratio", DIRTY_PERCENT_MAX)] {
+        if let Ok(setting) = setting(point, name) {
+            let _ = std::fs::write(setting, value.to_string());
+        }
+    }
+}
+
+fn setting(point: &Path, name: &str) -> io::Result<PathBuf> {
+    let device = rustix::fs::stat(point)?.st_dev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    Ok(PathBuf::from(format!("/sys/class/bdi/{major}:{minor}/{name}")))
 }

@@ -1,165 +1,389 @@
 //! Translation between [`crate::fs`] and the fuser crate, and nothing else: no decision is made here.
 //!
-//! A callback turns the kernel's numbers into ours, asks the file system, and turns the answer back. Which error
-//! becomes which errno is decided in one place, [`errno`].
+//! A callback turns the kernel's numbers into ours and hands the reply over to a task, which asks the file system and turns its
+//! answer back. So no thread that takes requests in waits for the network. What is under way is bounded: a thread takes in no more
+//! while as much is, and the rest waits in the kernel.
+
+pub(crate) mod null;
 
 use std::ffi::OsStr;
+use std::future::Future;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use fuser::{
     BackgroundSession, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session,
-    TimeOrNow, WriteFlags,
+    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr, Request, Session, SessionACL, TimeOrNow, WriteFlags,
 };
+use namespace::{Attributes, Kind, RenameHow, SetTime, XattrHow};
+use rustix::fs::{FallocateFlags, FileType as Type, OFlags, XattrFlags};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::fs::{Attributes, FsError, IO_BYTES_MAX, Inode, Kind, NullFs};
+use crate::caller::Caller;
+use crate::fs::{Fs, FsError, IO_BYTES_MAX, Make, OpenHow, Wanted, set_time};
+use crate::options::Options;
 
-/// What the kernel may believe without asking. Nobody else changes this tree.
-const VALID_FOR: Duration = Duration::from_secs(60);
+/// The kernel believes nothing without asking: somebody else may have changed it.
+const NO_TIME: Duration = Duration::ZERO;
 
 /// Requests that may wait in the kernel's queue without a caller waiting: read-ahead above all.
 const BACKGROUND_REQUESTS_MAX: u16 = 64;
 
-/// Inode numbers are never used again.
-const GENERATION: Generation = Generation(0);
+/// Requests under way, each counted by its data, with something for itself.
+const UNDER_WAY_BYTES_MAX: u32 = 64 << 20;
+const REQUEST_BYTES: u32 = 64 << 10;
 
-/// The unit that `stat` counts blocks in, whatever the file system.
+/// Threads that take requests in.
+const THREADS: usize = 2;
+
+/// What the kernel says of a file that is opened to be run. It has no name in `fcntl.h`.
+const OPENED_TO_RUN: u32 = 0x20;
+
+/// The units of `statfs` and of a file's blocks.
+const STATFS_BLOCK_BYTES: u32 = 4096;
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// A mounted file system and the threads that serve it.
-pub(crate) struct Mounted(BackgroundSession);
+/// A mounted volume and the threads that serve it.
+pub(crate) struct Mounted {
+    session: BackgroundSession,
+    fs: Arc<Fs>,
+    under_way: Arc<Semaphore>,
+}
 
-/// Mounts `fs` at `point` and serves it with `threads` threads, each with its own queue in the kernel.
-pub(crate) fn mount(fs: NullFs, point: &Path, threads: usize) -> io::Result<Mounted> {
+/// Mounts `fs` at `point` and serves it with tasks of `runtime`.
+pub(crate) fn mount(fs: Fs, point: &Path, options: &Options, runtime: Handle) -> io::Result<Mounted> {
     let mut config = Config::default();
     config.mount_options = vec![
-        MountOption::FSName("fleasefs-null".to_owned()),
-        MountOption::Subtype("fleasefs".to_owned()),
+        MountOption::FSName(options.source.clone()),
+        MountOption::CUSTOM(format!("subtype={}", crate::SUBTYPE)),
         MountOption::DefaultPermissions,
-        MountOption::NoExec,
     ];
-    config.n_threads = Some(threads);
+    let flags = [
+        (options.is_read_only, MountOption::RO),
+        (options.devices, MountOption::Dev),
+        (options.set_ids, MountOption::Suid),
+        (!options.executables, MountOption::NoExec),
+    ];
+    config.mount_options.extend(flags.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, flag)| flag));
+    config.acl = if options.others { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(THREADS);
     config.clone_fd = true;
-    Ok(Mounted(Session::new(Translator(fs), point, &config)?.spawn()?))
+    let fs = Arc::new(fs);
+    let under_way = Arc::new(Semaphore::new(UNDER_WAY_BYTES_MAX as usize));
+    let translator = Translator { fs: fs.clone(), runtime, under_way: under_way.clone() };
+    let session = Session::new(translator, point, &config)?.spawn()?;
+    let notifier = session.notifier();
+    fs.mounted(Box::new(move |number| {
+        // The kernel may have forgotten it, or have ended the mount.
+        let _ = notifier.inval_inode(INodeNo(number), 0, 0);
+    }));
+    Ok(Mounted { session, fs, under_way })
 }
 
 impl Mounted {
-    /// Waits until the threads have ended, which they do once nothing is mounted and no file is open any more.
-    ///
-    /// A session that is dropped instead ends as well, but when it wants to.
-    pub(crate) fn join(self) {
+    /// Waits until nothing is mounted and no file is open any more. Returns what the threads served; it is nobody else's
+    /// once all that was under way has ended, which [`settled`](Served::settled) waits for.
+    pub(crate) fn join(self) -> Served {
         // A thread that ended with an error has nobody left to serve.
-        let _ = self.0.join();
+        let _ = self.session.join();
+        Served { fs: self.fs, under_way: self.under_way }
     }
 }
 
-struct Translator(NullFs);
+/// What was mounted. Whoever drops it leaves the daemons to find out that the client has gone.
+pub struct Served {
+    fs: Arc<Fs>,
+    under_way: Arc<Semaphore>,
+}
+
+impl Served {
+    /// Waits until all that was under way has ended, and takes leave of the daemons.
+    pub async fn settled(self) {
+        // It is never closed.
+        let _ = self.under_way.acquire_many(UNDER_WAY_BYTES_MAX).await;
+        if let Some(fs) = Arc::into_inner(self.fs) {
+            fs.close().await;
+        }
+    }
+}
+
+struct Translator {
+    fs: Arc<Fs>,
+    runtime: Handle,
+    under_way: Arc<Semaphore>,
+}
+
+impl Translator {
+    /// Does something in a task, and answers with what came of it, unless who asked is killed before.
+    fn serve<T, W>(
+        &self,
+        (caller, data_bytes): (Caller, u32),
+        work: impl FnOnce(Arc<Fs>) -> W,
+        answer: impl FnOnce(Result<T, Errno>) + Send + 'static,
+    ) where
+        T: Send,
+        W: Future<Output = Result<T, FsError>> + Send + 'static,
+    {
+        let permit = self.permit(data_bytes);
+        let work = work(self.fs.clone());
+        self.runtime.spawn(async move {
+            let done = tokio::select! {
+                biased;
+                done = work => done,
+                () = caller.killed() => Err(FsError::Interrupted),
+            };
+            // Before the answer: whoever has it may unmount, and nothing is to be under way then.
+            drop(permit);
+            answer(done.map_err(errno));
+        });
+    }
+
+    fn permit(&self, data_bytes: u32) -> OwnedSemaphorePermit {
+        let (bytes, under_way) = (REQUEST_BYTES + data_bytes, self.under_way.clone());
+        match under_way.clone().try_acquire_many_owned(bytes) {
+            Ok(permit) => permit,
+            Err(_) => self.runtime.block_on(under_way.acquire_many_owned(bytes)).expect("it is never closed"),
+        }
+    }
+}
 
 impl Filesystem for Translator {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         config.set_max_write(IO_BYTES_MAX).map_err(|_| io::ErrorKind::Unsupported)?;
         config.set_max_background(BACKGROUND_REQUESTS_MAX).map_err(|_| io::ErrorKind::Unsupported)?;
-        // A kernel without it serves a directory's operations one by one: slower, not wrong.
-        let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
+        // Without this one other mounts' writes would stay unseen.
+        config.add_capabilities(InitFlags::FUSE_AUTO_INVAL_DATA).map_err(|_| io::ErrorKind::Unsupported)?;
+        // A kernel without one of these is slower, or leaves ACLs alone, or maps no file that is open to be appended to.
+        for wanted in [
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK,
+            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+            InitFlags::FUSE_ASYNC_DIO,
+        ] {
+            let _ = config.add_capabilities(wanted);
+        }
         Ok(())
     }
 
-    fn lookup(&self, _request: &Request, _parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match self.0.lookup(name) {
-            Ok(found) => reply.entry(&VALID_FOR, &file_attr(found), GENERATION),
-            Err(error) => reply.error(errno(error)),
-        }
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let (caller, name) = (caller(request), name.to_owned());
+        self.serve(
+            (caller, 0),
+            |fs| async move { fs.lookup(&caller, (parent.0, &name)).await },
+            |found| answer_entry(found, reply),
+        );
     }
 
-    fn getattr(&self, _request: &Request, inode: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        answer_attributes(self.0.attributes(Inode(inode.0)), reply);
+    fn forget(&self, _request: &Request, inode: INodeNo, lookups: u64) {
+        self.fs.forget(inode.0, lookups);
     }
 
-    /// Only the size can change; the rest of the attributes is fixed, and setting it is quietly without effect.
+    fn getattr(&self, request: &Request, inode: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
+        self.serve(
+            (caller(request), 0),
+            |fs| async move { fs.attributes(inode.0).await },
+            |attributes| answer_attributes(attributes, reply),
+        );
+    }
+
     fn setattr(
         &self,
-        _request: &Request,
+        request: &Request,
         inode: INodeNo,
-        _mode: Option<u32>,
-        _uid: Option<u32>,
-        _gid: Option<u32>,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
         size: Option<u64>,
-        _atime: Option<TimeOrNow>,
-        _mtime: Option<TimeOrNow>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
         _ctime: Option<SystemTime>,
-        _handle: Option<FileHandle>,
+        handle: Option<FileHandle>,
         _crtime: Option<SystemTime>,
         _chgtime: Option<SystemTime>,
         _bkuptime: Option<SystemTime>,
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let inode = Inode(inode.0);
-        answer_attributes(
-            match size {
-                Some(size_bytes) => self.0.resize(inode, size_bytes),
-                None => self.0.attributes(inode),
-            },
-            reply,
+        let caller = caller(request);
+        let (mode, handle) = (mode.map(mode_bits), handle.map(|handle| handle.0));
+        let (atime, mtime) = (atime.map(time), mtime.map(time));
+        let wanted = Wanted { mode, uid, gid, size, atime, mtime, handle };
+        self.serve(
+            (caller, 0),
+            |fs| async move { fs.set_attributes(&caller, inode.0, wanted).await },
+            |attributes| answer_attributes(attributes, reply),
+        );
+    }
+
+    fn readlink(&self, request: &Request, inode: INodeNo, reply: ReplyData) {
+        let caller = caller(request);
+        self.serve(
+            (caller, 0),
+            |fs| async move { fs.read_link(&caller, inode.0).await },
+            |target| answer_data(target, reply),
+        );
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let make = match Type::from_raw_mode(mode) {
+            Type::RegularFile => Make::File,
+            Type::Fifo => Make::Fifo,
+            Type::Socket => Make::Socket,
+            Type::CharacterDevice => Make::CharDevice(rdev),
+            Type::BlockDevice => Make::BlockDevice(rdev),
+            Type::Directory | Type::Symlink | Type::Unknown => return reply.error(Errno::EINVAL),
+        };
+        self.make(request, (parent, name), (make, mode_bits(mode), mode_bits(umask)), reply);
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
+        self.make(request, (parent, name), (Make::Directory, mode_bits(mode), mode_bits(umask)), reply);
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let target = Bytes::copy_from_slice(target.as_os_str().as_bytes());
+        self.make(request, (parent, name), (Make::Symlink(target), 0o777, 0), reply);
+    }
+
+    fn link(&self, request: &Request, inode: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let (caller, name) = (caller(request), name.to_owned());
+        self.serve(
+            (caller, 0),
+            |fs| async move { fs.link(&caller, inode.0, (parent.0, &name)).await },
+            |linked| answer_entry(linked, reply),
+        );
+    }
+
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (caller, name) = (caller(request), name.to_owned());
+        self.serve(
+            (caller, 0),
+            |fs| async move { fs.unlink(&caller, (parent.0, &name)).await },
+            |done| answer_done(done, reply),
+        );
+    }
+
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (caller, name) = (caller(request), name.to_owned());
+        self.serve(
+            (caller, 0),
+            |fs| async move { fs.remove_directory(&caller, (parent.0, &name)).await },
+            |done| answer_done(done, reply),
+        );
+    }
+
+    fn rename(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let how = match flags {
+            flags if flags.is_empty() => RenameHow::Replace,
+            RenameFlags::RENAME_NOREPLACE => RenameHow::NoReplace,
+            RenameFlags::RENAME_EXCHANGE => RenameHow::Exchange,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let (caller, name, new_name) = (caller(request), name.to_owned(), new_name.to_owned());
+        self.serve(
+            (caller, 0),
+            |fs| async move { fs.rename(&caller, (parent.0, &name), (new_parent.0, &new_name), how).await },
+            |done| answer_done(done, reply),
         );
     }
 
     fn create(
         &self,
-        _request: &Request,
-        _parent: INodeNo,
+        request: &Request,
+        parent: INodeNo,
         name: &OsStr,
-        _mode: u32,
-        _umask: u32,
-        _flags: i32,
+        mode: u32,
+        umask: u32,
+        flags: i32,
         reply: ReplyCreate,
     ) {
-        match self.0.create(name) {
-            Ok(new) => {
-                reply.created(&VALID_FOR, &file_attr(new), GENERATION, FileHandle(0), FopenFlags::empty());
-            }
-            Err(error) => reply.error(errno(error)),
-        }
+        let (caller, name, how) = (caller(request), name.to_owned(), open_how(OpenFlags(flags)));
+        let mode_and_umask = (mode_bits(mode), mode_bits(umask));
+        self.serve(
+            (caller, 0),
+            |fs| async move { fs.create(&caller, (parent.0, &name), mode_and_umask, how).await },
+            |created| match created {
+                Ok((attributes, opened)) => reply.created(
+                    &NO_TIME,
+                    &file_attr(&attributes),
+                    generation(&attributes),
+                    FileHandle(opened.handle),
+                    fopen_flags(opened.is_direct),
+                ),
+                Err(error) => reply.error(error),
+            },
+        );
     }
 
-    fn unlink(&self, _request: &Request, _parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer_done(self.0.unlink(name), reply);
-    }
-
-    fn open(&self, _request: &Request, _inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let flags = match flags.acc_mode() {
-            // Who only reads leaves nothing to flush, so `close` need not ask.
-            OpenAccMode::O_RDONLY => FopenFlags::FOPEN_NOFLUSH,
-            OpenAccMode::O_WRONLY | OpenAccMode::O_RDWR => FopenFlags::empty(),
-        };
-        reply.opened(FileHandle(0), flags);
+    fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let (caller, how) = (caller(request), open_how(flags));
+        self.serve(
+            (caller, 0),
+            |fs| async move { fs.open(&caller, inode.0, how).await },
+            |opened| match opened {
+                Ok(opened) => reply.opened(FileHandle(opened.handle), fopen_flags(opened.is_direct)),
+                Err(error) => reply.error(error),
+            },
+        );
     }
 
     fn read(
         &self,
-        _request: &Request,
-        inode: INodeNo,
-        _handle: FileHandle,
+        request: &Request,
+        _inode: INodeNo,
+        handle: FileHandle,
         offset: u64,
         size: u32,
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match self.0.read(Inode(inode.0), offset, size) {
-            Ok(data) => reply.data(data),
-            Err(error) => reply.error(errno(error)),
-        }
+        let length = size.min(IO_BYTES_MAX);
+        self.serve(
+            (caller(request), length),
+            |fs| async move { fs.read(handle.0, offset, length).await },
+            |read| answer_data(read, reply),
+        );
     }
 
     fn write(
         &self,
-        _request: &Request,
-        inode: INodeNo,
-        _handle: FileHandle,
+        request: &Request,
+        _inode: INodeNo,
+        handle: FileHandle,
         offset: u64,
         data: &[u8],
         _write_flags: WriteFlags,
@@ -168,12 +392,21 @@ impl Filesystem for Translator {
         reply: ReplyWrite,
     ) {
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        match self.0.write(Inode(inode.0), offset, length) {
-            Ok(()) => reply.written(length),
-            Err(error) => reply.error(errno(error)),
+        if length > IO_BYTES_MAX {
+            return reply.error(Errno::EINVAL);
         }
+        let (caller, data) = (caller(request), Bytes::copy_from_slice(data));
+        self.serve(
+            (caller, length),
+            |fs| async move { fs.write(&caller, handle.0, (offset, data)).await },
+            move |done| match done {
+                Ok(()) => reply.written(length),
+                Err(error) => reply.error(error),
+            },
+        );
     }
 
+    /// Nothing is kept back that could fail now.
     fn flush(
         &self,
         _request: &Request,
@@ -185,67 +418,328 @@ impl Filesystem for Translator {
         reply.ok();
     }
 
-    fn readdir(
+    fn release(
         &self,
         _request: &Request,
         _inode: INodeNo,
-        _handle: FileHandle,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.fs.close_file(handle.0);
+        reply.ok();
+    }
+
+    fn fsync(
+        &self,
+        request: &Request,
+        _inode: INodeNo,
+        handle: FileHandle,
+        _only_data: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.serve(
+            (caller(request), 0),
+            |fs| async move { fs.sync(handle.0).await },
+            |done| answer_done(done, reply),
+        );
+    }
+
+    fn opendir(&self, request: &Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let caller = caller(request);
+        self.serve(
+            (caller, 0),
+            |fs| async move { fs.open_directory(&caller, inode.0).await },
+            |opened| match opened {
+                Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
+                Err(error) => reply.error(error),
+            },
+        );
+    }
+
+    fn readdir(
+        &self,
+        request: &Request,
+        _inode: INodeNo,
+        handle: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        // The kernel hands back the offset of the last entry it took, so an entry's offset is its successor's index.
-        let first = usize::try_from(offset).unwrap_or(usize::MAX);
-        for (next, (name, inode)) in (1_u64..).zip(self.0.names()).skip(first) {
-            if reply.add(INodeNo(inode.0), next, FileType::RegularFile, name) {
-                break;
-            }
-        }
+        self.serve(
+            (caller(request), 0),
+            |fs| async move { fs.list(handle.0, offset).await },
+            move |listed| match listed {
+                Ok(entries) => {
+                    for entry in entries {
+                        let name = OsStr::from_bytes(&entry.name);
+                        if reply.add(INodeNo(entry.number), entry.next, file_type(entry.kind), name) {
+                            break;
+                        }
+                    }
+                    reply.ok();
+                }
+                Err(error) => reply.error(error),
+            },
+        );
+    }
+
+    fn releasedir(
+        &self,
+        _request: &Request,
+        _inode: INodeNo,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.fs.close_directory(handle.0);
         reply.ok();
     }
-}
 
-fn answer_attributes(answer: Result<Attributes, FsError>, reply: ReplyAttr) {
-    match answer {
-        Ok(attributes) => reply.attr(&VALID_FOR, &file_attr(attributes)),
-        Err(error) => reply.error(errno(error)),
+    fn fsyncdir(
+        &self,
+        request: &Request,
+        _inode: INodeNo,
+        _handle: FileHandle,
+        _only_data: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.serve(
+            (caller(request), 0),
+            |fs| async move { fs.sync_names().await },
+            |done| answer_done(done, reply),
+        );
+    }
+
+    fn statfs(&self, request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
+        self.serve(
+            (caller(request), 0),
+            |fs| async move { fs.counts().await },
+            |counts| match counts {
+                Ok(counts) => {
+                    let blocks = |bytes: u64| bytes / u64::from(STATFS_BLOCK_BYTES);
+                    let bytes = u64::try_from(counts.bytes).unwrap_or(u64::MAX);
+                    let free = blocks(counts.bytes_max.saturating_sub(bytes));
+                    let inodes_free = counts.inodes_max.saturating_sub(counts.inodes);
+                    let (all, name_bytes_max) = (blocks(counts.bytes_max), 255);
+                    let (block, inodes) = (STATFS_BLOCK_BYTES, counts.inodes_max);
+                    reply.statfs(all, free, free, inodes, inodes_free, block, name_bytes_max, block);
+                }
+                Err(error) => reply.error(error),
+            },
+        );
+    }
+
+    fn setxattr(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let how = match XattrFlags::from_bits_retain(flags.cast_unsigned()) {
+            flags if flags.is_empty() => XattrHow::Any,
+            XattrFlags::CREATE => XattrHow::Create,
+            XattrFlags::REPLACE => XattrHow::Replace,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let (caller, name, value) = (caller(request), name.to_owned(), Bytes::copy_from_slice(value));
+        self.serve(
+            (caller, 0),
+            |fs| async move { fs.set_xattr(&caller, inode.0, (&name, value, how)).await },
+            |done| answer_done(done, reply),
+        );
+    }
+
+    fn getxattr(&self, request: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let (caller, name) = (caller(request), name.to_owned());
+        self.serve(
+            (caller, 0),
+            |fs| async move { fs.xattr(&caller, inode.0, &name).await },
+            move |value| answer_xattr(value, size, reply),
+        );
+    }
+
+    fn listxattr(&self, request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
+        let caller = caller(request);
+        self.serve(
+            (caller, 0),
+            |fs| async move { fs.xattrs(&caller, inode.0).await },
+            move |names| answer_xattr(names, size, reply),
+        );
+    }
+
+    fn removexattr(&self, request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (caller, name) = (caller(request), name.to_owned());
+        self.serve(
+            (caller, 0),
+            |fs| async move { fs.remove_xattr(&caller, inode.0, &name).await },
+            |done| answer_done(done, reply),
+        );
+    }
+
+    fn fallocate(
+        &self,
+        request: &Request,
+        _inode: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let keeps_size = FallocateFlags::KEEP_SIZE;
+        let (zeroes, punches) = (FallocateFlags::ZERO_RANGE, FallocateFlags::PUNCH_HOLE | keeps_size);
+        let is_kept = match FallocateFlags::from_bits_retain(mode.cast_unsigned()) {
+            mode if mode == punches || mode == zeroes | keeps_size => true,
+            mode if mode == zeroes => false,
+            _ => return reply.error(Errno::EOPNOTSUPP),
+        };
+        self.serve(
+            (caller(request), 0),
+            |fs| async move { fs.zero(handle.0, (offset, length), is_kept).await },
+            |done| answer_done(done, reply),
+        );
     }
 }
 
-fn answer_done(answer: Result<(), FsError>, reply: ReplyEmpty) {
+impl Translator {
+    fn make(
+        &self,
+        request: &Request,
+        (parent, name): (INodeNo, &OsStr),
+        make: (Make, u16, u16),
+        reply: ReplyEntry,
+    ) {
+        let (caller, name) = (caller(request), name.to_owned());
+        self.serve(
+            (caller, 0),
+            |fs| async move { fs.make(&caller, (parent.0, &name), make).await },
+            |made| answer_entry(made, reply),
+        );
+    }
+}
+
+fn answer_entry(answer: Result<Attributes, Errno>, reply: ReplyEntry) {
+    match answer {
+        Ok(attributes) => reply.entry(&NO_TIME, &file_attr(&attributes), generation(&attributes)),
+        Err(error) => reply.error(error),
+    }
+}
+
+fn answer_attributes(answer: Result<Attributes, Errno>, reply: ReplyAttr) {
+    match answer {
+        Ok(attributes) => reply.attr(&NO_TIME, &file_attr(&attributes)),
+        Err(error) => reply.error(error),
+    }
+}
+
+fn answer_done(answer: Result<(), Errno>, reply: ReplyEmpty) {
     match answer {
         Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
+        Err(error) => reply.error(error),
+    }
+}
+
+fn answer_data(answer: Result<Bytes, Errno>, reply: ReplyData) {
+    match answer {
+        Ok(data) => reply.data(&data),
+        Err(error) => reply.error(error),
+    }
+}
+
+/// Whoever has room for nothing asks how much there is.
+fn answer_xattr(answer: Result<Bytes, Errno>, size: u32, reply: ReplyXattr) {
+    match answer {
+        Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
+        Ok(value) if value.len() > size as usize => reply.error(Errno::ERANGE),
+        Ok(value) => reply.data(&value),
+        Err(error) => reply.error(error),
     }
 }
 
 fn errno(error: FsError) -> Errno {
-    match error {
-        FsError::NoEntry => Errno::ENOENT,
-        FsError::IsDirectory => Errno::EISDIR,
+    let errno = error.errno();
+    if errno == rustix::io::Errno::IO {
+        // Whoever asked is told no more than that.
+        tracing::warn!("a request to the mount failed: {error}");
+    }
+    Errno::from_i32(errno.raw_os_error())
+}
+
+fn caller(request: &Request) -> Caller {
+    Caller { uid: request.uid(), gid: request.gid(), thread: request.pid() }
+}
+
+/// The kernel sends the kind along.
+fn mode_bits(mode: u32) -> u16 {
+    u16::try_from(mode & 0o7777).expect("these are twelve bits")
+}
+
+fn time(time: TimeOrNow) -> SetTime {
+    match time {
+        TimeOrNow::Now => SetTime::Now,
+        TimeOrNow::SpecificTime(time) => set_time(time.duration_since(SystemTime::UNIX_EPOCH).ok()),
     }
 }
 
-fn file_attr(attributes: Attributes) -> FileAttr {
-    let (kind, perm) = match attributes.kind {
-        Kind::Directory => (FileType::Directory, 0o700),
-        Kind::File => (FileType::RegularFile, 0o600),
-    };
-    let epoch = SystemTime::UNIX_EPOCH;
+fn open_how(flags: OpenFlags) -> OpenHow {
+    let bits = flags.0.cast_unsigned();
+    let flags = OFlags::from_bits_retain(bits);
+    let access = flags & OFlags::RWMODE;
+    OpenHow {
+        read: access != OFlags::WRONLY,
+        write: access != OFlags::RDONLY,
+        append: flags.contains(OFlags::APPEND),
+        execute: bits & OPENED_TO_RUN != 0,
+        exclusive: flags.contains(OFlags::EXCL),
+        truncate: flags.contains(OFlags::TRUNC),
+    }
+}
+
+fn fopen_flags(is_direct: bool) -> FopenFlags {
+    if is_direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() }
+}
+
+fn file_type(kind: Kind) -> FileType {
+    match kind {
+        Kind::File => FileType::RegularFile,
+        Kind::Directory => FileType::Directory,
+        Kind::Symlink => FileType::Symlink,
+        Kind::Fifo => FileType::NamedPipe,
+        Kind::Socket => FileType::Socket,
+        Kind::CharDevice => FileType::CharDevice,
+        Kind::BlockDevice => FileType::BlockDevice,
+    }
+}
+
+/// A number may have stood for something that was never committed. The kernel takes it for another inode then.
+fn generation(attributes: &Attributes) -> Generation {
+    Generation(attributes.inode.epoch.number)
+}
+
+fn file_attr(attributes: &Attributes) -> FileAttr {
+    let time = |time: base::WallTime| SystemTime::UNIX_EPOCH + Duration::from_micros(time.as_micros());
     FileAttr {
-        ino: INodeNo(attributes.inode.0),
-        size: attributes.size_bytes,
-        blocks: attributes.size_bytes.div_ceil(STAT_BLOCK_BYTES),
-        atime: epoch,
-        mtime: epoch,
-        ctime: epoch,
-        crtime: epoch,
-        kind,
-        perm,
-        nlink: 1,
-        uid: rustix::process::getuid().as_raw(),
-        gid: rustix::process::getgid().as_raw(),
-        rdev: 0,
-        blksize: IO_BYTES_MAX,
+        ino: INodeNo(attributes.inode.number),
+        size: attributes.size,
+        blocks: attributes.size.div_ceil(STAT_BLOCK_BYTES),
+        atime: time(attributes.atime),
+        mtime: time(attributes.mtime),
+        ctime: time(attributes.ctime),
+        crtime: time(attributes.btime),
+        kind: file_type(attributes.kind),
+        perm: attributes.mode,
+        nlink: attributes.links,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        // FUSE has 32 bits for it in both directions.
+        rdev: u32::try_from(attributes.rdev).unwrap_or(u32::MAX),
+        blksize: STATFS_BLOCK_BYTES,
         flags: 0,
     }
 }

@@ -1,17 +1,17 @@
 //! The life of a mount, from making its directory to removing it.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::device;
-use crate::fs::NullFs;
-use crate::fuse::{self, Mounted};
+use crate::fuse::null::{self, Mounted};
+use crate::null::NullFs;
 use crate::point::{MountPoint, Unmounted};
 
 /// Threads that serve a mount: one can copy while the other waits for the kernel.
 const THREADS: usize = 2;
 
-const DEVICE: &str = "/dev/fuse";
+pub(crate) const DEVICE: &str = "/dev/fuse";
 
 /// A file system that does nothing, mounted on a temporary directory until it is dropped.
 pub struct NullMount {
@@ -28,6 +28,26 @@ pub enum MountError {
     /// No directory to mount on.
     #[error("could not make a directory to mount on; check that the temporary directory is writable")]
     Point(#[source] io::Error),
+    /// There is none.
+    #[error("{} is not there; make it with `mkdir`, and mount again", .0.display())]
+    NoPoint(PathBuf),
+    /// It is no directory.
+    #[error("{} is no directory; name one to mount on", .0.display())]
+    NotDirectory(PathBuf),
+    /// A volume is mounted there.
+    #[error("{source_name} is mounted at {at} already; `fleasefs umount {at}` takes it away", at = .point.display())]
+    Busy {
+        /// Where.
+        point: PathBuf,
+        /// What is there.
+        source_name: String,
+    },
+    /// The process of a mount has gone and left it.
+    #[error("{point} is a mount whose process has gone; `fleasefs umount {point}` takes it away", point = .0.display())]
+    Dead(PathBuf),
+    /// It is mounted, and its root cannot be asked for.
+    #[error("the volume is mounted, but does not answer: {0}; `fleasefs status` shows how the daemons are")]
+    Silent(#[source] io::Error),
     /// The kernel has no FUSE, or keeps it from this container.
     #[error(
         "{DEVICE} is missing; load the kernel's module with `modprobe fuse`, or give the container that device"
@@ -48,7 +68,7 @@ impl NullMount {
     /// Mounts a file system that does nothing.
     pub fn new() -> Result<Self, MountError> {
         let point = MountPoint::new().map_err(MountError::Point)?;
-        let mounted = fuse::mount(NullFs::new(), point.path(), THREADS)
+        let mounted = null::mount(NullFs::new(), point.path(), THREADS)
             .map_err(|error| explain(error, Path::new(DEVICE).exists()))?;
         // A mount that reads ahead less is slower and otherwise as good; the figure is reported.
         let read_ahead_kib = device::raise_read_ahead(point.path()).ok();
@@ -78,10 +98,14 @@ impl Drop for NullMount {
 }
 
 /// "Not found" can be the device or the helper program, hence the second argument.
-fn explain(error: io::Error, device_exists: bool) -> MountError {
+pub(crate) fn explain(error: io::Error, device_exists: bool) -> MountError {
     match error.kind() {
         _ if !device_exists => MountError::NoDevice,
         io::ErrorKind::NotFound => MountError::NoHelper,
+        // The helper says what it wants.
+        io::ErrorKind::PermissionDenied if error.to_string().contains("user_allow_other") => {
+            MountError::Refused(error)
+        }
         io::ErrorKind::PermissionDenied => MountError::NotPermitted,
         _ => MountError::Refused(error),
     }

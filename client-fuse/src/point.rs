@@ -38,8 +38,9 @@ pub(crate) enum Unmounted {
     InUse,
 }
 
+/// How to take a mount away.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
+pub(crate) enum How {
     /// Only if nobody uses it.
     Now,
     /// Out of the tree at once, altogether when nobody uses it any more.
@@ -111,26 +112,34 @@ fn clear(point: &Path) {
 
 /// Whether something was mounted and is not any more.
 fn unmount(point: &Path, how: How) -> bool {
+    try_unmount(point, how).is_ok()
+}
+
+/// Takes what is mounted at `point` out of the tree.
+pub(crate) fn try_unmount(point: &Path, how: How) -> Result<(), Errno> {
     let flags = match how {
-        How::Now => UnmountFlags::empty(),
-        How::Lazily => UnmountFlags::DETACH,
+        How::Now => UnmountFlags::NOFOLLOW,
+        How::Lazily => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
     };
     match rustix::mount::unmount(point, flags) {
-        Ok(()) => true,
         // Who is not root mounted with the help of a set-uid program, and needs it for this too.
         Err(Errno::PERM) => unmount_with_help(point, how),
-        Err(_) => false,
+        unmounted => unmounted,
     }
 }
 
-fn unmount_with_help(point: &Path, how: How) -> bool {
+fn unmount_with_help(point: &Path, how: How) -> Result<(), Errno> {
     let mut helper = Command::new("fusermount3");
     helper.args(["-u", "-q"]);
     if how == How::Lazily {
         helper.arg("-z");
     }
-    helper.arg("--").arg(point).stdout(Stdio::null()).stderr(Stdio::null());
-    helper.status().is_ok_and(|status| status.success())
+    let helper = helper.arg("--").arg(point).stdin(Stdio::null()).output();
+    match helper.map_err(|_| Errno::PERM)? {
+        helped if helped.status.success() => Ok(()),
+        helped if String::from_utf8_lossy(&helped.stderr).contains("busy") => Err(Errno::BUSY),
+        _ => Err(Errno::PERM),
+    }
 }
 
 #[cfg(test)]

@@ -39,7 +39,15 @@ fn check_excuse(error: &MountError) {
         MountError::NoDevice => assert!(!Path::new("/dev/fuse").exists()),
         MountError::NotPermitted => assert!(device.is_err()),
         MountError::NoHelper => assert!(error.to_string().contains("fuse3"), "{error}"),
-        MountError::Point(_) | MountError::Refused(_) => panic!("no clear reason: {error}"),
+        MountError::Point(_) | MountError::Refused(_) | MountError::Silent(_) => {
+            panic!("no clear reason: {error}")
+        }
+        MountError::NoPoint(_)
+        | MountError::NotDirectory(_)
+        | MountError::Busy { .. }
+        | MountError::Dead(_) => {
+            panic!("it has a directory of its own: {error}")
+        }
     }
 }
 

@@ -62,11 +62,24 @@ impl Client {
         place: (InodeId, Name),
         mode_and_umask: (u16, u16),
     ) -> Result<VolumeFile, VolumeError> {
-        match volume.create_to_hold(who, place, mode_and_umask).await? {
-            (attributes, Some(opened)) => Ok(self.file(volume, &attributes, opened)),
+        self.create_and_open(volume, who, place, mode_and_umask).await.map(|(_, file)| file)
+    }
+
+    /// The same, and says how it is.
+    pub async fn create_and_open(
+        &self,
+        volume: &Volume,
+        who: &Who,
+        place: (InodeId, Name),
+        mode_and_umask: (u16, u16),
+    ) -> Result<(Attributes, VolumeFile), VolumeError> {
+        let (attributes, opened) = volume.create_to_hold(who, place, mode_and_umask).await?;
+        let file = match opened {
+            Some(opened) => self.file(volume, &attributes, opened),
             // It is gone already, or a daemon has no keys: this says which.
-            (attributes, None) => self.open_file(volume, who, (attributes.inode, OpenMode::ReadWrite)).await,
-        }
+            None => self.open_file(volume, who, (attributes.inode, OpenMode::ReadWrite)).await?,
+        };
+        Ok((attributes, file))
     }
 
     fn file(
@@ -84,11 +97,19 @@ impl Client {
 
     /// How an inode of a volume is. Size and times of a file come from whoever has them.
     pub async fn attributes(&self, volume: &Volume, inode: InodeId) -> Result<Attributes, VolumeError> {
-        let attributes = volume.attributes(inode).await?;
+        self.with_content(volume, volume.attributes(inode).await?).await
+    }
+
+    /// The same, for who was told just now what the tree knows.
+    pub async fn with_content(
+        &self,
+        volume: &Volume,
+        attributes: Attributes,
+    ) -> Result<Attributes, VolumeError> {
         if attributes.lent.is_none() {
             return Ok(attributes);
         }
-        let (attributes, capability) = volume.open(&Who::root(), inode, OpenMode::Look).await?;
+        let (attributes, capability) = volume.open(&Who::root(), attributes.inode, OpenMode::Look).await?;
         if attributes.lent.is_none() {
             return Ok(attributes);
         }
@@ -162,7 +183,11 @@ impl VolumeFile {
 
     /// How it is. Size and times come from whoever has them.
     pub async fn attributes(&self) -> Result<Attributes, VolumeError> {
-        let attributes = self.volume.attributes(self.inode).await?;
+        self.completed(self.volume.attributes(self.inode).await?).await
+    }
+
+    /// The same, for who was told just now what the tree knows.
+    pub async fn completed(&self, attributes: Attributes) -> Result<Attributes, VolumeError> {
         if attributes.lent.is_none() {
             return Ok(attributes);
         }

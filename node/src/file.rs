@@ -457,9 +457,11 @@ impl File {
         if self.attributes.is_removed { Err(FileError::Removed) } else { Ok(()) }
     }
 
-    /// The content has changed.
+    /// The content has changed: later than anything before, if only by a microsecond. So whoever keeps some of it sees by the
+    /// time that there is something new, however many changes a primary makes at one reading of its clock.
     fn modify(&mut self, at: Position, time: WallTime) {
-        self.change(at, time);
+        let later = WallTime::from_micros(self.attributes.changed.as_micros().saturating_add(1));
+        self.change(at, time.max(later));
         self.attributes.modified = self.attributes.changed;
     }
 

@@ -59,7 +59,7 @@ const PACKAGES: &[Package] = &[
     },
     // A client knows messages, never the daemon that answers them.
     Package { name: "client", workspace: &["base", "lease", "namespace", "net", "node", "wire"], pure: None },
-    Package { name: "client-fuse", workspace: &["base", "client"], pure: None },
+    Package { name: "client-fuse", workspace: &["base", "client", "namespace", "node"], pure: None },
     // The simulator brings its own network, so it has no use for `net`.
     Package {
         name: "sim",

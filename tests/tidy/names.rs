@@ -95,7 +95,7 @@ const HOMES: &[Home] = &[
     Home {
         patterns: &["fuser"],
         scope: &[],
-        homes: &["client-fuse/src/fuse.rs"],
+        homes: &["client-fuse/src/fuse.rs", "client-fuse/src/fuse/"],
         reason: "`fuse.rs` translates between the kernel and `fs.rs`; nothing else speaks FUSE",
     },
     Home {
@@ -107,6 +107,8 @@ const HOMES: &[Home] = &[
             "client/src/config.rs",
             "net/src/credentials.rs",
             "client-fuse/src/device.rs",
+            "client-fuse/src/caller.rs",
+            "client-fuse/src/mounts.rs",
         ],
         reason: "only the store touches data, because only it knows what survives a crash; what an operator writes \
                  is read in `config.rs` and `credentials.rs`, and `device.rs` sets up the kernel's side of a mount",

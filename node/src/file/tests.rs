@@ -288,9 +288,22 @@ fn times_are_those_of_the_operations_and_changes_never_go_back() {
     };
     assert_eq!(touch(1, 50, Change::Truncate { size: 9 }), (50, 50));
     assert_eq!(touch(2, 60, Change::Touch { modified: Some(time(7)) }), (7, 60));
-    assert_eq!(touch(3, 55, Change::Punch { offset: 0, length: 1 }), (60, 60));
+    assert_eq!(touch(3, 55, Change::Punch { offset: 0, length: 1 }), (61, 61));
     assert_eq!(touch(4, 70, Change::Touch { modified: Some(time(900)) }), (900, 70));
     assert_eq!(touch(5, 80, Change::Touch { modified: None }), (80, 80));
+}
+
+#[test]
+fn each_change_of_content_is_later_than_the_one_before() {
+    let mut file = File::default();
+    let mut seen = Vec::new();
+    for (seq, now) in [(1, 50), (2, 50), (3, 50), (4, 20), (5, 60)] {
+        let change = Change::Append { data: Payload::from(bytes(1, 1)) };
+        file.apply(at(seq), &Op { time: time(now), change }).unwrap();
+        assert_eq!(file.stat().modified, file.stat().changed);
+        seen.push(file.stat().changed.as_micros());
+    }
+    assert_eq!(seen, [50, 51, 52, 53, 60]);
 }
 
 #[test]
@@ -473,10 +486,15 @@ impl Model {
         if matches!(change, Change::Punch { length: 0, .. }) {
             return;
         }
-        self.changed = self.changed.max(now);
-        self.modified = match change {
-            Change::Touch { modified: Some(modified) } => *modified,
-            _ => self.changed,
+        (self.changed, self.modified) = match change {
+            Change::Touch { modified } => {
+                let changed = self.changed.max(now);
+                (changed, modified.unwrap_or(changed))
+            }
+            _ => {
+                let changed = now.max(time(self.changed.as_micros() + 1));
+                (changed, changed)
+            }
         };
     }
 

@@ -1,0 +1,113 @@
+//! Attributes of inodes, and what is known of the volume.
+
+use std::sync::Arc;
+
+use base::WallTime;
+use namespace::{
+    Attributes, Change, Done, InodeId, NameError, SetAttributes, SetTime, Volume as Counts, Who,
+};
+
+use super::{Fs, FsError};
+use crate::caller::Caller;
+
+/// The bits of a mode that let whoever runs a file be somebody else.
+const SET_ID_BITS: u16 = 0o6000;
+
+/// What attributes shall be. What is absent stays.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted {
+    pub(crate) mode: Option<u16>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    pub(crate) size: Option<u64>,
+    pub(crate) atime: Option<SetTime>,
+    pub(crate) mtime: Option<SetTime>,
+    /// The open file through which this is asked for.
+    pub(crate) handle: Option<u64>,
+}
+
+impl Fs {
+    pub(crate) async fn attributes(self: &Arc<Self>, number: u64) -> Result<Attributes, FsError> {
+        let inode = self.inodes.id(number)?;
+        let attributes = self.completed(self.volume.attributes(inode).await?).await?;
+        Ok(self.told(attributes).await)
+    }
+
+    /// Sets attributes. The size is the content's, and comes first: it moves times that may be set with it.
+    pub(crate) async fn set_attributes(
+        self: &Arc<Self>,
+        caller: &Caller,
+        number: u64,
+        wanted: Wanted,
+    ) -> Result<Attributes, FsError> {
+        let inode = self.inodes.id(number)?;
+        let who = caller.who();
+        if let Some(size) = wanted.size {
+            self.truncate(&who, (inode, wanted.handle), size).await?;
+        }
+        let Wanted { mode, uid, gid, atime, mtime, .. } = wanted;
+        let set = SetAttributes { mode, uid, gid, size: None, atime, mtime, is_open: false };
+        if set == SetAttributes::default() {
+            return self.attributes(number).await;
+        }
+        let attributes = match self.set(&who, inode, set).await {
+            Err(FsError::Volume(error)) if error == NameError::NotPermitted { inode }.into() => {
+                self.end_set_ids(inode, set).await?.ok_or(FsError::Volume(error))?
+            }
+            set => set?,
+        };
+        let attributes = self.completed(attributes).await?;
+        Ok(self.told(attributes).await)
+    }
+
+    async fn set(&self, who: &Who, inode: InodeId, set: SetAttributes) -> Result<Attributes, FsError> {
+        let change = Change::SetAttributes { inode, set };
+        loop {
+            match self.volume.change(who, change.clone()).await {
+                Ok(Done::Changed { attributes }) => return Ok(attributes),
+                Ok(_) => return Err(FsError::Mismatch),
+                // Size and times were lent to somebody at the same time, who gives them back when asked again.
+                Err(client::VolumeError::Refused(NameError::Lent { .. })) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Before somebody writes who is not the owner the kernel takes set-user-ID and set-group-ID away, in that one's name. Nothing but
+    /// that is done here, in the owner's.
+    async fn end_set_ids(&self, inode: InodeId, set: SetAttributes) -> Result<Option<Attributes>, FsError> {
+        let Some(mode) = set.mode else { return Ok(None) };
+        let (before, owner) = self.owner(inode).await?;
+        let is_all = set == SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+        if !is_all || before.mode & !SET_ID_BITS != mode & !SET_ID_BITS || mode & !before.mode != 0 {
+            return Ok(None);
+        }
+        self.set(&owner, inode, set).await.map(Some)
+    }
+
+    /// Ends set-user-ID and set-group-ID because of a write that the kernel does not end them for: it does so for what it keeps itself.
+    pub(super) async fn end_set_ids_for(&self, caller: &Caller, inode: InodeId) -> Result<(), FsError> {
+        if caller.uid == 0 {
+            return Ok(());
+        }
+        let (before, owner) = self.owner(inode).await?;
+        // Without the right to run it for the group, set-group-ID means something else, as on Linux.
+        let set_group = if before.mode & 0o010 == 0 { 0 } else { 0o2000 };
+        let mode = before.mode & !(0o4000 | set_group);
+        if mode != before.mode {
+            self.set(&owner, inode, SetAttributes { mode: Some(mode), ..SetAttributes::default() }).await?;
+        }
+        Ok(())
+    }
+
+    /// What is in the volume, and what it has room for.
+    pub(crate) async fn counts(&self) -> Result<Counts, FsError> {
+        Ok(self.volume.counts().await?)
+    }
+}
+
+/// A time as the volume keeps it: whole microseconds, none before 1970.
+pub(crate) fn set_time(since_1970: Option<std::time::Duration>) -> SetTime {
+    let micros = since_1970.map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+    SetTime::To(WallTime::from_micros(micros))
+}

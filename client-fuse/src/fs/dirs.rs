@@ -1,0 +1,159 @@
+//! Listing directories.
+//!
+//! A directory is listed by names, and the kernel refers to places in it by numbers. So an open directory remembers the names that it has
+//! shown: an entry's number is how many were shown before it. Names behind the last one are asked for by that name, so what comes
+//! or goes meanwhile moves nothing: each name that stays is shown once.
+
+use std::collections::VecDeque;
+
+use client::VolumeError;
+use namespace::{Ask, InodeId, Kind, Listed, NameError, Rights};
+use tokio::sync::Mutex;
+
+use super::{Fs, FsError};
+use crate::caller::Caller;
+
+/// So many names of an open directory are remembered. Nobody goes back further.
+const NAMES_MAX: usize = 1 << 16;
+/// `.` and `..` come before the names.
+const DOTS: u64 = 2;
+
+/// An open directory.
+pub(super) struct OpenDir {
+    inode: InodeId,
+    /// One listing at a time.
+    listing: Mutex<Listing>,
+}
+
+/// What was shown of it.
+#[derive(Default)]
+struct Listing {
+    /// How many names were shown before those that are remembered.
+    forgotten: u64,
+    names: VecDeque<Listed>,
+    /// There are none behind them.
+    is_whole: bool,
+}
+
+/// An entry as the kernel takes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Shown {
+    pub(crate) number: u64,
+    pub(crate) kind: Kind,
+    pub(crate) name: Vec<u8>,
+    /// Where the next one is.
+    pub(crate) next: u64,
+}
+
+impl Fs {
+    pub(crate) async fn open_directory(&self, caller: &Caller, number: u64) -> Result<u64, FsError> {
+        let inode = self.inodes.id(number)?;
+        self.volume.ask(&caller.who(), Ask::Access { inode, rights: Rights::READ }).await?;
+        Ok(self.dirs.enter(OpenDir { inode, listing: Mutex::default() }))
+    }
+
+    /// Some entries from `offset` on; none if there are no more.
+    pub(crate) async fn list(&self, handle: u64, offset: u64) -> Result<Vec<Shown>, FsError> {
+        let dir = self.dirs.get(handle)?;
+        let mut listing = dir.listing.lock().await;
+        if offset == 0 {
+            *listing = Listing::default();
+        }
+        if !listing.is_whole && offset.saturating_sub(DOTS) >= listing.end() {
+            let after = listing.names.back().map(|last| last.name.clone());
+            match self.volume.list(dir.inode, after, false).await {
+                Ok(page) => listing.append(page.entries, page.is_last),
+                // It was removed, and nothing was in it.
+                Err(VolumeError::Refused(NameError::NoInode { .. })) => listing.is_whole = true,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        listing.from(dir.inode, offset).ok_or(FsError::Invalid)
+    }
+
+    pub(crate) fn close_directory(&self, handle: u64) {
+        self.dirs.leave(handle);
+    }
+}
+
+impl Listing {
+    /// How many names were shown.
+    fn end(&self) -> u64 {
+        self.forgotten + self.names.len() as u64
+    }
+
+    fn append(&mut self, entries: Vec<Listed>, is_last: bool) {
+        self.names.extend(entries);
+        self.is_whole = is_last;
+        while self.names.len() > NAMES_MAX {
+            self.names.pop_front();
+            self.forgotten += 1;
+        }
+    }
+
+    /// What is known from `offset` on, if it is remembered.
+    fn from(&self, dir: InodeId, offset: u64) -> Option<Vec<Shown>> {
+        // What is above a directory the kernel knows better, and asks nobody.
+        let dots = [(0, "."), (1, "..")].map(|(place, name)| Shown {
+            number: dir.number,
+            kind: Kind::Directory,
+            name: name.into(),
+            next: place + 1,
+        });
+        let first = offset.saturating_sub(DOTS);
+        let skipped = usize::try_from(first.checked_sub(self.forgotten)?).ok()?;
+        let names = (first..).zip(self.names.iter().skip(skipped)).map(|(place, listed)| Shown {
+            number: listed.inode.number,
+            kind: listed.kind,
+            name: listed.name.as_bytes().to_vec(),
+            next: place + DOTS + 1,
+        });
+        let dots = dots.into_iter().skip(usize::try_from(offset).unwrap_or(usize::MAX));
+        Some(dots.chain(names).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use namespace::Name;
+
+    use super::*;
+
+    fn page(names: std::ops::Range<usize>) -> Vec<Listed> {
+        let listed = |number: usize| Listed {
+            name: Name::new(format!("{number:09}").as_bytes()).unwrap(),
+            inode: InodeId::ROOT,
+            kind: Kind::File,
+            attributes: None,
+        };
+        names.map(listed).collect()
+    }
+
+    fn names(listing: &Listing, offset: u64) -> Option<Vec<String>> {
+        let shown = listing.from(InodeId::ROOT, offset)?;
+        assert!((offset + 1..).zip(&shown).all(|(next, shown)| shown.next == next));
+        Some(shown.into_iter().map(|shown| String::from_utf8(shown.name).unwrap()).collect())
+    }
+
+    #[test]
+    fn an_entry_is_found_where_it_was_shown() {
+        let mut listing = Listing::default();
+        listing.append(page(0..3), false);
+        let all = [".", "..", "000000000", "000000001", "000000002"];
+        for offset in 0..=5 {
+            assert_eq!(names(&listing, offset as u64).unwrap(), all[offset..]);
+        }
+        listing.append(page(3..4), true);
+        assert_eq!(names(&listing, 5).unwrap(), ["000000003"]);
+        assert!(names(&listing, 6).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_was_shown_long_ago_is_not_remembered() {
+        let mut listing = Listing::default();
+        listing.append(page(0..NAMES_MAX + 10), false);
+        assert_eq!(listing.end(), NAMES_MAX as u64 + 10);
+        assert_eq!(names(&listing, DOTS + 9), None);
+        assert_eq!(names(&listing, DOTS + 10).unwrap()[0], "000000010");
+    }
+}

@@ -1,0 +1,164 @@
+//! Which error becomes which errno: here, and nowhere else.
+
+use client::{FileError, ObjectError, VolumeError};
+use namespace::{NameError, NotAName};
+use node::{AccessError, CapabilityError};
+use rustix::io::Errno;
+
+/// Why something that a program asked of the mount was not done.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum FsError {
+    /// The daemons refuse, or do not answer.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// No entry can have this name.
+    #[error(transparent)]
+    NotAName(#[from] NotAName),
+    /// No extended attribute can have this name.
+    #[error("{0}")]
+    NotAnXattr(NotAName),
+    /// The kernel refers to an inode that it has forgotten, or that is of another kind by now.
+    #[error("the inode is not what it was; look it up again")]
+    Forgotten,
+    /// The kernel refers to a file that is not open.
+    #[error("the file is not open")]
+    NotOpen,
+    /// It makes no sense.
+    #[error("what is asked for makes no sense")]
+    Invalid,
+    /// It makes sense, and is not done here.
+    #[error("the mount cannot do this")]
+    Unsupported,
+    /// Whoever asked is ended by a signal.
+    #[error("whoever asked for it was killed meanwhile")]
+    Interrupted,
+    /// A daemon answers something else than it was asked.
+    #[error("a daemon has answered what it was not asked; see that all run the same version")]
+    Mismatch,
+}
+
+impl FsError {
+    pub(crate) const fn errno(&self) -> Errno {
+        match self {
+            Self::Volume(error) => of_volume(error),
+            Self::NotAName(error) => of_name(*error, Errno::NAMETOOLONG),
+            Self::NotAnXattr(error) => of_name(*error, Errno::RANGE),
+            Self::Forgotten => Errno::STALE,
+            Self::NotOpen => Errno::BADF,
+            Self::Invalid => Errno::INVAL,
+            Self::Unsupported => Errno::OPNOTSUPP,
+            Self::Interrupted => Errno::INTR,
+            Self::Mismatch => Errno::IO,
+        }
+    }
+}
+
+const fn of_volume(error: &VolumeError) -> Errno {
+    match error {
+        VolumeError::NoSuchVolume(_) | VolumeError::Ended(_) => Errno::STALE,
+        VolumeError::Exists(_) => Errno::EXIST,
+        VolumeError::NotEmpty(_) => Errno::NOTEMPTY,
+        VolumeError::Refused(error) => of_tree(error),
+        VolumeError::Object(error) => of_object(error),
+    }
+}
+
+const fn of_object(error: &ObjectError) -> Errno {
+    match error {
+        // The file was removed, or the volume was deleted.
+        ObjectError::NoSuchObject => Errno::STALE,
+        ObjectError::Refused(error) => of_file(error),
+        ObjectError::Unanswered { .. } => Errno::TIMEDOUT,
+        ObjectError::Name(_)
+        | ObjectError::Lost
+        | ObjectError::Expired
+        | ObjectError::Mismatch
+        | ObjectError::Closed => Errno::IO,
+    }
+}
+
+const fn of_file(error: &FileError) -> Errno {
+    match error {
+        FileError::PastLimit { .. } | FileError::Overflow { .. } => Errno::FBIG,
+        FileError::TooLong { .. } => Errno::INVAL,
+        FileError::NoSpace => Errno::NOSPC,
+        FileError::Removed | FileError::NoTree => Errno::STALE,
+        FileError::NotEmpty => Errno::NOTEMPTY,
+        FileError::NotForClients => Errno::PERM,
+        FileError::Tree(error) => of_tree(error),
+        FileError::Access(error) => of_access(error),
+        FileError::Capability(error) => of_capability(error),
+        FileError::BadChunk | FileError::IsTree | FileError::IsFile | FileError::NotLent => Errno::IO,
+    }
+}
+
+const fn of_access(error: &AccessError) -> Errno {
+    match error {
+        AccessError::NotExported | AccessError::Outside | AccessError::NoExportPath => Errno::ACCESS,
+        AccessError::ReadOnly => Errno::ROFS,
+        AccessError::OperatorsOnly | AccessError::FileOfVolume => Errno::PERM,
+        AccessError::Nobody { .. } => Errno::INVAL,
+        AccessError::NotOpen => Errno::BADF,
+        AccessError::NoKeys => Errno::IO,
+    }
+}
+
+const fn of_capability(error: &CapabilityError) -> Errno {
+    match error {
+        CapabilityError::Insufficient => Errno::BADF,
+        CapabilityError::UnknownKey { .. }
+        | CapabilityError::Forged
+        | CapabilityError::ForeignClient
+        | CapabilityError::OtherVolume { .. }
+        | CapabilityError::OtherFile { .. }
+        | CapabilityError::Expired { .. } => Errno::ACCESS,
+    }
+}
+
+const fn of_tree(error: &NameError) -> Errno {
+    match error {
+        NameError::NoInode { .. } | NameError::Stale { .. } | NameError::NotLent { .. } => Errno::STALE,
+        NameError::NoEntry { .. }
+        | NameError::Orphan { .. }
+        | NameError::NotDoomed { .. }
+        | NameError::NoClient { .. } => Errno::NOENT,
+        NameError::Exists { .. } | NameError::XattrExists { .. } => Errno::EXIST,
+        NameError::NotDirectory { .. } => Errno::NOTDIR,
+        NameError::IsDirectory { .. } => Errno::ISDIR,
+        NameError::NotEmpty { .. } => Errno::NOTEMPTY,
+        NameError::Denied { .. } => Errno::ACCESS,
+        NameError::NotPermitted { .. } | NameError::Foreign { .. } => Errno::PERM,
+        NameError::TooManyLinks { .. } => Errno::MLINK,
+        NameError::TooDeep { .. } => Errno::NAMETOOLONG,
+        NameError::Lent { .. } | NameError::NotExpired { .. } => Errno::BUSY,
+        NameError::NoInodes { .. } | NameError::NoSpace { .. } | NameError::NoXattrSpace { .. } => {
+            Errno::NOSPC
+        }
+        NameError::TooLong { .. } => Errno::FBIG,
+        NameError::NoXattr { .. } => Errno::NODATA,
+        NameError::XattrTooLong { .. } | NameError::TooManyHolders { .. } => Errno::TOOBIG,
+        NameError::NotSupported { .. } => Errno::OPNOTSUPP,
+        NameError::Locked { .. } => Errno::AGAIN,
+        NameError::Deadlock { .. } => Errno::DEADLK,
+        NameError::TooManyLocks { .. } => Errno::NOLCK,
+        NameError::TooManyClients => Errno::USERS,
+        NameError::Expired { .. } => Errno::IO,
+        NameError::NotHeld { .. } => Errno::BADF,
+        NameError::WrongKind { .. }
+        | NameError::Loop { .. }
+        | NameError::NotAcl(_)
+        | NameError::NoMode
+        | NameError::NoStretch
+        | NameError::NotWaiting { .. }
+        | NameError::NotOrphan { .. } => Errno::INVAL,
+    }
+}
+
+const fn of_name(error: NotAName, too_long: Errno) -> Errno {
+    match error {
+        NotAName::Empty => Errno::NOENT,
+        NotAName::TooLong { .. } => too_long,
+        NotAName::Separator | NotAName::Dots => Errno::INVAL,
+        NotAName::NoSpace => Errno::OPNOTSUPP,
+    }
+}

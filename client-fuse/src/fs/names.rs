@@ -1,0 +1,125 @@
+//! Names in directories: looking them up, making, moving and removing what has them.
+
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use client::{Volume, VolumeError};
+use namespace::{
+    Answer, Ask, Attributes, Change, Done, Make as TreeMake, Name, NameError, RenameHow, Site, Target,
+};
+
+use super::{Fs, FsError};
+use crate::caller::Caller;
+
+/// What is made, but for a file that is opened at once.
+#[derive(Clone, Debug)]
+pub(crate) enum Make {
+    File,
+    Directory,
+    Fifo,
+    Socket,
+    CharDevice(u32),
+    BlockDevice(u32),
+    Symlink(Bytes),
+}
+
+/// A name in the directory with this number.
+pub(crate) type Place<'a> = (u64, &'a std::ffi::OsStr);
+
+impl Fs {
+    pub(crate) async fn lookup(
+        self: &Arc<Self>,
+        caller: &Caller,
+        (dir, name): Place<'_>,
+    ) -> Result<Attributes, FsError> {
+        let (dir, name) = (self.inodes.id(dir)?, Name::new(name.as_bytes())?);
+        let found = self.volume.lookup(&caller.who(), dir, name).await?;
+        self.entered(found).await
+    }
+
+    /// Makes something under a name that nothing has.
+    pub(crate) async fn make(
+        self: &Arc<Self>,
+        caller: &Caller,
+        (dir, name): Place<'_>,
+        (make, mode, umask): (Make, u16, u16),
+    ) -> Result<Attributes, FsError> {
+        let (dir, name) = (self.inodes.id(dir)?, Name::new(name.as_bytes())?);
+        let make = match make {
+            Make::File => TreeMake::file(),
+            Make::Directory => TreeMake::Directory,
+            Make::Fifo => TreeMake::Fifo,
+            Make::Socket => TreeMake::Socket,
+            Make::CharDevice(rdev) => TreeMake::CharDevice { rdev: rdev.into() },
+            Make::BlockDevice(rdev) => TreeMake::BlockDevice { rdev: rdev.into() },
+            Make::Symlink(target) => TreeMake::Symlink { target: Target::new(target)? },
+        };
+        let made = self.volume.make(&caller.who(), (dir, name), (make, mode, umask)).await?;
+        self.entered(made).await
+    }
+
+    pub(crate) async fn link(
+        self: &Arc<Self>,
+        caller: &Caller,
+        number: u64,
+        (dir, name): Place<'_>,
+    ) -> Result<Attributes, FsError> {
+        let (inode, dir) = (self.inodes.id(number)?, self.inodes.id(dir)?);
+        let change = Change::Link { inode, dir, name: Name::new(name.as_bytes())? };
+        match self.volume.change(&caller.who(), change).await? {
+            Done::Changed { attributes } => self.entered(attributes).await,
+            _ => Err(FsError::Mismatch),
+        }
+    }
+
+    pub(crate) async fn unlink(&self, caller: &Caller, place: Place<'_>) -> Result<(), FsError> {
+        Ok(self.volume.unlink(&caller.who(), self.site(place)?).await?)
+    }
+
+    pub(crate) async fn remove_directory(&self, caller: &Caller, place: Place<'_>) -> Result<(), FsError> {
+        Ok(self.volume.remove_directory(&caller.who(), self.site(place)?).await?)
+    }
+
+    pub(crate) async fn rename(
+        &self,
+        caller: &Caller,
+        from: Place<'_>,
+        to: Place<'_>,
+        how: RenameHow,
+    ) -> Result<(), FsError> {
+        let (from, to) = (self.site(from)?, self.site(to)?);
+        let change = Change::Rename { from, to, how, holders: Vec::new() };
+        Ok(self.volume.change(&caller.who(), change).await.map(drop)?)
+    }
+
+    pub(crate) async fn read_link(&self, caller: &Caller, number: u64) -> Result<Bytes, FsError> {
+        let ask = Ask::Readlink { inode: self.inodes.id(number)? };
+        match self.volume.ask(&caller.who(), ask).await? {
+            Answer::Target(target) => Ok(target.as_bytes().clone()),
+            _ => Err(FsError::Mismatch),
+        }
+    }
+
+    /// Makes durable what this mount was told is done to names.
+    pub(crate) async fn sync_names(&self) -> Result<(), FsError> {
+        Ok(self.volume.sync().await?)
+    }
+
+    fn site(&self, (dir, name): Place<'_>) -> Result<Site, FsError> {
+        Ok(Site::new(self.inodes.id(dir)?, Name::new(name.as_bytes())?))
+    }
+}
+
+/// What has a name, if anything.
+pub(super) async fn find(
+    volume: &Volume,
+    caller: &Caller,
+    (dir, name): (namespace::InodeId, Name),
+) -> Result<Option<Attributes>, FsError> {
+    match volume.lookup(&caller.who(), dir, name).await {
+        Ok(found) => Ok(Some(found)),
+        Err(VolumeError::Refused(NameError::NoEntry { .. })) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

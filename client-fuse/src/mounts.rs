@@ -1,0 +1,213 @@
+//! What is mounted on this machine and who uses it, as the kernel tells in `/proc`; and taking a mount away.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::point::{How, try_unmount};
+
+/// What the kernel calls a mount of a volume behind the dot: `fuse.fleasefs`.
+pub(crate) const SUBTYPE: &str = "fleasefs";
+const KIND: &str = "fuse.fleasefs";
+
+/// A mount of a volume.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mount {
+    /// Where.
+    pub point: PathBuf,
+    /// Of what: the cluster's folder and the volume's name with a colon between.
+    pub source: OsString,
+}
+
+/// A process that has something of a mount open.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct User {
+    /// Its id.
+    pub process: u32,
+    /// What it is called.
+    pub name: String,
+}
+
+/// Why a mount stays.
+#[derive(Debug, thiserror::Error)]
+pub enum UnmountError {
+    /// There is none.
+    #[error("no volume is mounted at {}; `findmnt -t {KIND}` shows where some are", .0.display())]
+    NotMounted(PathBuf),
+    /// Somebody uses it.
+    #[error("{} is in use{}; end that, or leave the folder, and try again", .point.display(), list(.users))]
+    InUse {
+        /// Where.
+        point: PathBuf,
+        /// By whom, as far as this process may know.
+        users: Vec<User>,
+    },
+    /// Anything else that the system has against it.
+    #[error("{} cannot be unmounted: {source}", .point.display())]
+    Refused {
+        /// Where.
+        point: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What is mounted is not known.
+    #[error("cannot read what is mounted: {0}")]
+    Unknown(#[from] io::Error),
+}
+
+/// What was done about a mount.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unmount {
+    /// It is gone, and all that was written through it is with the daemons.
+    Done,
+    /// Its process had gone before. What is left of it in the tree is gone now, too.
+    Recovered,
+}
+
+/// The mounts of volumes, in the order in which they were made.
+pub fn mounts() -> io::Result<Vec<Mount>> {
+    Ok(parse(&fs::read("/proc/self/mountinfo")?))
+}
+
+/// Takes the mount at `path` away, unless somebody uses it. One whose process has gone is taken away in any case.
+pub fn unmount(path: &Path) -> Result<Unmount, UnmountError> {
+    let point = resolved(path);
+    if !mounts()?.iter().any(|mount| mount.point == point) {
+        return Err(UnmountError::NotMounted(point));
+    }
+    let is_dead = is_dead(&point);
+    match try_unmount(&point, if is_dead { How::Lazily } else { How::Now }) {
+        Ok(()) if is_dead => Ok(Unmount::Recovered),
+        Ok(()) => Ok(Unmount::Done),
+        Err(Errno::BUSY) => Err(UnmountError::InUse { users: users_of(&point), point }),
+        Err(errno) => Err(UnmountError::Refused { point, source: errno.into() }),
+    }
+}
+
+/// Whether a mount is here whose process has gone.
+pub(crate) fn is_dead(point: &Path) -> bool {
+    rustix::fs::stat(point).err() == Some(Errno::NOTCONN)
+}
+
+/// The path without links in it. The last part is not looked into: it may be dead.
+pub(crate) fn resolved(path: &Path) -> PathBuf {
+    if let Ok(whole) = path.canonicalize() {
+        return whole;
+    }
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    path.file_name().map_or(folder.clone(), |name| folder.join(name))
+}
+
+/// Whoever has a file or a folder of a mount open, or works in one. Of other users' processes only root is told.
+pub(crate) fn users_of(point: &Path) -> Vec<User> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    processes
+        .filter(|process| uses(*process, point))
+        .map(|process| {
+            let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+            User { process, name: name.trim().to_owned() }
+        })
+        .collect()
+}
+
+fn uses(process: u32, point: &Path) -> bool {
+    let folder = PathBuf::from(format!("/proc/{process}"));
+    let open = fs::read_dir(folder.join("fd")).into_iter().flatten().flatten().map(|entry| entry.path());
+    let links = ["cwd", "root", "exe"].map(|link| folder.join(link)).into_iter().chain(open);
+    links.filter_map(|link| fs::read_link(link).ok()).any(|target| target.starts_with(point))
+}
+
+fn list(users: &[User]) -> String {
+    let names: Vec<String> =
+        users.iter().take(5).map(|user| format!("{} (process {})", user.name, user.process)).collect();
+    match users.len() {
+        0 => String::new(),
+        1..=5 => format!(" by {}", names.join(", ")),
+        count => format!(" by {} and {} more", names.join(", "), count - 5),
+    }
+}
+
+/// The lines of `mountinfo` are fields with spaces between, some of them optional, and those of the file system behind a dash.
+fn parse(table: &[u8]) -> Vec<Mount> {
+    let mount = |line: &[u8]| {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let point = unescaped(fields.nth(4)?);
+        let mut kind_and_source = fields.skip_while(|field| *field != b"-").skip(1);
+        let is_ours = kind_and_source.next()? == KIND.as_bytes();
+        let source = unescaped(kind_and_source.next()?);
+        is_ours.then(|| Mount { point: PathBuf::from(point), source })
+    };
+    table.split(|byte| *byte == b'\n').filter_map(mount).collect()
+}
+
+/// Spaces and the like are written as a backslash and three octal digits.
+fn unescaped(field: &[u8]) -> OsString {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, behind)) = rest.split_first() {
+        let digits = behind.get(..3).and_then(|digits| str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) if first == b'\\' => {
+                bytes.push(byte);
+                rest = &behind[3..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = behind;
+            }
+        }
+    }
+    OsString::from_vec(bytes)
+}
+
+impl Mount {
+    /// Whether it is of a volume of the cluster in this folder, which is written without links.
+    pub fn is_of(&self, cluster: &Path) -> bool {
+        let rest = self.source.as_bytes().strip_prefix(cluster.as_os_str().as_bytes());
+        rest.is_some_and(|rest| matches!(rest.first(), Some(b':' | b'/')))
+    }
+
+    /// The source of a mount.
+    pub fn source_of(cluster: &Path, volume: &str) -> String {
+        format!("{}:{volume}", OsStr::new(cluster).display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_read_as_the_kernel_writes_them() {
+        let table = b"22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
+            90 22 0:50 / /mnt/a\\040b rw,nosuid shared:7 master:2 - fuse.fleasefs /srv/my\\040cluster:home rw\n\
+            91 22 0:51 / /mnt/c rw - fuse.fleasefs /srv/other/client:home rw,user_id=0\n\
+            92 22 0:52 / /mnt/d rw - fuse.sshfs host: rw\n";
+        let mounts = parse(table);
+        assert_eq!(mounts.len(), 2);
+        assert_eq!(mounts[0].point, Path::new("/mnt/a b"));
+        assert!(mounts[0].is_of(Path::new("/srv/my cluster")) && !mounts[0].is_of(Path::new("/srv/my")));
+        assert!(mounts[1].is_of(Path::new("/srv/other")));
+        assert_eq!(mounts[0].source, OsString::from(Mount::source_of(Path::new("/srv/my cluster"), "home")));
+    }
+
+    #[test]
+    fn a_path_is_resolved_though_its_last_part_is_not_there() {
+        assert_eq!(resolved(Path::new("/proc/../tmp/no-such-thing")), Path::new("/tmp/no-such-thing"));
+    }
+
+    #[test]
+    fn who_works_in_a_folder_uses_it() {
+        let folder = std::env::current_dir().unwrap();
+        assert!(users_of(&folder).iter().any(|user| user.process == std::process::id()));
+    }
+}

@@ -1,0 +1,181 @@
+//! How a mount begins and ends.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Instant;
+
+use rustix::process::{Signal, kill_process};
+
+use crate::support::{Cluster, PATIENCE, fleasefs, is_mounted, said, until};
+
+#[test]
+fn one_command_leads_from_nothing_to_a_mount_and_one_back() {
+    // For its folder and its end.
+    let Some(cluster) = Cluster::start() else { return };
+    cluster.run(&["down", cluster.dir().to_str().unwrap()]);
+    let point = cluster.point("m");
+    let up = || fleasefs().arg("up").arg(cluster.dir()).arg("--mount").arg(&point).output().unwrap();
+    let first = up();
+    assert!(first.status.success(), "{}", said(&first));
+    fs::write(point.join("a"), "hello").unwrap();
+    // What is mounted already stays so.
+    let again = up();
+    assert!(again.status.success(), "{}", said(&again));
+    let open = File::open(point.join("a")).unwrap();
+    let down = || fleasefs().arg("down").arg(cluster.dir()).output().unwrap();
+    let refused = down();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said(&refused).contains("is in use by"), "{}", said(&refused));
+    assert_eq!(fs::read_to_string(point.join("a")).unwrap(), "hello");
+    drop(open);
+    let done = down();
+    assert!(done.status.success(), "{}", said(&done));
+    assert!(!is_mounted(&point));
+    assert!(up().status.success());
+    assert_eq!(fs::read_to_string(point.join("a")).unwrap(), "hello");
+}
+
+#[test]
+fn a_mount_in_use_stays_and_says_who_uses_it() {
+    let Some(cluster) = Cluster::start() else { return };
+    let point = cluster.mount("m");
+    fs::write(point.join("a"), "hello").unwrap();
+    let open = File::open(point.join("a")).unwrap();
+    let refused = cluster.umount(&point);
+    assert_eq!(refused.status.code(), Some(1));
+    let us = format!("(process {})", std::process::id());
+    assert!(said(&refused).contains("is in use by") && said(&refused).contains(&us), "{}", said(&refused));
+    assert!(is_mounted(&point));
+    drop(open);
+    let done = cluster.umount(&point);
+    assert!(done.status.success(), "{}", said(&done));
+    assert!(!is_mounted(&point));
+    let twice = cluster.umount(&point);
+    assert!(said(&twice).contains("no volume is mounted at"), "{}", said(&twice));
+}
+
+/// Writes to a file through a mapping, so that only the kernel of this machine has it.
+fn write_mapped(path: &std::path::Path, text: &[u8]) {
+    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+    let file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(path).unwrap();
+    file.set_len(text.len() as u64).unwrap();
+    // SAFETY: nobody else has the mapping, which is as long as the text and goes before this returns; the file keeps its size.
+    unsafe {
+        let (flags, rights) = (MapFlags::SHARED, ProtFlags::READ | ProtFlags::WRITE);
+        let mapped = mmap(std::ptr::null_mut(), text.len(), rights, flags, &file, 0).unwrap();
+        std::ptr::copy_nonoverlapping(text.as_ptr(), mapped.cast(), text.len());
+        munmap(mapped, text.len()).unwrap();
+    }
+}
+
+#[test]
+fn a_signal_ends_a_mount_when_all_is_written() {
+    let Some(cluster) = Cluster::start() else { return };
+    for (name, signal) in [("a", Signal::TERM), ("b", Signal::INT)] {
+        let (point, process) = cluster.mount_in_front(name);
+        let text = name.repeat(300_000);
+        write_mapped(&point.join(name), text.as_bytes());
+        kill_process(process, signal).unwrap();
+        assert!(cluster.wait_for(process).success());
+        assert!(!is_mounted(&point));
+        let again = cluster.mount(&format!("{name} again"));
+        assert!(fs::read_to_string(again.join(name)).unwrap() == text);
+    }
+}
+
+#[test]
+fn what_one_writes_through_a_mapping_the_other_reads() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    write_mapped(&a.join("f"), b"mapped");
+    // Who maps says when the others are to have it.
+    File::open(a.join("f")).unwrap().sync_all().unwrap();
+    assert_eq!(fs::read(b.join("f")).unwrap(), b"mapped");
+}
+
+#[test]
+fn a_signal_lets_who_has_files_open_close_them() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (point, process) = cluster.mount_in_front("m");
+    let file = File::create(point.join("a")).unwrap();
+    kill_process(process, Signal::TERM).unwrap();
+    until("nobody finds it any more", || !is_mounted(&point));
+    std::io::Write::write_all(&mut &file, b"late").unwrap();
+    drop(file);
+    assert!(cluster.wait_for(process).success());
+    assert_eq!(fs::read_to_string(cluster.mount("again").join("a")).unwrap(), "late");
+}
+
+#[test]
+fn a_dead_mount_is_taken_away() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (point, process) = cluster.mount_in_front("m");
+    fs::write(point.join("a"), "hello").unwrap();
+    let open = File::open(point.join("a")).unwrap();
+    kill_process(process, Signal::KILL).unwrap();
+    cluster.wait_for(process);
+    assert_eq!(fs::metadata(&point).unwrap_err().raw_os_error(), Some(107), "ENOTCONN");
+    let refused = fleasefs().arg("mount").arg(cluster.dir()).arg(&point).output().unwrap();
+    assert!(said(&refused).contains("a mount whose process has gone"), "{}", said(&refused));
+    let umount = cluster.umount(&point);
+    assert!(umount.status.success(), "{}", said(&umount));
+    drop(open);
+    assert!(fs::metadata(&point).unwrap().is_dir());
+    assert_eq!(fs::read_to_string(cluster.mount("m").join("a")).unwrap(), "hello");
+}
+
+#[test]
+fn the_system_mounts_it_by_its_helper() {
+    let Some(cluster) = Cluster::start() else { return };
+    let point = cluster.point("m");
+    let helper = cluster.dir().join("mount.fleasefs");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fleasefs"));
+    command.arg0(&helper).arg(format!("{}:main", cluster.dir().display())).arg(&point);
+    let output = command.args(["-n", "-o", "ro,nofail,_netdev"]).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(is_mounted(&point));
+    let refused = fs::write(point.join("a"), "hello").unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+}
+
+#[test]
+fn what_cannot_be_mounted_is_said_clearly() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (dir, point) = (cluster.dir(), cluster.mount("m"));
+    let file = dir.join("cluster.toml");
+    let foreign = foreign(&cluster);
+    let free = cluster.point("free");
+    let [dir, point, file, free] = [&dir, &point, &file, &free].map(|path| path.to_str().unwrap());
+    let (unknown, nowhere) = (format!("{dir}:unknown"), format!("{free}/nowhere"));
+    for (args, expected) in [
+        ([dir, &nowhere, "-oro"], "is not there; make it"),
+        ([dir, file, "-oro"], "is no directory"),
+        ([dir, point, "-oro"], "is mounted at"),
+        ([&unknown, free, "-oro"], "there is no volume `unknown`"),
+        ([dir, free, "-oquick"], "there is no mount option `quick`"),
+        ([free, free, "-oro"], "no cluster at"),
+        ([&foreign, free, "-oro"], "no daemon of the cluster answers"),
+    ] {
+        for background in [None, Some("--background")] {
+            let started = Instant::now();
+            let output = fleasefs().arg("mount").args(args).args(background).output().unwrap();
+            assert_eq!(output.status.code(), Some(1), "{args:?}: {}", said(&output));
+            assert!(said(&output).contains(expected), "{args:?}: {}", said(&output));
+            assert!(started.elapsed() < PATIENCE);
+        }
+    }
+    assert!(!is_mounted(free.as_ref()));
+}
+
+/// The client of this cluster with a certificate of another authority.
+fn foreign(cluster: &Cluster) -> String {
+    let (own, other) = (cluster.dir(), cluster.dir().join("other"));
+    cluster.run(&["init", other.to_str().unwrap(), "--osds", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"]);
+    // Who does not look at the certificate would let it in.
+    let text = fs::read_to_string(own.join("admin/cluster.toml")).unwrap();
+    let id = |text: &str| text.lines().find(|line| line.starts_with("cluster")).unwrap().to_owned();
+    let theirs = fs::read_to_string(other.join("admin/cluster.toml")).unwrap();
+    fs::write(other.join("admin/cluster.toml"), text.replace(&id(&text), &id(&theirs))).unwrap();
+    other.to_str().unwrap().to_owned()
+}

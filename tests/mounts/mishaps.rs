@@ -1,0 +1,123 @@
+//! Daemons that die or are not there, and a volume that is deleted.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{Cluster, PATIENCE, fleasefs, is_mounted, said, until};
+
+const BLOCK_BYTES: usize = 40_000;
+
+fn block(number: usize) -> Vec<u8> {
+    (0..BLOCK_BYTES).map(|at| u8::try_from((number * 31 + at / 7) % 251).unwrap()).collect()
+}
+
+#[test]
+fn no_error_reaches_a_writer_while_daemons_are_killed() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    let (ends, written) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut file = File::create(a.join("f")).unwrap();
+            while !ends.load(Ordering::Relaxed) {
+                let number = written.load(Ordering::Relaxed);
+                file.write_all(&block(number)).unwrap();
+                if number.is_multiple_of(8) {
+                    file.sync_all().unwrap();
+                    fs::write(a.join(format!("n{number}")), "name").unwrap();
+                }
+                written.store(number + 1, Ordering::Relaxed);
+            }
+        });
+        for node in 1..=3 {
+            let before = written.load(Ordering::Relaxed);
+            until("something is written", || written.load(Ordering::Relaxed) > before);
+            cluster.kill_and_wait(node);
+        }
+        let before = written.load(Ordering::Relaxed);
+        until("something is written", || written.load(Ordering::Relaxed) > before);
+        ends.store(true, Ordering::Relaxed);
+    });
+    let (count, file) = (written.into_inner(), File::open(b.join("f")).unwrap());
+    assert_eq!(file.metadata().unwrap().len(), (count * BLOCK_BYTES) as u64);
+    let mut read = vec![0; BLOCK_BYTES];
+    for number in 0..count {
+        file.read_exact_at(&mut read, (number * BLOCK_BYTES) as u64).unwrap();
+        assert!(read == block(number), "block {number} of {count}");
+        if number.is_multiple_of(8) {
+            assert_eq!(fs::read_to_string(b.join(format!("n{number}"))).unwrap(), "name");
+        }
+    }
+}
+
+#[test]
+fn a_deleted_volume_is_gone_and_can_be_unmounted() {
+    let Some(cluster) = Cluster::start() else { return };
+    let point = cluster.mount("m");
+    fs::write(point.join("a"), "hello").unwrap();
+    let dir = cluster.dir();
+    cluster.run(&["volume", "delete", "main", "--force", "--cluster", dir.to_str().unwrap()]);
+    for error in [
+        fs::metadata(&point).unwrap_err(),
+        fs::write(point.join("b"), "hello").unwrap_err(),
+        fs::read_dir(&point).map(drop).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), std::io::ErrorKind::StaleNetworkFileHandle, "{error}");
+    }
+    let umount = cluster.umount(&point);
+    assert!(umount.status.success(), "{}", said(&umount));
+    assert!(!is_mounted(&point));
+}
+
+#[test]
+fn where_no_daemon_is_a_mount_says_so_or_waits() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (dir, point) = (cluster.dir(), cluster.point("m"));
+    cluster.run(&["down", dir.to_str().unwrap()]);
+    let started = Instant::now();
+    let refused = fleasefs().arg("mount").arg(&dir).arg(&point).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said(&refused).contains("no daemon of the cluster answers"), "{}", said(&refused));
+    assert!(said(&refused).contains("--wait"), "{}", said(&refused));
+    assert!(started.elapsed() < PATIENCE);
+    let mut command = fleasefs();
+    command.args(["mount", "--background", "--wait"]).arg(&dir).arg(&point).stderr(Stdio::piped());
+    let mut waiting = command.spawn().unwrap();
+    let mut told = std::io::BufReader::new(waiting.stderr.take().unwrap());
+    until("it says that it waits", || {
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut told, &mut line).unwrap() > 0 && line.contains("trying again")
+    });
+    cluster.up();
+    assert!(waiting.wait().unwrap().success());
+    fs::write(point.join("a"), "hello").unwrap();
+}
+
+#[test]
+fn who_waits_for_daemons_that_are_away_can_be_killed_or_goes_on() {
+    let Some(cluster) = Cluster::start() else { return };
+    let point = cluster.mount("m");
+    fs::write(point.join("a"), "hello").unwrap();
+    cluster.signal_all(Signal::STOP);
+    let mut command = Command::new("cat");
+    command.arg(point.join("a")).stdout(Stdio::piped()).stderr(Stdio::null());
+    let [mut killed, kept] = [(); 2].map(|()| command.spawn().unwrap());
+    until("it waits for the mount", || {
+        let wait = fs::read_to_string(format!("/proc/{}/wchan", killed.id())).unwrap_or_default();
+        wait.contains("fuse") || wait.contains("request_wait")
+    });
+    kill_process(Pid::from_child(&killed), Signal::TERM).unwrap();
+    let started = Instant::now();
+    assert!(!killed.wait().unwrap().success());
+    let took = started.elapsed();
+    cluster.signal_all(Signal::CONT);
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    let kept = kept.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(kept.stdout).unwrap(), "hello");
+}

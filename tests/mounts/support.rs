@@ -1,0 +1,162 @@
+//! Clusters and mounts of tests: made in a temporary folder, and taken away however a test ends.
+
+use std::cell::RefCell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::mount::UnmountFlags;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Far above what anything here takes, because other tests keep the processors busy.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running cluster of three with a volume, and its mounts.
+pub(crate) struct Cluster {
+    folder: tempfile::TempDir,
+    points: RefCell<Vec<PathBuf>>,
+    processes: RefCell<Vec<Child>>,
+}
+
+impl Cluster {
+    /// None where nothing can be mounted, which is said.
+    pub(crate) fn start() -> Option<Self> {
+        if !Path::new("/dev/fuse").exists() {
+            let told = "not tested: this machine has no /dev/fuse";
+            assert!(fs::metadata("/dev/fuse").is_err());
+            // Said where a passing test says something.
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{told}\n").as_bytes());
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = Self { folder, points: RefCell::default(), processes: RefCell::default() };
+        cluster.up();
+        cluster.run(&["volume", "create", "main", "--cluster", cluster.dir().to_str().unwrap()]);
+        Some(cluster)
+    }
+
+    pub(crate) fn up(&self) {
+        let dir = self.dir();
+        self.run(&["up", dir.to_str().unwrap()]);
+    }
+
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.folder.path().join("cluster")
+    }
+
+    /// A folder to mount on, which is taken care of.
+    pub(crate) fn point(&self, name: &str) -> PathBuf {
+        let point = self.folder.path().join(name);
+        fs::create_dir_all(&point).unwrap();
+        self.points.borrow_mut().push(point.clone());
+        point
+    }
+
+    /// A mount in the background.
+    pub(crate) fn mount(&self, name: &str) -> PathBuf {
+        self.mount_with(name, &[])
+    }
+
+    pub(crate) fn mount_with(&self, name: &str, options: &[&str]) -> PathBuf {
+        let (dir, point) = (self.dir(), self.point(name));
+        let (dir, path) = (dir.to_str().unwrap(), point.to_str().unwrap());
+        self.run(&[&["mount", "--background", dir, path], options].concat());
+        point
+    }
+
+    /// A mount whose process is this test's, once it answers.
+    pub(crate) fn mount_in_front(&self, name: &str) -> (PathBuf, Pid) {
+        let point = self.point(name);
+        let child = fleasefs().arg("mount").arg(self.dir()).arg(&point).spawn().unwrap();
+        let process = Pid::from_child(&child);
+        self.processes.borrow_mut().push(child);
+        until("it is mounted", || is_mounted(&point));
+        (point, process)
+    }
+
+    /// How the process of a mount has ended.
+    pub(crate) fn wait_for(&self, process: Pid) -> std::process::ExitStatus {
+        let mut processes = self.processes.borrow_mut();
+        let child = processes.iter_mut().find(|child| Pid::from_child(child) == process).unwrap();
+        let mut status = None;
+        until("the process ends", || {
+            status = child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+
+    /// What has to go well.
+    pub(crate) fn run(&self, args: &[&str]) {
+        let output = fleasefs().args(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", said(&output));
+    }
+
+    pub(crate) fn umount(&self, point: &Path) -> Output {
+        fleasefs().arg("umount").arg(point).output().unwrap()
+    }
+
+    /// Kills a daemon; its supervisor starts it again. Returns when all is well, and before that if `ends` says so.
+    pub(crate) fn kill_and_wait(&self, node: u32) {
+        kill_process(self.daemon(node), Signal::KILL).unwrap();
+        until("all daemons are well", || {
+            fleasefs().arg("status").arg("--cluster").arg(self.dir()).output().unwrap().status.success()
+        });
+    }
+
+    fn daemon(&self, node: u32) -> Pid {
+        let told = fs::read_to_string(self.dir().join(format!("osd-{node}/pid"))).unwrap();
+        let supervisor = told.split_whitespace().next().unwrap();
+        let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
+        let child = children.split_whitespace().next().unwrap();
+        Pid::from_raw(child.parse().unwrap()).unwrap()
+    }
+
+    /// Sends a signal to all daemons.
+    pub(crate) fn signal_all(&self, signal: Signal) {
+        (1..=3).for_each(|node| kill_process(self.daemon(node), signal).unwrap());
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // Nothing is left to be done if any of this fails.
+        for point in self.points.borrow().iter() {
+            let _ = rustix::mount::unmount(point, UnmountFlags::DETACH);
+        }
+        for child in self.processes.borrow_mut().iter_mut() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if self.dir().exists() {
+            let _ = fleasefs().arg("down").arg(self.dir()).output();
+        }
+    }
+}
+
+pub(crate) fn fleasefs() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fleasefs"));
+    command.stdin(Stdio::null()).env_remove("FLEASEFS_CLUSTER");
+    command
+}
+
+pub(crate) fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Whether a volume is mounted there.
+pub(crate) fn is_mounted(point: &Path) -> bool {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table.lines().any(|line| {
+        line.split(' ').nth(4) == Some(point.to_str().unwrap()) && line.contains(" fuse.fleasefs ")
+    })
+}
+
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "not after {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

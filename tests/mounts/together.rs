@@ -1,0 +1,145 @@
+//! Two mounts of one volume.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use crate::support::Cluster;
+
+/// What `ls` shows.
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn what_one_mount_does_the_other_sees_at_once() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    // A name that is not there is not remembered.
+    assert!(fs::metadata(b.join("new")).is_err());
+    let mut new = File::create(a.join("new")).unwrap();
+    let mut seen = File::open(b.join("new")).unwrap();
+    for round in 0..20_u32 {
+        let text = format!("{round:04}");
+        new.write_all(text.as_bytes()).unwrap();
+        let mut read = String::new();
+        seen.read_to_string(&mut read).unwrap();
+        assert_eq!(read, text);
+        assert_eq!(fs::metadata(b.join("new")).unwrap().len(), u64::from(round + 1) * 4);
+    }
+    // What was read before is read anew.
+    new.write_all_at(b"mine", 0).unwrap();
+    let mut start = [0; 4];
+    seen.read_exact_at(&mut start, 0).unwrap();
+    assert_eq!(&start, b"mine");
+    fs::rename(b.join("new"), b.join("old")).unwrap();
+    assert_eq!(names(&a), ["old"]);
+    fs::remove_file(a.join("old")).unwrap();
+    assert!(fs::metadata(b.join("old")).is_err());
+    assert!(names(&b).is_empty());
+}
+
+#[test]
+fn what_sets_size_and_time_back_is_seen_all_the_same() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let write = |text: &[u8]| {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(a.join("f")).unwrap();
+        file.write_all_at(text, 0).unwrap();
+        file.set_modified(time).unwrap();
+    };
+    write(b"before");
+    let mut seen = File::open(b.join("f")).unwrap();
+    let read = |file: &mut File| {
+        let mut text = String::new();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        file.read_to_string(&mut text).unwrap();
+        text
+    };
+    assert_eq!(read(&mut seen), "before");
+    write(b"behind");
+    assert_eq!(read(&mut seen), "behind");
+    assert_eq!(seen.metadata().unwrap().modified().unwrap(), time);
+}
+
+#[test]
+fn what_both_append_is_all_there_and_whole() {
+    const EACH: usize = 150;
+    let Some(cluster) = Cluster::start() else { return };
+    let mounts = [cluster.mount("a"), cluster.mount("b")];
+    File::create(mounts[0].join("log")).unwrap();
+    std::thread::scope(|scope| {
+        for (who, mount) in mounts.iter().enumerate() {
+            scope.spawn(move || {
+                let mut log = OpenOptions::new().append(true).open(mount.join("log")).unwrap();
+                for count in 0..EACH {
+                    log.write_all(format!("{who} {count:05} {}\n", "x".repeat(90)).as_bytes()).unwrap();
+                }
+            });
+        }
+    });
+    for mount in &mounts {
+        let log = fs::read_to_string(mount.join("log")).unwrap();
+        for who in 0..mounts.len() {
+            let of: Vec<&str> = log.lines().filter(|line| line.starts_with(&format!("{who} "))).collect();
+            let expected: Vec<String> =
+                (0..EACH).map(|count| format!("{who} {count:05} {}", "x".repeat(90))).collect();
+            assert_eq!(of, expected);
+        }
+        assert_eq!(log.lines().count(), EACH * mounts.len());
+    }
+}
+
+#[test]
+fn a_file_takes_the_place_of_another_in_one_step() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    for round in 0..10 {
+        fs::write(a.join("tmp"), format!("round {round}")).unwrap();
+        fs::rename(a.join("tmp"), a.join("f")).unwrap();
+        assert_eq!(fs::read_to_string(b.join("f")).unwrap(), format!("round {round}"));
+        assert_eq!(names(&b), ["f"]);
+    }
+    // One link, one inode, the same on both.
+    fs::hard_link(b.join("f"), b.join("g")).unwrap();
+    let (of_a, of_b) = (fs::metadata(a.join("f")).unwrap(), fs::metadata(b.join("g")).unwrap());
+    assert_eq!((of_a.ino(), of_a.nlink()), (of_b.ino(), 2));
+}
+
+#[test]
+fn a_listing_shows_what_stays_once_whatever_comes_and_goes() {
+    const STAY: usize = 1_500;
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    let dir = a.join("d");
+    fs::create_dir(&dir).unwrap();
+    for number in 0..STAY {
+        File::create(dir.join(format!("stays {number:06}"))).unwrap();
+    }
+    for number in 0..100 {
+        File::create(dir.join(format!("goes {number:06}"))).unwrap();
+    }
+    let mut listing = fs::read_dir(b.join("d")).unwrap();
+    let mut seen: Vec<String> = Vec::new();
+    let mut next = |seen: &mut Vec<String>| {
+        let entry = listing.next().transpose().unwrap();
+        entry.map(|entry| seen.push(entry.file_name().into_string().unwrap())).is_some()
+    };
+    for _ in 0..700 {
+        assert!(next(&mut seen));
+    }
+    for number in 0..100 {
+        fs::remove_file(dir.join(format!("goes {number:06}"))).unwrap();
+        File::create(dir.join(format!("comes {number:06}"))).unwrap();
+    }
+    while next(&mut seen) {}
+    let stayed: Vec<&String> = seen.iter().filter(|name| name.starts_with("stays")).collect();
+    let expected: Vec<String> = (0..STAY).map(|number| format!("stays {number:06}")).collect();
+    assert_eq!(stayed, expected.iter().collect::<Vec<_>>());
+}
