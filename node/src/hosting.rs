@@ -164,10 +164,8 @@ impl<A: Algorithm> Shard<A> {
             return self.ask_replica(now, object, asker, body);
         }
         if !hosted.replica.is_sound() {
-            // What is missing here comes from somebody who leads, and somebody has to be asked to.
             let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);
-            let other = self.some_other_member(object).map(FileReplyBody::Elsewhere);
-            return self.files.reply(asker, other.unwrap_or(busy), None);
+            return self.files.reply(asker, busy, None);
         }
         if hosted.stage == Stage::Idle && now < hosted.avoided_until {
             let unknown = FileReplyBody::Unavailable(Unavailable::NoMajority);
