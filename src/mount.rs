@@ -38,16 +38,16 @@ const READY: &str = "ready";
 /// like: what one has written the others read. Daemons may come and go meanwhile;
 /// whoever wants something while too few are there waits for them.
 ///
-/// Without --background it stays in front until it is unmounted: by `fleasefs umount
-/// PATH`, by `umount PATH`, or by SIGINT, SIGTERM or SIGHUP, after which everything is
-/// with the daemons. If files are open then, it goes on for up to 10 seconds; a second
-/// signal ends it at once.
+/// Without --background it stays in front until it is unmounted: by `fleasefs
+/// umount PATH`, by `umount PATH`, or by SIGINT, SIGTERM or SIGHUP, after which
+/// everything is with the daemons. If files are open then, it goes on for up to 10
+/// seconds; a second signal ends it at once.
 ///
 /// In /etc/fstab, with a link /sbin/mount.fleasefs to this program:
 ///   /etc/fleasefs:home  /home  fleasefs  allow_other,_netdev  0  0
 ///
-/// Exit codes: 0 when it was unmounted, or with --background when it answers; 1 when
-/// it could not be mounted; 2 when the command line was wrong.
+/// Exit codes: 0 when it was unmounted, or with --background when it answers; 1
+/// when it could not be mounted; 2 when the command line was wrong.
 ///
 /// Examples:
 ///   fleasefs mount /tmp/cluster /mnt --background

@@ -10,11 +10,12 @@ use client_fuse::Unmount;
 /// Unmount a volume
 ///
 /// When this returns, everything that was written through the mount is with the
-/// daemons. A mount that is in use stays, and whoever uses it is named. A mount whose
-/// process has gone ("Transport endpoint is not connected") is taken away in any case.
+/// daemons. A mount that is in use stays, and whoever uses it is named. A mount
+/// whose process has gone ("Transport endpoint is not connected") is taken away in
+/// any case.
 ///
-/// Exit codes: 0 when it is unmounted, 1 when it is not, 2 when the command line was
-/// wrong.
+/// Exit codes: 0 when it is unmounted, 1 when it is not, 2 when the command line
+/// was wrong.
 ///
 /// Example:
 ///   fleasefs umount /mnt
