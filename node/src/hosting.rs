@@ -164,8 +164,12 @@ impl<A: Algorithm> Shard<A> {
             return self.ask_replica(now, object, asker, body);
         }
         if !hosted.replica.is_sound() {
+            // What is missing here comes from somebody who leads, and somebody has to be asked to.
             let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);
-            return self.files.reply(asker, busy, None);
+            let has_some = matches!(hosted.replica.memory(), Memory::Mixed { .. } | Memory::Torn);
+            let is_partial = has_some || hosted.replica.lacks();
+            let other = is_partial.then(|| self.some_other_member(object)).flatten();
+            return self.files.reply(asker, other.map_or(busy, FileReplyBody::Elsewhere), None);
         }
         if hosted.stage == Stage::Idle && now < hosted.avoided_until {
             let unknown = FileReplyBody::Unavailable(Unavailable::NoMajority);
