@@ -71,6 +71,14 @@ impl Held {
         std::mem::take(&mut *self.owners.lock().expect("nobody fails while holding it"))
     }
 
+    fn owners(&self) -> BTreeSet<(u64, LockKind)> {
+        self.owners.lock().expect("nobody fails while holding it").clone()
+    }
+
+    fn forget_owner(&self, owner: (u64, LockKind)) {
+        self.owners.lock().expect("nobody fails while holding it").remove(&owner);
+    }
+
     fn note_owner(&self, owner: (u64, LockKind)) {
         self.owners.lock().expect("nobody fails while holding it").insert(owner);
     }
@@ -221,9 +229,10 @@ impl VolumeFile {
     /// Closes it: all is given up that was locked by it. If it is cloned, that is done with the last one.
     pub async fn close(self) -> Result<(), VolumeError> {
         if let Some(held) = self.last_held() {
-            for (owner, kind) in held.take_owners() {
-                let unlock = held.unlocking((owner, kind), Stretch::ALL);
-                self.volume().change(&Who::root(), unlock).await?;
+            // Whatever this does not come to is done when the last one is dropped.
+            for owner in held.owners() {
+                self.volume().change(&Who::root(), held.unlocking(owner, Stretch::ALL)).await?;
+                held.forget_owner(owner);
             }
         }
         Ok(())

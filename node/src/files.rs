@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use base::{ClientId, Incarnation, NodeId, ObjectId, Process, Span, View, ViewId, WallTime};
+use base::{ClientId, Epoch, Incarnation, NodeId, ObjectId, Process, Span, View, ViewId, WallTime};
 use namespace::InodeId;
 use replication::{
     Checkpoint, JournalError, Memory, Message, Position, Record, Replica, Request, Standing, Ticket,
@@ -179,9 +179,9 @@ pub(crate) struct Hosted {
     pub(crate) preparing: BTreeMap<Ticket, Vec<(FileOf, ErrandBody)>>,
     /// Who waits to hear that it may forget the file, and since which view it is no member of it.
     pub(crate) retired: BTreeMap<NodeId, ViewId>,
-    /// Whether this node waits until all have what is to end it, and whether it has ended it.
+    /// Whether this node waits until all have what is to end it; and if it has ended it, in which epoch and at which entry.
     pub(crate) is_ending: bool,
-    pub(crate) is_over: bool,
+    pub(crate) is_over: Option<(Epoch, Position)>,
     /// Whether an operator waits to be told something, and whether that is that there is no such file.
     pub(crate) is_ordered: bool,
     pub(crate) is_absent: bool,
@@ -273,7 +273,7 @@ impl Hosted {
             preparing: BTreeMap::new(),
             retired: BTreeMap::new(),
             is_ending: false,
-            is_over: false,
+            is_over: None,
             is_ordered: false,
             is_absent: false,
             replica,
@@ -304,7 +304,7 @@ impl Hosted {
     /// A tenure has begun.
     pub(crate) fn begin(&mut self, now: WallTime) {
         self.heard.clear();
-        self.is_ending = false;
+        (self.is_ending, self.is_over) = (false, None);
         (self.led_since, self.fruitless, self.avoided_until) = (now, 0, WallTime::ZERO);
     }
 

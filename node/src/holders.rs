@@ -130,9 +130,10 @@ impl Holders {
         if site.expect == Expect::Any {
             site.expect = named.map_or(Expect::Nothing, |named| Expect::Inode(named.inode));
         }
-        if let Some(Entry { inode, kind: Kind::File }) = named
-            && !rules.breaks(Bug::HoldersInMemory)
-        {
+        // The entry takes away what it says, which a change before it may have put there.
+        let Expect::Inode(inode) = site.expect else { return };
+        let is_file = named.is_none_or(|named| named.inode != inode || named.kind == Kind::File);
+        if is_file && !rules.breaks(Bug::HoldersInMemory) {
             let all = clients(tree).filter(|(_, state)| *state == ClientState::Alive);
             let holding = all.map(|(client, _)| client).filter(|&client| self.may_hold(client, inode, rules));
             holders.extend(holding);

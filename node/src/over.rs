@@ -70,7 +70,7 @@ impl<A: Algorithm> Shard<A> {
         }
         if few || hosted.replica.is_everywhere() {
             hosted.replica.end();
-            hosted.is_over = true;
+            hosted.is_over = Some((hosted.replica.promised(), hosted.replica.tail()));
             return false;
         }
         if std::mem::replace(&mut hosted.is_ending, true) {
@@ -87,11 +87,12 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         hosted.replica.resign();
         hosted.stage = Stage::Idle;
-        let is_over = std::mem::take(&mut hosted.is_over);
+        // Somebody may lead it already, and have begun it again.
+        let is_same = Some((hosted.replica.promised(), hosted.replica.tail())) == hosted.is_over.take();
         if !hosted.waiting.is_empty() {
             hosted.stage = Stage::Leasing;
             self.steps.add(object, Step::Acquire);
-        } else if is_over && hosted.is_quiet() || hosted.is_blank() {
+        } else if is_same && hosted.is_quiet() || hosted.is_blank() {
             self.drop_file(now, object);
         }
     }

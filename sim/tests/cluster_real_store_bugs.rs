@@ -41,7 +41,7 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Broken::Store(StoreBug::IndexBeforeContent), Flease, Weather::Dark, 20, "stores"),
     (Broken::Store(StoreBug::ChecksumNotChecked), Flease, Weather::Rotting, 20, "stores"),
     (Broken::Start(Bug::TornTakenForDamage), Flease, Weather::Dark, 20, "stores"),
-    (Broken::Start(Bug::DamageCutOff), Flease, Weather::Rotting, 60, "stores"),
+    (Broken::Start(Bug::DamageCutOff), Flease, Weather::Rotting, 60, "stores or entries"),
     (Broken::Start(Bug::FailedStoreOpened), Flease, Weather::Failing, 40, "stores"),
     (Broken::Start(Bug::MemoMadeFirst), Flease, Weather::Dark, 20, "stores"),
     (

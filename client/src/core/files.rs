@@ -404,9 +404,12 @@ impl Files {
         if sending.get().to != from {
             return;
         }
-        let Sending { job: key, .. } = sending.remove();
+        let Sending { job: key, at, .. } = sending.remove();
         let Some(job) = self.jobs.get_mut(&key) else { return };
         let is_last = job.is_over(id);
+        if matches!(body, FileReplyBody::Attended { .. }) {
+            self.holds.note_known(job.object, at);
+        }
         self.proofs.note(job.object, &body, proofs);
         if let Some(body) = self.take_fact(now, key, body)
             && is_last

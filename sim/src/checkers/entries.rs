@@ -121,12 +121,17 @@ impl Entries {
         }
     }
 
-    /// A replica is no more. What nobody has done anything to may begin again as if it had never been.
+    /// A replica is no more.
     pub fn bury(&mut self, (node, object): (NodeId, ObjectId)) {
+        if let Some(file) = self.files.get_mut(&object) {
+            file.logs.remove(&node);
+        }
+    }
+
+    /// All may forget an object. If nobody has done anything to it, it may begin again as if it had never been.
+    pub fn end(&mut self, object: ObjectId) {
         let is_untouched = self.effects(object, self.generation(object)).is_empty();
-        let Some(file) = self.files.get_mut(&object) else { return };
-        file.logs.remove(&node);
-        if is_untouched {
+        if let Some(file) = self.files.get_mut(&object).filter(|_| is_untouched) {
             file.histories.clear();
             file.durable.clear();
         }

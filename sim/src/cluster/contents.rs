@@ -28,6 +28,11 @@ impl<A: Algorithm> World<'_, A> {
         self.contents.get(file.checked_sub(self.volumes().end)?).copied()
     }
 
+    /// Whether an object is the content of a file of a volume.
+    pub(super) fn is_content(&self, object: ObjectId) -> bool {
+        self.files[self.volumes().end..].contains(&object)
+    }
+
     /// A client may use the content of a file from now on.
     pub(super) fn note_content(&mut self, client: usize, capability: &Capability) {
         let (object, source) = (capability.open.file, capability.source);

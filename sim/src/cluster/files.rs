@@ -240,6 +240,9 @@ impl<A: Algorithm> World<'_, A> {
             | Record::Adopted(_) => Ok(()),
             Record::Buried(view) => {
                 self.checkers.entries.bury(whose);
+                if self.is_content(object) {
+                    self.checkers.entries.end(object);
+                }
                 if view.is_none() {
                     self.checkers.promises.bury(whose);
                 }

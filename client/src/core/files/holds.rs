@@ -99,6 +99,13 @@ impl Holds {
         }
     }
 
+    /// The primary knew of this client when it was asked at `at`, or later: the answer may have waited here for long.
+    pub(super) fn note_known(&mut self, volume: ObjectId, at: MonoTime) {
+        if let Some(attended) = self.volumes.get_mut(&volume) {
+            attended.known_at = attended.known_at.max(at);
+        }
+    }
+
     fn remove(&mut self, volume: ObjectId) {
         self.volumes.remove(&volume);
         self.due.retain(|&(_, other)| other != volume);
@@ -198,7 +205,6 @@ impl Files {
         let next = match body {
             FileReplyBody::Attended { tenure, .. } => {
                 let Some(attended) = self.holds.volumes.get_mut(&volume) else { return };
-                attended.known_at = now;
                 if attended.tenure.replace(*tenure) == Some(*tenure) {
                     now + if attended.is_used() { EVERY } else { EVERY_UNUSED }
                 } else {
