@@ -17,7 +17,7 @@ use crate::queue::Queue;
 use crate::{FaultKind, Plan, Summary, Trace, TrueTime, Violation};
 
 /// Longer than this no seed needs until enough has happened.
-const STORM_MAX: Span = Span::from_secs(7_200);
+const STORM_MAX: Span = Span::from_secs(6 * 3_600);
 /// A storm in which too little happened goes on for this long before it is looked at again.
 const STORM_STEP: Span = Span::from_secs(10);
 /// Every look visits one cell in so many.
