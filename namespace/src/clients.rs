@@ -93,12 +93,19 @@ impl<T: Table> Draft<'_, T> {
         own.collect()
     }
 
+    fn has_anything(&self, client: ClientId) -> bool {
+        !self.held_by(client).is_empty() || !self.locked_by(client).is_empty()
+    }
+
     /// Nothing is left of a client but its record, and that goes, too.
     pub(crate) fn forget(&mut self, client: ClientId) -> Result<Done, NameError> {
         match self.client(client) {
             None => return Err(NameError::NoClient { client }),
-            Some(ClientState::Alive | ClientState::Ending) => return Err(NameError::NotExpired { client }),
-            Some(ClientState::Ended) => {}
+            Some(ClientState::Ending) => return Err(NameError::NotExpired { client }),
+            Some(ClientState::Alive) if self.has_anything(client) => {
+                return Err(NameError::NotExpired { client });
+            }
+            Some(ClientState::Alive | ClientState::Ended) => {}
         }
         self.remove(Key::Client(client));
         let mut volume = self.volume();

@@ -178,7 +178,7 @@ pub enum Change {
         /// Which.
         client: ClientId,
     },
-    /// Takes the record of a client away of which nothing is left. [`Done::Forgotten`].
+    /// Takes the record of a client away of which nothing is left, whether it has ended or not. [`Done::Forgotten`].
     Forget {
         /// Which.
         client: ClientId,

@@ -17,7 +17,6 @@ fn a_client_that_has_ended_does_nothing_until_it_is_forgotten() {
     let gone = client(5);
     world.run(Change::Welcome { client: gone });
     assert_eq!(world.ask(Ask::Clients { after: None }), Answer::Clients(vec![(gone, ClientState::Alive)]));
-    assert_eq!(world.error(Change::Forget { client: gone }), NameError::NotExpired { client: gone });
     let done = Done::Expired { more: false, dooms: false, granted: Granted::NONE };
     assert_eq!(world.run(Change::Expire { client: gone }), done);
     assert_eq!(world.run(Change::Expire { client: gone }), done, "twice is once");
@@ -88,6 +87,23 @@ fn the_end_of_a_client_with_much_takes_several_entries() {
     assert_eq!(steps, 3);
     assert_eq!(world.ask(Ask::Holds { client: client(1), after: None }), Answer::Inodes(vec![]));
     world.run(Change::Forget { client: client(1) });
+}
+
+#[test]
+fn a_client_that_has_nothing_is_forgotten_though_it_is_there() {
+    let mut world = World::default();
+    let (inode, gone) = (world.file(ROOT, "f"), client(5));
+    world.try_for(gone, &Who::root(), lock(5, inode, LockMode::Shared, false)).unwrap();
+    assert_eq!(world.error(Change::Forget { client: gone }), NameError::NotExpired { client: gone });
+    let owner = Owner { client: gone, number: 0 };
+    let unlock = Change::Unlock { inode, owner, kind: LockKind::Fcntl, stretch: Stretch::ALL };
+    world.try_for(gone, &Who::root(), unlock).unwrap();
+    world.run(Change::Forget { client: gone });
+    assert_eq!(world.ask(Ask::Clients { after: None }), Answer::Clients(vec![]));
+    assert!(
+        world.try_for(gone, &Who::root(), create(ROOT, "g", Make::Fifo, 0)).is_ok(),
+        "and may come again"
+    );
 }
 
 #[test]

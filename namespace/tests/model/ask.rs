@@ -111,12 +111,18 @@ impl Model {
     fn forget(&mut self, client: ClientId) -> Result<Done, NameError> {
         match self.clients.get(&client) {
             None => Err(NameError::NoClient { client }),
-            Some(ClientState::Ended) => {
+            Some(ClientState::Ending) => Err(NameError::NotExpired { client }),
+            Some(ClientState::Alive) if self.has_anything(client) => Err(NameError::NotExpired { client }),
+            Some(ClientState::Alive | ClientState::Ended) => {
                 self.clients.remove(&client);
                 Ok(Done::Forgotten)
             }
-            Some(_) => Err(NameError::NotExpired { client }),
         }
+    }
+
+    fn has_anything(&self, client: ClientId) -> bool {
+        let has_locks = |node: &Node| node.all_locks().is_some_and(|locks| locks.concern(client));
+        !self.held_by(client).is_empty() || self.nodes.values().any(has_locks)
     }
 
     fn held_by(&self, client: ClientId) -> Vec<InodeId> {
