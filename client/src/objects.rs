@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use base::{MonoTime, NodeId, ObjectId};
 use bytes::Bytes;
-use namespace::{Attributes, Root};
+use namespace::{Ask, Attributes, NameError, Root, Who};
 use net::Link;
 use node::file::{Answer, Change, Done, FileError, FileReply, FileRequest, Level, Payload, Query, Stat};
 use node::{Capability, ClusterMap, object_named};
@@ -21,6 +21,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::clock;
 use crate::core::files::{FileEvent, FileOutput, FileTicket, Files, Opening};
+use crate::core::grants::{ChangeId, Told};
 use crate::driver::{Client, Shared};
 use crate::lock::{NAME_BYTES_MAX, said};
 
@@ -232,20 +233,46 @@ impl Object {
 
     /// Changes the tree that it is. If that creates a file, what to show to use it comes with the outcome.
     pub(crate) async fn change_tree(&self, op: namespace::Op) -> Result<Created, ObjectError> {
-        match self.change_for(Change::Tree(Arc::new(op)), Level::Written).await? {
-            (Done::Tree(done), _, opened) => Ok((*done, opened)),
-            (Done::Written { .. } | Done::Changed { .. } | Done::Returned { .. }, ..) => {
-                Err(ObjectError::Mismatch)
-            }
+        let (op, change) = (Arc::new(op), |op| Change::Tree(op));
+        let wanted = Wanted::Change(change(Arc::clone(&op)), Level::Written);
+        let _permit = self.windows().for_change(namespace::cost::op_bytes(&op)).await?;
+        let changing = Changing::begin(&self.shared, self.id, op);
+        let (event, told) = self.run_told(&wanted).await?;
+        changing.end(&event, told.as_ref());
+        match event {
+            FileEvent::Changed { outcome, opened, .. } => match outcome? {
+                Done::Tree(done) => Ok((*done, opened)),
+                Done::Written { .. } | Done::Changed { .. } | Done::Returned { .. } => {
+                    Err(ObjectError::Mismatch)
+                }
+            },
+            event => Err(error_of(event)),
         }
     }
 
     /// Asks the tree that it is.
     pub(crate) async fn ask_tree(&self, query: namespace::Query) -> Result<namespace::Answer, ObjectError> {
-        match self.ask(Query::Tree(Arc::new(query))).await? {
-            Answer::Tree(answer) => Ok(*answer),
-            Answer::Data(_) | Answer::Stat(_) => Err(ObjectError::Mismatch),
+        let query = Arc::new(query);
+        let wanted = Query::Tree(Arc::clone(&query));
+        let _permit = self.windows().for_answer(wanted.answer_bytes_max()).await?;
+        let (event, told) = self.run_told(&Wanted::Ask(wanted)).await?;
+        let answer = match event {
+            FileEvent::Answered { answer: Ok(Answer::Tree(answer)), .. } => Ok(*answer),
+            FileEvent::Answered { answer: Err(FileError::Tree(error)), .. } => Err(error),
+            FileEvent::Answered { answer: Ok(_), .. } => return Err(ObjectError::Mismatch),
+            FileEvent::Answered { answer: Err(error), .. } => return Err(error.into()),
+            event => return Err(error_of(event)),
+        };
+        if let Some(told) = told {
+            self.shared.cache().tell(self.id, (&query.who, &query.ask), (&told, &answer));
         }
+        answer.map_err(|error| FileError::from(error).into())
+    }
+
+    /// What the tree that it is says, if that is known here.
+    pub(crate) fn known(&self, who: &Who, ask: &Ask) -> Option<Result<namespace::Answer, NameError>> {
+        let mut cache = self.shared.cache();
+        cache.answer(clock::now(), self.id, (who, ask))
     }
 
     /// Opens a file of the volume that it is, or keeps it open.
@@ -293,14 +320,19 @@ impl Object {
 
     /// Sends a request until it has a result.
     async fn run(&self, wanted: &Wanted) -> Result<FileEvent, ObjectError> {
+        self.run_told(wanted).await.map(|(event, _)| event)
+    }
+
+    /// The same, with what came with the result.
+    async fn run_told(&self, wanted: &Wanted) -> Result<Outcome, ObjectError> {
         loop {
             let (sender, result) = oneshot::channel();
             let ticket = self.shared.with_objects(|objects| objects.begin(self.id, wanted, sender));
             self.shared.wake();
             let under_way = UnderWay { shared: &self.shared, ticket };
             match timeout(self.patience, result).await {
-                Ok(Ok(FileEvent::Full { .. })) => sleep(FULL_RETRY).await,
-                Ok(Ok(event)) => return Ok(event),
+                Ok(Ok((FileEvent::Full { .. }, _))) => sleep(FULL_RETRY).await,
+                Ok(Ok(outcome)) => return Ok(outcome),
                 Ok(Err(_)) => return Err(ObjectError::Closed),
                 Err(_) => {
                     let why = self.shared.with_objects(|objects| objects.core.obstacle(ticket));
@@ -339,6 +371,45 @@ impl fmt::Debug for Object {
 
 /// What came of a change of a tree, and what to show for a file that it has created.
 pub(crate) type Created = (namespace::Done, Option<Box<Capability>>);
+
+/// A result, and what came with it.
+type Outcome = (FileEvent, Option<Told>);
+
+/// A change of a volume that is under way. What it names is not answered from the cache, for long if nobody hears what became of it.
+struct Changing<'a> {
+    shared: &'a Shared,
+    change: Option<ChangeId>,
+    op: Arc<namespace::Op>,
+}
+
+impl<'a> Changing<'a> {
+    fn begin(shared: &'a Shared, volume: ObjectId, op: Arc<namespace::Op>) -> Self {
+        let change = shared.cache().begin(volume, &op.change);
+        Self { shared, change: Some(change), op }
+    }
+
+    /// It has a result.
+    fn end(mut self, event: &FileEvent, told: Option<&Told>) {
+        let done = match event {
+            FileEvent::Changed { outcome: Ok(Done::Tree(done)), .. } => Some(&**done),
+            FileEvent::Changed { .. } | FileEvent::Refused { .. } => None,
+            _ => return,
+        };
+        if let Some(told) = told
+            && let Some(change) = self.change.take()
+        {
+            self.shared.cache().end(change, &self.op.change, (told, done));
+        }
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        if let Some(change) = self.change.take() {
+            self.shared.cache().abandon(change);
+        }
+    }
+}
 
 /// What is asked of the core.
 enum Wanted {
@@ -394,7 +465,9 @@ async fn place(window: &Semaphore, bytes_max: u32, bytes: u64) -> Result<Semapho
 /// The driver's part: the core, who waits for what, and what is to be sent.
 pub(crate) struct Objects {
     pub(crate) core: Files,
-    waiting: BTreeMap<FileTicket, oneshot::Sender<FileEvent>>,
+    waiting: BTreeMap<FileTicket, oneshot::Sender<Outcome>>,
+    /// What came with the result that is told next.
+    told: Option<(FileTicket, Told)>,
     /// Objects that the program has, how often, and how often something of each was lost.
     handles: BTreeMap<ObjectId, (usize, u64)>,
     outgoing: BTreeMap<NodeId, VecDeque<FileRequest>>,
@@ -403,7 +476,7 @@ pub(crate) struct Objects {
 impl Objects {
     pub(crate) fn new(map: Arc<ClusterMap>) -> Self {
         let (waiting, handles) = (BTreeMap::new(), BTreeMap::new());
-        Self { core: Files::new(map), waiting, handles, outgoing: BTreeMap::new() }
+        Self { core: Files::new(map).caching(), waiting, told: None, handles, outgoing: BTreeMap::new() }
     }
 
     /// Nobody is told anything any more.
@@ -421,6 +494,7 @@ impl Objects {
         while let Some(output) = self.core.poll_output() {
             match output {
                 FileOutput::Send { to, request } => self.outgoing.entry(to).or_default().push_back(request),
+                FileOutput::Told { ticket, told } => self.told = Some((ticket, told)),
                 FileOutput::Event(event) => self.tell(event),
             }
         }
@@ -433,7 +507,7 @@ impl Objects {
         }
     }
 
-    fn begin(&mut self, id: ObjectId, wanted: &Wanted, result: oneshot::Sender<FileEvent>) -> FileTicket {
+    fn begin(&mut self, id: ObjectId, wanted: &Wanted, result: oneshot::Sender<Outcome>) -> FileTicket {
         let now = clock::now();
         let ticket = match wanted {
             Wanted::Create => self.core.create(now, id),
@@ -494,9 +568,10 @@ impl Objects {
             | FileEvent::GivenUp { ticket, .. }
             | FileEvent::Full { ticket } => Some(ticket),
         };
+        let told = self.told.take().filter(|(of, _)| Some(*of) == ticket).map(|(_, told)| told);
         if let Some(waiting) = ticket.and_then(|ticket| self.waiting.remove(&ticket)) {
             // Whoever waited may have gone just now.
-            let _ = waiting.send(event);
+            let _ = waiting.send((event, told));
         }
     }
 }

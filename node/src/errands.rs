@@ -265,8 +265,15 @@ impl<A: Algorithm> Shard<A> {
 
     fn do_errand(&mut self, now: WallTime, from: Process, errand: Errand) {
         let (client, id) = (own_client(self.me().node), errand.id);
-        let asker =
-            Asker { from: Caller::Node(from), client, id, proof: None, refusal: None, is_shown: true };
+        let asker = Asker {
+            from: Caller::Node(from),
+            client,
+            id,
+            proof: None,
+            refusal: None,
+            is_shown: true,
+            caches: false,
+        };
         let object = errand.object();
         let (level, change) = errand.change();
         let is_early = match errand.body {

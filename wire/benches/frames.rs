@@ -90,6 +90,7 @@ fn data(criterion: &mut Criterion) {
                 shown: None,
                 body,
                 proof: None,
+                caches: false,
             }]
         };
         let mut group = criterion.benchmark_group(format!("a write of {length} bytes"));

@@ -35,6 +35,7 @@ mod proofs;
 mod shown;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -45,6 +46,7 @@ use namespace::Attributes;
 use node::file::{Answer, Change, Done, FileError, FileReply, FileReplyBody, FileRequest, Level, Query};
 use node::{Capability, ClusterMap, RequestId, Unavailable};
 
+use super::grants::Told;
 use super::{BACKOFF_MAX, BACKOFF_MIN, SILENCE};
 pub use job::Opening;
 use job::{Job, Task, Wish};
@@ -84,6 +86,13 @@ pub enum FileOutput {
         to: NodeId,
         /// What.
         request: FileRequest,
+    },
+    /// This came with the reply that is the result of a ticket, whose event is next. Only for whoever [keeps](Files::caching) it.
+    Told {
+        /// Which.
+        ticket: FileTicket,
+        /// What.
+        told: Told,
     },
     /// Tell whoever uses the client.
     Event(FileEvent),
@@ -198,6 +207,8 @@ pub struct Files {
     /// What is to be sent, or sent again, and when.
     due: BTreeSet<(MonoTime, FileTicket)>,
     proofs: Proofs,
+    /// Whether what is told of volumes is kept.
+    caches: bool,
     outputs: VecDeque<FileOutput>,
     tickets: u64,
     request_ids: u64,
@@ -243,6 +254,7 @@ impl Files {
             sendings: BTreeMap::new(),
             due: BTreeSet::new(),
             proofs: Proofs::new(),
+            caches: false,
             outputs: VecDeque::new(),
             tickets: 0,
             request_ids: 0,
@@ -385,7 +397,7 @@ impl Files {
     /// What a daemon says.
     pub fn handle_reply(&mut self, now: MonoTime, from: NodeId, reply: FileReply) {
         self.links.heard(from, now);
-        let FileReply { id, body, proofs } = reply;
+        let FileReply { id, body, proofs, grant } = reply;
         let Entry::Occupied(sending) = self.sendings.entry(id) else { return };
         if sending.get().to != from {
             return;
@@ -394,6 +406,12 @@ impl Files {
         let Some(job) = self.jobs.get_mut(&key) else { return };
         let is_last = job.is_over(id);
         self.proofs.note(job.object, &body, proofs);
+        let told = self.told(from, &body, grant);
+        if let Some(told) = told
+            && self.jobs.get(&key).is_some_and(|job| job.task.is_of_tree())
+        {
+            self.outputs.push_back(FileOutput::Told { ticket: key, told });
+        }
         if let Some(body) = self.take_fact(now, key, body)
             && is_last
         {
@@ -563,7 +581,8 @@ impl Files {
         let body = job.body(object.settled());
         let shown = body.takes().and_then(|mode| self.shown.of(job.object, mode)).map(Box::new);
         let proof = body.named().and_then(|inode| self.proofs.of(job.object, inode));
-        let request = FileRequest { id, object: job.object, shown, body, proof };
+        let caches = self.caches && job.task.is_of_tree();
+        let request = FileRequest { id, object: job.object, shown, body, proof, caches };
         let again_at = now + job.patience();
         self.outputs.push_back(FileOutput::Send { to, request });
         self.set_due(key, Some(again_at));
@@ -629,7 +648,10 @@ impl Files {
             (Task::Sync(_), FileReplyBody::Refused(_) | FileReplyBody::Expired) => {
                 return self.go_on(now, ticket, from, None);
             }
-            (_, FileReplyBody::Refused(error)) => FileEvent::Refused { ticket, error },
+            (_, FileReplyBody::Refused(error)) => {
+                self.tell_unchanged(ticket, from);
+                FileEvent::Refused { ticket, error }
+            }
             (_, FileReplyBody::Expired) => FileEvent::Expired { ticket },
             (Task::Change { .. }, FileReplyBody::Settled) => FileEvent::Settled { ticket },
             // No reply to this. A file that is being made may not be there for those who asked just before.

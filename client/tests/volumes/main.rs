@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use cluster::Cluster;
 
 mod access;
+mod caches;
 
 fn called(text: &str) -> VolumeName {
     VolumeName::parse(text).unwrap()

@@ -5,7 +5,7 @@ use namespace::{InodeId, Who};
 
 use super::{Answer, Change, Done, FileError, Mark, Query};
 use crate::message::is_file_of_volume;
-use crate::{Capability, OpenMode, Proof, RequestId, Unavailable};
+use crate::{CacheGrant, Capability, OpenMode, Proof, RequestId, Unavailable};
 
 /// One request about a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +20,8 @@ pub struct FileRequest {
     pub body: FileBody,
     /// What a client that is confined to a part of the volume was told with the inode that it [names](FileBody::named).
     pub proof: Option<Proof>,
+    /// Whether the client takes grants, and answers revocations.
+    pub caches: bool,
 }
 
 /// What a client may ask about a file.
@@ -112,6 +114,8 @@ pub struct FileReply {
     pub body: FileReplyBody,
     /// If the client is confined to a part of the volume, one for each of the inodes that it is [told](FileReplyBody::told) of.
     pub proofs: Vec<Proof>,
+    /// What its client may answer from a cache, if it takes grants and this is about a volume.
+    pub grant: Option<Box<CacheGrant>>,
 }
 
 /// What a client is told.

@@ -91,6 +91,8 @@ pub struct VolumePlan {
     pub percent: u64,
     /// How they are used.
     pub habits: TreeHabits,
+    /// Whether clients keep what they know of them.
+    pub caches: bool,
 }
 
 /// Faults that are injected at their own times.
@@ -258,7 +260,12 @@ impl VolumePlan {
         let mut random = Random::new(seed ^ 0x7ee5);
         let habits =
             TreeHabits { names: [3, 6, 12][random.index(3)], clear_permille: [0, 0, 2, 8][random.index(4)] };
-        Self { count: draw_u32(&mut random, 1, 2), percent: [20, 40, 60][random.index(3)], habits }
+        Self {
+            count: draw_u32(&mut random, 1, 2),
+            percent: [20, 40, 60][random.index(3)],
+            habits,
+            caches: false,
+        }
     }
 }
 

@@ -140,6 +140,8 @@ pub struct TreeCounts {
     pub told_gone: u64,
     /// How many changes found no space.
     pub no_space: u64,
+    /// How many of the answers a client knew.
+    pub known: u64,
 }
 
 impl TreeCounts {

@@ -7,6 +7,7 @@ use client::core::files::{FileEvent, FileTicket, Files};
 use lease::Algorithm;
 use node::file::{FileError, Level, Mark, Position};
 
+use super::caches::Caching;
 use super::shape::{Shape, Wanted};
 use super::volumes::KnownTrees;
 use super::world::{Input, World};
@@ -24,6 +25,8 @@ const GIVES_UP: Span = Span::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct FileUse {
     pub(super) core: Option<Files>,
+    /// What it keeps of volumes, if it keeps anything.
+    pub(super) caching: Option<Caching>,
     pub(super) writers: Vec<Writer>,
     /// The files that it was told are there.
     created: BTreeSet<usize>,
@@ -159,6 +162,13 @@ impl<A: Algorithm> World<'_, A> {
         writer: usize,
         (file, work): (usize, Work),
     ) -> Result<(), Violation> {
+        if let Work::Tree(op, _) = &work
+            && self.answer_from_cache(client, (file, op))?
+        {
+            self.clients[client].files.writers[writer].step += 1;
+            self.remind_writer(client, writer);
+            return Ok(());
+        }
         let object = self.files[file];
         let who = self.clients[client].id(self.daemons.len() + client);
         let reading = self.clients[client].reading(self.now);
@@ -202,8 +212,9 @@ impl<A: Algorithm> World<'_, A> {
         let object = self.files[file];
         let who = self.clients[client].id(self.daemons.len() + client);
         let reading = self.clients[client].reading(self.now);
+        let change = self.before_wanted(client, file, &wanted);
         let core = self.clients[client].files.core.as_mut().expect("its process runs");
-        let ticket = match wanted {
+        let ticket = match wanted.clone() {
             Wanted::Change(change) => {
                 let is_durable = self.dice.levels.chance(self.plan.files.durable_percent, 100);
                 let level = if is_durable { Level::Durable } else { Level::Written };
@@ -211,7 +222,9 @@ impl<A: Algorithm> World<'_, A> {
             }
             Wanted::Ask(query) => core.ask(reading, object, query),
         };
-        if let Some(number) = core.number(ticket) {
+        let number = core.number(ticket);
+        self.after_wanted(client, file, (&wanted, change), ticket);
+        if let Some(number) = number {
             if self.is_volume(file) {
                 self.checkers.trees.goes_by(id, (who, number));
             } else {
