@@ -28,6 +28,9 @@ const WAITING_MAX: usize = 1_024;
 const WAITING_BYTES_MAX: u64 = 16 << 20;
 /// A file that this node has forgotten something of is led again so soon, if nobody else did it meanwhile.
 const MENDED_WITHIN: Span = Span::from_secs(2);
+/// A volume that clients have in their caches is idle after so many times as long as others. They ask about it again before that if they use
+/// what they know.
+const IDLE_IN_CACHE: u64 = 4;
 /// After a tenure that came to nothing the node wants no other one for so long; twice as long after each further one.
 const AVOIDED_MIN: Span = Span::from_secs(1);
 const AVOIDED_MAX: Span = Span::from_secs(10);
@@ -529,12 +532,9 @@ impl Files {
         while let Some(&(at, object)) = self.idle.first().filter(|&&(at, _)| at <= now) {
             self.idle.remove(&(at, object));
             let Some(hosted) = self.hosted.get_mut(&object) else { continue };
-            let over = hosted.used + idle;
+            let over = hosted.used + idle * if hosted.grants.are_out() { IDLE_IN_CACHE } else { 1 };
             // Who lags behind is brought up to date first, as long as it answers.
-            let is_busy = over > now
-                || !hosted.is_quiet()
-                || hosted.grants.are_out()
-                || !hosted.replica.backups_are_settled();
+            let is_busy = over > now || !hosted.is_quiet() || !hosted.replica.backups_are_settled();
             hosted.is_watched = hosted.stage == Stage::Leading && is_busy;
             if hosted.stage == Stage::Leading && !hosted.is_watched {
                 return Some(object);

@@ -37,7 +37,6 @@ use namespace::InodeId;
 use crate::{Revoked, SessionId};
 pub use named::Named;
 pub(crate) use table::Grants;
-use takeover::after;
 
 /// What a grant allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

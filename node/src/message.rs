@@ -258,6 +258,8 @@ pub enum Revoked {
     },
     /// All that tenures before this one have granted in the volume.
     Before(Epoch),
+    /// All that was granted in the volume over this session.
+    All,
 }
 
 impl Revoked {

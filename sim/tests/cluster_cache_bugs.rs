@@ -6,9 +6,10 @@
 mod breaking;
 mod finding;
 
+use base::Span;
 use breaking::{FROZEN, ROUGH, make_room_for_more};
 use node::Bug;
-use sim::cluster::{ClusterPlan, Clusters};
+use sim::cluster::{ClusterPlan, Clusters, TreeHabits};
 use sim::lease::Subject::{self, Flease, PaxosLease};
 use sim::{FaultKind, FaultPlan, Simulation, Trace};
 
@@ -46,7 +47,10 @@ impl finding::Weather for Weather {
         let mut plan = Clusters::plan(subject, seed);
         (plan.files.count, plan.volumes.count, plan.volumes.percent) = (1, 1, 100);
         plan.volumes.caches = true;
-        (plan.volumes.habits.names, plan.volumes.habits.clear_permille) = (3, 0);
+        plan.volumes.habits = TreeHabits { names: 3, changes_percent: 12, clear_permille: 0 };
+        // They look often, and are not taken for gone between two looks.
+        plan.files.think = Span::from_millis(60);
+        plan.shard.file_idle = Span::from_secs(10);
         plan.clients = plan.clients.max(3);
         make_room_for_more(&mut plan);
         plan.shard.bug = broken;

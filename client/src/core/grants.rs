@@ -13,6 +13,7 @@
 //! - While a change of this client is under way, what it names is not answered from here. Its outcome says what is there now,
 //!   unless another change named the same meanwhile. What was read before it is not kept any more.
 //! - What became of a change may never be known: what it names is not answered from here then as long as the connection lasts.
+//! - To be used is to be asked about now and then: one question every few seconds goes to the daemon though its answer is known.
 //! - Who may look something up in a directory is not known here: whoever was answered once is answered again.
 //!
 //! # Contract
@@ -33,7 +34,7 @@ mod volume;
 
 use std::collections::BTreeMap;
 
-use base::{Epoch, MonoTime, NodeId, ObjectId, Seq};
+use base::{Epoch, MonoTime, NodeId, ObjectId, Seq, Span};
 use namespace::{Answer, Ask, Change, Done, NameError, Who};
 use node::{CacheGrant, Named, Revoked};
 
@@ -41,6 +42,8 @@ use volume::Volume;
 
 /// So much is kept: inodes and names together.
 const KEPT_MAX: usize = 1 << 18;
+/// Whoever uses what is known of a volume asks about it this often all the same: to its daemon a volume is idle about which nobody asks.
+const ASKED_EVERY: Span = Span::from_secs(5);
 /// Of so many volumes.
 const VOLUMES_MAX: usize = 256;
 
@@ -144,6 +147,9 @@ impl Cache {
         if now >= link.valid_until {
             return None;
         }
+        if volume.is_due(now) {
+            return None;
+        }
         let answer = volume.answer(who, ask)?;
         self.hits += 1;
         Some(answer)
@@ -217,5 +223,3 @@ impl Cache {
 
 /// An epoch below all others.
 const NO_TENURE: Epoch = Epoch { number: 0, node: NodeId(0) };
-/// And one above.
-const NEVER: Epoch = Epoch { number: u64::MAX, node: NodeId(u32::MAX) };

@@ -97,7 +97,7 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         match what {
             Revoked::Inode { number, epoch } => hosted.grants.drop(InodeId { number, epoch }, session),
-            Revoked::Before(tenure) if tenure > hosted.grants.tenure => hosted.grants.drop_session(session),
+            Revoked::All => hosted.grants.drop_session(session),
             Revoked::Before(tenure) => {
                 if tenure == hosted.grants.tenure
                     && let (Some(grace), Some(client)) = (&mut hosted.grants.grace, client)
@@ -253,11 +253,8 @@ impl<A: Algorithm> Shard<A> {
         for object in uncovered.copied().collect::<Vec<_>>() {
             let Some(hosted) = self.files.hosted.get_mut(&object) else { continue };
             let sessions = hosted.grants.trusted_sessions();
-            let after = super::after(hosted.grants.tenure);
             sessions.iter().for_each(|session| hosted.grants.revoke_session(*session));
-            sessions
-                .into_iter()
-                .for_each(|session| self.revoke(now, object, session, Revoked::Before(after)));
+            sessions.into_iter().for_each(|session| self.revoke(now, object, session, Revoked::All));
         }
     }
 

@@ -14,7 +14,7 @@ use crate::file::{Change, FileReplyBody, Names};
 use crate::{Bug, Revoked, SessionId, Shard};
 
 /// The first epoch that no tenure up to this one has.
-pub(super) const fn after(tenure: Epoch) -> Epoch {
+const fn after(tenure: Epoch) -> Epoch {
     Epoch { number: tenure.number.saturating_add(1), node: NodeId(0) }
 }
 

@@ -277,14 +277,30 @@ fn a_volume_whose_changes_wait_for_a_grace_keeps_its_lease() {
 #[test]
 fn a_volume_that_is_in_a_cache_is_not_idle() {
     let mut story = Story::cached(None);
-    story.cluster.run(ms(30_000));
-    assert!(story.believes());
+    for _ in 0..2 {
+        story.cluster.run(ms(30_000));
+        assert!(story.believes());
+        story.look(0);
+    }
     story.cluster.clients.get_mut(&READER).unwrap().is_silent = true;
     story.cluster.run(ms(30_000));
     assert_eq!(story.cluster.shard(story.members[0]).session_count(), 1, "the reader's is over");
     let id = story.make(0, "a");
     story.cluster.run(ms(50));
     assert!(story.is_changed(id), "nobody is waited for");
+}
+
+#[test]
+fn a_volume_about_which_nobody_asks_for_long_is_idle_and_in_no_cache() {
+    let mut story = Story::cached(None);
+    story.cluster.run(ms(45_000));
+    assert!(!story.believes());
+    let id = story.make(0, "a");
+    story.cluster.run(ms(50));
+    assert!(!story.is_changed(id), "whoever leads it now asks whoever had it");
+    story.answer();
+    story.cluster.run(ms(50));
+    assert!(story.is_changed(id));
 }
 
 #[test]

@@ -235,6 +235,7 @@ impl Client {
                 self.revocations.push((node, number));
                 match what {
                     Revoked::Inode { number, epoch } => drop(self.cached.remove(&InodeId { number, epoch })),
+                    Revoked::All => self.cached.retain(|_, cached| cached.by != node),
                     Revoked::Before(tenure) => self.cached.retain(|_, cached| cached.tenure >= tenure),
                 }
             }

@@ -154,6 +154,7 @@ pub(crate) fn daemon() -> DaemonFrame {
     let epoch = Epoch { number: 7, node: NodeId(2) };
     replies.push(Reply::Revoke { number: 1, volume, what: Revoked::Inode { number: 300, epoch } });
     replies.push(Reply::Revoke { number: 2, volume, what: Revoked::Before(epoch) });
+    replies.push(Reply::Revoke { number: 3, volume, what: Revoked::All });
     DaemonFrame { acked: 200, replies }
 }
 

@@ -299,6 +299,32 @@ fn a_change_whose_outcome_comes_after_a_revocation_teaches_nothing() {
     assert_eq!(story.names(), [None, Some(false)]);
 }
 
+/// Somebody else has taken the name away in between, of which nobody told: there was no grant.
+#[test]
+fn a_change_whose_outcome_comes_after_a_first_grant_teaches_nothing() {
+    let mut story = Story::new();
+    let id = story.cache.begin(VOLUME, &create("b"));
+    story.at = 12;
+    story.told(&look("a"), Ok(attributes(inode(2), 0o755)));
+    story.at = 11;
+    story.made(id, "b", inode(3));
+    assert_eq!(story.names(), [Some(true), None]);
+}
+
+#[test]
+fn all_that_was_granted_may_be_taken_back_and_granted_again() {
+    let mut story = Story::knowing();
+    story.revoked = 1;
+    story.cache.revoke(NODE, 1, (VOLUME, Revoked::All));
+    assert_eq!(story.names(), [None, None]);
+    story.revoked = 0;
+    story.told(&look("b"), Err(NameError::NoEntry { dir: DIR }));
+    assert_eq!(story.names(), [None, None], "that was before");
+    story.revoked = 1;
+    story.told(&look("b"), Err(NameError::NoEntry { dir: DIR }));
+    assert_eq!(story.names(), [None, Some(false)]);
+}
+
 #[test]
 fn a_change_that_may_still_be_done_hides_what_it_names() {
     let mut story = Story::knowing();
@@ -334,6 +360,17 @@ fn a_change_that_is_refused_changes_nothing_here() {
     let told = story.grant(&[]);
     story.cache.end(id, &create("a"), (&told, None));
     assert_eq!(story.names(), [Some(true), Some(false)]);
+}
+
+#[test]
+fn what_is_used_is_asked_about_now_and_then() {
+    let mut story = Story::knowing();
+    story.cache.confirm(NODE, at(100_000));
+    assert!(story.knows(1, &look("a")).is_some());
+    assert!(story.knows(5_000, &look("a")).is_some());
+    assert_eq!(story.knows(5_001, &look("a")), None);
+    assert!(story.knows(5_002, &look("a")).is_some(), "once is enough");
+    assert_eq!(story.knows(20_000, &look("b")), None);
 }
 
 fn list(after: Option<&str>) -> Ask {

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
-use base::{Epoch, NodeId, Seq};
+use base::{Epoch, MonoTime, NodeId, Seq};
 use namespace::{
     Answer, Ask, Attributes, Change, Done, Fate, InodeId, Kind, Listed, Name, NameError, Page, Target, Who,
 };
 use node::{CacheGrant, Named, Revoked};
 
 use super::busy::{Alone, Busy};
-use super::{Connection, NEVER, NO_TENURE};
+use super::{ASKED_EVERY, Connection, NO_TENURE};
 
 /// Of so many inodes it is known by which revocation they were taken back.
 const REVOKED_MAX: usize = 4_096;
@@ -38,8 +38,12 @@ pub(super) struct Volume {
     pub(super) busy: Busy,
     /// What is to stay busy until these connections are gone.
     abandoned: Vec<(Named, Vec<Connection>)>,
+    /// Nothing is kept before these connections are gone.
+    shut: Vec<Connection>,
     /// Where to look for what was not asked for lately.
     hand: Option<InodeId>,
+    /// When a question goes to the daemon though its answer is known.
+    due: Option<MonoTime>,
 }
 
 /// What is kept of an inode.
@@ -54,8 +58,9 @@ struct Kept {
     allowed: Vec<Who>,
     /// What was read before this is not kept.
     floor: Seq,
-    /// Whether anything but that may be kept.
+    /// Whether anything but that may be kept, and up to where everything had taken effect when that began.
     is_granted: bool,
+    since: Seq,
     was_used: bool,
 }
 
@@ -90,7 +95,9 @@ impl Default for Volume {
             revoked: BTreeMap::new(),
             busy: Busy::default(),
             abandoned: Vec::new(),
+            shut: Vec::new(),
             hand: None,
+            due: None,
         }
     }
 }
@@ -120,7 +127,7 @@ impl Volume {
 
     /// Nothing is granted any more.
     pub(super) fn drop_all(&mut self) {
-        self.by = None;
+        (self.by, self.due) = (None, None);
         let floors = self.inodes.values().map(|kept| kept.floor);
         self.floor = floors.fold(self.floor, Seq::max);
         self.inodes.clear();
@@ -132,6 +139,7 @@ impl Volume {
         let (kept, gone): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.abandoned).into_iter().partition(|(_, by)| by.iter().any(&is_present));
         self.abandoned = kept;
+        self.shut.retain(is_present);
         gone.iter().for_each(|(named, _)| _ = self.busy.end(named));
     }
 
@@ -146,7 +154,7 @@ impl Volume {
 
     /// This tenure grants something over this connection. Whether that counts.
     pub(super) fn follow(&mut self, by: Connection, tenure: Epoch) -> bool {
-        if tenure < self.tenure.max(self.below) {
+        if tenure < self.tenure.max(self.below) || !self.shut.is_empty() {
             return false;
         }
         if (self.by, self.tenure) != (Some(by), tenure) {
@@ -166,6 +174,13 @@ impl Volume {
                     self.drop(inode);
                 }
             }
+            Revoked::All => {
+                let revoked = self.revocations(by);
+                revoked.floor = revoked.floor.max(number);
+                if self.by == Some(by) {
+                    self.drop_all();
+                }
+            }
             Revoked::Before(tenure) => {
                 self.below = self.below.max(tenure);
                 if self.tenure < self.below {
@@ -173,6 +188,15 @@ impl Volume {
                 }
             }
         }
+    }
+
+    /// Whether it is time for a question to the daemon. Asking again begins anew.
+    pub(super) fn is_due(&mut self, now: MonoTime) -> bool {
+        let is_due = self.due.is_some_and(|due| now >= due);
+        if is_due || self.due.is_none() {
+            self.due = Some(now + ASKED_EVERY);
+        }
+        is_due
     }
 
     /// The answer to a question, if it is known.
@@ -266,7 +290,7 @@ impl Volume {
                 self.keep_attributes(attributes, grant);
             }
             (Ask::Readlink { inode }, Ok(Answer::Target(target))) if self.may_keep(*inode, grant) => {
-                self.granted(*inode).target = Some(target.clone());
+                self.granted(*inode, grant).target = Some(target.clone());
             }
             (Ask::List { dir, after, .. }, Ok(Answer::Page(page))) => {
                 self.keep_page(*dir, after.as_ref(), (page, grant))
@@ -345,8 +369,7 @@ impl Volume {
     /// What a change names stays unknown as long as any of these connections lasts: it may still be done over one of them.
     pub(super) fn abandon(&mut self, named: Named, by: Vec<Connection>) {
         if self.abandoned.len() >= ABANDONED_MAX {
-            // Nothing is kept of the volume any more.
-            self.below = NEVER;
+            self.shut.extend(by);
             self.drop_all();
         } else {
             self.abandoned.push((named, by));
@@ -392,9 +415,11 @@ impl Volume {
     }
 
     /// An inode of which something may be kept.
-    fn granted(&mut self, inode: InodeId) -> &mut Kept {
+    fn granted(&mut self, inode: InodeId, grant: &CacheGrant) -> &mut Kept {
         let kept = self.inodes.entry(inode).or_default();
-        kept.is_granted = true;
+        if !std::mem::replace(&mut kept.is_granted, true) {
+            kept.since = grant.at;
+        }
         kept
     }
 
@@ -405,7 +430,8 @@ impl Volume {
         what: Option<(InodeId, Kind)>,
         (listings, grant): (&[(InodeId, Listing)], &CacheGrant),
     ) {
-        let is_granted = self.inodes.get(&dir).is_some_and(|kept| kept.is_granted);
+        // What others changed between the change and the grant nobody has told.
+        let is_granted = self.inodes.get(&dir).is_some_and(|kept| kept.is_granted && kept.since < grant.at);
         if !is_granted || !self.is_current(dir, grant) {
             return;
         }
@@ -418,7 +444,7 @@ impl Volume {
 
     fn keep_attributes(&mut self, attributes: &Attributes, grant: &CacheGrant) {
         if self.may_keep(attributes.inode, grant) {
-            self.granted(attributes.inode).attributes = Some(attributes.clone());
+            self.granted(attributes.inode, grant).attributes = Some(attributes.clone());
         }
     }
 
@@ -431,7 +457,7 @@ impl Volume {
         if !self.may_keep(dir, grant) {
             return;
         }
-        let kept = self.granted(dir);
+        let kept = self.granted(dir, grant);
         if let Some(who) = who.filter(|who| !kept.allowed.contains(who)) {
             kept.allowed.truncate(ALLOWED_MAX - 1);
             kept.allowed.insert(0, who.clone());
@@ -460,7 +486,7 @@ impl Volume {
         if !self.may_keep(dir, grant) {
             return;
         }
-        self.granted(dir);
+        self.granted(dir, grant);
         for Listed { name, inode, kind, attributes } in &page.entries {
             self.know_name((dir, name), Some((*inode, *kind)));
             if let Some(attributes) = attributes {
