@@ -233,8 +233,8 @@ impl Object {
 
     /// Changes the tree that it is. If that creates a file, what to show to use it comes with the outcome.
     pub(crate) async fn change_tree(&self, op: namespace::Op) -> Result<Created, ObjectError> {
-        let (op, change) = (Arc::new(op), |op| Change::Tree(op));
-        let wanted = Wanted::Change(change(Arc::clone(&op)), Level::Written);
+        let op = Arc::new(op);
+        let wanted = Wanted::Change(Change::Tree(Arc::clone(&op)), Level::Written);
         let _permit = self.windows().for_change(namespace::cost::op_bytes(&op)).await?;
         let changing = Changing::begin(&self.shared, self.id, op);
         let (event, told) = self.run_told(&wanted).await?;
