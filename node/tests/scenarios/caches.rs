@@ -296,11 +296,7 @@ fn a_volume_about_which_nobody_asks_for_long_is_idle_and_in_no_cache() {
     story.cluster.run(ms(45_000));
     assert!(!story.believes());
     let id = story.make(0, "a");
-    story.cluster.run(ms(50));
-    assert!(!story.is_changed(id), "whoever leads it now asks whoever had it");
-    story.answer();
-    story.cluster.run(ms(50));
-    assert!(story.is_changed(id));
+    story.run_until_changed(id, ms(50));
 }
 
 #[test]
