@@ -16,6 +16,7 @@ use wire::{Admitted, Hello, Introduction, Kind, Message, Refusal, StatusRequest,
 
 use crate::clock;
 use crate::config::{Config, ConfigError};
+use crate::core::grants::Cache;
 use crate::core::{Core, Event as CoreEvent, Obstacle, Output, Ticket};
 use crate::lock::{Asked, Standing};
 use crate::objects::{Objects, Windows};
@@ -74,6 +75,8 @@ pub struct DaemonState {
 /// What the driver and those who wait have in common.
 pub(crate) struct Shared {
     state: Mutex<State>,
+    /// What may be answered without asking. Locked for moments, and beside the state only after it.
+    cache: Arc<Mutex<Cache>>,
     /// How much may be under way about objects.
     pub(crate) windows: Windows,
     /// The core has something to do.
@@ -84,6 +87,7 @@ pub(crate) struct Shared {
 
 struct State {
     core: Core,
+    cache: Arc<Mutex<Cache>>,
     objects: Objects,
     waiting: BTreeMap<Ticket, oneshot::Sender<Outcome>>,
     standings: BTreeMap<Ticket, watch::Sender<Standing>>,
@@ -126,9 +130,22 @@ impl Client {
         self
     }
 
+    /// The same, and everything about volumes is asked of daemons.
+    #[must_use]
+    pub fn without_cache(self) -> Self {
+        self.shared.with_objects(|objects| objects.core.stop_caching());
+        *self.shared.cache() = Cache::new();
+        self
+    }
+
     /// The cluster.
     pub fn map(&self) -> &ClusterMap {
         &self.map
+    }
+
+    /// How often something about a volume was answered without asking a daemon.
+    pub fn cache_hits(&self) -> u64 {
+        self.shared.cache().hits()
     }
 
     /// Asks every daemon of the map how it is.
@@ -186,8 +203,10 @@ impl Client {
 
 impl Shared {
     fn new(map: Arc<ClusterMap>) -> Self {
+        let cache = Arc::new(Mutex::new(Cache::new()));
         let state = State {
             core: Core::new(map.clone()),
+            cache: cache.clone(),
             objects: Objects::new(map),
             waiting: BTreeMap::new(),
             standings: BTreeMap::new(),
@@ -196,7 +215,7 @@ impl Shared {
             troubles: BTreeMap::new(),
         };
         let (wake, connected) = (Notify::new(), watch::Sender::new(0));
-        Self { state: Mutex::new(state), windows: Windows::new(), wake, connected }
+        Self { state: Mutex::new(state), cache, windows: Windows::new(), wake, connected }
     }
 
     pub(crate) fn token(&self, now: MonoTime, ticket: Ticket) -> Option<Token> {
@@ -233,6 +252,11 @@ impl Shared {
     /// Asks or changes what is known of objects. Whoever wants something done calls [`wake`](Self::wake) afterwards.
     pub(crate) fn with_objects<T>(&self, ask: impl FnOnce(&mut Objects) -> T) -> T {
         ask(&mut self.state().objects)
+    }
+
+    /// What may be answered without asking.
+    pub(crate) fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// There is something to do.
@@ -304,8 +328,23 @@ impl State {
         while let Some(output) = self.core.poll_output(clock::now()) {
             again.extend(self.act(output));
         }
+        self.confirm();
         self.objects.turn(clock::now(), &self.links);
         (self.links.len(), again)
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sessions last as long as daemons have confirmed, now that all is taken in that they said before.
+    fn confirm(&self) {
+        let mut cache = self.cache();
+        for &node in self.links.keys() {
+            if let Some(until) = self.core.session_until(node) {
+                cache.confirm(node, until);
+            }
+        }
     }
 
     fn next_due(&self) -> Option<MonoTime> {
@@ -330,6 +369,9 @@ impl State {
         let process: Process = told.process;
         self.core.handle_connected(clock::now(), process);
         self.objects.core.handle_up(clock::now(), process.node);
+        if let Some(connection) = self.objects.core.connection(process.node) {
+            self.cache().handle_up(connection);
+        }
         self.troubles.remove(&process.node);
         self.links.insert(process.node, link);
     }
@@ -341,12 +383,21 @@ impl State {
             self.asked.remove(&node);
             self.troubles.insert(node, reason.to_string());
             self.core.handle_disconnected(clock::now(), node);
-            self.objects.core.handle_down(clock::now(), node);
+            self.lose(node);
         }
+    }
+
+    /// What came over a connection that is gone does not count any more.
+    fn lose(&mut self, node: NodeId) {
+        self.objects.core.handle_down(clock::now(), node);
+        self.cache().handle_down(node);
     }
 
     fn handle_frame(&mut self, link: &Link, frame: &Admitted) {
         let Some(node) = link.peer().role.node() else { return };
+        if self.links.get(&node).is_none_or(|present| present.id() != link.id()) {
+            return;
+        }
         let handled = match frame.kind() {
             Kind::Daemon => frame.decode().map(|frame| self.core.handle_frame(clock::now(), node, frame)),
             Kind::FileReply => {
@@ -376,8 +427,13 @@ impl State {
             }
             Output::Reconnect { to } => {
                 self.links.remove(&to);
-                self.objects.core.handle_down(clock::now(), to);
+                self.lose(to);
                 Some(to)
+            }
+            Output::Revoke { from, number, volume, what } => {
+                self.cache().revoke(from, number, (volume, what));
+                self.core.dropped(from, number);
+                None
             }
             Output::Event(event) => {
                 self.tell(event);

@@ -66,7 +66,7 @@ pub(crate) struct Holders {
     looked_at: WallTime,
     /// Whether it is known when the volume is looked at next.
     is_visited: bool,
-    /// Whether somebody is on record who has not ended: then somebody has to lead the volume.
+    /// Whether somebody is on record who may have something open: then somebody has to lead the volume.
     pub(crate) is_needed: bool,
 }
 
@@ -163,7 +163,7 @@ impl Hosted {
     ) -> Result<(), FileReplyBody> {
         let refused = |error: NameError| Err(FileReplyBody::Refused(FileError::Tree(error)));
         match self.tree().client(client) {
-            None => return refused(NameError::NoClient { client }),
+            None | Some(ClientState::Caching) => return refused(NameError::NoClient { client }),
             Some(ClientState::Ending | ClientState::Ended) => return refused(NameError::Expired { client }),
             Some(ClientState::Alive) => {}
         }
@@ -193,7 +193,9 @@ impl<A: Algorithm> Shard<A> {
         let Asker { client, .. } = asker;
         let tenure = hosted.replica.promised();
         let body = match hosted.tree().client(client) {
-            None => FileReplyBody::Refused(NameError::NoClient { client }.into()),
+            None | Some(ClientState::Caching) => {
+                FileReplyBody::Refused(NameError::NoClient { client }.into())
+            }
             Some(ClientState::Ending | ClientState::Ended) => {
                 FileReplyBody::Refused(NameError::Expired { client }.into())
             }
@@ -229,7 +231,7 @@ impl<A: Algorithm> Shard<A> {
             Some(ClientState::Ending | ClientState::Ended) => {
                 Err(FileReplyBody::Refused(NameError::Expired { client: asker.client }.into()))
             }
-            Some(ClientState::Alive) | None => Ok(()),
+            Some(ClientState::Alive | ClientState::Caching) | None => Ok(()),
         }
     }
 
@@ -297,13 +299,17 @@ impl<A: Algorithm> Shard<A> {
         };
         let mut last = None;
         for change in wanted {
-            let released = if let TreeChange::Release { inode, .. } = change { Some(inode) } else { None };
+            let (released, forgotten) = match change {
+                TreeChange::Release { inode, .. } => (Some(inode), None),
+                TreeChange::Forget { client } => (None, Some(client)),
+                _ => (None, None),
+            };
             let op = Change::Tree(TreeOp::wanted(Who::root(), change).into());
             let Some(at) = self.propose_own(now, object, op) else { break };
             last = Some(at);
-            if let (Some(hosted), Some(inode)) = (self.files.hosted.get_mut(&object), released) {
-                hosted.holders.removing.insert(inode, at);
-            }
+            let Some(hosted) = self.files.hosted.get_mut(&object) else { break };
+            hosted.holders.removing.extend(released.map(|inode| (inode, at)));
+            forgotten.into_iter().for_each(|client| hosted.grants.leaves(client, at.seq));
         }
         if let (Some(hosted), Some(at)) = (self.files.hosted.get_mut(&object), last) {
             (hosted.holders.own, hosted.holders.is_due) = (Some(at), true);
@@ -313,18 +319,20 @@ impl<A: Algorithm> Shard<A> {
 
     /// Whose end is to be an entry, and who holds what it has not open.
     fn wanted_of_clients(&mut self, now: WallTime, object: ObjectId) -> Vec<TreeChange> {
-        let here = self.sessions.clients();
+        let mut here = self.sessions.clients();
+        // What is granted to them counts as long as they may count on it.
+        here.extend(self.granting.counting());
         let (rules, gone) = (self.config.rules(), self.config.client_gone);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return Vec::new() };
         let (mut wanted, mut is_needed) = (Vec::new(), false);
         let tree = hosted.replica.machine().tree();
-        let is_crowded = counts(tree) > KEPT_MAX;
+        let (is_crowded, has_begun) = (counts(tree) > KEPT_MAX, hosted.grants.have_begun());
         for (client, state) in clients(tree) {
             let heard = hosted.heard.get(&client).copied().unwrap_or(hosted.led_since);
             let grace = if rules.breaks(Bug::UntoldEnded) { base::Span::ZERO } else { gone };
             let is_gone = heard + grace <= now && !here.contains(&client);
             let is_told = hosted.holders.told.contains(&client);
-            is_needed |= state != ClientState::Ended;
+            is_needed |= matches!(state, ClientState::Alive | ClientState::Ending);
             match state {
                 ClientState::Ending => wanted.push(TreeChange::Expire { client }),
                 ClientState::Alive if is_gone && !rules.breaks(Bug::SilentKept) => {
@@ -336,7 +344,9 @@ impl<A: Algorithm> Shard<A> {
                     wanted.extend(closed.flat_map(|inode| releases(tree, (inode, client), rules)));
                 }
                 ClientState::Ended if is_gone && is_crowded => wanted.push(TreeChange::Forget { client }),
-                ClientState::Alive | ClientState::Ended => {}
+                // Of its cache it cannot count on anything any more.
+                ClientState::Caching if is_gone && has_begun => wanted.push(TreeChange::Forget { client }),
+                ClientState::Alive | ClientState::Caching | ClientState::Ended => {}
             }
             if wanted.len() >= TENDED_AT_ONCE {
                 break;

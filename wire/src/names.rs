@@ -52,6 +52,7 @@ choice!(ClientState, "how it stands with a client":
     0 Alive;
     1 Ending;
     2 Ended;
+    3 Caching;
 );
 choice!(LockKind, "a kind of locks":
     0 Flock;

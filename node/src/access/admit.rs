@@ -186,6 +186,11 @@ impl<A: Algorithm> Shard<A> {
         Ok(Access { config, export, certificate, volume: object, tree })
     }
 
+    /// Whether all of a volume is exported to a session.
+    pub(crate) fn is_free(&self, object: ObjectId, session: SessionId) -> bool {
+        self.access(object, session).is_ok_and(|access| access.is_free())
+    }
+
     fn has_no_tree(&self, object: ObjectId) -> bool {
         let hosted = self.files.hosted.get(&object);
         hosted.is_none_or(|hosted| hosted.replica.machine().volume_name().is_err())

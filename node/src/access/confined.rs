@@ -24,7 +24,7 @@ use crate::file::{Answer, Change, Done, FileBody, FileReplyBody, Query};
 
 impl Access<'_> {
     /// Whether all of the volume is exported.
-    fn is_free(&self) -> bool {
+    pub(super) fn is_free(&self) -> bool {
         self.export.path().names().is_empty()
     }
 

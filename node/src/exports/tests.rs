@@ -376,7 +376,7 @@ fn changes() -> Vec<(Change, ChangeKind)> {
         (Change::Unlock { inode, owner, kind: LockKind::Fcntl, stretch: Stretch::ALL }, Locks),
         (Change::Cancel { inode, ticket }, Locks),
         (Change::Settle, Service),
-        (Change::Welcome { client }, Own),
+        (Change::Welcome { client, opens: true }, Own),
         (Change::Expire { client }, Own),
         (Change::Forget { client }, Service),
         (Change::Limit { inodes_max: 1, bytes_max: 1 }, Service),

@@ -35,7 +35,10 @@ fn used(bug: Option<Bug>) -> (Daemons, Vec<u32>, Program, Program) {
     cluster.client(2);
     for program in [&mut one, &mut two] {
         let client = ClientId { certificate: 0, program: 0 };
-        assert_eq!(program.change(&mut cluster, TreeChange::Welcome { client }), Ok(TreeDone::Welcomed));
+        assert_eq!(
+            program.change(&mut cluster, TreeChange::Welcome { client, opens: true }),
+            Ok(TreeDone::Welcomed)
+        );
         program.attend(&mut cluster);
     }
     (cluster, members, one, two)
@@ -367,6 +370,27 @@ fn a_client_that_goes_leaves_nothing_behind() {
     let tree = cluster.shard(primary(&cluster)).file(FILE).unwrap().machine().tree();
     let states = [1, 2].map(|program| tree.client(ClientId { certificate: 1, program }));
     assert_eq!(states, [Some(ClientState::Ended), Some(ClientState::Alive)]);
+}
+
+/// It has things in a cache, too, and was silent for longer than its session.
+#[test]
+fn who_has_files_open_stays_on_record_when_its_session_is_over() {
+    let (mut cluster, _, mut one, mut two) = used(None);
+    let mut file = one.create(&mut cluster, "f");
+    file.write(&mut cluster, "hello");
+    one.attend(&mut cluster);
+    cluster.clients.get_mut(&1).unwrap().caches = true;
+    let query = TreeQuery { who: Who::root(), ask: Ask::Attributes { inode: InodeId::ROOT } };
+    one.ask(&mut cluster, &FileBody::Ask(Query::Tree(query.into())), None);
+    assert!(cluster.clients[&1].answers(cluster.now, InodeId::ROOT));
+    cluster.clients.get_mut(&1).unwrap().is_silent = true;
+    cluster.run(ms(2_000));
+    assert_eq!(cluster.shard(primary(&cluster)).session_count(), 1, "the first one's is over");
+    cluster.clients.get_mut(&1).unwrap().is_silent = false;
+    two.unlink(&mut cluster, "f");
+    cluster.run(ms(1_500));
+    one.attend(&mut cluster);
+    assert!(is_there(&mut cluster, &file));
 }
 
 /// It says that it has closed the file, and opens it again before that is known to a majority.

@@ -98,6 +98,7 @@ impl<A: Algorithm> World<'_, A> {
             (Some(client), _) => {
                 let daemon = self.daemons[other].birth(life).process;
                 self.call_files(client, |files, now| files.handle_up(now, daemon.node))?;
+                self.link_cache(client, daemon.node);
                 self.call_client(client, |core, now| core.handle_connected(now, daemon))
             }
         }
@@ -140,6 +141,7 @@ impl<A: Algorithm> World<'_, A> {
             (Some(client), _) => {
                 let node = self.daemons[other].id;
                 self.call_files(client, |files, now| files.handle_down(now, node))?;
+                self.link_cache(client, node);
                 self.call_client(client, |core, now| core.handle_disconnected(now, node))
             }
         }

@@ -93,6 +93,8 @@ pub struct VolumePlan {
     pub contents: usize,
     /// How they are used.
     pub habits: TreeHabits,
+    /// Whether clients keep what they know of them.
+    pub caches: bool,
 }
 
 /// Faults that are injected at their own times.
@@ -260,13 +262,17 @@ impl VolumePlan {
     /// In half of all seeds volumes are removed, too.
     fn draw(seed: u64) -> Self {
         let mut random = Random::new(seed ^ 0x7ee5);
-        let habits =
-            TreeHabits { names: [3, 6, 12][random.index(3)], clear_permille: [0, 0, 2, 8][random.index(4)] };
+        let habits = TreeHabits {
+            names: [3, 6, 12][random.index(3)],
+            changes_percent: 73,
+            clear_permille: [0, 0, 2, 8][random.index(4)],
+        };
         Self {
             count: draw_u32(&mut random, 1, 2),
             percent: [20, 40, 60][random.index(3)],
             contents: 0,
             habits,
+            caches: false,
         }
     }
 }

@@ -37,6 +37,8 @@ const NOBODY: ClientId = ClientId { certificate: 0, program: 0 };
 pub struct TreeHabits {
     /// How many names there are.
     pub names: u8,
+    /// How much of what users want is a change, in percent.
+    pub changes_percent: u64,
     /// How many of the operations begin to take everything away, until the volume can be removed, in thousand.
     pub clear_permille: u64,
 }
@@ -185,7 +187,7 @@ impl Known {
     }
 
     fn draw_as(&self, who: &Who, habits: TreeHabits, random: &mut Random) -> VolumeOp {
-        if random.below(100) < 73 {
+        if random.below(100) < habits.changes_percent {
             change(who, self.draw_change(habits, random))
         } else {
             let ask = self.draw_question(habits, random);
@@ -361,7 +363,7 @@ pub(super) fn last_directory(number: u64) -> VolumeOp {
 
 /// Puts the client on record that asks for it.
 pub(super) fn come() -> VolumeOp {
-    change(&Who::root(), Change::Welcome { client: NOBODY })
+    change(&Who::root(), Change::Welcome { client: NOBODY, opens: true })
 }
 
 /// Ends the client that asks for it.
@@ -406,7 +408,7 @@ mod tests {
     #[test]
     fn users_do_something_of_everything_and_can_empty_a_volume() {
         for names in [3, 6, 12] {
-            let habits = TreeHabits { names, clear_permille: 0 };
+            let habits = TreeHabits { names, changes_percent: 73, clear_permille: 0 };
             let (mut volume, mut random) = (Volume::default(), Random::new(10));
             let mut clients = [Known::default(), Known::default()];
             let mut seq = 1;

@@ -274,7 +274,7 @@ impl Dice {
             }
             15 => Change::Cancel { inode, ticket: self.ticket() },
             16 => Change::Settle,
-            17 => Change::Welcome { client: self.client() },
+            17 => Change::Welcome { client: self.client(), opens: self.coin() },
             18 => Change::Expire { client: self.client() },
             19 => Change::Forget { client: self.client() },
             _ => Change::Limit { inodes_max: self.u64(), bytes_max: self.u64() },
@@ -408,7 +408,7 @@ impl Dice {
     }
 
     fn client_state(&mut self) -> ClientState {
-        [ClientState::Alive, ClientState::Ending, ClientState::Ended][self.0.index(3)]
+        [ClientState::Alive, ClientState::Ending, ClientState::Ended, ClientState::Caching][self.0.index(4)]
     }
 
     fn attributes(&mut self) -> Attributes {
