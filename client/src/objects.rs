@@ -442,11 +442,11 @@ type Outcome = (FileEvent, Option<Told>);
 struct Changing<'a> {
     shared: &'a Shared,
     change: Option<ChangeId>,
-    op: Arc<namespace::Op>,
+    op: Arc<Op>,
 }
 
 impl<'a> Changing<'a> {
-    fn begin(shared: &'a Shared, volume: ObjectId, op: Arc<namespace::Op>) -> Self {
+    fn begin(shared: &'a Shared, volume: ObjectId, op: Arc<Op>) -> Self {
         let change = shared.cache().begin(volume, &op.change);
         Self { shared, change: Some(change), op }
     }
