@@ -151,7 +151,14 @@ impl Volume {
 
 /// Whether a daemon makes such a change of itself.
 const fn is_of_service(change: &TreeChange) -> bool {
-    matches!(change, TreeChange::Deleted { .. } | TreeChange::Lend { .. } | TreeChange::GiveBack { .. })
+    matches!(
+        change,
+        TreeChange::Deleted { .. }
+            | TreeChange::Lend { .. }
+            | TreeChange::GiveBack { .. }
+            | TreeChange::Welcome { .. }
+            | TreeChange::Forget { .. }
+    )
 }
 
 impl VolumeModel {
@@ -184,8 +191,8 @@ impl VolumeModel {
         Ok(Placed { op, entry: Some((born, entry.time)) })
     }
 
-    /// What an entry that no user asked for does: a daemon may delete what is doomed, lend size and times, and take them back, and
-    /// nothing else.
+    /// What an entry that no user asked for does: a daemon may delete what is doomed, lend size and times, and take them back, put
+    /// clients on record and take them off, and nothing else.
     pub fn entry_of_daemon(
         &self,
         at: Position,
