@@ -363,7 +363,7 @@ fn what_a_primary_says_names_its_own_epoch() {
 fn numbers_have_one_form() {
     let create = file_requests().remove(0);
     let frame = frame(&vec![create]);
-    assert_eq!(&frame[HEADER_BYTES..], [1, 1, 3, 0x80, 1, 0, 0, 0, 0]);
+    assert_eq!(&frame[HEADER_BYTES..], [1, 1, 3, 0x80, 1, 0, 0, 0, 0, 0]);
     let with_id = |id: &[u8]| requests(with(frame.clone(), &[1, 1, 3], &[&[1][..], id, &[3]].concat()));
     assert!(with_id(&[0xff; 9].into_iter().chain([1]).collect::<Vec<u8>>()).is_ok(), "the largest");
     for padded in [&[0x81, 0][..], &[0x80, 0], &[0xff, 0xff, 0]] {
