@@ -240,7 +240,7 @@ impl Story {
     /// The primary is alone with its clients, and its lease is nearly over.
     fn cut_off_primary(&mut self) {
         let primary = self.members[0];
-        for other in self.members[1..].to_vec() {
+        for other in self.members[1..].iter().copied() {
             self.cluster.cut(primary, other);
         }
         let left = |cluster: &Daemons| {
