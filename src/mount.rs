@@ -10,7 +10,7 @@ use std::time::Duration;
 use ::osd::config::{LogFormat, LogLevel};
 use anyhow::Context;
 use client::{Client, ConnectError, ObjectError, Volume, VolumeError};
-use client_fuse::{Ended, Mount, Options, Point, Served, VolumeMount};
+use client_fuse::{Connect, Ended, Mount, Options, Point, Served, VolumeMount};
 use namespace::InodeId;
 use node::VolumeName;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -103,7 +103,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (client, volume) = runtime.block_on(find(args, &config, &target.volume))?;
     // A signal that comes while it is being mounted ends it in order, too.
     let signals = runtime.block_on(async { Signals::new() })?;
-    let mount = VolumeMount::new((client, volume), &args.path, &options, runtime.handle())?;
+    let connect = again(config, target.volume);
+    let mount = VolumeMount::new(((client, volume), connect), &args.path, &options, runtime.handle())?;
     if args.detached {
         // Whoever waited for it may have gone.
         let _ = writeln!(io::stdout(), "{READY}");
@@ -206,9 +207,7 @@ async fn find(args: &Args, config: &client::Config, name: &VolumeName) -> anyhow
             Ok(found) => return Ok(found),
             Err(error) => error,
         };
-        let is_away = matches!(error.downcast_ref(), Some(ConnectError::NoDaemon(_)))
-            || matches!(error.downcast_ref(), Some(VolumeError::Object(ObjectError::Unanswered { .. })));
-        if !is_away {
+        if !is_away(&error) {
             return Err(error);
         }
         if !args.wait {
@@ -219,6 +218,25 @@ async fn find(args: &Args, config: &client::Config, name: &VolumeName) -> anyhow
         }
         sleep(RETRY).await;
     }
+}
+
+/// The same once more, for a mount that goes on.
+fn again(config: client::Config, name: VolumeName) -> Connect {
+    let found = move |config: client::Config, name: VolumeName| async move {
+        loop {
+            match try_find(&config, &name).await {
+                Err(error) if is_away(&error) => sleep(RETRY).await,
+                found => return found.map_err(|error| format!("{error:#}")),
+            }
+        }
+    };
+    Box::new(move || Box::pin(found(config.clone(), name.clone())))
+}
+
+/// Whether nobody answers.
+fn is_away(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ConnectError::NoDaemon(_)))
+        || matches!(error.downcast_ref(), Some(VolumeError::Object(ObjectError::Unanswered { .. })))
 }
 
 async fn try_find(config: &client::Config, name: &VolumeName) -> anyhow::Result<(Client, Volume)> {
@@ -257,7 +275,7 @@ impl Signals {
 
 /// Returns when the mount has ended, or has to.
 async fn serve(mount: VolumeMount, mut signals: Signals) -> anyhow::Result<()> {
-    let point = mount.point();
+    let (point, parting) = (mount.point(), mount.parting());
     let (sender, mut ended) = oneshot::channel();
     std::thread::Builder::new().name("mount".to_owned()).spawn(move || sender.send(mount.wait()))?;
     tokio::select! {
@@ -271,10 +289,12 @@ async fn serve(mount: VolumeMount, mut signals: Signals) -> anyhow::Result<()> {
         let _ = writeln!(io::stderr(), "fleasefs: {told}");
     }
     tokio::select! {
-        served = &mut ended => leave(served).await,
-        () = signals.next() => Ok(()),
-        () = sleep(GRACE) => Ok(()),
+        served = &mut ended => return leave(served).await,
+        () = signals.next() => {}
+        () = sleep(GRACE) => {}
     }
+    parting.leave().await;
+    Ok(())
 }
 
 async fn end(point: &Point) -> anyhow::Result<Ended> {

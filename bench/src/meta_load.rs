@@ -63,6 +63,12 @@ pub struct Figures {
     pub stat_many_p50_us: f64,
     /// 99 of 100 took no longer.
     pub stat_many_p99_us: f64,
+    /// Attributes that the client knew, one at a time.
+    pub stat_cached_per_s: f64,
+    /// Half of them took no longer.
+    pub stat_cached_p50_us: f64,
+    /// 99 of 100 took no longer.
+    pub stat_cached_p99_us: f64,
     /// One directory with many entries, if that was measured.
     #[serde(flatten)]
     pub large: Option<Large>,
@@ -89,7 +95,7 @@ pub struct Large {
 
 impl Figures {
     /// All of them but the large directory: what was done, how many a second, and the percentiles.
-    pub const fn rows(&self) -> [(&'static str, f64, [f64; 2]); 4] {
+    pub const fn rows(&self) -> [(&'static str, f64, [f64; 2]); 5] {
         [
             ("files created", self.create_per_s, [self.create_p50_us, self.create_p99_us]),
             (
@@ -99,6 +105,11 @@ impl Figures {
             ),
             ("attributes", self.stat_per_s, [self.stat_p50_us, self.stat_p99_us]),
             ("attributes, 64 at once", self.stat_many_per_s, [self.stat_many_p50_us, self.stat_many_p99_us]),
+            (
+                "attributes that were known",
+                self.stat_cached_per_s,
+                [self.stat_cached_p50_us, self.stat_cached_p99_us],
+            ),
         ]
     }
 }
@@ -149,29 +160,35 @@ pub async fn run(
     mut before: impl FnMut(&str),
 ) -> Result<Figures, MetaLoadError> {
     let client = Client::connect(config).await?;
+    let asking = Client::connect(config).await?.without_cache();
     let name = VolumeName::parse("bench").expect("it is one");
     let volume = Arc::new(client.create_volume(&name, (0, 0)).await?);
     let bench = Bench { volume, plan };
+    let asking_bench = Bench { volume: Arc::new(asking.volume(&name).await?), plan };
     let mut figures = Figures { rounds: plan.rounds.get(), ..Figures::default() };
     let (mut creates, mut creates_many) = (Vec::new(), Vec::new());
-    let (mut stats, mut stats_many) = (Vec::new(), Vec::new());
+    let (mut stats, mut stats_many, mut stats_cached) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=plan.rounds.get() {
         before(&format!("round {round}: creating files"));
         creates.push(bench.create(&format!("one-{round}"), 1).await?);
         creates_many.push(bench.create(&format!("many-{round}"), DEPTH).await?);
         before(&format!("round {round}: asking for attributes"));
-        stats.push(bench.stat(&format!("asked-one-{round}"), 1).await?);
-        stats_many.push(bench.stat(&format!("asked-many-{round}"), DEPTH).await?);
+        stats.push(asking_bench.stat(&format!("asked-one-{round}"), 1).await?);
+        stats_many.push(asking_bench.stat(&format!("asked-many-{round}"), DEPTH).await?);
+        stats_cached.push(bench.stat(&format!("known-{round}"), 1).await?);
     }
     [figures.create_per_s, figures.create_p50_us, figures.create_p99_us] = medians(&creates);
     [figures.create_many_per_s, figures.create_many_p50_us, figures.create_many_p99_us] =
         medians(&creates_many);
     [figures.stat_per_s, figures.stat_p50_us, figures.stat_p99_us] = medians(&stats);
     [figures.stat_many_per_s, figures.stat_many_p50_us, figures.stat_many_p99_us] = medians(&stats_many);
+    [figures.stat_cached_per_s, figures.stat_cached_p50_us, figures.stat_cached_p99_us] =
+        medians(&stats_cached);
     if let Some(entries) = plan.entries {
-        figures.large = Some(bench.large(daemons, entries, &mut before).await?);
+        figures.large = Some(asking_bench.large(daemons, entries, &mut before).await?);
     }
     client.close().await;
+    asking.close().await;
     Ok(figures)
 }
 

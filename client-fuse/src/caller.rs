@@ -8,6 +8,8 @@ use tokio::time::sleep;
 
 /// A request that takes longer is worth looking whether anybody still waits for it.
 const LOOKED_AFTER: Duration = Duration::from_secs(1);
+/// How often to look for other signals, where these count.
+const SIGNALS_LOOKED_AFTER: Duration = Duration::from_millis(30);
 /// How often to look then.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -43,6 +45,20 @@ impl Caller {
         }
     }
 
+    /// Returns when the thread has a signal to take in, which it cannot before it has its answer: for what may take as long as somebody else
+    /// wants, as a lock.
+    pub(crate) async fn signalled(&self) {
+        if self.thread == 0 {
+            return std::future::pending().await;
+        }
+        loop {
+            sleep(SIGNALS_LOOKED_AFTER).await;
+            if self.status().is_some_and(|status| has_signal(&status)) {
+                return;
+            }
+        }
+    }
+
     fn groups(&self) -> Vec<u32> {
         let groups = |status: &str| -> Vec<u32> {
             field(status, "Groups:").split_whitespace().filter_map(|group| group.parse().ok()).collect()
@@ -53,13 +69,23 @@ impl Caller {
     /// Every signal that ends a process becomes this one for each of its threads.
     fn is_killed(&self) -> bool {
         const KILL: u64 = 1 << 8;
-        let pending = |status: &str| u64::from_str_radix(field(status, "SigPnd:").trim(), 16).unwrap_or(0);
+        let pending = |status: &str| signals(status, "SigPnd:");
         self.status().as_deref().map(pending).unwrap_or(0) & KILL != 0
     }
 
     fn status(&self) -> Option<String> {
         fs::read_to_string(format!("/proc/{}/status", self.thread)).ok()
     }
+}
+
+/// Whether there is a signal that is neither held back nor ignored. What is sent to a process any of its threads may take.
+fn has_signal(status: &str) -> bool {
+    let sent = signals(status, "SigPnd:") | signals(status, "ShdPnd:");
+    sent & !signals(status, "SigBlk:") & !signals(status, "SigIgn:") != 0
+}
+
+fn signals(status: &str, name: &str) -> u64 {
+    u64::from_str_radix(field(status, name).trim(), 16).unwrap_or(0)
 }
 
 fn field<'a>(status: &'a str, name: &str) -> &'a str {
@@ -81,6 +107,18 @@ mod tests {
             rustix::process::getgroups().unwrap().iter().map(|group| group.as_raw()).collect();
         assert_eq!(us.who().groups(), &groups[..groups.len().min(GROUPS_MAX)]);
         assert!(!us.is_killed());
+    }
+
+    #[test]
+    fn a_signal_counts_unless_it_is_held_back_or_ignored() {
+        let status = |blocked: u64, ignored: u64| {
+            format!(
+                "SigPnd:\t0000000000000000\nShdPnd:\t0000000000002000\nSigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\n"
+            )
+        };
+        assert!(has_signal(&status(0, 0)));
+        assert!(!has_signal(&status(0x2000, 0)));
+        assert!(!has_signal(&status(0, 0x2000)));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The files and names of one volume, for a mount: what FUSE asks for, done with what the client library offers.
 //!
-//! Nothing is kept that somebody else might change: every question goes to the daemons, and every change has taken effect there
-//! before it is answered. What is kept is what the kernel refers to by numbers: [inodes](inodes), open files and open
-//! directories, each for as long as the kernel has it.
+//! Nothing is kept here that somebody else might change: every question goes to the client, which asks the daemons what it does not know, and every
+//! change has taken effect there before it is answered. What is kept is what the kernel refers to by numbers: [inodes](inodes), open
+//! files and open directories, each for as long as the kernel has it; and what the [kernel](kernel) may believe by itself.
 //!
 //! Deliberately absent: FUSE itself, which [`crate::fuse`] translates, and a cache.
 
@@ -11,60 +11,76 @@ mod content;
 mod dirs;
 mod error;
 mod handles;
+mod identity;
 mod inodes;
+mod kernel;
+mod locks;
 mod names;
 mod xattrs;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use client::{Client, Volume};
 use namespace::{Attributes, InodeId, Who};
 
 pub(crate) use attributes::{Wanted, set_time};
-pub(crate) use content::OpenHow;
+pub(crate) use content::{OpenHow, Opened};
+pub(crate) use dirs::Shown as Listed;
 pub(crate) use error::FsError;
+pub use identity::{Connect, Connecting};
+pub(crate) use kernel::{Kernel, Shown};
 pub(crate) use names::Make;
 
 use self::content::OpenFile;
 use self::dirs::OpenDir;
 use self::handles::Handles;
+use self::identity::Identity;
 use self::inodes::{Inodes, Told};
+use self::locks::Locks;
 
 /// No read and no write is longer.
 pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;
 const _: () = assert!(IO_BYTES_MAX as u64 <= client::READ_BYTES_MAX);
 const _: () = assert!(IO_BYTES_MAX as u64 <= client::WRITE_BYTES_MAX);
 
-/// Has the kernel forget what it keeps of the content of the file with this number. It may wait for reads of that file.
-pub(crate) type DropContent = Box<dyn Fn(u64) + Send + Sync>;
-
 /// A volume as a mount shows it.
 pub(crate) struct Fs {
-    client: Client,
-    volume: Volume,
-    inodes: Inodes,
+    /// Held for moments only, and never while waiting.
+    identity: RwLock<Arc<Identity>>,
+    connect: Connect,
+    /// Whoever connects anew.
+    renewing: tokio::sync::Mutex<()>,
+    inodes: Arc<Inodes>,
     files: Handles<OpenFile>,
     dirs: Handles<OpenDir>,
+    locks: Locks,
     /// Known once it is mounted.
-    drop_content: OnceLock<DropContent>,
+    kernel: Arc<OnceLock<Kernel>>,
+    /// Who asks what everybody may know.
+    root: Who,
 }
 
 impl Fs {
-    pub(crate) fn new(client: Client, volume: Volume) -> Self {
+    /// What is connected already, and how it is done once more.
+    pub(crate) fn new(connected: (Client, Volume), connect: Connect) -> Self {
         Self {
-            client,
-            volume,
-            inodes: Inodes::default(),
+            identity: RwLock::new(Identity::first(connected)),
+            connect,
+            renewing: tokio::sync::Mutex::default(),
+            inodes: Arc::default(),
             files: Handles::default(),
             dirs: Handles::default(),
-            drop_content: OnceLock::new(),
+            locks: Locks::default(),
+            kernel: Arc::default(),
+            root: Who::root(),
         }
     }
 
     /// From now on the kernel can be told something.
-    pub(crate) fn mounted(&self, drop_content: DropContent) {
+    pub(crate) fn mounted(&self, kernel: Kernel) -> std::io::Result<()> {
         // It is mounted once.
-        let _ = self.drop_content.set(drop_content);
+        let _ = self.kernel.set(kernel);
+        self.follow()
     }
 
     /// The kernel refers so many times less to an inode.
@@ -72,9 +88,17 @@ impl Fs {
         self.inodes.forget(number, lookups);
     }
 
+    /// What is open and locked through this mount is given up, whoever still has it.
+    pub(crate) async fn leave(&self) {
+        self.now().client.leave_volumes().await;
+    }
+
     /// Gives up what the client has.
     pub(crate) async fn close(self) {
-        self.client.close().await;
+        let identity = self.identity.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(identity) = Arc::into_inner(identity) {
+            identity.client.close().await;
+        }
     }
 
     /// What the tree has said of an inode, with size and times of a file that its content knows better.
@@ -82,29 +106,32 @@ impl Fs {
         if attributes.lent.is_none() {
             return Ok(attributes);
         }
-        match self.files.find(|file| file.inode() == attributes.inode) {
-            Some(file) => file.complete(attributes).await,
-            None => Ok(self.client.with_content(&self.volume, attributes).await?),
+        match self.files.find(attributes.inode) {
+            Some(file) => Ok(self.content(&file).await?.completed(attributes).await?),
+            None => {
+                let identity = self.now();
+                Ok(identity.client.with_content(&identity.volume, attributes).await?)
+            }
         }
     }
 
-    /// What the kernel is about to be told of an inode under a name, which it refers to from now on.
-    async fn entered(self: &std::sync::Arc<Self>, attributes: Attributes) -> Result<Attributes, FsError> {
+    /// What the kernel is about to be told of an inode under a name, which it refers to from now on. Whether it did so before.
+    async fn entered(&self, attributes: Attributes) -> Result<(Attributes, bool), FsError> {
         let attributes = self.told(self.completed(attributes).await?).await;
-        self.inodes.entered(attributes.inode);
-        Ok(attributes)
+        let was_there = self.inodes.entered(attributes.inode);
+        Ok((attributes, was_there))
     }
 
     /// What the kernel is about to be told of an inode.
     ///
     /// It drops the content that it keeps when it is told another size or another `mtime`. Somebody may have written and set
     /// both back; then it has to be asked to.
-    async fn told(self: &std::sync::Arc<Self>, attributes: Attributes) -> Attributes {
-        if self.inodes.told(&attributes) == Told::Hidden && self.drop_content.get().is_some() {
-            let (fs, number) = (self.clone(), attributes.inode.number);
+    async fn told(&self, attributes: Attributes) -> Attributes {
+        if self.inodes.told(&attributes) == Told::Hidden {
+            let (kernel, number) = (self.kernel.clone(), attributes.inode.number);
             let dropped = tokio::task::spawn_blocking(move || {
-                if let Some(drop_content) = fs.drop_content.get() {
-                    drop_content(number);
+                if let Some(kernel) = kernel.get() {
+                    (kernel.drop_content)(number);
                 }
             });
             // It ends with the runtime at the earliest, and then nobody is told anything.
@@ -115,7 +142,7 @@ impl Fs {
 
     /// The inode as its owner, who may do to it what needs nobody's permission.
     async fn owner(&self, inode: InodeId) -> Result<(Attributes, Who), FsError> {
-        let attributes = self.volume.attributes(inode).await?;
+        let attributes = self.now().volume.attributes(inode).await?;
         let owner = Who::new(attributes.uid, attributes.gid, &[]).map_err(|_| FsError::Invalid)?;
         Ok((attributes, owner))
     }

@@ -1,37 +1,48 @@
 //! Translation between [`crate::fs`] and the fuser crate, and nothing else: no decision is made here.
 //!
-//! A callback turns the kernel's numbers into ours and hands the reply over to a task, which asks the file system and turns its
-//! answer back. So no thread that takes requests in waits for the network. What is under way is bounded: a thread takes in no more
-//! while as much is, and the rest waits in the kernel.
+//! A callback turns the kernel's numbers into ours. What is known without asking anybody it answers at once; everything else it hands
+//! over, with the reply, to a task, which asks the file system and turns its answer back. So no thread that takes requests in waits for the
+//! network. What is under way is bounded: a thread takes in no more while as much is, and the rest waits in the kernel.
 
+mod answers;
+mod lock;
+mod notify;
 pub(crate) mod null;
+mod values;
 
 use std::ffi::OsStr;
 use std::future::Future;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Weak};
+use std::time::SystemTime;
 
 use bytes::Bytes;
+use client::FileLock;
 use fuser::{
-    BackgroundSession, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Request, Session, SessionACL, TimeOrNow, WriteFlags,
+    BackgroundSession, BsdFileFlags, Config, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
+    KernelConfig, LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Request, Session, SessionACL, TimeOrNow, WriteFlags,
 };
-use namespace::{Attributes, Kind, RenameHow, SetTime, XattrHow};
-use rustix::fs::{FallocateFlags, FileType as Type, OFlags, XattrFlags};
+use namespace::{RenameHow, XattrHow};
+use rustix::fs::{FallocateFlags, FileType as Type, XattrFlags};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use self::answers::{
+    NO_TIME, answer_data, answer_done, answer_entry, answer_found, answer_list, answer_shown, answer_xattr,
+    errno,
+};
+use self::lock::Passed;
+use self::notify::Notifier;
+use self::values::{
+    STATFS_BLOCK_BYTES, caller, file_attr, fopen_flags, generation, mode_bits, open_how, time,
+};
 use crate::caller::Caller;
-use crate::fs::{Fs, FsError, IO_BYTES_MAX, Make, OpenHow, Wanted, set_time};
+use crate::fs::{Fs, FsError, IO_BYTES_MAX, Kernel, Make, Wanted};
 use crate::options::Options;
-
-/// The kernel believes nothing without asking: somebody else may have changed it.
-const NO_TIME: Duration = Duration::ZERO;
 
 /// Requests that may wait in the kernel's queue without a caller waiting: read-ahead above all.
 const BACKGROUND_REQUESTS_MAX: u16 = 64;
@@ -40,15 +51,11 @@ const BACKGROUND_REQUESTS_MAX: u16 = 64;
 const UNDER_WAY_BYTES_MAX: u32 = 64 << 20;
 const REQUEST_BYTES: u32 = 64 << 10;
 
+/// So many programs may wait for locks.
+const LOCK_WAITS_MAX: usize = 4_096;
+
 /// Threads that take requests in.
 const THREADS: usize = 2;
-
-/// What the kernel says of a file that is opened to be run. It has no name in `fcntl.h`.
-const OPENED_TO_RUN: u32 = 0x20;
-
-/// The units of `statfs` and of a file's blocks.
-const STATFS_BLOCK_BYTES: u32 = 4096;
-const STAT_BLOCK_BYTES: u64 = 512;
 
 /// A mounted volume and the threads that serve it.
 pub(crate) struct Mounted {
@@ -77,23 +84,44 @@ pub(crate) fn mount(fs: Fs, point: &Path, options: &Options, runtime: Handle) ->
     config.clone_fd = true;
     let fs = Arc::new(fs);
     let under_way = Arc::new(Semaphore::new(UNDER_WAY_BYTES_MAX as usize));
-    let translator = Translator { fs: fs.clone(), runtime, under_way: under_way.clone() };
-    let session = Session::new(translator, point, &config)?.spawn()?;
-    let notifier = session.notifier();
-    fs.mounted(Box::new(move |number| {
-        // The kernel may have forgotten it, or have ended the mount.
-        let _ = notifier.inval_inode(INodeNo(number), 0, 0);
-    }));
+    let lock_waits = Arc::new(Semaphore::new(LOCK_WAITS_MAX));
+    let translator = Translator { fs: fs.clone(), runtime, under_way: under_way.clone(), lock_waits };
+    let session = Session::new(translator, point, &config)?;
+    let notifier = Arc::new(Notifier::new(&session)?);
+    let of_attributes = notifier.clone();
+    fs.mounted(Kernel {
+        drop_attributes: Box::new(move |number| of_attributes.drop_attributes(number)),
+        drop_content: Box::new(move |number| notifier.drop_content(number)),
+    })?;
+    let session = session.spawn()?;
     Ok(Mounted { session, fs, under_way })
 }
 
 impl Mounted {
+    /// For whoever ends the mount although it is used.
+    pub(crate) fn parting(&self) -> Parting {
+        Parting(Arc::downgrade(&self.fs))
+    }
+
     /// Waits until nothing is mounted and no file is open any more. Returns what the threads served; it is nobody else's
     /// once all that was under way has ended, which [`settled`](Served::settled) waits for.
     pub(crate) fn join(self) -> Served {
         // A thread that ended with an error has nobody left to serve.
         let _ = self.session.join();
         Served { fs: self.fs, under_way: self.under_way }
+    }
+}
+
+/// Takes leave of the daemons for a mount that is still used when its process ends.
+#[derive(Clone)]
+pub struct Parting(Weak<Fs>);
+
+impl Parting {
+    /// What is open and locked through the mount is given up, so that nobody waits for it.
+    pub async fn leave(&self) {
+        if let Some(fs) = self.0.upgrade() {
+            fs.leave().await;
+        }
     }
 }
 
@@ -118,6 +146,8 @@ struct Translator {
     fs: Arc<Fs>,
     runtime: Handle,
     under_way: Arc<Semaphore>,
+    /// Who waits for locks.
+    lock_waits: Arc<Semaphore>,
 }
 
 impl Translator {
@@ -132,7 +162,11 @@ impl Translator {
         W: Future<Output = Result<T, FsError>> + Send + 'static,
     {
         let permit = self.permit(data_bytes);
-        let work = work(self.fs.clone());
+        let (fs, work) = (self.fs.clone(), work(self.fs.clone()));
+        let work = async move {
+            fs.attend().await?;
+            work.await
+        };
         self.runtime.spawn(async move {
             let done = tokio::select! {
                 biased;
@@ -142,6 +176,38 @@ impl Translator {
             // Before the answer: whoever has it may unmount, and nothing is to be under way then.
             drop(permit);
             answer(done.map_err(errno));
+        });
+    }
+
+    /// Does the same for a lock. Who waits for one is not counted among what is under way: whoever has it has to come through to give it up.
+    fn serve_lock(
+        &self,
+        (caller, wanted, waits): (Caller, FileLock, bool),
+        handle: FileHandle,
+        reply: ReplyEmpty,
+    ) {
+        let permit = if waits {
+            match self.lock_waits.clone().try_acquire_owned() {
+                Ok(permit) => permit,
+                Err(_) => return reply.error(Errno::ENOLCK),
+            }
+        } else {
+            self.permit(0)
+        };
+        let fs = self.fs.clone();
+        self.runtime.spawn(async move {
+            let locked = async {
+                fs.attend().await?;
+                fs.lock(&caller, handle.0, (wanted, waits)).await
+            };
+            let done = tokio::select! {
+                biased;
+                done = locked => done,
+                () = caller.killed() => Err(FsError::Interrupted),
+            };
+            drop(fs);
+            drop(permit);
+            answer_done(done.map_err(errno), reply);
         });
     }
 
@@ -160,11 +226,17 @@ impl Filesystem for Translator {
         config.set_max_background(BACKGROUND_REQUESTS_MAX).map_err(|_| io::ErrorKind::Unsupported)?;
         // Without this one other mounts' writes would stay unseen.
         config.add_capabilities(InitFlags::FUSE_AUTO_INVAL_DATA).map_err(|_| io::ErrorKind::Unsupported)?;
+        // Without these other mounts' locks would stay unseen.
+        config
+            .add_capabilities(InitFlags::FUSE_POSIX_LOCKS | InitFlags::FUSE_FLOCK_LOCKS)
+            .map_err(|_| io::ErrorKind::Unsupported)?;
         // A kernel without one of these is slower, or leaves ACLs alone, or maps no file that is open to be appended to.
         for wanted in [
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+            // Where a link leads never changes.
+            InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_ASYNC_DIO,
         ] {
             let _ = config.add_capabilities(wanted);
@@ -173,11 +245,16 @@ impl Filesystem for Translator {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let (caller, name) = (caller(request), name.to_owned());
+        let caller = caller(request);
+        let who = caller.who();
+        if let Some(found) = self.fs.lookup_at_once(&who, (parent.0, name)) {
+            return answer_found(found.map_err(errno), reply);
+        }
+        let name = name.to_owned();
         self.serve(
             (caller, 0),
-            |fs| async move { fs.lookup(&caller, (parent.0, &name)).await },
-            |found| answer_entry(found, reply),
+            |fs| async move { fs.lookup(&who, (parent.0, &name)).await },
+            |found| answer_found(found, reply),
         );
     }
 
@@ -186,10 +263,13 @@ impl Filesystem for Translator {
     }
 
     fn getattr(&self, request: &Request, inode: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
+        if let Some(shown) = self.fs.attributes_at_once(inode.0) {
+            return answer_shown(Ok(shown), reply);
+        }
         self.serve(
             (caller(request), 0),
             |fs| async move { fs.attributes(inode.0).await },
-            |attributes| answer_attributes(attributes, reply),
+            |shown| answer_shown(shown, reply),
         );
     }
 
@@ -218,11 +298,14 @@ impl Filesystem for Translator {
         self.serve(
             (caller, 0),
             |fs| async move { fs.set_attributes(&caller, inode.0, wanted).await },
-            |attributes| answer_attributes(attributes, reply),
+            |attributes| answer_shown(attributes.map(|attributes| (attributes, NO_TIME)), reply),
         );
     }
 
     fn readlink(&self, request: &Request, inode: INodeNo, reply: ReplyData) {
+        if let Some(target) = self.fs.link_at_once(inode.0) {
+            return reply.data(&target);
+        }
         let caller = caller(request);
         self.serve(
             (caller, 0),
@@ -341,7 +424,7 @@ impl Filesystem for Translator {
                     &file_attr(&attributes),
                     generation(&attributes),
                     FileHandle(opened.handle),
-                    fopen_flags(opened.is_direct),
+                    fopen_flags(&opened),
                 ),
                 Err(error) => reply.error(error),
             },
@@ -354,7 +437,7 @@ impl Filesystem for Translator {
             (caller, 0),
             |fs| async move { fs.open(&caller, inode.0, how).await },
             |opened| match opened {
-                Ok(opened) => reply.opened(FileHandle(opened.handle), fopen_flags(opened.is_direct)),
+                Ok(opened) => reply.opened(FileHandle(opened.handle), fopen_flags(&opened)),
                 Err(error) => reply.error(error),
             },
         );
@@ -409,18 +492,25 @@ impl Filesystem for Translator {
     /// Nothing is kept back that could fail now.
     fn flush(
         &self,
-        _request: &Request,
+        request: &Request,
         _inode: INodeNo,
-        _handle: FileHandle,
-        _lock_owner: LockOwner,
+        handle: FileHandle,
+        owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        reply.ok();
+        if !self.fs.is_owner(handle.0, owner.0) {
+            return reply.ok();
+        }
+        self.serve(
+            (caller(request), 0),
+            |fs| async move { fs.unlock_owner(handle.0, owner.0).await },
+            |done| answer_done(done, reply),
+        );
     }
 
     fn release(
         &self,
-        _request: &Request,
+        request: &Request,
         _inode: INodeNo,
         handle: FileHandle,
         _flags: OpenFlags,
@@ -428,8 +518,14 @@ impl Filesystem for Translator {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.fs.close_file(handle.0);
-        reply.ok();
+        match self.fs.close_file(handle.0) {
+            None => reply.ok(),
+            Some(closing) => self.serve(
+                (caller(request), 0),
+                |_| async move { closing.done().await },
+                |done| answer_done(done, reply),
+            ),
+        }
     }
 
     fn fsync(
@@ -465,21 +561,16 @@ impl Filesystem for Translator {
         _inode: INodeNo,
         handle: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        reply: ReplyDirectory,
     ) {
+        if let Some(entries) = self.fs.list_at_once(handle.0, offset) {
+            return answer_list(entries, reply);
+        }
         self.serve(
             (caller(request), 0),
             |fs| async move { fs.list(handle.0, offset).await },
-            move |listed| match listed {
-                Ok(entries) => {
-                    for entry in entries {
-                        let name = OsStr::from_bytes(&entry.name);
-                        if reply.add(INodeNo(entry.number), entry.next, file_type(entry.kind), name) {
-                            break;
-                        }
-                    }
-                    reply.ok();
-                }
+            |listed| match listed {
+                Ok(entries) => answer_list(entries, reply),
                 Err(error) => reply.error(error),
             },
         );
@@ -582,6 +673,64 @@ impl Filesystem for Translator {
         );
     }
 
+    fn getlk(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        handle: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        process: u32,
+        reply: ReplyLock,
+    ) {
+        let passed = Passed { handle, owner, range: (start, end), kind, process };
+        match lock::wish(request, inode, passed) {
+            Ok((lock, Some(mode))) => self.serve(
+                (caller(request), 0),
+                |fs| async move { fs.in_the_way(handle.0, lock.wanted(mode)).await },
+                |found| match found {
+                    Ok(found) => {
+                        let (first, last, kind) = lock::shown(found.map(|lock| (lock.stretch, lock.mode)));
+                        // Which process it is only its own machine knows.
+                        reply.locked(first, last, kind, 0);
+                    }
+                    Err(error) => reply.error(error),
+                },
+            ),
+            Ok((_, None)) => reply.error(Errno::EINVAL),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn setlk(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        handle: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        process: u32,
+        waits: bool,
+        reply: ReplyEmpty,
+    ) {
+        let passed = Passed { handle, owner, range: (start, end), kind, process };
+        match lock::wish(request, inode, passed) {
+            Ok((lock, Some(mode))) => {
+                self.serve_lock((caller(request), lock.wanted(mode), waits), handle, reply)
+            }
+            Ok((lock, None)) => self.serve(
+                (caller(request), 0),
+                |fs| async move { fs.unlock(handle.0, (lock.owner, lock.kind), lock.stretch).await },
+                |done| answer_done(done, reply),
+            ),
+            Err(error) => reply.error(error),
+        }
+    }
+
     fn fallocate(
         &self,
         request: &Request,
@@ -621,125 +770,5 @@ impl Translator {
             |fs| async move { fs.make(&caller, (parent.0, &name), make).await },
             |made| answer_entry(made, reply),
         );
-    }
-}
-
-fn answer_entry(answer: Result<Attributes, Errno>, reply: ReplyEntry) {
-    match answer {
-        Ok(attributes) => reply.entry(&NO_TIME, &file_attr(&attributes), generation(&attributes)),
-        Err(error) => reply.error(error),
-    }
-}
-
-fn answer_attributes(answer: Result<Attributes, Errno>, reply: ReplyAttr) {
-    match answer {
-        Ok(attributes) => reply.attr(&NO_TIME, &file_attr(&attributes)),
-        Err(error) => reply.error(error),
-    }
-}
-
-fn answer_done(answer: Result<(), Errno>, reply: ReplyEmpty) {
-    match answer {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(error),
-    }
-}
-
-fn answer_data(answer: Result<Bytes, Errno>, reply: ReplyData) {
-    match answer {
-        Ok(data) => reply.data(&data),
-        Err(error) => reply.error(error),
-    }
-}
-
-/// Whoever has room for nothing asks how much there is.
-fn answer_xattr(answer: Result<Bytes, Errno>, size: u32, reply: ReplyXattr) {
-    match answer {
-        Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
-        Ok(value) if value.len() > size as usize => reply.error(Errno::ERANGE),
-        Ok(value) => reply.data(&value),
-        Err(error) => reply.error(error),
-    }
-}
-
-fn errno(error: FsError) -> Errno {
-    let errno = error.errno();
-    if errno == rustix::io::Errno::IO {
-        // Whoever asked is told no more than that.
-        tracing::warn!("a request to the mount failed: {error}");
-    }
-    Errno::from_i32(errno.raw_os_error())
-}
-
-fn caller(request: &Request) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid(), thread: request.pid() }
-}
-
-/// The kernel sends the kind along.
-fn mode_bits(mode: u32) -> u16 {
-    u16::try_from(mode & 0o7777).expect("these are twelve bits")
-}
-
-fn time(time: TimeOrNow) -> SetTime {
-    match time {
-        TimeOrNow::Now => SetTime::Now,
-        TimeOrNow::SpecificTime(time) => set_time(time.duration_since(SystemTime::UNIX_EPOCH).ok()),
-    }
-}
-
-fn open_how(flags: OpenFlags) -> OpenHow {
-    let bits = flags.0.cast_unsigned();
-    let flags = OFlags::from_bits_retain(bits);
-    let access = flags & OFlags::RWMODE;
-    OpenHow {
-        read: access != OFlags::WRONLY,
-        write: access != OFlags::RDONLY,
-        append: flags.contains(OFlags::APPEND),
-        execute: bits & OPENED_TO_RUN != 0,
-        exclusive: flags.contains(OFlags::EXCL),
-        truncate: flags.contains(OFlags::TRUNC),
-    }
-}
-
-fn fopen_flags(is_direct: bool) -> FopenFlags {
-    if is_direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() }
-}
-
-fn file_type(kind: Kind) -> FileType {
-    match kind {
-        Kind::File => FileType::RegularFile,
-        Kind::Directory => FileType::Directory,
-        Kind::Symlink => FileType::Symlink,
-        Kind::Fifo => FileType::NamedPipe,
-        Kind::Socket => FileType::Socket,
-        Kind::CharDevice => FileType::CharDevice,
-        Kind::BlockDevice => FileType::BlockDevice,
-    }
-}
-
-/// A number may have stood for something that was never committed. The kernel takes it for another inode then.
-fn generation(attributes: &Attributes) -> Generation {
-    Generation(attributes.inode.epoch.number)
-}
-
-fn file_attr(attributes: &Attributes) -> FileAttr {
-    let time = |time: base::WallTime| SystemTime::UNIX_EPOCH + Duration::from_micros(time.as_micros());
-    FileAttr {
-        ino: INodeNo(attributes.inode.number),
-        size: attributes.size,
-        blocks: attributes.size.div_ceil(STAT_BLOCK_BYTES),
-        atime: time(attributes.atime),
-        mtime: time(attributes.mtime),
-        ctime: time(attributes.ctime),
-        crtime: time(attributes.btime),
-        kind: file_type(attributes.kind),
-        perm: attributes.mode,
-        nlink: attributes.links,
-        uid: attributes.uid,
-        gid: attributes.gid,
-        // FUSE has 32 bits for it in both directions.
-        rdev: u32::try_from(attributes.rdev).unwrap_or(u32::MAX),
-        blksize: STATFS_BLOCK_BYTES,
-        flags: 0,
     }
 }

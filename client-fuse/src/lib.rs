@@ -4,6 +4,7 @@
 //! fs            the files and names of a volume; knows no FUSE
 //! fuse          translates between fs and the fuser crate, and is the only place that names it
 //! caller        who asks for something
+//! clock         by which the kernel counts
 //! volume_mount  the life of a mounted volume
 //! mounts        what is mounted here, and by whom it is used
 //! null          a file system that does nothing, by which FUSE itself is measured, and mount, its life
@@ -12,6 +13,7 @@
 //! ```
 
 mod caller;
+mod clock;
 mod device;
 mod fs;
 mod fuse;
@@ -22,10 +24,11 @@ mod options;
 mod point;
 mod volume_mount;
 
+pub use fs::{Connect, Connecting};
 pub use mount::{MountError, NullMount};
 pub(crate) use mounts::SUBTYPE;
 pub use mounts::{Mount, Unmount, UnmountError, User, mounts, unmount};
 pub use null::{BIG_FILE_BYTES, BIG_FILE_NAME};
 pub use options::{NoSuchOption, Options};
 pub use point::{SignalError, unmount_on_signals};
-pub use volume_mount::{Ended, Point, Served, VolumeMount};
+pub use volume_mount::{Ended, Parting, Point, Served, VolumeMount};

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::Errno;
 
 use crate::point::{How, try_unmount};
@@ -88,9 +89,10 @@ pub fn unmount(path: &Path) -> Result<Unmount, UnmountError> {
     }
 }
 
-/// Whether a mount is here whose process has gone.
+/// Whether a mount is here whose process has gone. The kernel may believe attributes of what is mounted for a while longer.
 pub(crate) fn is_dead(point: &Path) -> bool {
-    rustix::fs::stat(point).err() == Some(Errno::NOTCONN)
+    let asked = AtFlags::STATX_FORCE_SYNC;
+    rustix::fs::statx(CWD, point, asked, StatxFlags::BASIC_STATS).err() == Some(Errno::NOTCONN)
 }
 
 /// The path without links in it. The last part is not looked into: it may be dead.

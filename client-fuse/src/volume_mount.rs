@@ -8,14 +8,14 @@ use rustix::io::Errno;
 use tokio::runtime::Handle;
 
 use crate::device;
-use crate::fs::Fs;
+use crate::fs::{Connect, Fs};
 use crate::fuse::{self, Mounted};
 use crate::mount::{DEVICE, MountError, explain};
 use crate::mounts::{is_dead, mounts, resolved};
 use crate::options::Options;
 use crate::point::{How, try_unmount};
 
-pub use crate::fuse::Served;
+pub use crate::fuse::{Parting, Served};
 
 /// A mounted volume.
 pub struct VolumeMount {
@@ -37,16 +37,16 @@ pub enum Ended {
 }
 
 impl VolumeMount {
-    /// Mounts a volume on a directory, and serves it with tasks of the runtime. Returns once it answers. It waits for that, so it is no
-    /// task's to call.
+    /// Mounts a volume on a directory, and serves it with tasks of the runtime. If the daemons take the mount for dead, it connects anew.
+    /// Returns once it answers. It waits for that, so it is no task's to call.
     pub fn new(
-        (client, volume): (Client, Volume),
+        (connected, connect): ((Client, Volume), Connect),
         point: &Path,
         options: &Options,
         runtime: &Handle,
     ) -> Result<Self, MountError> {
         let point = checked(point)?;
-        let fs = Fs::new(client, volume);
+        let fs = Fs::new(connected, connect);
         let mounted = fuse::mount(fs, &point, options, runtime.clone())
             .map_err(|error| explain(error, Path::new(DEVICE).exists()))?;
         let mount = Self { mounted, point };
@@ -63,6 +63,11 @@ impl VolumeMount {
     /// Where it is.
     pub fn point(&self) -> Point {
         Point(self.point.clone())
+    }
+
+    /// For whoever ends it although it is used.
+    pub fn parting(&self) -> Parting {
+        self.mounted.parting()
     }
 
     /// Waits until it is unmounted and nothing of it is open any more.

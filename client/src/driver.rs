@@ -16,9 +16,11 @@ use wire::{Admitted, Hello, Introduction, Kind, Message, Refusal, StatusRequest,
 
 use crate::clock;
 use crate::config::{Config, ConfigError};
+use crate::core::grants::Cache;
 use crate::core::{Core, Event as CoreEvent, Obstacle, Output, Ticket};
 use crate::lock::{Asked, Standing};
 use crate::objects::{Objects, Windows};
+use crate::watch::{Waiting, Watched};
 
 /// How long a client waits for the first daemon.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -74,6 +76,10 @@ pub struct DaemonState {
 /// What the driver and those who wait have in common.
 pub(crate) struct Shared {
     state: Mutex<State>,
+    /// What may be answered without asking. Locked for moments, and beside the state only after it.
+    cache: Arc<Mutex<Cache>>,
+    /// Who keeps some of that, and has to be told when it ends.
+    pub(crate) watched: Arc<Watched>,
     /// How much may be under way about objects.
     pub(crate) windows: Windows,
     /// The core has something to do.
@@ -84,6 +90,8 @@ pub(crate) struct Shared {
 
 struct State {
     core: Core,
+    cache: Arc<Mutex<Cache>>,
+    watched: Arc<Watched>,
     objects: Objects,
     waiting: BTreeMap<Ticket, oneshot::Sender<Outcome>>,
     standings: BTreeMap<Ticket, watch::Sender<Standing>>,
@@ -126,9 +134,22 @@ impl Client {
         self
     }
 
+    /// The same, and everything about volumes is asked of daemons.
+    #[must_use]
+    pub fn without_cache(self) -> Self {
+        self.shared.with_objects(|objects| objects.core.stop_caching());
+        *self.shared.cache() = Cache::new();
+        self
+    }
+
     /// The cluster.
     pub fn map(&self) -> &ClusterMap {
         &self.map
+    }
+
+    /// How often something about a volume was answered without asking a daemon.
+    pub fn cache_hits(&self) -> u64 {
+        self.shared.cache().hits()
     }
 
     /// Asks every daemon of the map how it is.
@@ -186,8 +207,11 @@ impl Client {
 
 impl Shared {
     fn new(map: Arc<ClusterMap>) -> Self {
+        let (cache, watched) = (Arc::new(Mutex::new(Cache::new())), Arc::new(Watched::default()));
         let state = State {
             core: Core::new(map.clone()),
+            cache: cache.clone(),
+            watched: watched.clone(),
             objects: Objects::new(map),
             waiting: BTreeMap::new(),
             standings: BTreeMap::new(),
@@ -196,7 +220,7 @@ impl Shared {
             troubles: BTreeMap::new(),
         };
         let (wake, connected) = (Notify::new(), watch::Sender::new(0));
-        Self { state: Mutex::new(state), windows: Windows::new(), wake, connected }
+        Self { state: Mutex::new(state), cache, watched, windows: Windows::new(), wake, connected }
     }
 
     pub(crate) fn token(&self, now: MonoTime, ticket: Ticket) -> Option<Token> {
@@ -235,6 +259,11 @@ impl Shared {
         ask(&mut self.state().objects)
     }
 
+    /// What may be answered without asking.
+    pub(crate) fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// There is something to do.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
@@ -267,7 +296,8 @@ struct Ends(Arc<Shared>);
 impl Drop for Ends {
     fn drop(&mut self) {
         let mut state = self.0.state();
-        let State { waiting, standings, asked, objects, .. } = &mut *state;
+        let State { waiting, standings, asked, objects, watched, .. } = &mut *state;
+        watched.end();
         waiting.clear();
         standings.clear();
         asked.clear();
@@ -300,12 +330,40 @@ impl State {
     fn turn(&mut self, events: &mut Vec<Event>) -> (usize, Vec<NodeId>) {
         events.drain(..).for_each(|event| self.handle_event(event));
         self.core.handle_timeout(clock::now());
-        let mut again = Vec::new();
+        let mut again = self.go_on();
         while let Some(output) = self.core.poll_output(clock::now()) {
             again.extend(self.act(output));
         }
+        self.confirm();
         self.objects.turn(clock::now(), &self.links);
         (self.links.len(), again)
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever keeps what was answered here is done with dropping some of it. Returns which daemons are to be called again.
+    fn go_on(&mut self) -> Vec<NodeId> {
+        let mut again = Vec::new();
+        for done in self.watched.take_done() {
+            match done {
+                Waiting::Revocation { from, number } => self.core.dropped(from, number),
+                Waiting::Connection(node) if !self.links.contains_key(&node) => again.push(node),
+                Waiting::Connection(_) => {}
+            }
+        }
+        again
+    }
+
+    /// Sessions last as long as daemons have confirmed, now that all is taken in that they said before.
+    fn confirm(&self) {
+        let mut cache = self.cache();
+        for &node in self.links.keys() {
+            if let Some(until) = self.core.session_until(node) {
+                cache.confirm(node, until);
+            }
+        }
     }
 
     fn next_due(&self) -> Option<MonoTime> {
@@ -328,8 +386,19 @@ impl State {
     fn opened(&mut self, link: Link) {
         let Introduction::Node(told) = &link.hello().who else { return };
         let process: Process = told.process;
+        if self.links.remove(&process.node).is_some() {
+            self.core.handle_disconnected(clock::now(), process.node);
+            self.lose(process.node);
+        }
+        // Its first frame would say that nothing is believed any more that came over the one before.
+        if self.watched.keeps_from(process.node) {
+            return link.close("what came before is still being dropped");
+        }
         self.core.handle_connected(clock::now(), process);
         self.objects.core.handle_up(clock::now(), process.node);
+        if let Some(connection) = self.objects.core.connection(process.node) {
+            self.cache().handle_up(connection);
+        }
         self.troubles.remove(&process.node);
         self.links.insert(process.node, link);
     }
@@ -341,12 +410,22 @@ impl State {
             self.asked.remove(&node);
             self.troubles.insert(node, reason.to_string());
             self.core.handle_disconnected(clock::now(), node);
-            self.objects.core.handle_down(clock::now(), node);
+            self.lose(node);
         }
+    }
+
+    /// What came over a connection that is gone does not count any more.
+    fn lose(&mut self, node: NodeId) {
+        self.objects.core.handle_down(clock::now(), node);
+        let volumes = self.cache().handle_down(node);
+        self.watched.lost(node, volumes);
     }
 
     fn handle_frame(&mut self, link: &Link, frame: &Admitted) {
         let Some(node) = link.peer().role.node() else { return };
+        if self.links.get(&node).is_none_or(|present| present.id() != link.id()) {
+            return;
+        }
         let handled = match frame.kind() {
             Kind::Daemon => frame.decode().map(|frame| self.core.handle_frame(clock::now(), node, frame)),
             Kind::FileReply => {
@@ -376,8 +455,15 @@ impl State {
             }
             Output::Reconnect { to } => {
                 self.links.remove(&to);
-                self.objects.core.handle_down(clock::now(), to);
+                self.lose(to);
                 Some(to)
+            }
+            Output::Revoke { from, number, volume, what } => {
+                self.cache().revoke(from, number, (volume, what));
+                if !self.watched.revoked(volume, &what, Waiting::Revocation { from, number }) {
+                    self.core.dropped(from, number);
+                }
+                None
             }
             Output::Event(event) => {
                 self.tell(event);

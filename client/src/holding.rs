@@ -14,7 +14,7 @@ use std::time::Duration;
 use base::{ClientId, Span};
 use namespace::{
     Answer, Ask, Attributes, Change as TreeChange, Done, InodeId, Lock, LockKind, LockMode, Name, NameError,
-    Op, Owner, Stretch, Ticket, Who,
+    Op, Owner, Stretch, Ticket, Who, Wish,
 };
 use node::file::Change;
 use node::{Capability, OpenMode};
@@ -105,7 +105,7 @@ impl Drop for Held {
 
 impl Volume {
     /// Refuses a client that was silent for too long. Who may have been asks first.
-    pub(crate) async fn present(&self) -> Result<(), VolumeError> {
+    pub async fn present(&self) -> Result<(), VolumeError> {
         let id = self.object();
         let is_known = || {
             self.tree().with_files(|files| match files.known_at(id) {
@@ -188,17 +188,42 @@ impl VolumeFile {
     /// Locks a stretch of the file, in place of what the owner has locked of it; waits as long as somebody else is in the way. Whoever
     /// does not wait for this any longer gets nothing by it.
     pub async fn lock(&self, wanted: FileLock) -> Result<(), VolumeError> {
+        // Without an end it has the lock, or an error.
+        self.lock_until(wanted, std::future::pending()).await.map(drop)
+    }
+
+    /// The same, but waits only until `end`. Whether it is had, which it may be if it was granted just then; if not, everything is as
+    /// before.
+    pub async fn lock_until(
+        &self,
+        wanted: FileLock,
+        end: impl Future<Output = ()> + Send,
+    ) -> Result<bool, VolumeError> {
         self.prepare_lock(wanted).await?;
-        let (told, outcome) = oneshot::channel();
+        let (told, mut outcome) = oneshot::channel();
+        let (waits, ended) = oneshot::channel();
         let file = self.clone();
-        tokio::spawn(async move { file.run_lock(wanted, told).await });
-        outcome.await.unwrap_or_else(|_| Err(ObjectError::Closed.into()))
+        tokio::spawn(async move { file.run_lock(wanted, told, ended).await });
+        let result = tokio::select! {
+            biased;
+            result = &mut outcome => result,
+            () = end => {
+                drop(waits);
+                outcome.await
+            }
+        };
+        let is_had = result.unwrap_or_else(|_| Err(ObjectError::Closed.into()))?;
+        // Whoever closes the file at the same time may have taken it for unlocked.
+        self.held().note_owner((wanted.owner, wanted.kind));
+        Ok(is_had)
     }
 
     /// The same, if nobody is in the way. Otherwise it says who, as [`NameError::Locked`].
     pub async fn try_lock(&self, wanted: FileLock) -> Result<(), VolumeError> {
         self.prepare_lock(wanted).await?;
-        self.ask_for_lock(wanted, false).await.map(drop)
+        self.ask_for_lock(wanted, false).await?;
+        self.held().note_owner((wanted.owner, wanted.kind));
+        Ok(())
     }
 
     /// What is in the way of a lock.
@@ -226,16 +251,24 @@ impl VolumeFile {
         Ok(())
     }
 
-    /// Closes it: all is given up that was locked by it. If it is cloned, that is done with the last one.
-    pub async fn close(self) -> Result<(), VolumeError> {
-        if let Some(held) = self.last_held() {
-            // Whatever this does not come to is done when the last one is dropped.
-            for owner in held.owners() {
-                self.volume().change(&Who::root(), held.unlocking(owner, Stretch::ALL)).await?;
-                held.forget_owner(owner);
-            }
+    /// An owner has nothing locked any more that is to be given up with this file. Another one may have locked the same for it.
+    pub fn forget_owner(&self, owner: u64, kind: LockKind) {
+        self.held().forget_owner((owner, kind));
+    }
+
+    /// Gives up all that was locked by it, whoever owns that. What this does not come to is done when it is dropped.
+    pub async fn unlock_owners(&self) -> Result<(), VolumeError> {
+        let held = self.held();
+        for owner in held.owners() {
+            self.volume().change(&Who::root(), held.unlocking(owner, Stretch::ALL)).await?;
+            held.forget_owner(owner);
         }
         Ok(())
+    }
+
+    /// Closes it: all is given up that was locked by it. If it is cloned, that is done with the last one.
+    pub async fn close(self) -> Result<(), VolumeError> {
+        if self.is_last() { self.unlock_owners().await } else { Ok(()) }
     }
 
     async fn prepare_lock(&self, wanted: FileLock) -> Result<(), VolumeError> {
@@ -252,9 +285,14 @@ impl VolumeFile {
         }
     }
 
-    async fn run_lock(self, wanted: FileLock, mut told: oneshot::Sender<Result<(), VolumeError>>) {
-        let result = self.wait_for_lock(wanted, &mut told).await;
-        let is_had = result.is_ok();
+    async fn run_lock(
+        self,
+        wanted: FileLock,
+        told: oneshot::Sender<Result<bool, VolumeError>>,
+        ended: oneshot::Receiver<()>,
+    ) {
+        let result = self.wait_for_lock(wanted, ended).await;
+        let is_had = matches!(result, Ok(true));
         if told.send(result).is_err() && is_had {
             let held = self.held();
             held.fire(held.unlocking((wanted.owner, wanted.kind), wanted.stretch));
@@ -264,43 +302,71 @@ impl VolumeFile {
     async fn wait_for_lock(
         &self,
         wanted: FileLock,
-        told: &mut oneshot::Sender<Result<(), VolumeError>>,
-    ) -> Result<(), VolumeError> {
-        let Some(ticket) = self.ask_for_lock(wanted, true).await? else { return Ok(()) };
-        let (owner, who) = (wanted.wanted().owner, Who::root());
+        mut ended: oneshot::Receiver<()>,
+    ) -> Result<bool, VolumeError> {
+        let (lock, who) = (wanted.wanted(), Who::root());
+        let Some(mut ticket) = self.ask_until_heard(wanted).await? else { return Ok(true) };
         loop {
-            let ask = Ask::Waits { inode: self.inode(), owner, ticket };
+            let ask = Ask::Wish { inode: self.inode(), lock, ticket };
             let answer = tokio::select! {
                 biased;
-                () = told.closed() => None,
+                _ = &mut ended => None,
                 answer = self.volume().ask(&who, ask) => Some(answer),
             };
             match answer {
-                Some(Ok(Answer::Waits(true))) => {}
+                Some(Ok(Answer::Wish(Wish::Waits))) => {}
                 // It lasts until somebody leads the volume.
                 Some(Err(VolumeError::Object(ObjectError::Unanswered { .. }))) => {}
-                Some(Ok(Answer::Waits(false))) => return Ok(()),
+                Some(Ok(Answer::Wish(Wish::Had))) => return Ok(true),
+                // The daemons lost it with their power, or this owner unlocked elsewhere what was just granted.
+                Some(Ok(Answer::Wish(Wish::Gone))) => match self.ask_until_heard(wanted).await? {
+                    Some(next) => ticket = next,
+                    None => return Ok(true),
+                },
                 Some(Ok(_)) => return Err(ObjectError::Mismatch.into()),
                 Some(Err(error)) => return Err(error),
-                None => return self.take_back(ticket).await,
+                None => return self.take_back(ticket, lock).await,
             }
         }
     }
 
-    /// Nobody waits for a lock any more. Ok if it is had by now.
-    async fn take_back(&self, ticket: Ticket) -> Result<(), VolumeError> {
-        let cancel = TreeChange::Cancel { inode: self.inode(), ticket };
-        match self.volume().change(&Who::root(), cancel).await {
-            Err(VolumeError::Refused(NameError::NotWaiting { .. })) => Ok(()),
-            Ok(_) => Err(ObjectError::Closed.into()),
-            Err(error) => Err(error),
+    /// Asks to have a lock or to wait for it until that is known to be so: what waits unknown to who asked would be granted to nobody.
+    async fn ask_until_heard(&self, wanted: FileLock) -> Result<Option<Ticket>, VolumeError> {
+        loop {
+            match self.ask_for_lock(wanted, true).await {
+                // If it waits already it does not wait twice.
+                Err(VolumeError::Object(ObjectError::Unanswered { .. })) => {}
+                heard => return heard,
+            }
+        }
+    }
+
+    /// Nobody waits for a lock any more. Whether it is had by now.
+    async fn take_back(&self, ticket: Ticket, lock: Lock) -> Result<bool, VolumeError> {
+        let (inode, who) = (self.inode(), Who::root());
+        loop {
+            match self.volume().change(&who, TreeChange::Cancel { inode, ticket }).await {
+                Err(VolumeError::Object(ObjectError::Unanswered { .. })) => {}
+                Err(VolumeError::Refused(NameError::NotWaiting { .. })) => break,
+                Ok(_) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        loop {
+            match self.volume().ask(&who, Ask::Wish { inode, lock, ticket }).await {
+                Err(VolumeError::Object(ObjectError::Unanswered { .. })) => {}
+                Ok(Answer::Wish(wish)) => return Ok(wish == Wish::Had),
+                Ok(_) => return Err(ObjectError::Mismatch.into()),
+                Err(error) => return Err(error),
+            }
         }
     }
 }
 
 impl Client {
-    /// What this client had open and locked in volumes goes with it.
-    pub(crate) async fn leave_volumes(&self) {
+    /// What this client has open and locked in volumes is gone from now on: for whoever is about to end, and cannot [close](Self::close) it
+    /// because it is still used.
+    pub async fn leave_volumes(&self) {
         let volumes: Vec<_> = self.shared.with_objects(|objects| objects.core.attended().collect());
         let leaving = async {
             for id in volumes {

@@ -47,6 +47,7 @@ mod lock;
 mod objects;
 mod volume_files;
 mod volumes;
+mod watch;
 
 pub use config::{CLUSTER_VARIABLE, CONFIG_FILE, Config, ConfigError, commented};
 pub use driver::{Client, ConnectError, DaemonState};
@@ -58,3 +59,4 @@ pub use node::{Status, Token, Unavailable};
 pub use objects::{Object, ObjectError};
 pub use volume_files::VolumeFile;
 pub use volumes::{Volume, VolumeError};
+pub use watch::{Ended, Watch};

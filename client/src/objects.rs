@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use base::{ClientId, MonoTime, NodeId, ObjectId};
 use bytes::Bytes;
-use namespace::{Attributes, Change as TreeChange, Op, Root, Who};
+use namespace::{Ask, Attributes, Change as TreeChange, NameError, Op, Root, Who};
 use net::Link;
 use node::file::{Answer, Change, Done, FileError, FileReply, FileRequest, Level, Payload, Query, Stat};
 use node::{Capability, ClusterMap, object_named};
@@ -21,6 +21,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::clock;
 use crate::core::files::{FileEvent, FileOutput, FileTicket, Files, Opening};
+use crate::core::grants::{ChangeId, Told};
 use crate::driver::{Client, Shared};
 use crate::lock::{NAME_BYTES_MAX, said};
 
@@ -232,20 +233,66 @@ impl Object {
 
     /// Changes the tree that it is. If that creates a file, what to show to use it comes with the outcome.
     pub(crate) async fn change_tree(&self, op: Op) -> Result<Created, ObjectError> {
-        match self.change_for(Change::Tree(Arc::new(op)), Level::Written).await? {
-            (Done::Tree(done), _, opened) => Ok((*done, opened)),
-            (Done::Written { .. } | Done::Changed { .. } | Done::Returned { .. }, ..) => {
-                Err(ObjectError::Mismatch)
-            }
+        self.change_tree_by(op, |change| Wanted::Change(change, Level::Written)).await
+    }
+
+    /// The same, to have open what that creates.
+    pub(crate) async fn create_held(&self, op: Op) -> Result<Created, ObjectError> {
+        self.change_tree_by(op, Wanted::CreateHeld).await
+    }
+
+    async fn change_tree_by(
+        &self,
+        op: Op,
+        wanted: impl FnOnce(Change) -> Wanted,
+    ) -> Result<Created, ObjectError> {
+        let op = Arc::new(op);
+        let wanted = wanted(Change::Tree(Arc::clone(&op)));
+        let _permit = self.windows().for_change(namespace::cost::op_bytes(&op)).await?;
+        let changing = Changing::begin(&self.shared, self.id, op);
+        let (event, told) = self.run_told(&wanted).await?;
+        changing.end(&event, told.as_ref());
+        match event {
+            FileEvent::Changed { outcome, opened, .. } => match outcome? {
+                Done::Tree(done) => Ok((*done, opened)),
+                Done::Written { .. } | Done::Changed { .. } | Done::Returned { .. } => {
+                    Err(ObjectError::Mismatch)
+                }
+            },
+            event => Err(error_of(event)),
         }
     }
 
     /// Asks the tree that it is.
     pub(crate) async fn ask_tree(&self, query: namespace::Query) -> Result<namespace::Answer, ObjectError> {
-        match self.ask(Query::Tree(Arc::new(query))).await? {
-            Answer::Tree(answer) => Ok(*answer),
-            Answer::Data(_) | Answer::Stat(_) => Err(ObjectError::Mismatch),
+        let query = Arc::new(query);
+        let wanted = Query::Tree(Arc::clone(&query));
+        let _permit = self.windows().for_answer(wanted.answer_bytes_max()).await?;
+        let (event, told) = self.run_told(&Wanted::Ask(wanted)).await?;
+        let answer = match event {
+            FileEvent::Answered { answer: Ok(Answer::Tree(answer)), .. } => Ok(*answer),
+            FileEvent::Answered { answer: Err(FileError::Tree(error)), .. } => Err(error),
+            FileEvent::Answered { answer: Ok(_), .. } => return Err(ObjectError::Mismatch),
+            FileEvent::Answered { answer: Err(error), .. } => return Err(error.into()),
+            event => return Err(error_of(event)),
+        };
+        if let Some(told) = told {
+            self.shared.cache().tell(self.id, (&query.who, &query.ask), (&told, &answer));
         }
+        answer.map_err(|error| FileError::from(error).into())
+    }
+
+    /// What the tree that it is says, if that is known here.
+    pub(crate) fn known(&self, who: &Who, ask: &Ask) -> Option<Result<namespace::Answer, NameError>> {
+        let mut cache = self.shared.cache();
+        cache.answer(clock::now(), self.id, (who, ask))
+    }
+
+    /// For how long that is good.
+    pub(crate) fn known_for(&self) -> Duration {
+        let now = clock::now();
+        let until = self.shared.cache().lasts(self.id).unwrap_or_default();
+        Duration::from_micros(until.since(now).as_micros())
     }
 
     /// Begins a change whose outcome nobody waits for: it is sent until it has one, while the client lasts.
@@ -271,7 +318,7 @@ impl Object {
     /// Puts this client on record in the volume that it is, so that this would survive a power cut.
     pub(crate) async fn come(&self) -> Result<(), ObjectError> {
         let client = ClientId { certificate: 0, program: 0 };
-        let op = Arc::new(Op::wanted(Who::root(), TreeChange::Welcome { client }));
+        let op = Arc::new(Op::wanted(Who::root(), TreeChange::Welcome { client, opens: true }));
         loop {
             let (_, level) = self.change_to(Change::Tree(Arc::clone(&op)), Level::Durable).await?;
             if level == Level::Durable {
@@ -290,19 +337,6 @@ impl Object {
         let _permit = self.windows().for_answer(0).await?;
         match self.run(&Wanted::OpenHeld(opening)).await? {
             FileEvent::Opened { attributes, capability, .. } => Ok((*attributes, *capability)),
-            event => Err(error_of(event)),
-        }
-    }
-
-    /// Changes the tree that it is, to have open what that creates.
-    pub(crate) async fn create_held(&self, op: Op) -> Result<Created, ObjectError> {
-        let change = Change::Tree(Arc::new(op));
-        let _permit = self.windows().for_change(change.data_bytes()).await?;
-        match self.run(&Wanted::CreateHeld(change)).await? {
-            FileEvent::Changed { outcome, opened, .. } => match outcome? {
-                Done::Tree(done) => Ok((*done, opened)),
-                _ => Err(ObjectError::Mismatch),
-            },
             event => Err(error_of(event)),
         }
     }
@@ -352,22 +386,27 @@ impl Object {
 
     /// Sends a request until it has a result.
     async fn run(&self, wanted: &Wanted) -> Result<FileEvent, ObjectError> {
+        self.run_told(wanted).await.map(|(event, _)| event)
+    }
+
+    /// The same, with what came with the result.
+    async fn run_told(&self, wanted: &Wanted) -> Result<Outcome, ObjectError> {
         loop {
             let (sender, mut result) = oneshot::channel();
             let ticket = self.shared.with_objects(|objects| objects.begin(self.id, wanted, sender));
             self.shared.wake();
             let under_way = UnderWay { shared: &self.shared, ticket };
             match timeout(self.patience, &mut result).await {
-                Ok(Ok(FileEvent::Full { .. })) => sleep(FULL_RETRY).await,
-                Ok(Ok(event)) => return Ok(event),
+                Ok(Ok((FileEvent::Full { .. }, _))) => sleep(FULL_RETRY).await,
+                Ok(Ok(outcome)) => return Ok(outcome),
                 Ok(Err(_)) => return Err(ObjectError::Closed),
                 Err(_) => {
                     let why = self.shared.with_objects(|objects| objects.core.obstacle(ticket));
                     let patience_s = self.patience.as_secs();
                     drop(under_way);
                     // It may have come just now, and something may be open by it.
-                    if let Ok(event) = result.try_recv() {
-                        return Ok(event);
+                    if let Ok(outcome) = result.try_recv() {
+                        return Ok(outcome);
                     }
                     return Err(ObjectError::Unanswered { patience_s, why: said(why) });
                 }
@@ -402,6 +441,45 @@ impl fmt::Debug for Object {
 
 /// What came of a change of a tree, and what to show for a file that it has created.
 pub(crate) type Created = (namespace::Done, Option<Box<Capability>>);
+
+/// A result, and what came with it.
+type Outcome = (FileEvent, Option<Told>);
+
+/// A change of a volume that is under way. What it names is not answered from the cache, for long if nobody hears what became of it.
+struct Changing<'a> {
+    shared: &'a Shared,
+    change: Option<ChangeId>,
+    op: Arc<Op>,
+}
+
+impl<'a> Changing<'a> {
+    fn begin(shared: &'a Shared, volume: ObjectId, op: Arc<Op>) -> Self {
+        let change = shared.cache().begin(volume, &op.change);
+        Self { shared, change: Some(change), op }
+    }
+
+    /// It has a result.
+    fn end(mut self, event: &FileEvent, told: Option<&Told>) {
+        let done = match event {
+            FileEvent::Changed { outcome: Ok(Done::Tree(done)), .. } => Some(&**done),
+            FileEvent::Changed { .. } | FileEvent::Refused { .. } => None,
+            _ => return,
+        };
+        if let Some(told) = told
+            && let Some(change) = self.change.take()
+        {
+            self.shared.cache().end(change, &self.op.change, (told, done));
+        }
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        if let Some(change) = self.change.take() {
+            self.shared.cache().abandon(change);
+        }
+    }
+}
 
 /// What is asked of the core.
 enum Wanted {
@@ -459,20 +537,26 @@ async fn place(window: &Semaphore, bytes_max: u32, bytes: u64) -> Result<Semapho
 /// The driver's part: the core, who waits for what, and what is to be sent.
 pub(crate) struct Objects {
     pub(crate) core: Files,
-    waiting: BTreeMap<FileTicket, oneshot::Sender<FileEvent>>,
+    waiting: BTreeMap<FileTicket, oneshot::Sender<Outcome>>,
+    /// What came with the result that is told next.
+    told: Option<(FileTicket, Told)>,
     /// Objects that the program has, how often, and how often something of each was lost.
     handles: BTreeMap<ObjectId, (usize, u64)>,
     outgoing: BTreeMap<NodeId, VecDeque<FileRequest>>,
+    /// Nothing is sent any more.
+    is_over: bool,
 }
 
 impl Objects {
     pub(crate) fn new(map: Arc<ClusterMap>) -> Self {
         let (waiting, handles) = (BTreeMap::new(), BTreeMap::new());
-        Self { core: Files::new(map), waiting, handles, outgoing: BTreeMap::new() }
+        let (core, outgoing) = (Files::new(map).caching(), BTreeMap::new());
+        Self { core, waiting, told: None, handles, outgoing, is_over: false }
     }
 
-    /// Nobody is told anything any more.
+    /// Nobody is told anything any more, and whoever asks for something hears that at once.
     pub(crate) fn end(&mut self) {
+        self.is_over = true;
         self.waiting.clear();
     }
 
@@ -486,6 +570,7 @@ impl Objects {
         while let Some(output) = self.core.poll_output() {
             match output {
                 FileOutput::Send { to, request } => self.outgoing.entry(to).or_default().push_back(request),
+                FileOutput::Told { ticket, told } => self.told = Some((ticket, told)),
                 FileOutput::Event(event) => self.tell(event),
             }
         }
@@ -498,7 +583,7 @@ impl Objects {
         }
     }
 
-    fn begin(&mut self, id: ObjectId, wanted: &Wanted, result: oneshot::Sender<FileEvent>) -> FileTicket {
+    fn begin(&mut self, id: ObjectId, wanted: &Wanted, result: oneshot::Sender<Outcome>) -> FileTicket {
         let now = clock::now();
         let ticket = match wanted {
             Wanted::Create => self.core.create(now, id),
@@ -509,7 +594,9 @@ impl Objects {
             Wanted::CreateHeld(change) => self.core.create_to_hold(now, id, change.clone(), Level::Written),
             Wanted::Sync => self.core.sync(now, id),
         };
-        self.waiting.insert(ticket, result);
+        if !self.is_over {
+            self.waiting.insert(ticket, result);
+        }
         ticket
     }
 
@@ -562,9 +649,10 @@ impl Objects {
             | FileEvent::Full { ticket } => Some(ticket),
             FileEvent::Ended { .. } => None,
         };
+        let told = self.told.take().filter(|(of, _)| Some(*of) == ticket).map(|(_, told)| told);
         if let Some(waiting) = ticket.and_then(|ticket| self.waiting.remove(&ticket)) {
             // Whoever waited may have gone just now.
-            let _ = waiting.send(event);
+            let _ = waiting.send((event, told));
         }
     }
 }

@@ -132,9 +132,9 @@ impl VolumeFile {
         &self.held
     }
 
-    /// What is to be given up with this, if it is no clone's, too.
-    pub(crate) fn last_held(&self) -> Option<&Held> {
-        (Arc::strong_count(&self.held) == 1).then_some(&*self.held)
+    /// Whether no clone is left.
+    pub(crate) fn is_last(&self) -> bool {
+        Arc::strong_count(&self.held) == 1
     }
 
     /// What is shown for it is good for a while.
@@ -212,6 +212,8 @@ impl VolumeFile {
 
     /// Makes durable what this client was told is written to it, and its names.
     pub async fn sync(&self) -> Result<(), VolumeError> {
+        // Of a client that has ended nothing may be left, and nothing of what was never written is no answer to that.
+        self.volume.present().await?;
         let (content, names) = tokio::join!(self.content.sync(), self.volume.sync());
         match content {
             // Nothing was ever written to it.

@@ -213,7 +213,21 @@ impl Volume {
 
     /// Asks a question.
     pub async fn ask(&self, who: &Who, ask: Ask) -> Result<Answer, VolumeError> {
+        if let Some(answer) = self.object.known(who, &ask) {
+            return Ok(answer?);
+        }
         Ok(self.object.ask_tree(Query { who: who.clone(), ask }).await?)
+    }
+
+    /// The answer to a question, if it is known here. Nobody waits.
+    pub fn known(&self, who: &Who, ask: &Ask) -> Option<Result<Answer, VolumeError>> {
+        self.object.known(who, ask).map(|answer| Ok(answer?))
+    }
+
+    /// How much longer what is known here of the volume is good, unless that is [told](Client::watch) to have ended before. It is good for
+    /// that long from before this is called.
+    pub fn known_for(&self) -> Duration {
+        self.object.known_for()
     }
 
     /// Changes something.
@@ -257,11 +271,15 @@ impl Volume {
         after: Option<Name>,
         with_attributes: bool,
     ) -> Result<Page, VolumeError> {
-        let ask = Ask::List { dir, after, entries_max: PAGE_ENTRIES, with_attributes };
-        match self.ask(&ROOT, ask).await? {
+        match self.ask(&ROOT, Self::listing(dir, after, with_attributes)).await? {
             Answer::Page(page) => Ok(page),
             _ => Err(ObjectError::Mismatch.into()),
         }
+    }
+
+    /// The question that [`list`](Self::list) asks.
+    pub const fn listing(dir: InodeId, after: Option<Name>, with_attributes: bool) -> Ask {
+        Ask::List { dir, after, entries_max: PAGE_ENTRIES, with_attributes }
     }
 
     /// What is in the volume, and what it has room for.

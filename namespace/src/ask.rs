@@ -8,7 +8,7 @@ use crate::draft::Draft;
 use crate::limits::{ATTRIBUTES_BYTES, LISTED_BYTES, PAGE_BYTES_MAX, PAGE_MAX};
 use crate::{
     Answer, Ask, Body, Entry, InodeId, Key, Listed, Name, NameError, Page, Part, Query, Rights, Space, Table,
-    Waiting, Who, XattrName,
+    Who, Wish, XattrName,
 };
 
 /// A listing reads the table in runs of so many.
@@ -41,12 +41,12 @@ impl<T: Table> Draft<'_, T> {
                 let locks = self.locks(*inode);
                 Ok(Answer::InTheWay(locks.and_then(|locks| locks.in_the_way(&lock).copied())))
             }
-            Ask::Waits { inode, owner, ticket } => {
+            Ask::Wish { inode, lock, ticket } => {
+                let lock = lock.checked()?;
                 self.inode(*inode)?;
-                self.check_client(owner.client)?;
+                self.check_client(lock.owner.client)?;
                 let locks = self.locks(*inode);
-                let is_it = |waiting: &Waiting| (waiting.ticket, waiting.lock.owner) == (*ticket, *owner);
-                Ok(Answer::Waits(locks.is_some_and(|locks| locks.waiting.iter().any(is_it))))
+                Ok(Answer::Wish(locks.map_or(Wish::Gone, |locks| locks.wish(*ticket, &lock))))
             }
             Ask::Locks { inode } => self.inode(*inode).map(|_| Answer::Locks(self.locks(*inode))),
             Ask::Orphans { .. } | Ask::Doomed { .. } | Ask::Clients { .. } | Ask::Holds { .. } => {

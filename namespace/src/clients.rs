@@ -19,14 +19,18 @@ impl<T: Table> Draft<'_, T> {
     /// Refuses a client that has ended.
     pub(crate) fn check_client(&self, client: ClientId) -> Result<(), NameError> {
         match self.client(client) {
-            None | Some(ClientState::Alive) => Ok(()),
+            None | Some(ClientState::Alive | ClientState::Caching) => Ok(()),
             Some(ClientState::Ending | ClientState::Ended) => Err(NameError::Expired { client }),
         }
     }
 
-    /// Puts a client on record. Says whether it is there, and has not ended.
+    /// Puts a client on record that may hold something. Says whether it is there, and has not ended.
     pub(crate) fn record(&mut self, client: ClientId) -> Result<bool, NameError> {
         match self.client(client) {
+            Some(ClientState::Caching) => {
+                self.put(Key::Client(client), Part::Client(ClientState::Alive));
+                Ok(true)
+            }
             Some(state) => Ok(state == ClientState::Alive),
             None => self.add_client(client, ClientState::Alive).map(|()| true),
         }
@@ -44,8 +48,13 @@ impl<T: Table> Draft<'_, T> {
     }
 
     /// A client is there.
-    pub(crate) fn welcome(&mut self, client: ClientId) -> Result<Done, NameError> {
-        if self.record(client)? { Ok(Done::Welcomed) } else { Err(NameError::Expired { client }) }
+    pub(crate) fn welcome(&mut self, client: ClientId, opens: bool) -> Result<Done, NameError> {
+        let is_there = match self.client(client) {
+            None if !opens => self.add_client(client, ClientState::Caching).map(|()| true)?,
+            Some(ClientState::Caching) if !opens => true,
+            _ => self.record(client)?,
+        };
+        if is_there { Ok(Done::Welcomed) } else { Err(NameError::Expired { client }) }
     }
 
     /// A client has ended: takes a bounded part of what it has away.
@@ -98,7 +107,7 @@ impl<T: Table> Draft<'_, T> {
         match self.client(client) {
             None => return Err(NameError::NoClient { client }),
             Some(ClientState::Alive | ClientState::Ending) => return Err(NameError::NotExpired { client }),
-            Some(ClientState::Ended) => {}
+            Some(ClientState::Caching | ClientState::Ended) => {}
         }
         self.remove(Key::Client(client));
         let mut volume = self.volume();

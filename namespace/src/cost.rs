@@ -117,7 +117,7 @@ pub fn answer_bytes_max(Query { ask, .. }: &Query) -> u64 {
         | Ask::Access { .. }
         | Ask::Statfs
         | Ask::TestLock { .. }
-        | Ask::Waits { .. } => 0,
+        | Ask::Wish { .. } => 0,
     };
     OVERHEAD_BYTES + long
 }
@@ -136,7 +136,7 @@ pub fn answer_bytes(answer: &Answer) -> u64 {
         Answer::Attributes(_)
         | Answer::Volume(_)
         | Answer::InTheWay(_)
-        | Answer::Waits(_)
+        | Answer::Wish(_)
         | Answer::Locks(None) => 0,
     };
     OVERHEAD_BYTES + long

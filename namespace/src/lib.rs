@@ -55,7 +55,7 @@ mod xattr;
 pub use acl::{AclId, NotAcl, map_acl};
 pub use error::NameError;
 pub use id::{Born, Generation, InodeId, Owner, Ticket};
-pub use lock::{Lock, LockKind, LockMode, Locks, Stretch, Waiting};
+pub use lock::{Lock, LockKind, LockMode, Locks, Stretch, Waiting, Wish};
 pub use name::{
     ACL_ACCESS, ACL_DEFAULT, CAPABILITY, NAME_BYTES_MAX, Name, NotAName, Space, TARGET_BYTES_MAX, Target,
     XATTR_NAME_BYTES_MAX, XattrName,

@@ -66,6 +66,17 @@ pub struct Waiting {
     pub lock: Lock,
 }
 
+/// What became of a wish.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// It waits.
+    Waits,
+    /// Its owner has what it is for.
+    Had,
+    /// Neither: it was taken back, or what was granted was given up again, or all that was lost with the power of a majority.
+    Gone,
+}
+
 impl Stretch {
     /// Everything.
     pub const ALL: Self = Self { first: 0, last: u64::MAX };
@@ -73,6 +84,11 @@ impl Stretch {
     /// Whether they have a byte in common.
     pub const fn meets(self, other: Self) -> bool {
         self.first <= other.last && other.first <= self.last
+    }
+
+    /// Whether the other is no part of it.
+    const fn covers(self, other: Self) -> bool {
+        self.first <= other.first && other.last <= self.last
     }
 
     /// Whether they are one without a gap.
@@ -179,6 +195,32 @@ impl Locks {
                 self.insert(Lock { stretch: Stretch { first, ..held.stretch }, ..held });
             }
         }
+    }
+
+    /// What became of a wish.
+    pub fn wish(&self, ticket: Ticket, lock: &Lock) -> Wish {
+        let is_it = |waiting: &Waiting| (waiting.ticket, waiting.lock.owner) == (ticket, lock.owner);
+        // Of one owner no two touch that could be one: so what is had is within one of them.
+        let has_it = |held: &Lock| {
+            is_of(held, lock.owner, lock.kind) && held.mode == lock.mode && held.stretch.covers(lock.stretch)
+        };
+        match () {
+            () if self.waiting.iter().any(is_it) => Wish::Waits,
+            () if self.held.iter().any(has_it) => Wish::Had,
+            () => Wish::Gone,
+        }
+    }
+
+    /// The name of a wish that is the same in all.
+    pub(crate) fn same_wish(&self, lock: &Lock) -> Option<Ticket> {
+        self.waiting.iter().find(|waiting| waiting.lock == *lock).map(|waiting| waiting.ticket)
+    }
+
+    /// Takes back what an owner waits for within a stretch.
+    pub(crate) fn drop_wishes(&mut self, owner: Owner, kind: LockKind, stretch: Stretch) -> Vec<Waiting> {
+        let is_meant =
+            |Waiting { lock, .. }: &Waiting| is_of(lock, owner, kind) && stretch.covers(lock.stretch);
+        self.waiting.extract_if(.., |waiting| is_meant(waiting)).collect()
     }
 
     /// Takes everything of a client away. Says whose requests wait no more.

@@ -46,8 +46,11 @@ impl<T: Table> Draft<'_, T> {
         }
         let mut locks = self.own_locks(inode);
         let in_the_way = locks.in_the_way(&lock).map(|held| held.owner);
+        // Whoever has not heard that it waits asks again.
+        let again = locks.same_wish(&lock).filter(|_| wait);
         let waits = match in_the_way {
             Some(by) if !wait => return Err(NameError::Locked { by }),
+            _ if again.is_some() => again,
             Some(_) => Some(self.queue(inode, &mut locks, lock, true)?),
             // Nobody has anything against it, so that it may as well be granted when there is no place for it.
             None if wait && locks.blockers(&lock, locks.waiting.len()).next().is_some() => {
@@ -130,7 +133,7 @@ impl<T: Table> Draft<'_, T> {
         own.filter_map(|(_, part)| if let Part::Wait(inode) = part { Some(inode) } else { None }).collect()
     }
 
-    /// Gives up what an owner has locked of a stretch.
+    /// Gives up what an owner has locked of a stretch, and what it waits for there: what was asked for before this is not to be granted after it.
     pub(crate) fn unlock(
         &mut self,
         inode: InodeId,
@@ -142,6 +145,9 @@ impl<T: Table> Draft<'_, T> {
         let mut locks = self.own_locks(inode);
         let before = locks.held.len();
         locks.give_up(owner, kind, stretch);
+        for Waiting { ticket, .. } in locks.drop_wishes(owner, kind, stretch) {
+            self.remove(Key::Wait(owner, ticket));
+        }
         if locks.held.len() > before.max(LOCKS_MAX) {
             return Err(NameError::TooManyLocks { inode });
         }

@@ -146,7 +146,8 @@ pub enum Change {
         /// Whether to wait if somebody is in the way.
         wait: bool,
     },
-    /// Gives up what an owner has locked of a stretch. What is not locked is no error. [`Done::Unlocked`].
+    /// Gives up what an owner has locked of a stretch, and takes back what it waits for within it. What is not locked is no error.
+    /// [`Done::Unlocked`].
     Unlock {
         /// Which file.
         inode: InodeId,
@@ -167,10 +168,13 @@ pub enum Change {
     /// Grants requests that nobody is in the way of any more, and which an outcome had no room for: outcomes with
     /// `more` ask for it. A new primary proposes it until there is no more. [`Done::Unlocked`].
     Settle,
-    /// Records a client that may come to hold something. A hold or a lock records it, too. [`Done::Welcomed`].
+    /// Records a client that may come to hold something, or only to have something in a cache. A hold or a lock records it, too.
+    /// [`Done::Welcomed`].
     Welcome {
         /// Which.
         client: ClientId,
+        /// Whether it may hold something. Who may once may until its end.
+        opens: bool,
     },
     /// A client has ended, and with it what it holds, has locked, and waits for. From the first entry on its operations
     /// are refused; while the outcome says that there is more, it is to be said again. [`Done::Expired`].
@@ -178,7 +182,7 @@ pub enum Change {
         /// Which.
         client: ClientId,
     },
-    /// Takes the record of a client away of which nothing is left. [`Done::Forgotten`].
+    /// Takes the record of a client away of which nothing is left: it has ended, or had nothing but a cache. [`Done::Forgotten`].
     Forget {
         /// Which.
         client: ClientId,

@@ -42,7 +42,7 @@ impl<T: Table> Draft<'_, T> {
             | Ask::GetXattr { inode, .. }
             | Ask::ListXattrs { inode }
             | Ask::Access { inode, .. } => meets(inode) || may_end(*inode),
-            Ask::TestLock { inode, .. } | Ask::Waits { inode, .. } | Ask::Locks { inode } => {
+            Ask::TestLock { inode, .. } | Ask::Wish { inode, .. } | Ask::Locks { inode } => {
                 ends_client
                     || matches!(change, Change::Settle)
                     || locks(change) == Some(*inode)

@@ -205,8 +205,10 @@ pub struct Doomed {
 /// How it stands with a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientState {
-    /// It is there.
+    /// It is there, and may have files open.
     Alive,
+    /// It may have something in a cache, and has nothing open and nothing locked.
+    Caching,
     /// It has ended, and something of it is left.
     Ending,
     /// It has ended, and nothing of it is left.

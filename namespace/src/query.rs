@@ -6,7 +6,7 @@ use base::{ClientId, Members, WallTime};
 use bytes::Bytes;
 
 use crate::{
-    ClientState, Generation, InodeId, Kind, Lock, Locks, Name, Owner, Rights, Target, Ticket, Volume, Who,
+    ClientState, Generation, InodeId, Kind, Lock, Locks, Name, Rights, Target, Ticket, Volume, Who, Wish,
     XattrName,
 };
 
@@ -80,13 +80,12 @@ pub enum Ask {
         /// What would be wanted.
         lock: Lock,
     },
-    /// Whether a request for a lock still waits. If not, its owner has got what it asked for, or has taken it back. Refused
-    /// if the owner's client has ended. [`Answer::Waits`].
-    Waits {
+    /// What became of a request for a lock. Refused if the owner's client has ended. [`Answer::Wish`].
+    Wish {
         /// Of which file.
         inode: InodeId,
-        /// Who asked.
-        owner: Owner,
+        /// What was asked for.
+        lock: Lock,
         /// By which name.
         ticket: Ticket,
     },
@@ -136,8 +135,8 @@ pub enum Answer {
     Volume(Volume),
     /// A lock that is in the way.
     InTheWay(Option<Lock>),
-    /// Whether a request waits.
-    Waits(bool),
+    /// What became of a request for a lock.
+    Wish(Wish),
     /// Locks and who waits for some; none if there is neither.
     Locks(Option<Arc<Locks>>),
     /// Inodes, in order. A full page of [`PAGE_MAX`](crate::limits::PAGE_MAX) may have others behind it.

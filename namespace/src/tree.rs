@@ -262,7 +262,7 @@ impl<T: Table> Draft<'_, T> {
             Change::Unlock { inode, owner, kind, stretch } => self.unlock(*inode, (*owner, *kind), *stretch),
             Change::Cancel { inode, ticket } => self.cancel(*inode, *ticket, *asking),
             Change::Settle => self.settle(),
-            Change::Welcome { client } => self.welcome(*client),
+            Change::Welcome { client, opens } => self.welcome(*client, *opens),
             Change::Expire { client } => self.expire(*client),
             Change::Forget { client } => self.forget(*client),
             Change::Limit { inodes_max, bytes_max } => {

@@ -115,6 +115,22 @@ pub enum Bug {
     NamesNotListed,
     /// What was removed is over as soon as a majority knows.
     ForgottenByFew,
+    /// A volume is changed whoever has what is changed in a cache.
+    GrantsIgnored,
+    /// A change does not wait for clients that do not answer a revocation.
+    RevocationNotWaitedFor,
+    /// Something is granted that a change under way touches.
+    GrantedBeforeOutcome,
+    /// Something is granted although the lease of the volume may end before its client's session.
+    GrantedWithoutCover,
+    /// A client is confirmed although the lease of a volume that it has in a cache may end before its session.
+    ConfirmedWithoutCover,
+    /// Something is granted to a client that is not on record in the volume.
+    GrantedOffRecord,
+    /// A lease is given up, and who has the volume in a cache is not told.
+    ReleasedWithGrants,
+    /// Whoever takes a volume over does not ask who has it in a cache.
+    GrantsOfDeadNotAskedFor,
 }
 
 /// The rules in force: all of them in a product, perhaps all but one in a test.

@@ -273,6 +273,7 @@ impl<A: Algorithm> Shard<A> {
             holds: None,
             refusal: None,
             is_shown: true,
+            caches: false,
         };
         let object = errand.object();
         let (level, change) = errand.change();

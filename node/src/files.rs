@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use base::{ClientId, Epoch, Incarnation, NodeId, ObjectId, Process, Span, View, ViewId, WallTime};
+use lease::Ended;
 use namespace::InodeId;
 use replication::{
     Checkpoint, JournalError, Memory, Message, Position, Record, Replica, Request, Standing, Ticket,
@@ -14,6 +15,7 @@ use crate::access::About;
 use crate::errands::ErrandBody;
 use crate::fetches::Fetches;
 use crate::file::{Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody, Key, Level, Mark};
+use crate::grants::Grants;
 use crate::holders::Holders;
 use crate::lends::Lending;
 use crate::locking::Waits;
@@ -29,6 +31,9 @@ const WAITING_MAX: usize = 1_024;
 const WAITING_BYTES_MAX: u64 = 16 << 20;
 /// A file that this node has forgotten something of is led again so soon, if nobody else did it meanwhile.
 const MENDED_WITHIN: Span = Span::from_secs(2);
+/// A volume that clients have in their caches is idle after so many times as long as others. They ask about it again before that if they use
+/// what they know.
+const IDLE_IN_CACHE: u64 = 4;
 /// After a tenure that came to nothing the node wants no other one for so long; twice as long after each further one.
 const AVOIDED_MIN: Span = Span::from_secs(1);
 const AVOIDED_MAX: Span = Span::from_secs(10);
@@ -168,6 +173,11 @@ pub(crate) struct Hosted {
     pub(crate) view: Option<View>,
     /// How the file stands to its volume.
     pub(crate) lending: Lending,
+    /// What its clients may answer from caches, if it is a volume that is led here.
+    pub(crate) grants: Grants,
+    /// How the lease before this one ended, and whether something acknowledged was found lost since.
+    pub(crate) ended: Ended,
+    pub(crate) is_lossy: bool,
     /// What of a volume this node has deleted, by which entry once its data is gone.
     pub(crate) deleting: BTreeMap<InodeId, Option<Position>>,
     /// What of a volume is to be changed as soon as size and times are given back.
@@ -202,6 +212,8 @@ pub(crate) struct Asker {
     /// Whether the inodes that it is told of are proven to it, and what it creates is open for it. Who does again what it might not do
     /// any more, or keeps a file open, has no more to show for it than before.
     pub(crate) is_shown: bool,
+    /// Whether it takes grants.
+    pub(crate) caches: bool,
 }
 
 impl Asker {
@@ -236,11 +248,13 @@ pub(crate) struct Asking {
     pub(crate) change: Option<(Done, Mark)>,
     /// What an answer is made into.
     pub(crate) about: About,
+    /// The inode in which, or of which, something was looked up.
+    pub(crate) on: Option<InodeId>,
 }
 
 impl Asking {
     pub(crate) const fn new(asker: Asker, about: About) -> Self {
-        Self { asker, change: None, about }
+        Self { asker, change: None, about, on: None }
     }
 }
 
@@ -266,6 +280,9 @@ impl Hosted {
         Self {
             view,
             lending: Lending::default(),
+            grants: Grants::default(),
+            ended: Ended::Unknown,
+            is_lossy: false,
             deleting: BTreeMap::new(),
             recalls: BTreeMap::new(),
             holders: Holders::default(),
@@ -342,7 +359,8 @@ impl Hosted {
     /// Whether nobody waits for anything, and all who were ever members know who is.
     pub(crate) fn is_quiet(&self) -> bool {
         let is_asked = !self.waiting.is_empty() || !self.changing.is_empty() || !self.asking.is_empty();
-        !is_asked && self.recalls.is_empty() && self.waits.is_empty() && self.replica.is_settled()
+        let is_kept = !self.recalls.is_empty() || !self.waits.is_empty() || !self.grants.are_quiet();
+        !is_asked && !is_kept && self.replica.is_settled()
     }
 
     /// Keeps a request until this node serves. False if too many wait.
@@ -551,7 +569,7 @@ impl Files {
         while let Some(&(at, object)) = self.idle.first().filter(|&&(at, _)| at <= now) {
             self.idle.remove(&(at, object));
             let Some(hosted) = self.hosted.get_mut(&object) else { continue };
-            let over = hosted.used + idle;
+            let over = hosted.used + idle * if hosted.grants.are_out() { IDLE_IN_CACHE } else { 1 };
             // Who lags behind is brought up to date first, as long as it answers.
             let is_busy = over > now
                 || !hosted.is_quiet()
@@ -570,7 +588,7 @@ impl Files {
     }
 
     pub(crate) fn reply(&mut self, asker: Asker, body: FileReplyBody, until: Option<WallTime>) {
-        self.push_reply(asker.from, FileReply { id: asker.id, body, proofs: Vec::new() }, until);
+        self.push_reply(asker.from, FileReply { id: asker.id, body, proofs: Vec::new(), grant: None }, until);
     }
 
     pub(crate) fn push_reply(&mut self, to: Caller, reply: FileReply, until: Option<WallTime>) {

@@ -61,19 +61,36 @@ pub(crate) struct Holders {
     removing: BTreeMap<InodeId, Position>,
     /// The last entry about clients that nobody asked for.
     own: Option<Position>,
-    /// Whether there may be something to do for a client, and when everybody was looked at last.
-    is_due: bool,
+    /// Who was there when everybody was looked at first, and has not told since: whoever comes later opens everything here. None before that.
+    untold: Option<BTreeSet<ClientId>>,
+    /// For whom there may be something to do, perhaps for everybody, and when everybody was looked at last.
+    due: Due,
     looked_at: WallTime,
     /// Whether it is known when the volume is looked at next.
     is_visited: bool,
-    /// Whether somebody is on record who has not ended: then somebody has to lead the volume.
+    /// Whether somebody is on record who may have something open: then somebody has to lead the volume.
     pub(crate) is_needed: bool,
+}
+
+/// Clients to look at.
+#[derive(Clone, Debug, Default)]
+struct Due {
+    all: bool,
+    some: BTreeSet<ClientId>,
+}
+
+impl Due {
+    const ALL: Self = Self { all: true, some: BTreeSet::new() };
+
+    fn is_any(&self) -> bool {
+        self.all || !self.some.is_empty()
+    }
 }
 
 impl Holders {
     /// At the beginning of a tenure nothing is known, and everything is to be looked at.
     pub(crate) fn begin() -> Self {
-        Self { is_due: true, ..Self::default() }
+        Self { due: Due::ALL, ..Self::default() }
     }
 
     /// A client opens something.
@@ -83,17 +100,22 @@ impl Holders {
         *last = stamp.max(*last);
         if noted.len() > NOTED_MAX {
             self.noted.remove(&client);
-            self.told.remove(&client);
+            self.is_untold(client);
+        }
+    }
+
+    /// Of a client everything is to be taken to be open.
+    fn is_untold(&mut self, client: ClientId) {
+        self.told.remove(&client);
+        if let Some(untold) = &mut self.untold {
+            untold.insert(client);
         }
     }
 
     /// A client says what it has open.
     fn hear(&mut self, client: ClientId, (stamp, open): (u64, Option<&[InodeId]>), rules: Rules) {
-        self.is_due = true;
-        let Some(open) = open else {
-            self.told.remove(&client);
-            return;
-        };
+        self.due.some.insert(client);
+        let Some(open) = open else { return self.is_untold(client) };
         let noted = self.noted.entry(client).or_default();
         let forgets_later = rules.breaks(Bug::LaterOpeningForgotten);
         noted.retain(|_, opening| *opening > stamp && !forgets_later);
@@ -101,6 +123,31 @@ impl Holders {
             noted.entry(inode).or_insert(stamp);
         }
         self.told.insert(client);
+        if let Some(untold) = &mut self.untold {
+            untold.remove(&client);
+        }
+    }
+
+    /// These are on record, and may have something open. What is known of others is forgotten.
+    fn keep(&mut self, alive: &BTreeSet<ClientId>) {
+        self.noted.retain(|client, _| alive.contains(client));
+        self.told.retain(|client| alive.contains(client));
+        let told = &self.told;
+        let untold = self.untold.get_or_insert_with(|| alive.difference(told).copied().collect());
+        untold.retain(|client| alive.contains(client));
+    }
+
+    /// Who may have an inode open.
+    fn who_may_hold(&self, inode: InodeId, tree: &Names, rules: Rules) -> Vec<ClientId> {
+        let told = &self.told;
+        let is_untold = |(client, state): &_| *state == ClientState::Alive && !told.contains(client);
+        let scan = || clients(tree).filter(is_untold).map(|(client, _)| client).collect();
+        let mut all: BTreeSet<_> = self.untold.clone().unwrap_or_else(scan);
+        all.extend(
+            self.noted.iter().filter(|(_, noted)| noted.contains_key(&inode)).map(|(&client, _)| client),
+        );
+        all.retain(|&client| tree.client(client) == Some(ClientState::Alive));
+        all.into_iter().filter(|&client| self.may_hold(client, inode, rules)).collect()
     }
 
     /// Whether a client may have an inode open.
@@ -134,9 +181,7 @@ impl Holders {
         let Expect::Inode(inode) = site.expect else { return };
         let is_file = named.is_none_or(|named| named.inode != inode || named.kind == Kind::File);
         if is_file && !rules.breaks(Bug::HoldersInMemory) {
-            let all = clients(tree).filter(|(_, state)| *state == ClientState::Alive);
-            let holding = all.map(|(client, _)| client).filter(|&client| self.may_hold(client, inode, rules));
-            holders.extend(holding);
+            holders.extend(self.who_may_hold(inode, tree, rules));
         }
     }
 
@@ -164,7 +209,7 @@ impl Hosted {
     ) -> Result<(), FileReplyBody> {
         let refused = |error: NameError| Err(FileReplyBody::Refused(FileError::Tree(error)));
         match self.tree().client(client) {
-            None => return refused(NameError::NoClient { client }),
+            None | Some(ClientState::Caching) => return refused(NameError::NoClient { client }),
             Some(ClientState::Ending | ClientState::Ended) => return refused(NameError::Expired { client }),
             Some(ClientState::Alive) => {}
         }
@@ -194,7 +239,9 @@ impl<A: Algorithm> Shard<A> {
         let Asker { client, .. } = asker;
         let tenure = hosted.replica.promised();
         let body = match hosted.tree().client(client) {
-            None => FileReplyBody::Refused(NameError::NoClient { client }.into()),
+            None | Some(ClientState::Caching) => {
+                FileReplyBody::Refused(NameError::NoClient { client }.into())
+            }
             Some(ClientState::Ending | ClientState::Ended) => {
                 FileReplyBody::Refused(NameError::Expired { client }.into())
             }
@@ -230,7 +277,7 @@ impl<A: Algorithm> Shard<A> {
             Some(ClientState::Ending | ClientState::Ended) => {
                 Err(FileReplyBody::Refused(NameError::Expired { client: asker.client }.into()))
             }
-            Some(ClientState::Alive) | None => Ok(()),
+            Some(ClientState::Alive | ClientState::Caching) | None => Ok(()),
         }
     }
 
@@ -248,6 +295,16 @@ impl<A: Algorithm> Shard<A> {
         Asker { is_shown: asker.is_shown && is_open, ..asker }
     }
 
+    /// When a client has ended there may be nobody left for whom the volume has to be led.
+    pub(crate) fn note_end(&mut self, object: ObjectId, outcome: &Result<Done, FileError>) {
+        if let Ok(Done::Tree(done)) = outcome
+            && let TreeDone::Expired { .. } = **done
+            && let Some(hosted) = self.files.hosted.get_mut(&object)
+        {
+            hosted.holders.due.all = true;
+        }
+    }
+
     /// Looks after a volume's clients now and then, as long as there are any.
     pub(crate) fn visit_volumes(&mut self, now: WallTime) {
         while let Some(&(at, object)) = self.files.visits.first().filter(|&&(at, _)| at <= now) {
@@ -257,7 +314,7 @@ impl<A: Algorithm> Shard<A> {
             };
             let every = self.config.client_gone / VISITS_PER_GONE;
             if hosted.holders.looked_at + every <= now {
-                (hosted.holders.is_due, hosted.holders.looked_at) = (true, now);
+                (hosted.holders.due, hosted.holders.looked_at) = (Due::ALL, now);
                 hosted.holders.is_visited = false;
                 self.visit_again(now, object);
             }
@@ -289,43 +346,60 @@ impl<A: Algorithm> Shard<A> {
         if hosted.holders.own.is_some_and(|at| committed < at) {
             return false;
         }
+        let mut due = Due::default();
         let wanted = if hosted.tree().is_unsettled() {
             vec![TreeChange::Settle]
-        } else if std::mem::take(&mut hosted.holders.is_due) {
-            self.wanted_of_clients(now, object)
+        } else if hosted.holders.due.is_any() {
+            due = std::mem::take(&mut hosted.holders.due);
+            self.wanted_of_clients(now, object, &due)
         } else {
             return false;
         };
         let mut last = None;
         for change in wanted {
-            let released = if let TreeChange::Release { inode, .. } = change { Some(inode) } else { None };
+            let (released, forgotten) = match change {
+                TreeChange::Release { inode, .. } => (Some(inode), None),
+                TreeChange::Forget { client } => (None, Some(client)),
+                _ => (None, None),
+            };
             let op = Change::Tree(TreeOp::wanted(Who::root(), change).into());
             let Some(at) = self.propose_own(now, object, op) else { break };
             last = Some(at);
-            if let (Some(hosted), Some(inode)) = (self.files.hosted.get_mut(&object), released) {
-                hosted.holders.removing.insert(inode, at);
-            }
+            let Some(hosted) = self.files.hosted.get_mut(&object) else { break };
+            hosted.holders.removing.extend(released.map(|inode| (inode, at)));
+            forgotten.into_iter().for_each(|client| hosted.grants.leaves(client, at.seq));
         }
         if let (Some(hosted), Some(at)) = (self.files.hosted.get_mut(&object), last) {
-            (hosted.holders.own, hosted.holders.is_due) = (Some(at), true);
+            hosted.holders.own = Some(at);
+            hosted.holders.due.all |= due.all;
+            hosted.holders.due.some.append(&mut due.some);
         }
         last.is_some()
     }
 
     /// Whose end is to be an entry, and who holds what it has not open.
-    fn wanted_of_clients(&mut self, now: WallTime, object: ObjectId) -> Vec<TreeChange> {
-        let here = self.sessions.clients();
+    fn wanted_of_clients(&mut self, now: WallTime, object: ObjectId, due: &Due) -> Vec<TreeChange> {
+        let mut here = self.sessions.clients();
+        // What is granted to them counts as long as they may count on it.
+        here.extend(self.granting.counting());
         let (rules, gone) = (self.config.rules(), self.config.client_gone);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return Vec::new() };
-        let (mut wanted, mut is_needed) = (Vec::new(), false);
         let tree = hosted.replica.machine().tree();
-        let is_crowded = counts(tree) > KEPT_MAX;
-        for (client, state) in clients(tree) {
+        let (is_crowded, has_begun) = (counts(tree) > KEPT_MAX, hosted.grants.have_begun());
+        let looked_at: Vec<_> = if due.all {
+            clients(tree).collect()
+        } else {
+            due.some.iter().filter_map(|&client| Some((client, tree.client(client)?))).collect()
+        };
+        let mut wanted = Vec::new();
+        // Who ends does so over several entries.
+        let is_there = |state: &ClientState| matches!(state, ClientState::Alive | ClientState::Ending);
+        let is_needed = looked_at.iter().any(|(_, state)| is_there(state));
+        for &(client, state) in &looked_at {
             let heard = hosted.heard.get(&client).copied().unwrap_or(hosted.led_since);
             let grace = if rules.breaks(Bug::UntoldEnded) { base::Span::ZERO } else { gone };
             let is_gone = heard + grace <= now && !here.contains(&client);
             let is_told = hosted.holders.told.contains(&client);
-            is_needed |= state != ClientState::Ended;
             match state {
                 ClientState::Ending => wanted.push(TreeChange::Expire { client }),
                 ClientState::Alive if is_gone && !rules.breaks(Bug::SilentKept) => {
@@ -337,13 +411,19 @@ impl<A: Algorithm> Shard<A> {
                     wanted.extend(closed.flat_map(|inode| releases(tree, (inode, client), rules)));
                 }
                 ClientState::Ended if is_gone && is_crowded => wanted.push(TreeChange::Forget { client }),
-                ClientState::Alive | ClientState::Ended => {}
+                // Of its cache it cannot count on anything any more.
+                ClientState::Caching if is_gone && has_begun => wanted.push(TreeChange::Forget { client }),
+                ClientState::Alive | ClientState::Caching | ClientState::Ended => {}
             }
             if wanted.len() >= TENDED_AT_ONCE {
                 break;
             }
         }
-        hosted.holders.is_needed = is_needed;
+        hosted.holders.is_needed = is_needed || !due.all && hosted.holders.is_needed;
+        if due.all {
+            let alive = looked_at.iter().filter(|(_, state)| *state == ClientState::Alive);
+            hosted.holders.keep(&alive.map(|&(client, _)| client).collect());
+        }
         wanted
     }
 }

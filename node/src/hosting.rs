@@ -7,26 +7,23 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base::{ClientId, Epoch, NodeId, ObjectId, Process, Span, WallTime};
-use lease::{Algorithm, Watermark};
-use namespace::NameError;
+use lease::{Algorithm, Ended, Watermark};
 use replication::{
     AskError, Checkpoint, Event, LeadError, Memory, Message, Output as ReplicaOutput, ProposeError, Replica,
-    Request, Standing, Tenure, Ticket, Waiting, When,
+    Request, Standing, Tenure, When,
 };
 
 use crate::access::{About, Admitted, check_purpose};
 use crate::checkpoints::first_checkpoint;
 use crate::errands::own_client;
-use crate::file::{
-    Change, Done, File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Mark, Op,
-    Position, Query,
-};
+use crate::file::{Change, File, FileBody, FileReplyBody, FileRequest, Level, Op, Position, Query};
 use crate::files::{Asker, Asking, Caller, FileMessage, Hosted, SMALL_BYTES_MAX, Stage};
 use crate::message::is_lock;
 use crate::refused::{refused_change, refused_question, refused_sync};
+use crate::replies::looked_up;
 use crate::session::Session;
 use crate::steps::Step;
-use crate::volumes::{Asked, Place, operation, refusal};
+use crate::volumes::{Asked, OF_DAEMONS, Place, operation, refusal};
 use crate::writes::{Held, Until};
 use crate::{Bug, Output, ReplyBody, SessionId, Shard, ShardEvent, Token, Unavailable};
 
@@ -36,11 +33,11 @@ const ASKERS_MAX: usize = 16;
 impl<A: Algorithm> Shard<A> {
     /// A client's request about a file.
     pub fn handle_file_request(&mut self, now: WallTime, session: SessionId, request: FileRequest) {
-        let FileRequest { id, object, shown, body, proof, holds } = request;
+        let FileRequest { id, object, shown, body, proof, holds, caches } = request;
         let Some(Session { client, certificate, .. }) = self.sessions.get(session) else { return };
         let is_shown = !matches!(body, FileBody::Renew { .. });
         let from = Caller::Session(session);
-        let mut asker = Asker { from, client: *client, id, proof, holds, refusal: None, is_shown };
+        let mut asker = Asker { from, client: *client, id, proof, holds, refusal: None, is_shown, caches };
         let asked = check_purpose((self.config.map.exports(), &certificate.role), object, &body);
         match asked.and_then(|()| self.check_shown(now, (session, object), shown.as_deref(), &body)) {
             Ok(refusal) => asker.refusal = refusal,
@@ -223,6 +220,10 @@ impl<A: Algorithm> Shard<A> {
             return;
         }
         let ticket = self.files.ticket();
+        let is_of_volume =
+            |change: &Change| matches!(change, Change::Tree(_) | Change::Plant(_) | Change::Remove);
+        let kept =
+            matches!(&body, FileBody::Change { change, .. } if is_of_volume(change)).then(|| body.clone());
         let admitted = match self.admit(now, object, asker, body) {
             Ok(admitted) => admitted,
             Err(refusal) => return self.refuse_file(now, object, asker, refusal),
@@ -230,6 +231,11 @@ impl<A: Algorithm> Shard<A> {
         let refusal = match admitted {
             Admitted::Create => Some(FileReplyBody::Exists),
             Admitted::Change { number, settled, level, ref change, is_allowed } => {
+                if let Some(kept) = kept
+                    && self.waits_for_grants(now, object, (asker, kept), change)
+                {
+                    return;
+                }
                 let asker = Asker { is_shown: asker.is_shown && is_allowed, ..asker };
                 let request = Request { client: asker.client, number, settled };
                 self.propose_change(now, object, (asker, request, level), change)
@@ -240,7 +246,7 @@ impl<A: Algorithm> Shard<A> {
                     return self.refuse_file(now, object, asker, refusal);
                 }
                 let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-                hosted.asking.insert(ticket, Asking::new(asker, about));
+                hosted.asking.insert(ticket, Asking { on: looked_up(&query), ..Asking::new(asker, about) });
                 let asked = hosted.replica.ask(now, ticket, query.clone());
                 if asked == Err(AskError::Recovering) && hosted.wait(asker, FileBody::Ask(query)) {
                     hosted.asking.remove(&ticket);
@@ -300,13 +306,13 @@ impl<A: Algorithm> Shard<A> {
             return Some(FileReplyBody::Unavailable(Unavailable::Overloaded));
         }
         askers.push((asker, level));
-        let refusal = hosted.replica.propose(now, request, op).err();
+        let refusal = propose(&mut hosted.replica, now, request, op).err();
+        let begins = next.filter(|_| refusal.is_none() && hosted.replica.next_position() != next);
         if refusal.is_some() {
             forget_asker(hosted, (asker.client, request.number), asker);
         } else {
             hosted.heard.insert(asker.client, now);
-            let made = next.filter(|at| hosted.replica.next_position() != Some(*at));
-            made.iter().for_each(|at| hosted.holders.note_removal(&wanted, *at));
+            begins.iter().for_each(|at| hosted.holders.note_removal(&wanted, *at));
             if let (Change::Return { .. }, Some(next)) = (change, next) {
                 hosted.lending.turn(next, false);
             }
@@ -318,6 +324,9 @@ impl<A: Algorithm> Shard<A> {
         }
         if refusal == Some(ProposeError::Full) {
             self.end_silent_client(now, object);
+        }
+        if let Some(at) = begins {
+            self.change_begins(object, asker, request.number, (at, change));
         }
         refusal.map(refused_change)
     }
@@ -342,10 +351,10 @@ impl<A: Algorithm> Shard<A> {
             }
             change => change,
         };
-        match hosted.replica.propose(now, request, Op { time: now, change: op }) {
+        match propose(&mut hosted.replica, now, request, Op { time: now, change: op }) {
             Ok(()) => Some(next),
             Err(error) => {
-                // If the object knows too many clients to know this daemon, one that was silent for long makes room first.
+                // If the object knows too many daemons to know this one, a client that was silent for long makes room first.
                 if error == ProposeError::Full {
                     self.end_silent_client(now, object);
                 }
@@ -409,6 +418,7 @@ impl<A: Algorithm> Shard<A> {
     /// Does what a replica wants done.
     pub(crate) fn drain_replica(&mut self, now: WallTime, object: ObjectId) {
         self.keep_tree_to_rules(object);
+        let mut has_ended = false;
         loop {
             let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
             let Some(output) = hosted.replica.poll_output() else {
@@ -440,10 +450,11 @@ impl<A: Algorithm> Shard<A> {
                     }
                 }
                 ReplicaOutput::Done { request, outcome, mark, until } => {
-                    let askers =
-                        hosted.changing.remove(&(request.client, request.number)).unwrap_or_default();
-                    for asker in askers {
-                        self.tell_changed(now, object, asker, (outcome.clone(), mark, until));
+                    let key = (request.client, request.number);
+                    let at = hosted.grants.end(key);
+                    has_ended |= at.is_some();
+                    for asker in hosted.changing.remove(&key).unwrap_or_default() {
+                        self.tell_changed(now, object, (asker, at), (outcome.clone(), mark, until));
                     }
                 }
                 ReplicaOutput::Answer { ticket, answer, until } => {
@@ -463,80 +474,15 @@ impl<A: Algorithm> Shard<A> {
         self.follow_view(now, object);
         self.files.note_due(object);
         self.files.bound_logs(object, self.config.logs_bytes_max);
-    }
-
-    /// A change took effect, or cannot. Who wants it durable waits for that.
-    fn tell_changed(
-        &mut self,
-        now: WallTime,
-        object: ObjectId,
-        (asker, level): (Asker, Level),
-        (outcome, mark, until): (Result<Done, FileError>, Mark, WallTime),
-    ) {
-        let outcome = match (asker.from, outcome) {
-            (Caller::Node(_), Err(FileError::Tree(NameError::Lent { inode, .. }))) => {
-                self.lent_already(object, inode)
-            }
-            (_, outcome) => outcome,
-        };
-        let asker = self.created_open(object, asker, &outcome);
-        let is_early = self.config.breaks(Bug::DurableEarly) && outcome.is_ok();
-        if let Ok(done) = &outcome
-            && level == Level::Durable
-            && !is_early
-        {
-            let ticket = self.files.ticket();
-            let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-            let change = Some((done.clone(), mark));
-            hosted.asking.insert(ticket, Asking { change, ..Asking::new(asker, About::Itself) });
-            if hosted.replica.sync(now, ticket, (mark, mark)).is_ok() {
-                return;
-            }
-            // Its client may still ask for a sync.
-            hosted.asking.remove(&ticket);
+        if has_ended {
+            self.pass_held(now, object);
         }
-        let level = if is_early { level } else { Level::Written };
-        let body = FileReplyBody::Changed { outcome, mark, level, opened: None };
-        let (body, proofs) = self.show(now, object, (asker, About::Itself), body);
-        self.files.push_reply(asker.from, FileReply { id: asker.id, body, proofs }, Some(until));
-    }
-
-    fn answer_ticket(
-        &mut self,
-        now: WallTime,
-        object: ObjectId,
-        ticket: Ticket,
-        (body, until): (FileReplyBody, WallTime),
-    ) {
-        let asking = self.files.hosted.get_mut(&object).and_then(|hosted| hosted.asking.remove(&ticket));
-        if let Some(Asking { asker, change, about }) = asking {
-            let Asker { from, id, .. } = asker;
-            let (level, opened) = (Level::Durable, None);
-            let changed = |(done, mark)| FileReplyBody::Changed { outcome: Ok(done), mark, level, opened };
-            let (body, proofs) = self.show(now, object, (asker, about), change.map_or(body, changed));
-            self.answer_file(object, (from, FileReply { id, body, proofs }), Some(until));
-        }
-    }
-
-    fn answer_unknown(&mut self, object: ObjectId, waiting: Waiting) {
-        let unknown = FileReplyBody::Unavailable(Unavailable::NoMajority);
-        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        let askers: Vec<Asker> = match waiting {
-            Waiting::Ticket(ticket) => {
-                hosted.preparing.remove(&ticket);
-                hosted.asking.remove(&ticket).map(|asking| asking.asker).into_iter().collect()
-            }
-            Waiting::Request(request) => {
-                let askers = hosted.changing.remove(&(request.client, request.number)).unwrap_or_default();
-                askers.into_iter().map(|(asker, _)| asker).collect()
-            }
-        };
-        askers.into_iter().for_each(|asker| self.files.reply(asker, unknown.clone(), None));
     }
 
     fn take_file_event(&mut self, now: WallTime, object: ObjectId, event: Event) {
         match event {
-            Event::Serving { .. } => {
+            Event::Serving { epoch } => {
+                self.begin_grants(now, object, epoch);
                 if let Some(hosted) = self.files.hosted.get_mut(&object) {
                     hosted.begin(now);
                 }
@@ -568,7 +514,12 @@ impl<A: Algorithm> Shard<A> {
             Event::Blocked { missing, forgot } => {
                 self.tell(ShardEvent::FileBlocked { object, missing, forgot });
             }
-            Event::Lost { generation } => self.tell(ShardEvent::FileLost { object, generation }),
+            Event::Lost { generation } => {
+                if let Some(hosted) = self.files.hosted.get_mut(&object) {
+                    hosted.is_lossy = true;
+                }
+                self.tell(ShardEvent::FileLost { object, generation });
+            }
             Event::Unsound { from } => {
                 self.tell(ShardEvent::FileUnsound { object, from });
                 self.drop_what_began_again(now, object);
@@ -632,8 +583,14 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// The lease of a file's cell is this node's.
-    pub(crate) fn file_acquired(&mut self, now: WallTime, object: ObjectId, until: WallTime) {
+    pub(crate) fn file_acquired(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        (until, ended): (WallTime, Ended),
+    ) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        hosted.ended = ended;
         hosted.stage = Stage::Numbering(until);
         if self.draining || self.files.is_stalled {
             self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::NoMajority));
@@ -694,6 +651,8 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let was = std::mem::replace(&mut hosted.stage, Stage::Leaving);
         let at = hosted.replica.committed();
+        self.end_grants(now, object, Some(&FileReplyBody::Unavailable(Unavailable::NoMajority)));
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         self.errands.end(object);
         if !keeps_answering {
             hosted.replica.resign();
@@ -735,6 +694,7 @@ impl<A: Algorithm> Shard<A> {
             _ => FileReplyBody::Unavailable(Unavailable::Contended),
         };
         self.send_waiting_away(object, &body);
+        self.end_grants(now, object, Some(&body));
         self.drain_replica(now, object);
         true
     }
@@ -770,6 +730,15 @@ impl<A: Algorithm> Shard<A> {
             return self.take_file_message(now, to, message);
         }
         self.send_file(to, message);
+    }
+}
+
+/// Daemons have room for what they do of themselves when clients have none: that may be what makes room.
+fn propose(replica: &mut Replica<File>, now: WallTime, request: Request, op: Op) -> Result<(), ProposeError> {
+    if request.client.certificate == OF_DAEMONS {
+        replica.propose_for_house(now, request, op)
+    } else {
+        replica.propose(now, request, op)
     }
 }
 

@@ -45,6 +45,7 @@ pub mod file;
 mod files;
 mod first_clock;
 mod from_toml;
+mod grants;
 mod holders;
 mod hosting;
 mod keeper;
@@ -62,6 +63,7 @@ mod output;
 mod over;
 mod owner;
 mod refused;
+mod replies;
 mod requests;
 mod session;
 mod shard;
@@ -93,12 +95,13 @@ pub use fetches::{FetchId, Unreadable};
 pub use files::{FileJournalError, FileMessage, KeptFile};
 pub use first_clock::{BEHIND_MAX, FIRST_TIMES_MAX, FirstClock, FirstTime, corrected};
 pub use from_toml::from_toml;
+pub use grants::{CacheGrant, GrantKind, Named};
 pub use holders::Attendance;
 pub use map::{ClusterMap, LeaseAlgorithm, MapError, Osd, REPLICAS_DEFAULT, Settings, is_address};
 pub use members::{Changed, MemberChange, MembersError, StrikeError};
 pub use message::{
     CLIENT_BATCH_MAX, ClientFrame, DaemonFrame, Grant, PEER_BATCH_MAX, PeerMessage, Record, Reply, ReplyBody,
-    Request, RequestBody, RequestId, Token, Unavailable, lock_cell, object_named,
+    Request, RequestBody, RequestId, Revoked, Token, Unavailable, lock_cell, object_named,
 };
 pub use namespace::{VOLUME_NAME_BYTES_MAX, VolumeName, VolumeNameError};
 pub use orders::{Order, OrderBody, OrderReply, OrderReplyBody};

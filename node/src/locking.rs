@@ -10,9 +10,9 @@ use lease::Algorithm;
 use namespace::{Ask, InodeId, Key, Part, Query as TreeQuery, Ticket};
 use replication::Position;
 
-use crate::Shard;
-use crate::file::{FileBody, Query};
+use crate::file::{FileBody, FileReplyBody, Query};
 use crate::files::{Asker, Hosted};
+use crate::{Shard, Unavailable};
 
 /// So many questions of a volume are kept until they have another answer.
 pub(crate) const WAITS_MAX: usize = 1_024;
@@ -63,7 +63,8 @@ impl Hosted {
 }
 
 impl<A: Algorithm> Shard<A> {
-    /// Keeps a question whether a request for a lock still waits, while it does. False if it is to be answered at once.
+    /// Keeps a question what became of a request for a lock, while it waits; who is one too many is to ask again later. False if it is to be
+    /// answered at once.
     pub(crate) fn keeps_waiting(
         &mut self,
         now: WallTime,
@@ -72,12 +73,16 @@ impl<A: Algorithm> Shard<A> {
         body: &FileBody,
     ) -> bool {
         let FileBody::Ask(Query::Tree(query)) = body else { return false };
-        let Ask::Waits { inode, ticket, .. } = query.ask else { return false };
+        let Ask::Wish { inode, ticket, .. } = query.ask else { return false };
         let Some(hosted) = self.files.hosted.get_mut(&object).filter(|hosted| hosted.serves()) else {
             return false;
         };
-        if !hosted.is_waiting(inode, ticket) || hosted.waits.all.len() >= WAITS_MAX {
+        if !hosted.is_waiting(inode, ticket) {
             return false;
+        }
+        if hosted.waits.all.len() >= WAITS_MAX {
+            self.files.reply(asker, FileReplyBody::Unavailable(Unavailable::Overloaded), None);
+            return true;
         }
         let (until, query) = (now + HELD_FOR, Arc::clone(query));
         hosted.waits.all.push(Wait { until, asker, query, inode, ticket });

@@ -8,6 +8,7 @@
 use std::fmt;
 
 use base::{ClientId, Epoch, Incarnation, MEMBERS_MAX, NodeId, ObjectId, Process, WallTime};
+use namespace::InodeId;
 use serde::{Deserialize, Serialize};
 
 use crate::bounded;
@@ -189,6 +190,11 @@ pub enum RequestBody {
         /// The cell.
         cell: ObjectId,
     },
+    /// I have dropped what this revocation is about. Nobody replies to that.
+    Dropped {
+        /// Its number.
+        number: u64,
+    },
 }
 
 /// What a daemon says to a client in one turn.
@@ -229,6 +235,38 @@ pub enum Reply {
     },
     /// This daemon has timed the session out. Nothing is kept any longer; connect again.
     SessionOver,
+    /// Drop this from your cache, whatever comes of older replies, and say so.
+    Revoke {
+        /// Counts the revocations of this session from 1.
+        number: u64,
+        /// The volume.
+        volume: ObjectId,
+        /// What of it.
+        what: Revoked,
+    },
+}
+
+/// What is granted no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Revoked {
+    /// One inode.
+    Inode {
+        /// Its number.
+        number: u64,
+        /// Its epoch.
+        epoch: Epoch,
+    },
+    /// All that tenures before this one have granted in the volume.
+    Before(Epoch),
+    /// All that was granted in the volume over this session.
+    All,
+}
+
+impl Revoked {
+    /// One inode.
+    pub const fn inode(inode: InodeId) -> Self {
+        Self::Inode { number: inode.number, epoch: inode.epoch }
+    }
 }
 
 /// The answer to a request.

@@ -266,6 +266,8 @@ impl<A: Algorithm> Shard<A> {
             self.hand_out(Output::Client { session: id, frame });
         }
         let Some(session) = self.sessions.remove(id) else { return };
+        let until = session.heard() + self.config.session_over_after();
+        self.session_closes(now, (id, session.client), until);
         self.hand_out(Output::Close { session: id });
         if !session.cells.is_empty() {
             self.tell(ShardEvent::SessionOver { session: id, cells: session.cells.len() });

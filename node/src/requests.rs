@@ -38,6 +38,7 @@ impl<A: Algorithm> Shard<A> {
                 }
                 self.reply(session, id, ReplyBody::Released);
             }
+            RequestBody::Dropped { number } => self.revocation_over(now, session, number, true),
             _ => self.reply(session, id, ReplyBody::Unavailable(Unavailable::WrongCell)),
         }
     }

@@ -32,6 +32,8 @@ pub(crate) struct Session {
     to_ack: bool,
     /// Whether its connection is there.
     connected: bool,
+    /// How many [revocations](crate::grants) it was sent.
+    revocations: u64,
     replies: VecDeque<Outgoing>,
     /// Locks that the session keeps or waits for, and cells whose lease was asked for.
     pub(crate) cells: BTreeSet<ObjectId>,
@@ -43,6 +45,18 @@ pub(crate) struct Outgoing {
     pub(crate) reply: Reply,
     /// The lease that must be held.
     pub(crate) under: Option<ObjectId>,
+}
+
+impl Session {
+    /// Whether its connection is there.
+    pub(crate) const fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    /// When it was heard last.
+    pub(crate) const fn heard(&self) -> WallTime {
+        self.heard
+    }
 }
 
 impl Outgoing {
@@ -92,6 +106,7 @@ impl Sessions {
             number: 0,
             to_ack: false,
             connected: true,
+            revocations: 0,
             replies: VecDeque::new(),
             cells: BTreeSet::new(),
         };
@@ -136,6 +151,18 @@ impl Sessions {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.cells.remove(&cell);
         }
+    }
+
+    /// The number of the next revocation.
+    pub(crate) fn next_revocation(&mut self, id: SessionId) -> u64 {
+        let Some(session) = self.sessions.get_mut(&id) else { return 0 };
+        session.revocations += 1;
+        session.revocations
+    }
+
+    /// How many revocations it was sent.
+    pub(crate) fn revocations(&self, id: SessionId) -> u64 {
+        self.get(id).map_or(0, |session| session.revocations)
     }
 
     /// How many replies wait.

@@ -12,6 +12,7 @@ use crate::checkpoints::first_checkpoint;
 use crate::errands::Errands;
 use crate::file::{File, FileReply};
 use crate::files::{Caller, FileJournalError, Files, KeptFile};
+use crate::grants::Granting;
 use crate::keeper::Keeper;
 use crate::lock::{Lock, UNSETTLED};
 use crate::members::Views;
@@ -48,6 +49,8 @@ pub struct Shard<A> {
     pub(crate) leased: BTreeMap<ObjectId, Leased>,
     pub(crate) files: Files,
     pub(crate) errands: Errands,
+    /// What clients may answer from their caches.
+    pub(crate) granting: Granting,
     /// What is to be done about leases.
     pub(crate) steps: Steps,
     pub(crate) sessions: Sessions,
@@ -157,6 +160,7 @@ impl<A: Algorithm> Shard<A> {
             leased: BTreeMap::new(),
             files,
             errands: Errands::default(),
+            granting: Granting::default(),
             steps: Steps::default(),
             sessions: Sessions::default(),
             peers: BTreeMap::new(),
@@ -327,6 +331,9 @@ impl<A: Algorithm> Shard<A> {
             return;
         }
         self.sessions.hear(now, session, frame.number);
+        if frame.number == 1 {
+            self.session_begins(now, session);
+        }
         for request in frame.requests {
             self.handle_request(now, session, request);
         }
@@ -391,6 +398,7 @@ impl<A: Algorithm> Shard<A> {
             self.end_session(now, session);
         }
         self.check_due(now);
+        self.check_grants(now);
         self.check_files(now);
         self.take_offers(now);
         self.greet(now);
@@ -409,9 +417,17 @@ impl<A: Algorithm> Shard<A> {
         let sweep = self.trusted.then_some(self.sweep_at);
         let greeting = (!self.is_greeted).then_some(self.lease.silent_until());
         let files = self.files.next_due(self.config.stalled_after);
-        let errands = self.errands.next_due();
-        let others =
-            [self.lease.poll_timeout(), self.sessions.next_due(), due, sweep, greeting, files, errands];
+        let (errands, grants) = (self.errands.next_due(), self.granting.next_due());
+        let others = [
+            self.lease.poll_timeout(),
+            self.sessions.next_due(),
+            due,
+            sweep,
+            greeting,
+            files,
+            errands,
+            grants,
+        ];
         others.into_iter().flatten().fold(self.judge_at, WallTime::min)
     }
 
@@ -449,6 +465,7 @@ impl<A: Algorithm> Shard<A> {
         }
         // A process that was frozen since it took its inputs must confirm nobody whose lease does not cover it.
         self.check_due(now);
+        self.check_grants_covered(now);
         let lease = &self.lease;
         let framed =
             self.sessions.pop_frame(|outgoing| outgoing.under.is_none_or(|cell| lease.holds(now, cell)));
@@ -619,7 +636,7 @@ impl<A: Algorithm> Shard<A> {
                 if self.leased.contains_key(&cell) {
                     self.lease_granted(cell, until);
                 } else if self.files.hosted.contains_key(&cell) {
-                    self.file_acquired(now, cell, until);
+                    self.file_acquired(now, cell, (until, ended));
                 } else {
                     self.lock_acquired(now, cell, (ended, watermark));
                 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use base::{NodeId, ObjectId, WallTime};
-use lease::{Algorithm, Refusal, Watermark};
+use lease::{Algorithm, Ended, Refusal, Watermark};
 
 use crate::Shard;
 use crate::lock::{Lock, Stage, UNSETTLED};
@@ -95,7 +95,8 @@ impl<A: Algorithm> Shard<A> {
             return self.lease_granted(cell, until);
         }
         if let (true, Some(until)) = (self.wants_file(cell), self.lease.valid_until(now, cell)) {
-            return self.file_acquired(now, cell, until);
+            // Whatever this node has granted by it is to be dropped first.
+            return self.file_acquired(now, cell, (until, Ended::Released));
         }
         // What was before that tenure is not known any more, so it is given up and begun anew.
         if let Some(lock) = self.locks.get_mut(&cell) {

@@ -77,7 +77,7 @@ pub(crate) fn operation(asked: Asked, change: &Change, replica: &Replica<File>, 
                 owner.client = asked.client;
             }
             // Who asks for these comes or goes itself.
-            TreeChange::Welcome { client } | TreeChange::Expire { client } => *client = asked.client,
+            TreeChange::Welcome { client, .. } | TreeChange::Expire { client } => *client = asked.client,
             change => place.holders.enter(change, replica.machine().tree(), place.rules),
         }
     }

@@ -5,6 +5,9 @@ use base::Span;
 use crate::Machine;
 use crate::weight::{ENTRY_BYTES, MESSAGE_BYTES, VERSION_BYTES, requests_bytes};
 
+/// So many clients beyond [`Config::clients_max`] are known if they look after the object.
+pub const HOUSE_CLIENTS_MAX: usize = 16;
+
 /// Limits and times.
 ///
 /// What is counted and what is weighed is limited both ways: whichever limit is reached first holds. Promises, barriers,
@@ -16,7 +19,7 @@ pub struct Config {
     pub uncommitted_max: usize,
     /// The same in bytes; also what one backup is sent before it answers. Default 16 MiB.
     pub uncommitted_bytes_max: u64,
-    /// Clients whose requests are remembered. A further one is refused until one of them is over. Default 4,096.
+    /// Clients whose requests are remembered, beside [some](HOUSE_CLIENTS_MAX) of those who look after the object. A further one is refused until one of them is over. Default 4,096.
     pub clients_max: usize,
     /// How far ahead of the first request that it has not settled a client may ask. Default 1,024.
     pub unsettled_max: u64,
@@ -138,7 +141,8 @@ impl Config {
         let entry = ENTRY_BYTES + M::OP_BYTES_MAX;
         let part = VERSION_BYTES + M::PART_BYTES_MAX;
         let versions = self.versions_max as u64 * VERSION_BYTES;
-        let rest = requests_bytes::<M>(self.clients_max, self.outcomes_max, self.expired_max);
+        let clients = self.clients_max.saturating_add(HOUSE_CLIENTS_MAX);
+        let rest = requests_bytes::<M>(clients, self.outcomes_max, self.expired_max);
         let needed = [
             ("uncommitted_max", self.uncommitted_max as u64, 1, "a request"),
             ("clients_max", self.clients_max as u64, 1, "a client"),

@@ -44,6 +44,7 @@ mod over;
 mod primary;
 mod recovery;
 mod replica;
+mod room;
 mod sessions;
 mod state;
 mod transfer;
@@ -51,7 +52,7 @@ mod views;
 mod weight;
 
 pub use bugs::Bug;
-pub use config::{Config, ConfigError};
+pub use config::{Config, ConfigError, HOUSE_CLIENTS_MAX};
 pub use entry::{Body, Entry, Position, Request};
 pub use errors::{AskError, ChangeError, JournalError, LeadError, ProposeError, SyncError};
 pub use limits::{Limit, Reached};

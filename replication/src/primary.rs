@@ -9,7 +9,6 @@ use crate::habit::Habit;
 use crate::recovery::Found;
 use crate::replica::Role;
 use crate::sessions::Known;
-use crate::weight::ENTRY_BYTES;
 use crate::{
     AskError, Body, Bug, Config, Entry, Event, Limit, Machine, Mark, Message, Output, Position, ProposeError,
     Record, Replica, Request, Standing, SyncError, Ticket, Waiting, When,
@@ -139,8 +138,14 @@ impl<M: Machine> Replica<M> {
         self.step_down(None);
     }
 
-    /// Orders an operation. Its outcome comes as [`Output::Done`], for a request that has taken effect before, too.
-    pub fn propose(&mut self, now: WallTime, request: Request, op: M::Op) -> Result<(), ProposeError> {
+    /// Orders an operation, if so many clients have room.
+    pub(crate) fn propose_within(
+        &mut self,
+        now: WallTime,
+        request: Request,
+        op: M::Op,
+        clients_max: usize,
+    ) -> Result<(), ProposeError> {
         match self.standing() {
             Standing::Backup | Standing::Retired => return Err(ProposeError::NotPrimary),
             Standing::Recovering if !self.config.breaks(Bug::ServedBeforeBarrier) => {
@@ -166,34 +171,12 @@ impl<M: Machine> Replica<M> {
             Known::New | Known::Done(_) => {}
         }
         self.check_room(&op)?;
-        self.check_client(request)?;
+        self.check_client(request, clients_max)?;
         let at = self.append(now, Body::Op { request, op });
         let is_new = !self.state.rest.sessions.knows(request.client);
         if let Role::Primary(primary) = &mut self.role {
             primary.requests.insert(key, (request, at.seq));
             primary.clients.extend(is_new.then_some(request.client));
-        }
-        Ok(())
-    }
-
-    /// Whether the outcome of a request can be remembered, and whose it was.
-    fn check_client(&mut self, request: Request) -> Result<(), ProposeError> {
-        let Role::Primary(primary) = &self.role else { return Err(ProposeError::NotPrimary) };
-        let (sessions, config) = (&self.state.rest.sessions, &self.config);
-        let settled = sessions.settled(request.client).max(request.settled.min(request.number));
-        let ahead = request.number.saturating_sub(settled);
-        let (shared, share) = (config.outcomes_max / 2, config.outcomes_max / 2 / config.clients_max.max(1));
-        let is_full = sessions.kept() + primary.requests.len() >= shared;
-        if ahead >= config.unsettled_max || is_full && ahead >= share as u64 {
-            let is_far = ahead >= config.unsettled_max;
-            self.reached.note(if is_far { Limit::Unsettled } else { Limit::Outcomes });
-            return Err(ProposeError::Unsettled);
-        }
-        let is_known = sessions.knows(request.client) || primary.clients.contains(&request.client);
-        let is_crowded = sessions.clients() + primary.clients.len() >= config.clients_max;
-        if !is_known && is_crowded {
-            self.reached.note(Limit::Clients);
-            return Err(ProposeError::Full);
         }
         Ok(())
     }
@@ -207,23 +190,6 @@ impl<M: Machine> Replica<M> {
             node == self.me || peer.is_silent || is_there && !self.is_lent_all(node)
         };
         committed >= tail && primary.newcomer.is_none() && primary.peers.iter().all(is_settled)
-    }
-
-    /// Whether an operation may be proposed beside what is not committed yet.
-    fn check_room(&mut self, op: &M::Op) -> Result<(), ProposeError> {
-        let (bytes, bytes_max) = (M::op_bytes(op), M::OP_BYTES_MAX);
-        if bytes > bytes_max {
-            return Err(ProposeError::TooLarge { bytes, bytes_max });
-        }
-        let committed = self.log.committed();
-        let count = self.log.tail().seq.0 - committed.0;
-        let weight = self.log.bytes_behind(committed) + ENTRY_BYTES + bytes;
-        let are_few = count < self.config.uncommitted_max as u64;
-        if are_few && weight <= self.config.uncommitted_bytes_max {
-            return Ok(());
-        }
-        self.reached.note(if are_few { Limit::UncommittedBytes } else { Limit::Uncommitted });
-        Err(ProposeError::Busy)
     }
 
     /// Declares a client dead: once this is committed its requests are refused. One that is about to be over is not

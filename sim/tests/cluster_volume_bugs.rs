@@ -35,7 +35,8 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Replica(Bug::ReadsUncommitted), Flease, Weather::Rough, SEEDS, "trees"),
     (Replica(Bug::ReadsUncommitted), PaxosLease, Weather::Rough, SEEDS, "trees"),
     (LEASE_NEVER_CHECKED, Flease, Weather::Frozen, SEEDS, "answers"),
-    (Replica(Bug::NoDeduplication), Flease, Weather::Rough, SEEDS, "trees or replicas"),
+    // What is done twice may also be taken to be under way for ever.
+    (Replica(Bug::NoDeduplication), Flease, Weather::Rough, SEEDS, "trees or replicas or promptness"),
     (Replica(Bug::TransferWithoutRequests), Flease, Weather::Lagging, SEEDS, "trees or replicas"),
     (Host(node::Bug::ClientSaysWhen), Flease, Weather::Rough, 1, "trees"),
     (Host(node::Bug::EntryTimeIgnored), Flease, Weather::Rough, SEEDS, "trees or replicas"),

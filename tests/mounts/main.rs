@@ -2,8 +2,11 @@
 //!
 //! Each test has a cluster of its own, so they run beside each other.
 
+mod caches;
 mod life;
+mod locks;
 mod mishaps;
+mod silent;
 mod support;
 mod together;
 mod users;

@@ -91,6 +91,7 @@ fn data(criterion: &mut Criterion) {
                 body,
                 proof: None,
                 holds: None,
+                caches: false,
             }]
         };
         let mut group = criterion.benchmark_group(format!("a write of {length} bytes"));

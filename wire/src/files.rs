@@ -7,11 +7,12 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use namespace::cost;
+use namespace::limits::{ATTRIBUTES_BYTES, LISTED_BYTES, PAGE_BYTES_MAX, PAGE_MAX};
 use node::file::{
     Answer, Change, Done, File, FileBody, FileReply, FileReplyBody, FileRequest, Level, Query,
     READ_BYTES_MAX, WRITE_BYTES_MAX,
 };
-use node::{Attendance, FileMessage, PROOF_BYTES, Unavailable, VOLUME_NAME_BYTES_MAX};
+use node::{Attendance, CacheGrant, FileMessage, GrantKind, PROOF_BYTES, Unavailable, VOLUME_NAME_BYTES_MAX};
 use replication::{Account, Memory, Message, Page};
 
 use crate::DecodeError;
@@ -41,8 +42,13 @@ const _: () = assert!(
 const CAPABILITY_BYTES_MAX: u64 = 192;
 /// What a proof takes.
 const PROOF_BYTES_MAX: u64 = PROOF_BYTES as u64 + 5;
-/// What an inode takes.
+/// What a grant takes without its inodes, and what each of these takes.
+const GRANT_BYTES_MAX: u64 = 48;
 const INODE_BYTES_MAX: u64 = 25;
+const _: () = assert!(
+    PAGE_BYTES_MAX / (LISTED_BYTES + ATTRIBUTES_BYTES) < PAGE_MAX,
+    "what a page tells of is granted, and its directory"
+);
 /// What a question about a tree takes.
 const QUESTION_BYTES_MAX: u64 = 768;
 
@@ -127,7 +133,11 @@ impl Weighed for FileReply {
             FileReplyBody::Opened { .. } => cost::OUTCOME_BYTES_MAX + CAPABILITY_BYTES_MAX,
             _ => 0,
         };
-        ORDINARY_BYTES_MAX + tree + self.proofs.len() as u64 * PROOF_BYTES_MAX
+        let granted = self
+            .grant
+            .as_ref()
+            .map_or(0, |grant| GRANT_BYTES_MAX + grant.inodes.len() as u64 * INODE_BYTES_MAX);
+        ORDINARY_BYTES_MAX + tree + granted + self.proofs.len() as u64 * PROOF_BYTES_MAX
     }
 }
 
@@ -270,7 +280,7 @@ choice!(Memory, "what a replica remembers":
     3 Torn;
 );
 
-record!(FileRequest { id, object, shown, body, proof, holds });
+record!(FileRequest { id, object, shown, body, proof, holds, caches });
 choice!(FileBody, "what is asked about a file":
     0 Create;
     1 Change { number, settled, level, change };
@@ -291,7 +301,11 @@ choice!(Query, "a question about a file":
     2 Tree(query);
 );
 
-record!(FileReply { id, body, proofs });
+record!(FileReply { id, body, proofs, grant });
+record!(CacheGrant { kind, tenure, at, revoked, inodes });
+choice!(GrantKind, "what a grant allows":
+    0 Shared;
+);
 choice!(FileReplyBody, "what is said about a file":
     0 Exists;
     1 Changed { outcome, mark, level, opened };

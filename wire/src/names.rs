@@ -26,7 +26,7 @@ use namespace::limits::{LOCKS_MAX, MODE_BITS, WAITING_MAX, XATTR_BYTES_MAX};
 use namespace::{
     Attributes, Born, ClientState, GROUPS_MAX, Generation, InodeId, Kind, Lock, LockKind, LockMode, Locks,
     NAME_BYTES_MAX, Name, NotAName, Owner, Rights, Root, Stretch, TARGET_BYTES_MAX, Target, Ticket,
-    VOLUME_NAME_BYTES_MAX, VolumeName, Waiting, Who, XATTR_NAME_BYTES_MAX, XattrName,
+    VOLUME_NAME_BYTES_MAX, VolumeName, Waiting, Who, Wish, XATTR_NAME_BYTES_MAX, XattrName,
 };
 
 use crate::DecodeError;
@@ -52,10 +52,16 @@ choice!(ClientState, "how it stands with a client":
     0 Alive;
     1 Ending;
     2 Ended;
+    3 Caching;
 );
 choice!(LockKind, "a kind of locks":
     0 Flock;
     1 Fcntl;
+);
+choice!(Wish, "what became of a wish":
+    0 Waits;
+    1 Had;
+    2 Gone;
 );
 choice!(LockMode, "how a stretch is locked":
     0 Shared;

@@ -1,13 +1,11 @@
 //! Attributes of inodes, and what is known of the volume.
 
-use std::sync::Arc;
-
 use base::WallTime;
 use namespace::{
     Attributes, Change, Done, InodeId, NameError, SetAttributes, SetTime, Volume as Counts, Who,
 };
 
-use super::{Fs, FsError};
+use super::{Fs, FsError, Shown};
 use crate::caller::Caller;
 
 /// The bits of a mode that let whoever runs a file be somebody else.
@@ -27,15 +25,15 @@ pub(crate) struct Wanted {
 }
 
 impl Fs {
-    pub(crate) async fn attributes(self: &Arc<Self>, number: u64) -> Result<Attributes, FsError> {
+    pub(crate) async fn attributes(&self, number: u64) -> Result<Shown, FsError> {
         let inode = self.inodes.id(number)?;
-        let attributes = self.completed(self.volume.attributes(inode).await?).await?;
-        Ok(self.told(attributes).await)
+        let attributes = self.completed(self.now().volume.attributes(inode).await?).await?;
+        Ok(self.with_time(self.told(attributes).await))
     }
 
     /// Sets attributes. The size is the content's, and comes first: it moves times that may be set with it.
     pub(crate) async fn set_attributes(
-        self: &Arc<Self>,
+        &self,
         caller: &Caller,
         number: u64,
         wanted: Wanted,
@@ -48,7 +46,7 @@ impl Fs {
         let Wanted { mode, uid, gid, atime, mtime, .. } = wanted;
         let set = SetAttributes { mode, uid, gid, size: None, atime, mtime, is_open: false };
         if set == SetAttributes::default() {
-            return self.attributes(number).await;
+            return self.attributes(number).await.map(|(attributes, _)| attributes);
         }
         let attributes = match self.set(&who, inode, set).await {
             Err(FsError::Volume(error)) if error == NameError::NotPermitted { inode }.into() => {
@@ -62,8 +60,9 @@ impl Fs {
 
     async fn set(&self, who: &Who, inode: InodeId, set: SetAttributes) -> Result<Attributes, FsError> {
         let change = Change::SetAttributes { inode, set };
+        let _changing = self.changing([inode]);
         loop {
-            match self.volume.change(who, change.clone()).await {
+            match self.now().volume.change(who, change.clone()).await {
                 Ok(Done::Changed { attributes }) => return Ok(attributes),
                 Ok(_) => return Err(FsError::Mismatch),
                 // Size and times were lent to somebody at the same time, who gives them back when asked again.
@@ -102,7 +101,7 @@ impl Fs {
 
     /// What is in the volume, and what it has room for.
     pub(crate) async fn counts(&self) -> Result<Counts, FsError> {
-        Ok(self.volume.counts().await?)
+        Ok(self.now().volume.counts().await?)
     }
 }
 

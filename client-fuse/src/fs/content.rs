@@ -4,13 +4,15 @@
 //! be lost with this process.
 
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use client::{READ_BYTES_MAX, VolumeError, VolumeFile, WRITE_BYTES_MAX};
 use namespace::{Ask, Attributes, InodeId, Kind, Name, NameError, Rights, Who};
 use node::OpenMode;
 
+use super::handles::Opens;
 use super::names::{Place, find};
 use super::{Fs, FsError};
 use crate::caller::Caller;
@@ -36,21 +38,59 @@ pub(crate) struct Opened {
     pub(crate) handle: u64,
     /// The kernel keeps nothing of it: where it ends only the daemons know.
     pub(crate) is_direct: bool,
+    /// It keeps what it has of it: that is as the file is now.
+    pub(crate) keeps: bool,
 }
 
 /// An open file.
 pub(super) struct OpenFile {
-    file: VolumeFile,
+    inode: InodeId,
+    /// By which identity of the mount it was opened. Held for moments only.
+    opened: Mutex<(u64, Arc<VolumeFile>)>,
+    /// By whom, and what for.
+    who: Who,
+    mode: OpenMode,
     appends: bool,
+    /// Whether anything may ever have been locked by it.
+    has_locked: AtomicBool,
+}
+
+impl Opens for OpenFile {
+    fn inode(&self) -> InodeId {
+        self.inode
+    }
 }
 
 impl OpenFile {
-    pub(super) const fn inode(&self) -> InodeId {
-        self.file.inode()
+    fn new(number: u64, file: VolumeFile, (who, mode, how): (Who, OpenMode, OpenHow)) -> Self {
+        let (inode, opened) = (file.inode(), Mutex::new((number, Arc::new(file))));
+        Self { inode, opened, who, mode, appends: how.append, has_locked: AtomicBool::new(false) }
     }
 
-    pub(super) async fn complete(&self, attributes: Attributes) -> Result<Attributes, FsError> {
-        Ok(self.file.completed(attributes).await?)
+    pub(super) fn opened(&self) -> (u64, Arc<VolumeFile>) {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) const fn opened_for(&self) -> (&Who, OpenMode) {
+        (&self.who, self.mode)
+    }
+
+    /// It was opened anew, unless somebody else was faster.
+    pub(super) fn replace(&self, number: u64, file: VolumeFile) -> Arc<VolumeFile> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened.0 < number {
+            *opened = (number, Arc::new(file));
+        }
+        opened.1.clone()
+    }
+
+    /// Something is about to be locked by it.
+    pub(super) fn locks(&self) {
+        self.has_locked.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_locked(&self) -> bool {
+        self.has_locked.load(Ordering::Relaxed)
     }
 }
 
@@ -58,12 +98,12 @@ impl Fs {
     pub(crate) async fn open(&self, caller: &Caller, number: u64, how: OpenHow) -> Result<Opened, FsError> {
         let inode = self.inodes.id(number)?;
         let file = self.open_content(&caller.who(), inode, how).await?;
-        Ok(self.enter(file, how))
+        Ok(Opened { keeps: self.keeps_content(inode), ..self.enter(file) })
     }
 
     /// Creates a file and opens it, or opens the one that is there.
     pub(crate) async fn create(
-        self: &Arc<Self>,
+        &self,
         caller: &Caller,
         (dir, name): Place<'_>,
         (mode, umask): (u16, u16),
@@ -71,34 +111,37 @@ impl Fs {
     ) -> Result<(Attributes, Opened), FsError> {
         let (dir, name) = (self.inodes.id(dir)?, Name::new(name.as_bytes())?);
         let who = caller.who();
+        let _changing = self.changing([dir]);
+        let identity = self.now();
         loop {
             let place = (dir, name.clone());
-            match self.client.create_and_open(&self.volume, &who, place, (mode, umask)).await {
+            match identity.client.create_and_open(&identity.volume, &who, place, (mode, umask)).await {
                 Ok((attributes, file)) => {
-                    let attributes = self.entered(attributes).await?;
-                    return Ok((attributes, self.enter(file, how)));
+                    let (attributes, _) = self.entered(attributes).await?;
+                    let file = OpenFile::new(identity.number, file, (who, OpenMode::ReadWrite, how));
+                    return Ok((attributes, self.enter(file)));
                 }
                 Err(VolumeError::Refused(NameError::Exists { .. })) if !how.exclusive => {}
                 Err(error) => return Err(error.into()),
             }
             // Another mount has created it since the kernel asked. If it is gone again it is to be created once more.
-            let Some(found) = find(&self.volume, caller, (dir, name.clone())).await? else { continue };
+            let Some(found) = find(&identity.volume, caller, (dir, name.clone())).await? else { continue };
             if found.kind != Kind::File {
                 // The kernel walks the path anew.
                 return Err(FsError::Forgotten);
             }
             let file = self.open_content(&who, found.inode, how).await?;
             if how.truncate {
-                file.truncate(0).await?;
+                file.opened().1.truncate(0).await?;
             }
-            let attributes = self.entered(found).await?;
-            return Ok((attributes, self.enter(file, how)));
+            let (attributes, _) = self.entered(found).await?;
+            return Ok((attributes, self.enter(file)));
         }
     }
 
     pub(crate) async fn read(&self, handle: u64, offset: u64, length: u32) -> Result<Bytes, FsError> {
         let open = self.files.get(handle)?;
-        Ok(open.file.read(offset, u64::from(length).min(READ_BYTES_MAX)).await?)
+        Ok(self.content(&open).await?.read(offset, u64::from(length).min(READ_BYTES_MAX)).await?)
     }
 
     /// Writes all of it.
@@ -112,14 +155,15 @@ impl Fs {
         assert!(data.len() as u64 <= WRITE_BYTES_MAX, "the kernel was told what it may write at once");
         if open.appends {
             self.end_set_ids_for(caller, open.inode()).await?;
-            return Ok(open.file.append(data).await.map(drop)?);
+            return Ok(self.content(&open).await?.append(data).await.map(drop)?);
         }
-        Ok(open.file.write(offset, data).await?)
+        Ok(self.content(&open).await?.write(offset, data).await?)
     }
 
     /// Makes what was written, and the file's name, outlive the power of the daemons.
     pub(crate) async fn sync(&self, handle: u64) -> Result<(), FsError> {
-        Ok(self.files.get(handle)?.file.sync().await?)
+        let open = self.files.get(handle)?;
+        Ok(self.content(&open).await?.sync().await?)
     }
 
     /// A stretch reads as zeros from now on. With `keeps_size` the size stays; without it the stretch has to be within it.
@@ -130,10 +174,11 @@ impl Fs {
         keeps_size: bool,
     ) -> Result<(), FsError> {
         let open = self.files.get(handle)?;
-        if !keeps_size && offset.saturating_add(length) > open.file.attributes().await?.size {
+        let file = self.content(&open).await?;
+        if !keeps_size && offset.saturating_add(length) > file.attributes().await?.size {
             return Err(FsError::Unsupported);
         }
-        Ok(open.file.punch(offset, length).await?)
+        Ok(file.punch(offset, length).await?)
     }
 
     /// Cuts a file, or makes it longer.
@@ -144,35 +189,38 @@ impl Fs {
         size: u64,
     ) -> Result<(), FsError> {
         match handle {
-            Some(handle) => Ok(self.files.get(handle)?.file.truncate(size).await?),
+            Some(handle) => {
+                let open = self.files.get(handle)?;
+                Ok(self.content(&open).await?.truncate(size).await?)
+            }
             None => {
                 let how = OpenHow { write: true, ..OpenHow::default() };
-                Ok(self.open_content(who, inode, how).await?.truncate(size).await?)
+                Ok(self.open_content(who, inode, how).await?.opened().1.truncate(size).await?)
             }
         }
     }
 
-    /// Nobody has the handle any more.
-    pub(crate) fn close_file(&self, handle: u64) {
-        self.files.leave(handle);
-    }
-
-    fn enter(&self, file: VolumeFile, how: OpenHow) -> Opened {
-        let handle = self.files.enter(OpenFile { file, appends: how.append });
+    fn enter(&self, file: OpenFile) -> Opened {
+        let is_direct = file.appends;
+        let handle = self.files.enter(file);
         // The kernel would put what is appended where it takes the end to be.
-        Opened { handle, is_direct: how.append }
+        Opened { handle, is_direct, keeps: false }
     }
 
     /// The daemons know files that are open to be read, or to be read and written. Whoever may only write a file, or only run it,
     /// has it opened by the machine, after they were asked about that.
-    async fn open_content(&self, who: &Who, inode: InodeId, how: OpenHow) -> Result<VolumeFile, FsError> {
+    async fn open_content(&self, who: &Who, inode: InodeId, how: OpenHow) -> Result<OpenFile, FsError> {
         let mode = if how.write { OpenMode::ReadWrite } else { OpenMode::Read };
-        let open = async |who: &Who| self.client.open_file(&self.volume, who, (inode, mode)).await;
+        let identity = self.now();
+        let open = async |who: &Who| {
+            let file = identity.client.open_file(&identity.volume, who, (inode, mode)).await?;
+            Ok(OpenFile::new(identity.number, file, (who.clone(), mode, how)))
+        };
         match open(who).await {
             Err(VolumeError::Refused(NameError::Denied { .. })) if how.write && !how.read || how.execute => {
                 let rights = if how.execute { Rights::EXECUTE } else { Rights::WRITE };
-                self.volume.ask(who, Ask::Access { inode, rights }).await?;
-                Ok(open(&Who::root()).await?)
+                identity.volume.ask(who, Ask::Access { inode, rights }).await?;
+                Ok(open(&self.root).await?)
             }
             opened => Ok(opened?),
         }

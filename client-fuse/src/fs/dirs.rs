@@ -6,10 +6,11 @@
 
 use std::collections::VecDeque;
 
-use client::VolumeError;
-use namespace::{Ask, InodeId, Kind, Listed, NameError, Rights};
+use client::{Volume, VolumeError};
+use namespace::{Answer, Ask, InodeId, Kind, Listed, NameError, Rights};
 use tokio::sync::Mutex;
 
+use super::handles::Opens;
 use super::{Fs, FsError};
 use crate::caller::Caller;
 
@@ -23,6 +24,12 @@ pub(super) struct OpenDir {
     inode: InodeId,
     /// One listing at a time.
     listing: Mutex<Listing>,
+}
+
+impl Opens for OpenDir {
+    fn inode(&self) -> InodeId {
+        self.inode
+    }
 }
 
 /// What was shown of it.
@@ -48,7 +55,7 @@ pub(crate) struct Shown {
 impl Fs {
     pub(crate) async fn open_directory(&self, caller: &Caller, number: u64) -> Result<u64, FsError> {
         let inode = self.inodes.id(number)?;
-        self.volume.ask(&caller.who(), Ask::Access { inode, rights: Rights::READ }).await?;
+        self.now().volume.ask(&caller.who(), Ask::Access { inode, rights: Rights::READ }).await?;
         Ok(self.dirs.enter(OpenDir { inode, listing: Mutex::default() }))
     }
 
@@ -59,9 +66,9 @@ impl Fs {
         if offset == 0 {
             *listing = Listing::default();
         }
-        if !listing.is_whole && offset.saturating_sub(DOTS) >= listing.end() {
+        if listing.has_to_ask(offset) {
             let after = listing.names.back().map(|last| last.name.clone());
-            match self.volume.list(dir.inode, after, false).await {
+            match self.now().volume.list(dir.inode, after, false).await {
                 Ok(page) => listing.append(page.entries, page.is_last),
                 // It was removed, and nothing was in it.
                 Err(VolumeError::Refused(NameError::NoInode { .. })) => listing.is_whole = true,
@@ -69,6 +76,23 @@ impl Fs {
             }
         }
         listing.from(dir.inode, offset).ok_or(FsError::Invalid)
+    }
+
+    /// The same, if it is known without asking anybody.
+    pub(crate) fn list_at_once(&self, handle: u64, offset: u64) -> Option<Vec<Shown>> {
+        let dir = self.dirs.get(handle).ok()?;
+        let mut listing = dir.listing.try_lock().ok()?;
+        if offset == 0 {
+            *listing = Listing::default();
+        }
+        if listing.has_to_ask(offset) {
+            let after = listing.names.back().map(|last| last.name.clone());
+            match self.now().volume.known(&self.root, &Volume::listing(dir.inode, after, false))? {
+                Ok(Answer::Page(page)) => listing.append(page.entries, page.is_last),
+                _ => return None,
+            }
+        }
+        listing.from(dir.inode, offset)
     }
 
     pub(crate) fn close_directory(&self, handle: u64) {
@@ -80,6 +104,11 @@ impl Listing {
     /// How many names were shown.
     fn end(&self) -> u64 {
         self.forgotten + self.names.len() as u64
+    }
+
+    /// Whether what is at `offset` was not shown yet.
+    fn has_to_ask(&self, offset: u64) -> bool {
+        !self.is_whole && offset.saturating_sub(DOTS) >= self.end()
     }
 
     fn append(&mut self, entries: Vec<Listed>, is_last: bool) {

@@ -23,6 +23,14 @@ pub(crate) enum FsError {
     /// The kernel refers to a file that is not open.
     #[error("the file is not open")]
     NotOpen,
+    /// What was locked by it is not any more.
+    #[error(
+        "the daemons took this mount for dead, and gave its locks to others; close the file, and open it again"
+    )]
+    LocksLost,
+    /// The mount was taken for dead, and cannot connect anew.
+    #[error("the daemons took this mount for dead, and it cannot connect anew: {0}")]
+    Unconnected(String),
     /// It makes no sense.
     #[error("what is asked for makes no sense")]
     Invalid,
@@ -48,7 +56,7 @@ impl FsError {
             Self::Invalid => Errno::INVAL,
             Self::Unsupported => Errno::OPNOTSUPP,
             Self::Interrupted => Errno::INTR,
-            Self::Mismatch => Errno::IO,
+            Self::Mismatch | Self::LocksLost | Self::Unconnected(_) => Errno::IO,
         }
     }
 }

@@ -1,15 +1,17 @@
 //! Names in directories: looking them up, making, moving and removing what has them.
 
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use client::{Volume, VolumeError};
 use namespace::{
-    Answer, Ask, Attributes, Change, Done, Make as TreeMake, Name, NameError, RenameHow, Site, Target,
+    Answer, Ask, Attributes, Change, Done, InodeId, Make as TreeMake, Name, NameError, RenameHow, Site,
+    Target, Who,
 };
 
-use super::{Fs, FsError};
+use super::inodes::Inodes;
+use super::{Fs, FsError, Shown};
 use crate::caller::Caller;
 
 /// What is made, but for a file that is opened at once.
@@ -28,24 +30,21 @@ pub(crate) enum Make {
 pub(crate) type Place<'a> = (u64, &'a std::ffi::OsStr);
 
 impl Fs {
-    pub(crate) async fn lookup(
-        self: &Arc<Self>,
-        caller: &Caller,
-        (dir, name): Place<'_>,
-    ) -> Result<Attributes, FsError> {
-        let (dir, name) = (self.inodes.id(dir)?, Name::new(name.as_bytes())?);
-        let found = self.volume.lookup(&caller.who(), dir, name).await?;
-        self.entered(found).await
+    pub(crate) async fn lookup(&self, who: &Who, place: Place<'_>) -> Result<Shown, FsError> {
+        let (dir, name) = self::place(&self.inodes, place)?;
+        let found = self.now().volume.lookup(who, dir, name).await?;
+        let (attributes, was_there) = self.entered(found).await?;
+        Ok(if was_there { self.with_time(attributes) } else { (attributes, Duration::ZERO) })
     }
 
     /// Makes something under a name that nothing has.
     pub(crate) async fn make(
-        self: &Arc<Self>,
+        &self,
         caller: &Caller,
         (dir, name): Place<'_>,
         (make, mode, umask): (Make, u16, u16),
     ) -> Result<Attributes, FsError> {
-        let (dir, name) = (self.inodes.id(dir)?, Name::new(name.as_bytes())?);
+        let (dir, name) = place(&self.inodes, (dir, name))?;
         let make = match make {
             Make::File => TreeMake::file(),
             Make::Directory => TreeMake::Directory,
@@ -55,30 +54,36 @@ impl Fs {
             Make::BlockDevice(rdev) => TreeMake::BlockDevice { rdev: rdev.into() },
             Make::Symlink(target) => TreeMake::Symlink { target: Target::new(target)? },
         };
-        let made = self.volume.make(&caller.who(), (dir, name), (make, mode, umask)).await?;
-        self.entered(made).await
+        let _changing = self.changing([dir]);
+        let made = self.now().volume.make(&caller.who(), (dir, name), (make, mode, umask)).await?;
+        Ok(self.entered(made).await?.0)
     }
 
     pub(crate) async fn link(
-        self: &Arc<Self>,
+        &self,
         caller: &Caller,
         number: u64,
         (dir, name): Place<'_>,
     ) -> Result<Attributes, FsError> {
         let (inode, dir) = (self.inodes.id(number)?, self.inodes.id(dir)?);
         let change = Change::Link { inode, dir, name: Name::new(name.as_bytes())? };
-        match self.volume.change(&caller.who(), change).await? {
-            Done::Changed { attributes } => self.entered(attributes).await,
+        let _changing = self.changing([inode, dir]);
+        match self.now().volume.change(&caller.who(), change).await? {
+            Done::Changed { attributes } => Ok(self.entered(attributes).await?.0),
             _ => Err(FsError::Mismatch),
         }
     }
 
     pub(crate) async fn unlink(&self, caller: &Caller, place: Place<'_>) -> Result<(), FsError> {
-        Ok(self.volume.unlink(&caller.who(), self.site(place)?).await?)
+        let site = self.site(place)?;
+        let _changing = self.changing([site.dir]);
+        Ok(self.now().volume.unlink(&caller.who(), site).await?)
     }
 
     pub(crate) async fn remove_directory(&self, caller: &Caller, place: Place<'_>) -> Result<(), FsError> {
-        Ok(self.volume.remove_directory(&caller.who(), self.site(place)?).await?)
+        let site = self.site(place)?;
+        let _changing = self.changing([site.dir]);
+        Ok(self.now().volume.remove_directory(&caller.who(), site).await?)
     }
 
     pub(crate) async fn rename(
@@ -89,13 +94,14 @@ impl Fs {
         how: RenameHow,
     ) -> Result<(), FsError> {
         let (from, to) = (self.site(from)?, self.site(to)?);
+        let _changing = self.changing([from.dir, to.dir]);
         let change = Change::Rename { from, to, how, holders: Vec::new() };
-        Ok(self.volume.change(&caller.who(), change).await.map(drop)?)
+        Ok(self.now().volume.change(&caller.who(), change).await.map(drop)?)
     }
 
     pub(crate) async fn read_link(&self, caller: &Caller, number: u64) -> Result<Bytes, FsError> {
         let ask = Ask::Readlink { inode: self.inodes.id(number)? };
-        match self.volume.ask(&caller.who(), ask).await? {
+        match self.now().volume.ask(&caller.who(), ask).await? {
             Answer::Target(target) => Ok(target.as_bytes().clone()),
             _ => Err(FsError::Mismatch),
         }
@@ -103,7 +109,7 @@ impl Fs {
 
     /// Makes durable what this mount was told is done to names.
     pub(crate) async fn sync_names(&self) -> Result<(), FsError> {
-        Ok(self.volume.sync().await?)
+        Ok(self.now().volume.sync().await?)
     }
 
     fn site(&self, (dir, name): Place<'_>) -> Result<Site, FsError> {
@@ -111,11 +117,16 @@ impl Fs {
     }
 }
 
+/// A place as the daemons know it.
+pub(super) fn place(inodes: &Inodes, (dir, name): Place<'_>) -> Result<(InodeId, Name), FsError> {
+    Ok((inodes.id(dir)?, Name::new(name.as_bytes())?))
+}
+
 /// What has a name, if anything.
 pub(super) async fn find(
     volume: &Volume,
     caller: &Caller,
-    (dir, name): (namespace::InodeId, Name),
+    (dir, name): (InodeId, Name),
 ) -> Result<Option<Attributes>, FsError> {
     match volume.lookup(&caller.who(), dir, name).await {
         Ok(found) => Ok(Some(found)),

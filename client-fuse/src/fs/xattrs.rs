@@ -12,7 +12,7 @@ use crate::caller::Caller;
 impl Fs {
     pub(crate) async fn xattr(&self, caller: &Caller, number: u64, name: &OsStr) -> Result<Bytes, FsError> {
         let ask = Ask::GetXattr { inode: self.inodes.id(number)?, name: xattr_name(name)? };
-        match self.volume.ask(&caller.who(), ask).await? {
+        match self.now().volume.ask(&caller.who(), ask).await? {
             Answer::Value(value) => Ok(value),
             _ => Err(FsError::Mismatch),
         }
@@ -21,7 +21,7 @@ impl Fs {
     /// The names of all, each with a zero behind it.
     pub(crate) async fn xattrs(&self, caller: &Caller, number: u64) -> Result<Bytes, FsError> {
         let ask = Ask::ListXattrs { inode: self.inodes.id(number)? };
-        let Answer::Names(names) = self.volume.ask(&caller.who(), ask).await? else {
+        let Answer::Names(names) = self.now().volume.ask(&caller.who(), ask).await? else {
             return Err(FsError::Mismatch);
         };
         Ok(names.iter().flat_map(|name| name.as_bytes().iter().copied().chain([0])).collect())
@@ -34,8 +34,9 @@ impl Fs {
         (name, value, how): (&OsStr, Bytes, XattrHow),
     ) -> Result<(), FsError> {
         let inode = self.inodes.id(number)?;
+        let _changing = self.changing([inode]);
         let change = Change::SetXattr { inode, name: xattr_name(name)?, value, how };
-        Ok(self.volume.change(&caller.who(), change).await.map(drop)?)
+        Ok(self.now().volume.change(&caller.who(), change).await.map(drop)?)
     }
 
     pub(crate) async fn remove_xattr(
@@ -44,8 +45,10 @@ impl Fs {
         number: u64,
         name: &OsStr,
     ) -> Result<(), FsError> {
-        let change = Change::RemoveXattr { inode: self.inodes.id(number)?, name: xattr_name(name)? };
-        Ok(self.volume.change(&caller.who(), change).await.map(drop)?)
+        let inode = self.inodes.id(number)?;
+        let _changing = self.changing([inode]);
+        let change = Change::RemoveXattr { inode, name: xattr_name(name)? };
+        Ok(self.now().volume.change(&caller.who(), change).await.map(drop)?)
     }
 }
 

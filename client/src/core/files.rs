@@ -25,8 +25,7 @@
 //!
 //! # What is deliberately absent
 //!
-//! No cache, no data of changes that were acknowledged: whoever wants to write again what was lost keeps it. No time
-//! limits: a request is sent for ever unless it is given up.
+//! No cache, no data of changes that were acknowledged: whoever wants to write again what was lost keeps it. No time limits: a request is sent for ever unless it is given up.
 
 mod holds;
 mod job;
@@ -36,6 +35,7 @@ mod proofs;
 mod shown;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -48,6 +48,7 @@ use node::file::{
 };
 use node::{Capability, ClusterMap, RequestId, Unavailable};
 
+use super::grants::Told;
 use super::{BACKOFF_MAX, BACKOFF_MIN, SILENCE};
 use holds::Holds;
 pub use job::Opening;
@@ -88,6 +89,13 @@ pub enum FileOutput {
         to: NodeId,
         /// What.
         request: FileRequest,
+    },
+    /// This came with the reply that is the result of a ticket, whose event is next. Only for whoever [keeps](Files::caching) it.
+    Told {
+        /// Which.
+        ticket: FileTicket,
+        /// What.
+        told: Told,
     },
     /// Tell whoever uses the client.
     Event(FileEvent),
@@ -210,6 +218,8 @@ pub struct Files {
     /// What is to be sent, or sent again, and when.
     due: BTreeSet<(MonoTime, FileTicket)>,
     proofs: Proofs,
+    /// Whether what is told of volumes is kept.
+    caches: bool,
     outputs: VecDeque<FileOutput>,
     tickets: u64,
     request_ids: u64,
@@ -257,6 +267,7 @@ impl Files {
             sendings: BTreeMap::new(),
             due: BTreeSet::new(),
             proofs: Proofs::new(),
+            caches: false,
             outputs: VecDeque::new(),
             tickets: 0,
             request_ids: 0,
@@ -399,7 +410,7 @@ impl Files {
     /// What a daemon says.
     pub fn handle_reply(&mut self, now: MonoTime, from: NodeId, reply: FileReply) {
         self.links.heard(from, now);
-        let FileReply { id, body, proofs } = reply;
+        let FileReply { id, body, proofs, grant } = reply;
         let Entry::Occupied(sending) = self.sendings.entry(id) else { return };
         if sending.get().to != from {
             return;
@@ -411,6 +422,7 @@ impl Files {
             self.holds.note_known(job.object, at);
         }
         self.proofs.note(job.object, &body, proofs);
+        self.tell(key, from, (&body, grant));
         if let Some(body) = self.take_fact(now, key, body)
             && is_last
         {
@@ -583,11 +595,12 @@ impl Files {
             Task::Attend => FileBody::Attend(self.holds.attendance(job.object)),
             _ => job.body(object.settled()),
         };
-        let takes = body.takes().map(|mode| (job.object, mode)).filter(|_| body.locks(job.object).is_none());
-        let takes = body.locks(job.object).or(takes);
+        let takes = body.locks(job.object).or_else(|| body.takes().map(|mode| (job.object, mode)));
         let shown = takes.and_then(|(content, mode)| self.shown.of(content, mode)).map(Box::new);
         let proof = body.named().and_then(|inode| self.proofs.of(job.object, inode));
-        let request = FileRequest { id, object: job.object, shown, body, proof, holds: job.holds };
+        let caches = self.caches && job.task.is_of_tree();
+        let (object, holds) = (job.object, job.holds);
+        let request = FileRequest { id, object, shown, body, proof, holds, caches };
         let again_at = now + job.patience();
         self.outputs.push_back(FileOutput::Send { to, request });
         self.set_due(key, Some(again_at));
@@ -663,7 +676,10 @@ impl Files {
             (Task::Sync(_), FileReplyBody::Refused(_) | FileReplyBody::Expired) => {
                 return self.go_on(now, ticket, from, None);
             }
-            (_, FileReplyBody::Refused(error)) => FileEvent::Refused { ticket, error },
+            (_, FileReplyBody::Refused(error)) => {
+                self.tell_unchanged(ticket, from);
+                FileEvent::Refused { ticket, error }
+            }
             (_, FileReplyBody::Expired) => FileEvent::Expired { ticket },
             (Task::Change { .. }, FileReplyBody::Settled) => FileEvent::Settled { ticket },
             // No reply to this. A file that is being made may not be there for those who asked just before.

@@ -15,6 +15,7 @@
 //! A client's part of [files](mod@files) is a core of its own beside this one. They share connections and nothing else.
 
 pub mod files;
+pub mod grants;
 mod link;
 mod ticket;
 
@@ -23,7 +24,7 @@ use std::sync::Arc;
 
 use base::{MonoTime, NodeId, ObjectId, Process, Span};
 use node::{
-    ClientFrame, ClusterMap, DaemonFrame, Reply, ReplyBody, Request, RequestBody, RequestId, Token,
+    ClientFrame, ClusterMap, DaemonFrame, Reply, ReplyBody, Request, RequestBody, RequestId, Revoked, Token,
     Unavailable,
 };
 
@@ -61,6 +62,18 @@ pub enum Output {
     Reconnect {
         /// To whom.
         to: NodeId,
+    },
+    /// Drop this from the cache, and then say so by [`Core::dropped`]. The session with that daemon is
+    /// [confirmed](Core::session_until) further only after that.
+    Revoke {
+        /// Who takes it back.
+        from: NodeId,
+        /// Which revocation of the session this is.
+        number: u64,
+        /// Of which volume.
+        volume: ObjectId,
+        /// What.
+        what: Revoked,
     },
     /// Tell whoever uses the client.
     Event(Event),
@@ -224,10 +237,28 @@ impl Core {
         unasked.into_iter().for_each(|ticket| self.ask(now, ticket));
     }
 
+    /// What a daemon has taken back is dropped.
+    pub fn dropped(&mut self, node: NodeId, number: u64) {
+        if self.links.contains_key(&node) {
+            self.send(node, RequestBody::Dropped { number });
+        }
+    }
+
+    /// Until when the session with a daemon lasts. Take in what [`poll_output`](Self::poll_output) has before this counts.
+    pub fn session_until(&self, node: NodeId) -> Option<MonoTime> {
+        Some(self.links.get(&node)?.valid_until)
+    }
+
     /// A connection is gone. What it kept lasts as long as its session was confirmed for.
     pub fn handle_disconnected(&mut self, now: MonoTime, node: NodeId) {
         let Some(link) = self.links.remove(&node) else { return };
+        self.forget_revocations(node);
         self.loosen(now, &link, None);
+    }
+
+    /// With the connection all goes that was granted over it, and over the next one they are counted anew.
+    fn forget_revocations(&mut self, node: NodeId) {
+        self.events.retain(|output| !matches!(output, Output::Revoke { from, .. } if *from == node));
     }
 
     /// What a daemon says, in order.
@@ -241,6 +272,9 @@ impl Core {
                 }
                 Reply::Death { node: dead, incarnation } => {
                     self.handle_death(now, Process { node: dead, incarnation }, node);
+                }
+                Reply::Revoke { number, volume, what } => {
+                    self.events.push_back(Output::Revoke { from: node, number, volume, what });
                 }
                 Reply::SessionOver => return self.reconnect(now, node, None),
             }
@@ -385,6 +419,7 @@ impl Core {
 
     fn reconnect(&mut self, now: MonoTime, node: NodeId, hint: Option<NodeId>) {
         let Some(link) = self.links.remove(&node) else { return };
+        self.forget_revocations(node);
         self.events.push_back(Output::Reconnect { to: node });
         self.loosen(now, &link, hint);
     }

@@ -15,10 +15,10 @@ fn a_client_that_has_ended_does_nothing_until_it_is_forgotten() {
     let mut world = World::default();
     let inode = world.file(ROOT, "f");
     let gone = client(5);
-    world.run(Change::Welcome { client: gone });
+    world.run(Change::Welcome { client: gone, opens: true });
     assert_eq!(world.ask(Ask::Clients { after: None }), Answer::Clients(vec![(gone, ClientState::Alive)]));
-    assert_eq!(world.error(Change::Forget { client: gone }), NameError::NotExpired { client: gone });
     let done = Done::Expired { more: false, dooms: false, granted: Granted::NONE };
+    assert_eq!(world.error(Change::Forget { client: gone }), NameError::NotExpired { client: gone });
     assert_eq!(world.run(Change::Expire { client: gone }), done);
     assert_eq!(world.run(Change::Expire { client: gone }), done, "twice is once");
 
@@ -29,7 +29,7 @@ fn a_client_that_has_ended_does_nothing_until_it_is_forgotten() {
         chmod(inode, 0),
         Change::Lend { inode },
         lock(5, inode, LockMode::Shared, false),
-        Change::Welcome { client: gone },
+        Change::Welcome { client: gone, opens: true },
     ] {
         assert_eq!(world.try_for(gone, &Who::root(), change), expired);
     }
@@ -91,10 +91,33 @@ fn the_end_of_a_client_with_much_takes_several_entries() {
 }
 
 #[test]
+fn a_client_that_has_nothing_but_a_cache_is_forgotten_though_it_has_not_ended() {
+    let mut world = World::default();
+    let (inode, gone) = (world.file(ROOT, "f"), client(5));
+    let states = |world: &World| world.ask(Ask::Clients { after: None });
+    for change in [Change::Welcome { client: gone, opens: true }, lock(5, inode, LockMode::Shared, false)] {
+        world.run(Change::Welcome { client: gone, opens: false });
+        assert_eq!(states(&world), Answer::Clients(vec![(gone, ClientState::Caching)]));
+        assert!(world.try_for(gone, &Who::root(), chmod(inode, 0)).is_ok(), "it does what it likes");
+        world.run(Change::Forget { client: gone });
+        assert_eq!(states(&world), Answer::Clients(vec![]));
+        world.run(Change::Welcome { client: gone, opens: false });
+        world.try_for(gone, &Who::root(), change).unwrap();
+        world.run(Change::Welcome { client: gone, opens: false });
+        assert_eq!(states(&world), Answer::Clients(vec![(gone, ClientState::Alive)]), "it stays what it is");
+        assert_eq!(world.error(Change::Forget { client: gone }), NameError::NotExpired { client: gone });
+        world.run(Change::Expire { client: gone });
+        let late = world.error(Change::Welcome { client: gone, opens: false });
+        assert_eq!(late, NameError::Expired { client: gone });
+        world.run(Change::Forget { client: gone });
+    }
+}
+
+#[test]
 fn clients_are_limited_in_number() {
     let mut world = World::default();
     let op = |change| Op { time: time(9), who: Who::root(), client: client(0), change };
-    let welcome = |number| op(Change::Welcome { client: client(number) });
+    let welcome = |number| op(Change::Welcome { client: client(number), opens: true });
     for number in 1..=u64::from(limits::CLIENTS_MAX) {
         world.tree.apply(at(number), &welcome(number)).unwrap();
     }

@@ -159,6 +159,57 @@ fn a_request_that_is_taken_back_makes_room_for_those_behind() {
 }
 
 #[test]
+fn what_became_of_a_wish_can_be_asked() {
+    let (mut world, inode) = with_file();
+    let (wanted, other) = (part(2, Exclusive, 10, 19), part(1, Shared, 0, 99));
+    world.lock(inode, other);
+    let ticket = world.wait(inode, wanted);
+    let wish = |world: &World| match world.ask(Ask::Wish { inode, lock: wanted, ticket }) {
+        Answer::Wish(wish) => wish,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(wish(&world), Wish::Waits);
+    assert_eq!(world.unlock(inode, other), [2]);
+    assert_eq!(wish(&world), Wish::Had);
+    world.unlock(inode, part(2, Exclusive, 15, 15));
+    assert_eq!(wish(&world), Wish::Gone, "some of it was given up again");
+    world.lock(inode, part(2, Shared, 10, 19));
+    assert_eq!(wish(&world), Wish::Gone, "that is less");
+    world.lock(inode, part(2, Exclusive, 0, 99));
+    assert_eq!(wish(&world), Wish::Had, "that is more");
+}
+
+#[test]
+fn who_has_not_heard_that_it_waits_asks_again_and_waits_once() {
+    let (mut world, inode) = with_file();
+    world.lock(inode, part(1, Exclusive, 0, 99));
+    let ticket = world.wait(inode, part(2, Exclusive, 0, 9));
+    assert_eq!(world.wait(inode, part(2, Exclusive, 0, 9)), ticket);
+    assert_ne!(world.wait(inode, part(2, Exclusive, 0, 8)), ticket, "that is another wish");
+    let Ok(Done::Unlocked { .. }) = world.try_for(client(2), &Who::root(), Change::Cancel { inode, ticket })
+    else {
+        panic!("it waits")
+    };
+    let again = world.try_for(client(2), &Who::root(), Change::Cancel { inode, ticket });
+    assert_eq!(again, Err(NameError::NotWaiting { ticket }));
+}
+
+#[test]
+fn what_was_asked_for_before_an_unlock_is_not_granted_after_it() {
+    let (mut world, inode) = with_file();
+    world.lock(inode, part(1, Exclusive, 0, 99));
+    world.wait(inode, part(2, Exclusive, 0, 9));
+    world.wait(inode, part(2, Shared, 5, 20));
+    world.unlock(inode, part(2, Shared, 0, 9));
+    assert_eq!(
+        world.unlock(inode, part(1, Shared, 0, 99)),
+        [2],
+        "what is wanted behind what was unlocked, too, waits on"
+    );
+    assert_eq!(world.held(inode), [(2, Shared, 5, 20)]);
+}
+
+#[test]
 fn owners_are_of_the_client_that_asks() {
     let (mut world, inode) = with_file();
     let change = Change::Lock { inode, lock: part(1, Shared, 0, 0), wait: false };

@@ -229,7 +229,7 @@ fn client_change() -> impl Strategy<Value = Change> {
         2 => (any_file(), any_client()).prop_map(|(inode, client)| Change::Release { inode, client }),
         1 => any_file().prop_map(|inode| Change::Deleted { inode }),
         1 => Just(Change::Settle),
-        1 => any_client().prop_map(|client| Change::Welcome { client }),
+        1 => any_client().prop_map(|client| Change::Welcome { client, opens: client.program % 2 == 0 }),
         1 => any_ending().prop_map(|client| Change::Expire { client }),
         2 => any_ending().prop_map(|client| Change::Forget { client }),
     ]

@@ -174,7 +174,7 @@ fn check_other(tree: &Tree<Memory>, key: &Key, part: &Part) {
         }
         (Key::Doomed(inode), _) => assert!(!has(Key::Inode(*inode))),
         (Key::Unsettled(inode), _) => assert!(!locks(*inode).waiting.is_empty()),
-        (Key::Client(client), Part::Client(ClientState::Ended)) => {
+        (Key::Client(client), Part::Client(ClientState::Caching | ClientState::Ended)) => {
             let left = |key: &Key| {
                 matches!(key, Key::Held(of, _) | Key::Locker(of, _) if of == client)
                     || matches!(key, Key::Wait(of, _) if of.client == *client)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::ClientId;
 use namespace::{
     Answer, Ask, Born, Change, ClientState, Done, Fate, InodeId, Listed, Name, NameError, Op, Page, Query,
-    Rights, Waiting, limits,
+    Rights, Wish, limits,
 };
 
 use crate::locks::{is_in_the_way, whole};
@@ -31,7 +31,7 @@ impl Model {
                 self.doomed.remove(&inode).map(|_| Done::Deleted).ok_or(NameError::NotDoomed { inode })
             }
             Change::Settle => Ok(self.settle_all()),
-            &Change::Welcome { client } => self.record(client).map(|()| Done::Welcomed),
+            &Change::Welcome { client, opens } => self.welcome(client, opens),
             &Change::Expire { client } => self.expire(client),
             &Change::Forget { client } => self.forget(client),
             &Change::Limit { inodes_max, bytes_max } => {
@@ -45,7 +45,7 @@ impl Model {
     /// What a client asks for on its own behalf, unless it has ended.
     fn apply_of_client(&mut self, at: Born, op: &Op) -> Result<Done, NameError> {
         let client = op.client;
-        if self.clients.get(&client).is_some_and(|state| *state != ClientState::Alive) {
+        if self.has_ended(client) {
             return Err(NameError::Expired { client });
         }
         match &op.change {
@@ -111,12 +111,26 @@ impl Model {
     fn forget(&mut self, client: ClientId) -> Result<Done, NameError> {
         match self.clients.get(&client) {
             None => Err(NameError::NoClient { client }),
-            Some(ClientState::Ended) => {
+            Some(ClientState::Alive | ClientState::Ending) => Err(NameError::NotExpired { client }),
+            Some(ClientState::Caching | ClientState::Ended) => {
                 self.clients.remove(&client);
                 Ok(Done::Forgotten)
             }
-            Some(_) => Err(NameError::NotExpired { client }),
         }
+    }
+
+    fn welcome(&mut self, client: ClientId, opens: bool) -> Result<Done, NameError> {
+        match self.clients.get(&client) {
+            None | Some(ClientState::Caching) if !opens => {
+                self.clients.insert(client, ClientState::Caching);
+            }
+            _ => self.record(client)?,
+        }
+        Ok(Done::Welcomed)
+    }
+
+    pub(crate) fn has_ended(&self, client: ClientId) -> bool {
+        matches!(self.clients.get(&client), Some(ClientState::Ending | ClientState::Ended))
     }
 
     fn held_by(&self, client: ClientId) -> Vec<InodeId> {
@@ -154,14 +168,21 @@ impl Model {
                 let found = node.held().into_iter().find(|held| is_in_the_way(held, &lock));
                 Ok(Answer::InTheWay(found))
             }
-            Ask::Waits { inode, owner, ticket } => {
-                let node = self.node(*inode)?;
-                if self.clients.get(&owner.client).is_some_and(|state| *state != ClientState::Alive) {
-                    return Err(NameError::Expired { client: owner.client });
+            Ask::Wish { inode, lock, ticket } => {
+                let (lock, node) = (whole(*lock)?, self.node(*inode)?);
+                if self.has_ended(lock.owner.client) {
+                    return Err(NameError::Expired { client: lock.owner.client });
                 }
-                let waiting = node.all_locks().map(|locks| locks.waiting).unwrap_or_default();
-                let is_it = |wish: &Waiting| (wish.ticket, wish.lock.owner) == (*ticket, *owner);
-                Ok(Answer::Waits(waiting.iter().any(is_it)))
+                let waits =
+                    node.queue.iter().any(|wish| wish.ticket == *ticket && wish.lock.owner == lock.owner);
+                let wish = if waits {
+                    Wish::Waits
+                } else if node.has(&lock) {
+                    Wish::Had
+                } else {
+                    Wish::Gone
+                };
+                Ok(Answer::Wish(wish))
             }
             Ask::Locks { inode } => Ok(Answer::Locks(self.node(*inode)?.all_locks().map(Arc::new))),
             Ask::Orphans { after } => Ok(Answer::Inodes(behind(self.orphans(), *after))),

@@ -54,19 +54,18 @@ impl<'t> Dice<'t> {
     /// A client, most often one that has not ended.
     pub(crate) fn client(&mut self) -> ClientId {
         let (any, is_any) = (client(self.below(CLIENTS)), self.once_in(12));
-        let has_ended = |client: &ClientId| {
-            self.model.clients.get(client).is_some_and(|state| *state != ClientState::Alive)
-        };
+        let has_ended = |client: &ClientId| self.model.has_ended(*client);
         if is_any || !has_ended(&any) {
             return any;
         }
         (0..CLIENTS).map(client).find(|client| !has_ended(client)).unwrap_or(any)
     }
 
-    /// A client that has ended, if one has.
+    /// A client that has ended or has nothing but a cache, if there is one.
     pub(crate) fn ended(&mut self) -> ClientId {
         let any = self.client();
-        let ended = self.model.clients.iter().find(|(_, state)| **state == ClientState::Ended);
+        let is_it = |state| matches!(state, ClientState::Caching | ClientState::Ended);
+        let ended = self.model.clients.iter().find(|(_, state)| is_it(**state));
         ended.filter(|_| !self.once_in(8)).map_or(any, |(client, _)| *client)
     }
 

@@ -44,11 +44,14 @@ const CHANGES: [Drawn; 21] = [
     (5, ALWAYS, unlock),
     (2, WAITING, cancel),
     (1, ALWAYS, |_| Change::Settle),
-    (1, ALWAYS, |dice| Change::Welcome { client: dice.client() }),
+    (2, ALWAYS, |dice| Change::Welcome { client: dice.client(), opens: dice.once_in(2) }),
     (1, ALWAYS, |dice| Change::Expire { client: dice.client() }),
     (
         3,
-        |model| model.clients.values().any(|state| *state == ClientState::Ended),
+        |model| {
+            let may_go = |state: &ClientState| matches!(state, ClientState::Caching | ClientState::Ended);
+            model.clients.values().any(may_go)
+        },
         |dice| Change::Forget { client: dice.ended() },
     ),
     (1, ALWAYS, limit),

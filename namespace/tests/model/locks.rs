@@ -31,9 +31,12 @@ impl Model {
         self.node(inode)?;
         self.record(op.client)?;
         let node = &self.nodes[&inode];
+        let again =
+            node.queue.iter().find(|waiting| wait && waiting.lock == lock).map(|waiting| waiting.ticket);
         let has = node.blockers(&lock, 0).first().copied();
         let is_first = node.blockers(&lock, usize::MAX).is_empty();
         let place = match (has, wait) {
+            _ if again.is_some() => None,
             (Some(by), false) => return Err(NameError::Locked { by }),
             (Some(_), true) => Some(self.place(inode, &lock, true)?),
             // Nobody has anything against it, so it is granted where only the queue would close a circle.
@@ -43,13 +46,15 @@ impl Model {
         let node = self.node_mut(inode);
         match place {
             Some(place) => node.wait(place, Waiting { ticket: Ticket(at), lock }),
+            None if again.is_some() => {}
             None => node.take(&lock),
         }
         // Who has it at once does not wait, though it was in the queue for others to pass.
         let mut granted = self.settle(&[inode]);
         granted.all.retain(|grant| grant.ticket != Ticket(at));
-        let waits = self.nodes[&inode].queue.iter().any(|waiting| waiting.ticket == Ticket(at));
-        Ok(Done::Locked { waits: waits.then_some(Ticket(at)), granted })
+        let ticket = again.unwrap_or(Ticket(at));
+        let waits = self.nodes[&inode].queue.iter().any(|waiting| waiting.ticket == ticket);
+        Ok(Done::Locked { waits: waits.then_some(ticket), granted })
     }
 
     /// Where in the queue a request waits: behind all others, or, if that closes a circle and it may pass, before those that
@@ -105,7 +110,12 @@ impl Model {
         own(op, owner)?;
         let lock = whole(Lock { owner, kind, mode: LockMode::Shared, stretch })?;
         self.node(inode)?;
-        self.node_mut(inode).give_up(owner, kind, lock.stretch);
+        let node = self.node_mut(inode);
+        node.give_up(owner, kind, lock.stretch);
+        let (from, to) = (lock.stretch.first, lock.stretch.last);
+        node.queue.retain(|Waiting { lock: wish, .. }| {
+            (wish.owner, wish.kind) != (owner, kind) || wish.stretch.first < from || to < wish.stretch.last
+        });
         Ok(Done::Unlocked { granted: self.settle(&[inode]) })
     }
 
@@ -190,6 +200,14 @@ impl Node {
             self.give_up(waiting.lock.owner, LockKind::Flock, Stretch::ALL);
         }
         self.queue.insert(place, waiting);
+    }
+
+    /// Whether a lock's owner has it everywhere.
+    pub(crate) fn has(&self, lock: &Lock) -> bool {
+        let Some(cells) = self.locks.get(&(lock.kind, lock.owner)) else { return false };
+        let is_meant =
+            |cell: &usize| lock.stretch.first <= STARTS[*cell] && end_of(*cell) <= lock.stretch.last;
+        (0..STARTS.len()).filter(is_meant).all(|cell| cells[cell] == Some(lock.mode))
     }
 
     fn take(&mut self, lock: &Lock) {

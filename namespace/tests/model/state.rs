@@ -173,10 +173,11 @@ impl Model {
 
     /// Has a client on record, unless it has ended.
     pub(crate) fn record(&mut self, client: ClientId) -> Result<(), NameError> {
-        match self.clients.entry(client).or_insert(ClientState::Alive) {
-            ClientState::Alive => Ok(()),
-            ClientState::Ending | ClientState::Ended => Err(NameError::Expired { client }),
+        if self.has_ended(client) {
+            return Err(NameError::Expired { client });
         }
+        self.clients.insert(client, ClientState::Alive);
+        Ok(())
     }
 }
 

@@ -136,8 +136,8 @@ impl<A: Algorithm> Shard<A> {
             }
             FileBody::Ask(Query::Tree(query)) => {
                 let (mut query, about) = access()?.admit_query(query, asker.proof)?;
-                if let Ask::TestLock { lock: Lock { owner, .. }, .. } | Ask::Waits { owner, .. } =
-                    &mut Arc::make_mut(&mut query).ask
+                if let Ask::TestLock { lock: Lock { owner, .. }, .. }
+                | Ask::Wish { lock: Lock { owner, .. }, .. } = &mut Arc::make_mut(&mut query).ask
                 {
                     owner.client = asker.client;
                 }
@@ -184,6 +184,11 @@ impl<A: Algorithm> Shard<A> {
         };
         let tree = hosted.replica.machine().tree();
         Ok(Access { config, export, certificate, volume: object, tree })
+    }
+
+    /// Whether all of a volume is exported to a session.
+    pub(crate) fn is_free(&self, object: ObjectId, session: SessionId) -> bool {
+        self.access(object, session).is_ok_and(|access| access.is_free())
     }
 
     fn has_no_tree(&self, object: ObjectId) -> bool {

@@ -24,7 +24,7 @@ use crate::file::{Answer, Change, Done, FileBody, FileReplyBody, Query};
 
 impl Access<'_> {
     /// Whether all of the volume is exported.
-    fn is_free(&self) -> bool {
+    pub(super) fn is_free(&self) -> bool {
         self.export.path().names().is_empty()
     }
 
@@ -84,7 +84,7 @@ impl Access<'_> {
             | Ask::ListXattrs { inode }
             | Ask::Access { inode, .. }
             | Ask::TestLock { inode, .. }
-            | Ask::Waits { inode, .. } => self.take(inode, proof),
+            | Ask::Wish { inode, .. } => self.take(inode, proof),
             // No client asks for these, or they are about no inode.
             Ask::Statfs
             | Ask::Locks { .. }
@@ -195,7 +195,7 @@ impl FileBody {
                 | Ask::ListXattrs { inode }
                 | Ask::Access { inode, .. }
                 | Ask::TestLock { inode, .. }
-                | Ask::Waits { inode, .. } => Some(inode),
+                | Ask::Wish { inode, .. } => Some(inode),
                 _ => None,
             },
             Self::Open { inode, .. } => Some(*inode),

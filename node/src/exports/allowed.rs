@@ -75,7 +75,7 @@ pub const fn is_for_clients(ask: &Ask) -> bool {
         | Ask::Access { .. }
         | Ask::Statfs
         | Ask::TestLock { .. }
-        | Ask::Waits { .. } => true,
+        | Ask::Wish { .. } => true,
         Ask::Locks { .. }
         | Ask::Orphans { .. }
         | Ask::Doomed { .. }

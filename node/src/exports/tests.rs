@@ -376,7 +376,7 @@ fn changes() -> Vec<(Change, ChangeKind)> {
         (Change::Unlock { inode, owner, kind: LockKind::Fcntl, stretch: Stretch::ALL }, Locks),
         (Change::Cancel { inode, ticket }, Locks),
         (Change::Settle, Service),
-        (Change::Welcome { client }, Own),
+        (Change::Welcome { client, opens: true }, Own),
         (Change::Expire { client }, Own),
         (Change::Forget { client }, Service),
         (Change::Limit { inodes_max: 1, bytes_max: 1 }, Service),
@@ -413,7 +413,7 @@ fn who_may_only_read_asks_what_others_ask_but_not_to_write() {
         access(Rights { write: false, read: true, execute: true }),
         Ask::Statfs,
         Ask::TestLock { inode, lock: LOCK },
-        Ask::Waits { inode, owner: OWNER, ticket: Ticket(BORN) },
+        Ask::Wish { inode, lock: LOCK, ticket: Ticket(BORN) },
     ] {
         assert_eq!((rw.allow_ask(&ask), ro.allow_ask(&ask)), (Ok(()), Ok(())), "{ask:?}");
     }

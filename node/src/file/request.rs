@@ -5,7 +5,7 @@ use namespace::{Change as TreeChange, InodeId, LockKind, LockMode, Who};
 
 use super::{Answer, Change, Done, FileError, Mark, Query};
 use crate::message::is_file_of_volume;
-use crate::{Attendance, Capability, OpenMode, Proof, RequestId, Unavailable, file_object};
+use crate::{Attendance, CacheGrant, Capability, OpenMode, Proof, RequestId, Unavailable, file_object};
 
 /// One request about a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,6 +23,8 @@ pub struct FileRequest {
     /// If a file is opened or created by it that the client has open from then on: which of its openings that is. It has to be on
     /// record in the volume.
     pub holds: Option<u64>,
+    /// Whether the client takes grants, and answers revocations.
+    pub caches: bool,
 }
 
 /// What a client may ask about a file.
@@ -140,6 +142,8 @@ pub struct FileReply {
     pub body: FileReplyBody,
     /// If the client is confined to a part of the volume, one for each of the inodes that it is [told](FileReplyBody::told) of.
     pub proofs: Vec<Proof>,
+    /// What its client may answer from a cache, if it takes grants and this is about a volume.
+    pub grant: Option<Box<CacheGrant>>,
 }
 
 /// What a client is told.

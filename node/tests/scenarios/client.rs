@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use base::{ObjectId, Role, Span, WallTime};
+use base::{Epoch, ObjectId, Role, Span, WallTime};
 use namespace::InodeId;
-use node::file::{FileReply, FileReplyBody};
+use node::file::{FileBody, FileReply, FileReplyBody};
 use node::{
     Certificate, CertificateId, ClientFrame, DaemonFrame, Proof, Reply, ReplyBody, Request, RequestBody,
-    RequestId, SessionId, Token,
+    RequestId, Revoked, SessionId, Token,
 };
 
 /// A program that wants a lock.
@@ -24,6 +24,11 @@ pub(crate) struct Client {
     /// What it was told with inodes, and shows for them.
     pub(crate) proofs: BTreeMap<InodeId, Proof>,
     lock: Option<Held>,
+    /// Whether it keeps what it is told of volumes in a cache.
+    pub(crate) caches: bool,
+    cached: BTreeMap<InodeId, Cached>,
+    /// Revocations that it has not answered, and of whom.
+    revocations: Vec<(u32, u64)>,
     new_grants: Vec<(ObjectId, Token)>,
     /// All that it was told, and by whom.
     pub(crate) heard: Vec<(u32, Reply)>,
@@ -51,6 +56,18 @@ struct Held {
     until: WallTime,
 }
 
+/// What it has in its cache.
+#[derive(Clone, Copy)]
+struct Cached {
+    /// Over the connection with whom, or until when if that is gone.
+    by: u32,
+    until: WallTime,
+    tenure: Epoch,
+}
+
+/// No daemon.
+const NOBODY: u32 = u32::MAX;
+
 impl Client {
     pub(crate) fn new(session: Span) -> Self {
         let role = Role::Client("tester".parse().unwrap());
@@ -64,6 +81,9 @@ impl Client {
             file_replies: BTreeMap::new(),
             proofs: BTreeMap::new(),
             lock: None,
+            caches: false,
+            cached: BTreeMap::new(),
+            revocations: Vec::new(),
             new_grants: Vec::new(),
             heard: Vec::new(),
             is_silent: false,
@@ -76,7 +96,12 @@ impl Client {
         (self.connections[&node].id, RequestId(self.requests))
     }
 
-    pub(crate) fn hear_of_file(&mut self, reply: FileReply) {
+    pub(crate) fn hear_of_file(&mut self, session: SessionId, reply: FileReply) {
+        let by = self.connections.iter().find(|(_, connection)| connection.id == session);
+        if let (Some((&by, _)), Some(grant)) = (by, &reply.grant) {
+            let cached = Cached { by, tenure: grant.tenure, until: WallTime::ZERO };
+            self.cached.extend(grant.inodes.iter().map(|&inode| (inode, cached)));
+        }
         self.proofs.extend(reply.body.told().into_iter().zip(reply.proofs));
         self.file_replies.insert(reply.id, reply.body);
     }
@@ -100,6 +125,11 @@ impl Client {
         self.connections.values().any(|connection| connection.id == session)
     }
 
+    /// What it shows for the inode that a request names, and whether it takes grants.
+    pub(crate) fn shows(&self, body: &FileBody) -> (Option<Proof>, bool) {
+        (body.named().and_then(|inode| self.proofs.get(&inode).copied()), self.caches)
+    }
+
     pub(crate) fn is_connected(&self, node: u32) -> bool {
         self.connections.contains_key(&node)
     }
@@ -119,6 +149,10 @@ impl Client {
     pub(crate) fn disconnected(&mut self, node: u32) -> Option<SessionId> {
         let connection = self.connections.remove(&node)?;
         self.detach(node, connection.covered_until);
+        self.revocations.retain(|(by, _)| *by != node);
+        for cached in self.cached.values_mut().filter(|cached| cached.by == node) {
+            (cached.by, cached.until) = (NOBODY, connection.covered_until);
+        }
         Some(connection.id)
     }
 
@@ -202,8 +236,28 @@ impl Client {
                 let until = self.connections[&node].covered_until;
                 self.detach(node, until);
             }
+            &Reply::Revoke { number, what, .. } => {
+                self.revocations.push((node, number));
+                match what {
+                    Revoked::Inode { number, epoch } => drop(self.cached.remove(&InodeId { number, epoch })),
+                    Revoked::All => self.cached.retain(|_, cached| cached.by != node),
+                    Revoked::Before(tenure) => self.cached.retain(|_, cached| cached.tenure >= tenure),
+                }
+            }
             Reply::Death { .. } | Reply::SessionOver => {}
         }
+    }
+
+    /// Whether it answers from its cache what it knows of an inode, as long as its session is confirmed for.
+    pub(crate) fn answers(&self, now: WallTime, inode: InodeId) -> bool {
+        let Some(cached) = self.cached.get(&inode) else { return false };
+        let by = self.connections.get(&cached.by);
+        now < by.map_or(cached.until, |connection| connection.covered_until)
+    }
+
+    /// What it was told to drop, and by whom, and has not answered.
+    pub(crate) fn take_revocations(&mut self) -> Vec<(u32, u64)> {
+        std::mem::take(&mut self.revocations)
     }
 
     fn detach(&mut self, node: u32, until: WallTime) {

@@ -361,9 +361,14 @@ impl<A: Algorithm> Cluster<A> {
 
     /// What was held back arrives now, in order.
     pub(crate) fn let_go(&mut self) {
+        self.let_go_but(|_| false);
+    }
+
+    /// What was held back arrives now, and from now on what fits stays on its way.
+    pub(crate) fn let_go_but(&mut self, what: impl Fn(&Flying) -> bool + 'static) {
         self.holds_back = Box::new(|_| false);
-        let held = std::mem::take(&mut self.held);
-        self.flying.extend(held);
+        std::mem::take(&mut self.held).into_iter().for_each(|flying| self.arrive(flying));
+        self.hold_back(what);
         self.settle();
     }
 
@@ -567,7 +572,7 @@ impl<A: Algorithm> Cluster<A> {
                 }
                 Output::FileReply { session, reply } => {
                     if let Some(client) = self.clients.values_mut().find(|client| client.has(session)) {
-                        client.hear_of_file(reply);
+                        client.hear_of_file(session, reply);
                     }
                 }
                 Output::Client { session, frame } => {
@@ -629,8 +634,8 @@ impl<A: Algorithm> Cluster<A> {
         let (session, id) = self.clients.get_mut(&client).unwrap().next_file_request(node);
         let content = body.locks(object).map_or(object, |(content, _)| content);
         let (shown, holds) = (self.shown.get(&content).cloned(), self.holds.take());
-        let proof = body.named().and_then(|inode| self.clients[&client].proofs.get(&inode).copied());
-        let request = FileRequest { id, object, shown, body, proof, holds };
+        let (proof, caches) = self.clients[&client].shows(&body);
+        let request = FileRequest { id, object, shown, body, proof, holds, caches };
         self.call(node, |shard, now| shard.handle_file_request(now, session, request));
         self.settle();
         id

@@ -3,6 +3,7 @@
 mod access;
 #[macro_use]
 mod bugs;
+mod caches;
 mod capabilities;
 mod client;
 mod clocks;

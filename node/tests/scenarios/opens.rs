@@ -3,7 +3,7 @@
 use base::{ClientId, Epoch, Span};
 use namespace::{
     Answer as TreeAnswer, Ask, Change as TreeChange, ClientState, Done as TreeDone, InodeId, Lock, LockKind,
-    LockMode, Make, NameError, Owner, Query as TreeQuery, Site, Stretch, Ticket, Who,
+    LockMode, Make, NameError, Owner, Query as TreeQuery, Site, Stretch, Ticket, Who, Wish,
 };
 use node::file::{Answer, Change, FileBody, FileError, FileOf, FileReplyBody, Level, Query};
 use node::{Attendance, Bug, OpenMode, Unavailable, file_object};
@@ -35,7 +35,10 @@ fn used(bug: Option<Bug>) -> (Daemons, Vec<u32>, Program, Program) {
     cluster.client(2);
     for program in [&mut one, &mut two] {
         let client = ClientId { certificate: 0, program: 0 };
-        assert_eq!(program.change(&mut cluster, TreeChange::Welcome { client }), Ok(TreeDone::Welcomed));
+        assert_eq!(
+            program.change(&mut cluster, TreeChange::Welcome { client, opens: true }),
+            Ok(TreeDone::Welcomed)
+        );
         program.attend(&mut cluster);
     }
     (cluster, members, one, two)
@@ -102,19 +105,24 @@ impl Program {
     }
 
     fn lock(&mut self, cluster: &mut Daemons, inode: InodeId, wait: bool) -> Result<TreeDone, FileError> {
-        let owner = Owner { client: ClientId { certificate: 0, program: 0 }, number: 7 };
-        let (kind, mode, stretch) = (LockKind::Fcntl, LockMode::Exclusive, Stretch::ALL);
-        self.change(cluster, TreeChange::Lock { inode, lock: Lock { owner, kind, mode, stretch }, wait })
+        self.change(cluster, TreeChange::Lock { inode, lock: everything(), wait })
     }
 
-    fn waits(&self, cluster: &mut Daemons, inode: InodeId, ticket: Ticket) -> bool {
-        let owner = Owner { client: ClientId { certificate: 0, program: 0 }, number: 7 };
-        let query = TreeQuery { who: Who::root(), ask: Ask::Waits { inode, owner, ticket } };
+    fn wish(&self, cluster: &mut Daemons, inode: InodeId, ticket: Ticket) -> Wish {
+        let query = TreeQuery { who: Who::root(), ask: Ask::Wish { inode, lock: everything(), ticket } };
         match self.ask(cluster, &FileBody::Ask(Query::Tree(query.into())), None) {
-            Some(FileReplyBody::Answer(Ok(Answer::Tree(answer)))) => *answer == TreeAnswer::Waits(true),
+            Some(FileReplyBody::Answer(Ok(Answer::Tree(answer)))) => match *answer {
+                TreeAnswer::Wish(wish) => wish,
+                other => panic!("{other:?}"),
+            },
             other => panic!("{other:?}"),
         }
     }
+}
+
+fn everything() -> Lock {
+    let owner = Owner { client: ClientId { certificate: 0, program: 0 }, number: 7 };
+    Lock { owner, kind: LockKind::Fcntl, mode: LockMode::Exclusive, stretch: Stretch::ALL }
 }
 
 fn of(inode: InodeId) -> FileOf {
@@ -320,13 +328,13 @@ fn who_waits_for_a_lock_has_it_when_the_holder_is_done_whoever_leads() {
     let Ok(TreeDone::Locked { waits: Some(ticket), .. }) = two.lock(&mut cluster, inode, true) else {
         panic!("it waits")
     };
-    assert!(two.waits(&mut cluster, inode, ticket));
+    assert_eq!(two.wish(&mut cluster, inode, ticket), Wish::Waits);
     fail_over(&mut cluster);
-    assert!(two.waits(&mut cluster, inode, ticket), "and waits on");
+    assert_eq!(two.wish(&mut cluster, inode, ticket), Wish::Waits, "and waits on");
     let owner = Owner { client: ClientId { certificate: 0, program: 0 }, number: 7 };
     let unlock = TreeChange::Unlock { inode, owner, kind: LockKind::Fcntl, stretch: Stretch::ALL };
     assert!(matches!(one.change(&mut cluster, unlock), Ok(TreeDone::Unlocked { .. })));
-    assert!(!two.waits(&mut cluster, inode, ticket), "it has it");
+    assert_eq!(two.wish(&mut cluster, inode, ticket), Wish::Had);
     let refused = one.lock(&mut cluster, inode, false);
     assert!(matches!(refused, Err(FileError::Tree(NameError::Locked { .. }))), "{refused:?}");
 }
@@ -367,6 +375,27 @@ fn a_client_that_goes_leaves_nothing_behind() {
     let tree = cluster.shard(primary(&cluster)).file(FILE).unwrap().machine().tree();
     let states = [1, 2].map(|program| tree.client(ClientId { certificate: 1, program }));
     assert_eq!(states, [Some(ClientState::Ended), Some(ClientState::Alive)]);
+}
+
+/// It has things in a cache, too, and was silent for longer than its session.
+#[test]
+fn who_has_files_open_stays_on_record_when_its_session_is_over() {
+    let (mut cluster, _, mut one, mut two) = used(None);
+    let mut file = one.create(&mut cluster, "f");
+    file.write(&mut cluster, "hello");
+    one.attend(&mut cluster);
+    cluster.clients.get_mut(&1).unwrap().caches = true;
+    let query = TreeQuery { who: Who::root(), ask: Ask::Attributes { inode: InodeId::ROOT } };
+    one.ask(&mut cluster, &FileBody::Ask(Query::Tree(query.into())), None);
+    assert!(cluster.clients[&1].answers(cluster.now, InodeId::ROOT));
+    cluster.clients.get_mut(&1).unwrap().is_silent = true;
+    cluster.run(ms(2_000));
+    assert_eq!(cluster.shard(primary(&cluster)).session_count(), 1, "the first one's is over");
+    cluster.clients.get_mut(&1).unwrap().is_silent = false;
+    two.unlink(&mut cluster, "f");
+    cluster.run(ms(1_500));
+    one.attend(&mut cluster);
+    assert!(is_there(&mut cluster, &file));
 }
 
 /// It says that it has closed the file, and opens it again before that is known to a majority.

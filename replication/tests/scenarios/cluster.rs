@@ -599,6 +599,17 @@ impl Cluster {
         Request { client: ClientId { certificate: 7, program: 1 }, number: self.requests, settled: 1 }
     }
 
+    pub(crate) fn propose_for_house(
+        &mut self,
+        id: u32,
+        request: Request,
+        op: Put,
+    ) -> Result<(), ProposeError> {
+        let proposed = self.call(id, |replica, now| replica.propose_for_house(now, request, op));
+        self.settle();
+        proposed
+    }
+
     /// Proposes, and delivers what can be delivered.
     pub(crate) fn propose(&mut self, id: u32, request: Request, op: Put) -> Result<(), ProposeError> {
         let proposed = self.call(id, |replica, now| replica.propose(now, request, op));

@@ -1,13 +1,17 @@
 //! What is bounded, in numbers and in bytes, and what is never refused all the same.
 
 use base::{ClientId, Seq, Span};
-use replication::{Bug, Config, ConfigError, Limit, Message, ProposeError, Request, Standing};
+use replication::{
+    Bug, Config, ConfigError, HOUSE_CLIENTS_MAX, Limit, Message, ProposeError, Request, Standing,
+};
 
 use crate::cluster::{Cells, Cluster, HEAVY, Put, ms};
 
 /// A heavy entry.
 const HEAVY_BYTES: u64 = 128 + 1_000;
 const MESSAGE_BYTES: u64 = 128;
+/// Room for those who look after an object.
+const HOUSE_BYTES: u64 = 64 * HOUSE_CLIENTS_MAX as u64;
 
 fn checked(config: Config) -> Config {
     config.check::<Cells>().unwrap();
@@ -22,7 +26,7 @@ fn small() -> Config {
         kept_bytes_max: 3 * HEAVY_BYTES,
         kept_lending_bytes_max: 20 * HEAVY_BYTES,
         versions_max: 8,
-        page_bytes_max: 4_000,
+        page_bytes_max: 4_000 + HOUSE_BYTES,
         clients_max: 8,
         outcomes_max: 64,
         expired_max: 8,
@@ -279,6 +283,23 @@ fn so_many_clients_are_known_and_another_one_when_one_of_them_is_over() {
     cluster.propose(1, request(3, 1, 1), Put(1, 3)).unwrap();
     assert_eq!(cluster.propose(1, request(1, 1, 1), Put(1, 1)), Err(ProposeError::Expired));
     assert_eq!(cluster.replica(1).clients().collect::<Vec<_>>(), [client(2), client(3)]);
+}
+
+#[test]
+fn who_looks_after_an_object_has_room_when_clients_have_none() {
+    let mut cluster = Cluster::with(3, Config { clients_max: 2, ..small() });
+    cluster.serve(1);
+    for program in [1, 2] {
+        cluster.propose(1, request(program, 1, 1), Put(1, 1)).unwrap();
+    }
+    let many = 3 + HOUSE_CLIENTS_MAX as u64;
+    for program in 3..many {
+        assert_eq!(cluster.propose_for_house(1, request(program, 1, 1), Put(1, 2)), Ok(()));
+    }
+    assert_eq!(cluster.propose_for_house(1, request(many, 1, 1), Put(1, 2)), Err(ProposeError::Full));
+    assert_eq!(cluster.propose(1, request(many, 1, 1), Put(1, 3)), Err(ProposeError::Full));
+    cluster.expire(1, client(1));
+    assert_eq!(cluster.propose_for_house(1, request(many, 1, 1), Put(1, 2)), Ok(()));
 }
 
 #[test]

@@ -159,6 +159,7 @@ const fn is_of_service(change: &TreeChange) -> bool {
             | TreeChange::Lend { .. }
             | TreeChange::GiveBack { .. }
             | TreeChange::Release { .. }
+            | TreeChange::Welcome { opens: false, .. }
             | TreeChange::Expire { .. }
             | TreeChange::Forget { .. }
             | TreeChange::Settle
@@ -195,8 +196,8 @@ impl VolumeModel {
         Ok(Placed { op, entry: Some((born, entry.time)) })
     }
 
-    /// What an entry that no user asked for does: a daemon may delete what is doomed, lend size and times, and take them back, and
-    /// nothing else.
+    /// What an entry that no user asked for does: a daemon may delete what is doomed, lend size and times, and take them back, put
+    /// clients on record that have something in a cache, and see to what clients hold and to their end, and nothing else.
     pub fn entry_of_daemon(
         &self,
         at: Position,
@@ -244,7 +245,7 @@ impl VolumeModel {
             (
                 TreeChange::Lock { lock: Lock { owner: Owner { client, .. }, .. }, .. }
                 | TreeChange::Unlock { owner: Owner { client, .. }, .. }
-                | TreeChange::Welcome { client }
+                | TreeChange::Welcome { client, .. }
                 | TreeChange::Expire { client },
                 _,
             ) => *client = asked,

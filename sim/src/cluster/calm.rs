@@ -9,6 +9,7 @@ use lease::Algorithm;
 use node::lock_cell;
 
 use super::files::DiskInput;
+use super::links::REDIAL_MAX;
 use super::machine::Doing;
 use super::world::{Input, World};
 use crate::checkers::evidence::Machines;
@@ -165,9 +166,9 @@ impl<A: Algorithm> World<'_, A> {
         let quiet = self.now;
         let settled = self.session_over() * 6 + self.quarantine() * 2 + lease.t_max * 4;
         let forgotten = self.forgotten_within();
-        self.run_until(
-            self.now + settled + self.plan.network.late_max + self.plan.shard.file_idle * 2 + forgotten,
-        )?;
+        // A volume that somebody has in a cache is idle later.
+        let idle = self.plan.shard.file_idle * if self.plan.volumes.caches { 6 } else { 2 };
+        self.run_until(self.now + settled + self.plan.network.late_max + idle + forgotten)?;
         for machine in &self.daemons {
             let Some(shard) = &machine.shard else { continue };
             // The record of a lock stays while its daemon is away, and until somebody wants the lock if it stays away.
@@ -260,7 +261,9 @@ impl<A: Algorithm> World<'_, A> {
         self.await_all()?;
         self.let_go(waiter)?;
         (0..self.machines()).try_for_each(|machine| self.start(machine))?;
-        self.run_until(self.now + self.quarantine() * 2)
+        // Whoever was connected with a process that ended may notice that only now.
+        let connected = self.plan.silence_max + REDIAL_MAX * 2;
+        self.run_until(self.now + (self.quarantine() * 2).max(connected))
     }
 
     /// The holder's daemon dies or drains, and the holder keeps its lock.

@@ -140,7 +140,7 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     /// The replica of an object that knows most of it to be committed.
-    fn latest_of(&self, object: ObjectId) -> Option<&Replica<node::file::File>> {
+    pub(super) fn latest_of(&self, object: ObjectId) -> Option<&Replica<node::file::File>> {
         let shards = self.daemons.iter().filter_map(|daemon| daemon.shard.as_ref());
         let replicas = shards.filter_map(|shard| shard.file(object)).filter(|replica| replica.is_whole());
         replicas.max_by_key(|replica| replica.committed())

@@ -2,7 +2,6 @@
 
 use base::{Dead, Process, Span, StartId};
 use client::core::Core;
-use client::core::files::Files;
 use lease::Algorithm;
 
 use super::files::DiskInput;
@@ -200,7 +199,9 @@ impl<A: Algorithm> World<'_, A> {
                 self.note(None, format_args!("a client starts on {machine}"));
                 self.mishap(machine, "a process starts");
                 let map = &self.plan.shard.map;
-                self.clients[client].start(Core::new(map.clone()), Files::new(map.clone()));
+                let (files, caching) = self.files_of_client();
+                self.clients[client].start(Core::new(map.clone()), files);
+                self.clients[client].files.caching = caching;
                 self.wake_users(client);
                 self.wake_writers(client);
             }

@@ -426,7 +426,17 @@ impl<A: Algorithm> World<'_, A> {
                 FileOutput::Send { to, request } => {
                     self.send(machine, to.0 as usize, Payload::FileRequest(request));
                 }
-                FileOutput::Event(event) => self.hear_files(client, &event)?,
+                FileOutput::Told { ticket, told } => {
+                    if let Some(caching) = &mut self.clients[client].files.caching {
+                        caching.keep(ticket, told);
+                    }
+                }
+                FileOutput::Event(event) => {
+                    if let Some(caching) = &mut self.clients[client].files.caching {
+                        caching.take_in(&event);
+                    }
+                    self.hear_files(client, &event)?;
+                }
             }
         }
         Ok(())

@@ -92,8 +92,13 @@ impl<A: Algorithm> World<'_, A> {
     pub(super) fn leave_volumes(&mut self) -> Result<(), Violation> {
         for file in self.volumes() {
             for client in 0..self.clients.len() {
+                let object = self.files[file];
+                let who = self.clients[client].id(self.daemons.len() + client);
+                let state = self.latest_of(object).and_then(|file| file.machine().tree().client(who));
                 let core = self.clients[client].files.core.as_ref();
-                if core.is_some_and(|core| core.attends_to(self.files[file])) {
+                // It may have locked something, and opened nothing.
+                let is_there = state.is_some_and(|state| state == ClientState::Alive);
+                if core.is_some_and(|core| is_there || core.attends_to(object)) {
                     self.work(client, 0, (file, Work::Tree(trees::go(), None)))?;
                     self.run_until(self.now + self.slack())?;
                 }

@@ -11,7 +11,7 @@ use crate::{FaultKind, TrueTime, Violation};
 use base::{Role, Span};
 
 /// A call that is not answered is made again after this long at most.
-const REDIAL_MAX: Span = Span::from_millis(300);
+pub(super) const REDIAL_MAX: Span = Span::from_millis(300);
 
 impl<A: Algorithm> World<'_, A> {
     /// A machine keeps calling another until they are connected.
@@ -98,6 +98,7 @@ impl<A: Algorithm> World<'_, A> {
             (Some(client), _) => {
                 let daemon = self.daemons[other].birth(life).process;
                 self.call_files(client, |files, now| files.handle_up(now, daemon.node))?;
+                self.link_cache(client, daemon.node);
                 self.call_client(client, |core, now| core.handle_connected(now, daemon))
             }
         }
@@ -140,6 +141,7 @@ impl<A: Algorithm> World<'_, A> {
             (Some(client), _) => {
                 let node = self.daemons[other].id;
                 self.call_files(client, |files, now| files.handle_down(now, node))?;
+                self.link_cache(client, node);
                 self.call_client(client, |core, now| core.handle_disconnected(now, node))
             }
         }

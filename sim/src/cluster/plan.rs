@@ -93,6 +93,8 @@ pub struct VolumePlan {
     pub contents: usize,
     /// How they are used.
     pub habits: TreeHabits,
+    /// Whether clients keep what they know of them.
+    pub caches: bool,
 }
 
 /// Faults that are injected at their own times.
@@ -260,13 +262,17 @@ impl VolumePlan {
     /// In half of all seeds volumes are removed, too.
     fn draw(seed: u64) -> Self {
         let mut random = Random::new(seed ^ 0x7ee5);
-        let habits =
-            TreeHabits { names: [3, 6, 12][random.index(3)], clear_permille: [0, 0, 2, 8][random.index(4)] };
+        let habits = TreeHabits {
+            names: [3, 6, 12][random.index(3)],
+            changes_percent: 73,
+            clear_permille: [0, 0, 2, 8][random.index(4)],
+        };
         Self {
             count: draw_u32(&mut random, 1, 2),
             percent: [20, 40, 60][random.index(3)],
             contents: 0,
             habits,
+            caches: false,
         }
     }
 }
@@ -346,7 +352,8 @@ fn draw_narrow_limits(shard: &mut ShardConfig, random: &mut Random) {
 /// The largest operation has to fit, and the largest part and the table of requests, and nothing more.
 const fn least_bytes(config: &replication::Config) -> (u64, u64) {
     let (largest, parts) = ((1 << 20) + 1_024, (1 << 16) + 320 * config.versions_max as u64);
-    let table = 1_024 + 64 * config.clients_max + 384 * config.outcomes_max + 32 * config.expired_max;
+    let clients = config.clients_max + replication::HOUSE_CLIENTS_MAX;
+    let table = 1_024 + 64 * clients + 384 * config.outcomes_max + 32 * config.expired_max;
     let page = if parts > table as u64 { parts } else { table as u64 };
     (largest, page + 2_048)
 }

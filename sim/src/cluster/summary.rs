@@ -144,6 +144,8 @@ pub struct TreeCounts {
     pub opened: u64,
     /// How much users wanted of the content of files that they had open.
     pub content_wanted: u64,
+    /// How many of the answers a client knew.
+    pub known: u64,
 }
 
 impl TreeCounts {

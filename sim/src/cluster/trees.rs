@@ -37,6 +37,8 @@ const NOBODY: ClientId = ClientId { certificate: 0, program: 0 };
 pub struct TreeHabits {
     /// How many names there are.
     pub names: u8,
+    /// How much of what users want is a change, in percent.
+    pub changes_percent: u64,
     /// How many of the operations begin to take everything away, until the volume can be removed, in thousand.
     pub clear_permille: u64,
 }
@@ -51,7 +53,7 @@ pub(super) struct Known {
     /// A directory that it was told is not empty.
     full: Option<InodeId>,
     /// The request for a lock that it made last, if that had to wait.
-    waits: Option<(InodeId, Owner, Ticket)>,
+    waits: Option<(InodeId, Lock, Ticket)>,
     /// What it was told last that the volume is.
     pub(super) state: State,
 }
@@ -117,7 +119,7 @@ impl Known {
         if let (&Change::Lock { inode, lock, .. }, Done::Locked { waits: Some(ticket), .. }) =
             (&op.change, done)
         {
-            self.waits = Some((inode, lock.owner, *ticket));
+            self.waits = Some((inode, lock, *ticket));
         }
         if let (Change::Create { dir, name, .. }, Done::Created { attributes, .. }) = (&op.change, done) {
             let Attributes { inode, kind, .. } = *attributes;
@@ -155,7 +157,7 @@ impl Known {
         let changed = |wanted| Some(change(&Who::root(), wanted));
         match (random.below(12), self.waits) {
             (0..6, _) => changed(Change::Lock { inode, lock, wait: random.chance(1, 3) }),
-            (6..8, Some((inode, owner, ticket))) => Some(ask(Ask::Waits { inode, owner, ticket })),
+            (6..8, Some((inode, lock, ticket))) => Some(ask(Ask::Wish { inode, lock, ticket })),
             (8, Some((inode, _, ticket))) => changed(Change::Cancel { inode, ticket }),
             (9, _) => Some(ask(Ask::TestLock { inode, lock })),
             _ => changed(Change::Unlock { inode, owner, kind, stretch }),
@@ -185,7 +187,7 @@ impl Known {
     }
 
     fn draw_as(&self, who: &Who, habits: TreeHabits, random: &mut Random) -> VolumeOp {
-        if random.below(100) < 73 {
+        if random.below(100) < habits.changes_percent {
             change(who, self.draw_change(habits, random))
         } else {
             let ask = self.draw_question(habits, random);
@@ -361,7 +363,7 @@ pub(super) fn last_directory(number: u64) -> VolumeOp {
 
 /// Puts the client on record that asks for it.
 pub(super) fn come() -> VolumeOp {
-    change(&Who::root(), Change::Welcome { client: NOBODY })
+    change(&Who::root(), Change::Welcome { client: NOBODY, opens: true })
 }
 
 /// Ends the client that asks for it.
@@ -406,7 +408,7 @@ mod tests {
     #[test]
     fn users_do_something_of_everything_and_can_empty_a_volume() {
         for names in [3, 6, 12] {
-            let habits = TreeHabits { names, clear_permille: 0 };
+            let habits = TreeHabits { names, changes_percent: 73, clear_permille: 0 };
             let (mut volume, mut random) = (Volume::default(), Random::new(10));
             let mut clients = [Known::default(), Known::default()];
             let mut seq = 1;

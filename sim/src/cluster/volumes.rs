@@ -137,7 +137,7 @@ pub(super) fn volume_of(file: &File) -> Volume {
 fn as_asked(op: &VolumeOp, client: ClientId) -> VolumeOp {
     let mut op = op.clone();
     if let VolumeOp::Ask(query) = &mut op
-        && let Ask::TestLock { lock: Lock { owner, .. }, .. } | Ask::Waits { owner, .. } =
+        && let Ask::TestLock { lock: Lock { owner, .. }, .. } | Ask::Wish { lock: Lock { owner, .. }, .. } =
             &mut Arc::make_mut(query).ask
     {
         owner.client = client;

@@ -681,8 +681,16 @@ impl<'a, A: Algorithm> World<'a, A> {
                     }
                 }
                 core::Output::Event(event) => self.hear_client(client, event)?,
+                core::Output::Revoke { from, number, volume, what } => {
+                    let machine = &mut self.clients[client];
+                    if let (Some(caching), Some(core)) = (&mut machine.files.caching, &mut machine.core) {
+                        caching.cache.revoke(from, number, (volume, what));
+                        core.dropped(from, number);
+                    }
+                }
             }
         }
+        self.confirm_cache(client);
         self.drain_files(client)?;
         self.set_client_alarm(client);
         self.look_at_beliefs(client)

@@ -9,6 +9,7 @@ use namespace::{InodeId, Who};
 use node::OpenMode;
 use node::file::{FileError, Level, Mark, Position};
 
+use super::caches::Caching;
 use super::held::{comes, makes_file};
 use super::shape::{Shape, Wanted};
 use super::volumes::KnownTrees;
@@ -27,6 +28,8 @@ const GIVES_UP: Span = Span::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct FileUse {
     pub(super) core: Option<Files>,
+    /// What it keeps of volumes, if it keeps anything.
+    pub(super) caching: Option<Caching>,
     pub(super) writers: Vec<Writer>,
     /// The files that it was told are there.
     created: BTreeSet<usize>,
@@ -168,6 +171,13 @@ impl<A: Algorithm> World<'_, A> {
         writer: usize,
         (file, work): (usize, Work),
     ) -> Result<(), Violation> {
+        if let Work::Tree(op, _) = &work
+            && self.answer_from_cache(client, (file, op))?
+        {
+            self.clients[client].files.writers[writer].step += 1;
+            self.remind_writer(client, writer);
+            return Ok(());
+        }
         let object = self.files[file];
         let who = self.clients[client].id(self.daemons.len() + client);
         let reading = self.clients[client].reading(self.now);
@@ -215,8 +225,9 @@ impl<A: Algorithm> World<'_, A> {
         let object = self.files[file];
         let who = self.clients[client].id(self.daemons.len() + client);
         let reading = self.clients[client].reading(self.now);
+        let change = self.before_wanted(client, file, &wanted);
         let core = self.clients[client].files.core.as_mut().expect("its process runs");
-        let ticket = match wanted {
+        let ticket = match wanted.clone() {
             Wanted::Change(change) => {
                 let is_durable = self.dice.levels.chance(self.plan.files.durable_percent, 100);
                 let is_durable = is_durable || comes(&change);
@@ -229,7 +240,9 @@ impl<A: Algorithm> World<'_, A> {
             }
             Wanted::Ask(query) => core.ask(reading, object, query),
         };
-        if let Some(number) = core.number(ticket) {
+        let number = core.number(ticket);
+        self.after_wanted(client, file, (&wanted, change), ticket);
+        if let Some(number) = number {
             if self.is_volume(file) {
                 self.checkers.trees.goes_by(id, (who, number));
             } else {

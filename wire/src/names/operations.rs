@@ -30,7 +30,7 @@ choice!(Change, "a change of a tree", check_change:
     14 Unlock { inode, owner, kind, stretch };
     15 Cancel { inode, ticket };
     16 Settle;
-    17 Welcome { client };
+    17 Welcome { client, opens };
     18 Expire { client };
     19 Forget { client };
     20 Limit { inodes_max, bytes_max };

@@ -26,7 +26,7 @@ choice!(Ask, "a question about a tree":
     11 Doomed { after };
     12 Clients { after };
     13 Holds { client, after };
-    14 Waits { inode, owner, ticket };
+    14 Wish { inode, lock, ticket };
 );
 
 choice!(Answer, "an answer about a tree", check_answer:
@@ -41,7 +41,7 @@ choice!(Answer, "an answer about a tree", check_answer:
     8 Inodes(inodes);
     9 Doomed(doomed);
     10 Clients(clients);
-    11 Waits(waits);
+    11 Wish(wish);
 );
 record!(Page { entries, is_last }, check_page);
 record!(Listed { name, inode, kind, attributes }, check_listed);
@@ -49,7 +49,7 @@ record!(Listed { name, inode, kind, attributes }, check_listed);
 fn check_answer(answer: &Answer) -> Result<(), DecodeError> {
     let is_in_order = match answer {
         Answer::Attributes(_) | Answer::Page(_) | Answer::Target(_) => true,
-        Answer::Volume(_) | Answer::Locks(_) | Answer::Waits(_) => true,
+        Answer::Volume(_) | Answer::Locks(_) | Answer::Wish(_) => true,
         Answer::Value(value) => return check_value(value),
         Answer::InTheWay(lock) => return check_in_the_way(lock.as_ref()),
         Answer::Names(names) => {

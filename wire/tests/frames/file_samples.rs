@@ -14,9 +14,10 @@ use node::file::{
     Stored as OnDisk,
 };
 use node::{
-    AccessError, Attendance, Capability, CapabilityError, CertificateId, Changed, Errand, ErrandBody,
-    FileMessage, KeyEpoch, MemberChange, MembersError, Open, OpenMode, Order, OrderBody, OrderReply,
-    OrderReplyBody, PROOF_BYTES, Proof, RequestId, Source, StrikeError, Tag, Unavailable,
+    AccessError, Attendance, CacheGrant, Capability, CapabilityError, CertificateId, Changed, Errand,
+    ErrandBody, FileMessage, GrantKind, KeyEpoch, MemberChange, MembersError, Open, OpenMode, Order,
+    OrderBody, OrderReply, OrderReplyBody, PROOF_BYTES, Proof, RequestId, Source, StrikeError, Tag,
+    Unavailable,
 };
 use replication::{
     Account, Body, Entry, Head, Holding, Memory, Message, Page, Record, Request, Rest, Session, Sessions,
@@ -341,7 +342,8 @@ pub(crate) fn file_requests() -> Vec<FileRequest> {
     let request = |(id, body)| {
         let is_open = matches!(body, FileBody::Open { .. });
         let (proof, holds) = (is_open.then(proof), is_open.then_some(7));
-        FileRequest { id: RequestId(id), object: OBJECT, shown: of(id), body, proof, holds }
+        let caches = id % 2 == 0;
+        FileRequest { id: RequestId(id), object: OBJECT, shown: of(id), body, proof, holds, caches }
     };
     (1..).zip(bodies).map(request).collect()
 }
@@ -399,6 +401,12 @@ pub(crate) fn order_replies() -> Vec<OrderReply> {
     (1..).zip(bodies).map(|(id, body)| OrderReply { id: RequestId(id), body }).collect()
 }
 
+fn grant() -> CacheGrant {
+    let inode = InodeId { number: 300, epoch: epoch(2) };
+    let inodes = vec![InodeId::ROOT, inode];
+    CacheGrant { kind: GrantKind::Shared, tenure: epoch(5), at: Seq(129), revoked: 2, inodes }
+}
+
 pub(crate) fn file_replies() -> Vec<FileReply> {
     let error = FileError::PastLimit { end: 1 };
     let changed = |outcome, level| FileReplyBody::Changed { outcome, mark: mark(), level, opened: None };
@@ -436,7 +444,8 @@ pub(crate) fn file_replies() -> Vec<FileReply> {
         .zip(bodies)
         .map(|(id, body)| {
             let is_open = matches!(body, FileReplyBody::Opened { .. });
-            FileReply { id: RequestId(id), body, proofs: is_open.then(proof).into_iter().collect() }
+            let grant = matches!(body, FileReplyBody::Answer(Ok(Answer::Tree(_)))).then(|| Box::new(grant()));
+            FileReply { id: RequestId(id), body, proofs: is_open.then(proof).into_iter().collect(), grant }
         })
         .collect()
 }

@@ -66,8 +66,15 @@ fn long_data_is_not_copied() {
     let data = Bytes::from(vec![7; 100_000]);
     let change = Change::Write { offset: 1, data: data.clone().into() };
     let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
-    let request =
-        FileRequest { id: RequestId(1), object: OBJECT, shown: None, body, proof: None, holds: None };
+    let request = FileRequest {
+        id: RequestId(1),
+        object: OBJECT,
+        shown: None,
+        body,
+        proof: None,
+        holds: None,
+        caches: false,
+    };
     let pieces = encode_in_pieces(&vec![request.clone(), request]);
     let [_, first, second] = pieces.as_slice() else { panic!("{} pieces", pieces.len()) };
     assert_eq!((first.as_ptr(), second.as_ptr()), (data.as_ptr(), data.as_ptr()));
@@ -100,6 +107,7 @@ fn short_data_does_not_keep_its_frame() {
             body,
             proof: None,
             holds: None,
+            caches: false,
         })
         .into();
     let stream = Bytes::from(encode_in_pieces(&requests).concat());
@@ -213,8 +221,15 @@ fn entries_hold_what_files_can_take() {
         level: Level::Written,
         change: Change::Truncate { size: u64::MAX },
     };
-    let asked =
-        vec![FileRequest { id: RequestId(1), object: OBJECT, shown: None, body, proof: None, holds: None }];
+    let asked = vec![FileRequest {
+        id: RequestId(1),
+        object: OBJECT,
+        shown: None,
+        body,
+        proof: None,
+        holds: None,
+        caches: false,
+    }];
     assert_eq!(requests(frame(&asked)), Ok(asked));
 }
 
@@ -229,9 +244,10 @@ fn files_are_removed_and_begun_anew() {
             body,
             proof: None,
             holds: None,
+            caches: false,
         }];
         let sent = frame(&asked);
-        assert_eq!(sent[sent.len() - 3..], [kind, 0, 0], "and no proof, and nothing is open then");
+        assert_eq!(sent[sent.len() - 4..], [kind, 0, 0, 0], "and no proof, and nothing is open or kept then");
         assert_eq!(requests(sent), Ok(asked));
     }
 }
@@ -347,7 +363,7 @@ fn what_a_primary_says_names_its_own_epoch() {
 fn numbers_have_one_form() {
     let create = file_requests().remove(0);
     let frame = frame(&vec![create]);
-    assert_eq!(&frame[HEADER_BYTES..], [1, 1, 3, 0x80, 1, 0, 0, 0, 0]);
+    assert_eq!(&frame[HEADER_BYTES..], [1, 1, 3, 0x80, 1, 0, 0, 0, 0, 0]);
     let with_id = |id: &[u8]| requests(with(frame.clone(), &[1, 1, 3], &[&[1][..], id, &[3]].concat()));
     assert!(with_id(&[0xff; 9].into_iter().chain([1]).collect::<Vec<u8>>()).is_ok(), "the largest");
     for padded in [&[0x81, 0][..], &[0x80, 0], &[0xff, 0xff, 0]] {
@@ -382,6 +398,7 @@ fn batches_are_counted_before_there_is_room_for_them() {
         body: FileBody::Create,
         proof: None,
         holds: None,
+        caches: false,
     };
     assert!(requests(frame(&vec![create; FILE_BATCH_MAX])).is_ok());
     let few = frame(&vec![file_requests().remove(0)]);
@@ -519,11 +536,18 @@ fn full_batches_fit_into_a_frame() {
         FileBody::Sync { oldest: mark, newest: mark },
     ];
     for body in bodies {
-        let mut queue =
-            VecDeque::from(vec![
-                FileRequest { id, object, shown: None, body, proof: None, holds: None };
-                FILE_BATCH_MAX + 1
-            ]);
+        let mut queue = VecDeque::from(vec![
+            FileRequest {
+                id,
+                object,
+                shown: None,
+                body,
+                proof: None,
+                holds: None,
+                caches: false
+            };
+            FILE_BATCH_MAX + 1
+        ]);
         let batch = next_batch(&mut queue);
         assert_eq!((batch.len(), queue.len()), (FILE_BATCH_MAX, 1));
         assert_eq!(requests(frame(&batch)).map(|requests| requests.len()), Ok(FILE_BATCH_MAX));
@@ -533,7 +557,8 @@ fn full_batches_fit_into_a_frame() {
         FileReplyBody::Answer(Ok(Answer::Data(data.into()))),
     ];
     for body in bodies {
-        let mut queue = VecDeque::from(vec![FileReply { id, body, proofs: Vec::new() }; FILE_BATCH_MAX + 1]);
+        let mut queue =
+            VecDeque::from(vec![FileReply { id, body, proofs: Vec::new(), grant: None }; FILE_BATCH_MAX + 1]);
         let frame = frame(&next_batch(&mut queue));
         assert!(admitted(frame, "node/1").decode::<Vec<FileReply>>().is_ok());
     }
@@ -575,18 +600,26 @@ fn batches_of_capabilities_end_where_a_frame_does() {
     let FileReplyBody::Opened { capability, .. } = largest_opened() else { unreachable!() };
     let body = FileBody::Renew { capability: capability.clone() };
     let (id, object) = (RequestId(u64::MAX), ObjectId::new(u64::MAX, u64::MAX));
-    let mut queue =
-        VecDeque::from(vec![
-            FileRequest { id, object, shown: None, body, proof: None, holds: None };
-            FILE_BATCH_MAX
-        ]);
+    let mut queue = VecDeque::from(vec![
+        FileRequest {
+            id,
+            object,
+            shown: None,
+            body,
+            proof: None,
+            holds: None,
+            caches: false
+        };
+        FILE_BATCH_MAX
+    ]);
     let sent = frame(&next_batch(&mut queue));
     assert!(!queue.is_empty() && requests(sent).is_ok());
     let mark = Mark { at: END, generation: LAST };
     let outcome = Ok(Done::Tree(Box::new(namespace::Done::Welcomed)));
     let opened = Some(capability);
     for body in [largest_opened(), FileReplyBody::Changed { outcome, mark, level: Level::Written, opened }] {
-        let mut queue = VecDeque::from(vec![FileReply { id, body, proofs: Vec::new() }; FILE_BATCH_MAX]);
+        let mut queue =
+            VecDeque::from(vec![FileReply { id, body, proofs: Vec::new(), grant: None }; FILE_BATCH_MAX]);
         let frame = frame(&next_batch(&mut queue));
         assert!(!queue.is_empty() && admitted(frame, "node/1").decode::<Vec<FileReply>>().is_ok());
     }
@@ -611,7 +644,7 @@ fn the_longest_page_fits_into_a_frame_with_its_proofs() {
     let page = namespace::Answer::Page(namespace::Page { entries, is_last: true });
     let body = FileReplyBody::Answer(Ok(Answer::Tree(Box::new(page))));
     let proofs = vec![Proof::new(KeyEpoch(u32::MAX), [0xff; PROOF_BYTES]); count];
-    let reply = FileReply { id: RequestId(u64::MAX), body, proofs };
+    let reply = FileReply { id: RequestId(u64::MAX), body, proofs, grant: None };
     assert_eq!(reply.body.told().len(), count);
     let mut queue = VecDeque::from(vec![reply.clone(); 2]);
     let sent = frame(&next_batch(&mut queue));
@@ -643,7 +676,15 @@ fn batches_end_where_a_frame_does() {
         let data = Bytes::from(vec![1; usize::try_from(bytes).unwrap()]);
         let change = Change::Append { data: data.into() };
         let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
-        FileRequest { id: RequestId(1), object: OBJECT, shown: None, body, proof: None, holds: None }
+        FileRequest {
+            id: RequestId(1),
+            object: OBJECT,
+            shown: None,
+            body,
+            proof: None,
+            holds: None,
+            caches: false,
+        }
     };
     let lengths = |bytes: &[u64]| {
         let mut queue: VecDeque<FileRequest> = bytes.iter().map(|&bytes| write(bytes)).collect();
@@ -659,7 +700,8 @@ fn batches_end_where_a_frame_does() {
     let read = FileReplyBody::Answer(Ok(Answer::Data(
         Bytes::from(vec![1; usize::try_from(READ_BYTES_MAX).unwrap()]).into(),
     )));
-    let mut queue = VecDeque::from(vec![FileReply { id: RequestId(1), body: read, proofs: Vec::new() }; 2]);
+    let mut queue =
+        VecDeque::from(vec![FileReply { id: RequestId(1), body: read, proofs: Vec::new(), grant: None }; 2]);
     assert_eq!((next_batch(&mut queue).len(), next_batch(&mut queue).len()), (1, 1));
     assert_eq!(next_batch(&mut queue), []);
     let mut queue: VecDeque<FileMessage> = file_messages().into();
@@ -698,6 +740,7 @@ proptest! {
                 body: FileBody::Change { number, settled: low, level: Level::Written, change },
                 proof: None,
                 holds: None,
+                caches: number % 2 == 1,
             })
             .collect();
         prop_assert_eq!(self::requests(frame(&requests)), Ok(requests));

@@ -7,7 +7,7 @@ use node::file::{FileReply, FileRequest};
 use node::{
     ClientFrame, ClientId, ClockStatus, ClockTrust, DaemonFrame, DaemonStatus, Errand, FileMessage, Grant,
     LeaseStatus, LockStatus, Order, OrderReply, PeerMessage, PeerStatus, Record, Reply, ReplyBody, Request,
-    RequestBody, RequestId, Status, SupervisorStatus, Token,
+    RequestBody, RequestId, Revoked, Status, SupervisorStatus, Token,
 };
 use wire::{
     Admitted, DecodeError, Frame, FrameError, FrameReader, Heartbeat, Hello, Introduction, Kind, Lane,
@@ -131,6 +131,7 @@ pub(crate) fn client() -> ClientFrame {
         RequestBody::Cancel { cell, request: RequestId(1) },
         RequestBody::Lease { cell },
         RequestBody::Unlease { cell },
+        RequestBody::Dropped { number: 129 },
     ];
     let requests = (1..).zip(bodies).map(|(id, body)| Request { id: RequestId(id), body }).collect();
     ClientFrame { number: 200, requests }
@@ -149,6 +150,11 @@ pub(crate) fn daemon() -> DaemonFrame {
     replies.push(Reply::Dropped { cell: ObjectId::new(1, 2), token: Token(3), successor: Some(NodeId(2)) });
     replies.push(Reply::Death { node: NodeId(3), incarnation: Incarnation(4) });
     replies.push(Reply::SessionOver);
+    let volume = ObjectId::new(1, 2);
+    let epoch = Epoch { number: 7, node: NodeId(2) };
+    replies.push(Reply::Revoke { number: 1, volume, what: Revoked::Inode { number: 300, epoch } });
+    replies.push(Reply::Revoke { number: 2, volume, what: Revoked::Before(epoch) });
+    replies.push(Reply::Revoke { number: 3, volume, what: Revoked::All });
     DaemonFrame { acked: 200, replies }
 }
 

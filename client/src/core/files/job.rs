@@ -48,6 +48,13 @@ pub(super) enum Task {
     Attend,
 }
 
+impl Task {
+    /// Whether it is about a volume's tree.
+    pub(super) const fn is_of_tree(&self) -> bool {
+        matches!(self, Self::Ask(Query::Tree(_)) | Self::Change { change: Change::Tree(_), .. })
+    }
+}
+
 /// Changes that are being made durable.
 #[derive(Debug)]
 pub(super) struct Syncing {
@@ -77,7 +84,7 @@ pub(super) struct Job {
     pub(super) obstacle: Option<Unavailable>,
     /// All sendings that may still be replied to, the oldest first.
     sendings: VecDeque<RequestId>,
-    was_sent: bool,
+    times: u32,
     failures: u32,
     silences: u32,
 }
@@ -108,7 +115,7 @@ impl Job {
             holds: None,
             obstacle: None,
             sendings: VecDeque::new(),
-            was_sent: false,
+            times: 0,
             failures: 0,
             silences: 0,
         }
@@ -142,7 +149,7 @@ impl Job {
 
     /// It is sent once more. Returns a sending whose reply will not be known any longer.
     pub(super) fn sent(&mut self, id: RequestId, to: NodeId) -> Option<RequestId> {
-        (self.last, self.was_sent) = (Some((id, to)), true);
+        (self.last, self.times) = (Some((id, to)), self.times.saturating_add(1));
         self.sendings.push_back(id);
         if self.sendings.len() > SENDINGS_MAX { self.sendings.pop_front() } else { None }
     }
@@ -155,7 +162,12 @@ impl Job {
 
     /// Whether somebody may have it.
     pub(super) const fn was_sent(&self) -> bool {
-        self.was_sent
+        self.times > 0
+    }
+
+    /// Whether nobody but who was asked last may have it.
+    pub(super) const fn was_sent_once(&self) -> bool {
+        self.times == 1
     }
 
     pub(super) fn sendings(&self) -> impl Iterator<Item = RequestId> {

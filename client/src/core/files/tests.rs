@@ -76,6 +76,7 @@ impl Story {
             match output {
                 FileOutput::Send { to, request } => sent.push(Sent { to, at_ms: ms(self.now), request }),
                 FileOutput::Event(event) => self.events.push(event),
+                FileOutput::Told { .. } => panic!("nothing is kept"),
             }
         }
         sent
@@ -108,7 +109,7 @@ impl Story {
         self.files.handle_reply(
             self.now,
             sent.to,
-            FileReply { id: sent.request.id, body, proofs: Vec::new() },
+            FileReply { id: sent.request.id, body, proofs: Vec::new(), grant: None },
         );
     }
 
@@ -481,7 +482,7 @@ fn replies_that_make_no_sense_are_no_results() {
     story.files.handle_reply(
         story.now,
         story.members[1],
-        FileReply { id, body: changed(mark(1, 1)), proofs: Vec::new() },
+        FileReply { id, body: changed(mark(1, 1)), proofs: Vec::new(), grant: None },
     );
     assert_eq!(story.event(), [], "another daemon was asked");
     story.reply(&first, answer());
@@ -631,7 +632,7 @@ fn a_refusal_of_an_earlier_sending_is_no_result() {
         story.files.handle_reply(
             story.now,
             first.to,
-            FileReply { id: first.request.id, body: refusal, proofs: Vec::new() },
+            FileReply { id: first.request.id, body: refusal, proofs: Vec::new(), grant: None },
         );
         assert_eq!(story.event(), []);
     }

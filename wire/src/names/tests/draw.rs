@@ -274,7 +274,7 @@ impl Dice {
             }
             15 => Change::Cancel { inode, ticket: self.ticket() },
             16 => Change::Settle,
-            17 => Change::Welcome { client: self.client() },
+            17 => Change::Welcome { client: self.client(), opens: self.coin() },
             18 => Change::Expire { client: self.client() },
             19 => Change::Forget { client: self.client() },
             _ => Change::Limit { inodes_max: self.u64(), bytes_max: self.u64() },
@@ -352,7 +352,7 @@ impl Dice {
             10 => Ask::Orphans { after },
             11 => Ask::Doomed { after },
             12 => Ask::Clients { after: self.maybe(Self::client) },
-            13 => Ask::Waits { inode, owner: self.owner(), ticket: Ticket(self.born()) },
+            13 => Ask::Wish { inode, lock: self.sound_lock(), ticket: Ticket(self.born()) },
             _ => Ask::Holds { client: self.client(), after },
         }
     }
@@ -374,7 +374,13 @@ impl Dice {
                 Answer::Names(names)
             }
             5 => Answer::Volume(self.volume()),
-            10 => Answer::Waits(self.coin()),
+            10 => Answer::Wish(if self.coin() {
+                Wish::Waits
+            } else if self.coin() {
+                Wish::Had
+            } else {
+                Wish::Gone
+            }),
             6 => Answer::InTheWay(self.maybe(Self::sound_lock)),
             7 => Answer::Locks(self.maybe(|dice| Arc::new(dice.locks()))),
             8 => {
@@ -408,7 +414,7 @@ impl Dice {
     }
 
     fn client_state(&mut self) -> ClientState {
-        [ClientState::Alive, ClientState::Ending, ClientState::Ended][self.0.index(3)]
+        [ClientState::Alive, ClientState::Ending, ClientState::Ended, ClientState::Caching][self.0.index(4)]
     }
 
     fn attributes(&mut self) -> Attributes {

@@ -118,7 +118,7 @@ fn changes() -> Vec<Change> {
         Change::Unlock { inode, owner: OWNER, kind: LockKind::Fcntl, stretch: Stretch { first: 1, last: 2 } },
         Change::Cancel { inode, ticket: Ticket(born(8)) },
         Change::Settle,
-        Change::Welcome { client: CLIENT },
+        Change::Welcome { client: CLIENT, opens: true },
         Change::Expire { client: CLIENT },
         Change::Forget { client: CLIENT },
         Change::Limit { inodes_max: 300, bytes_max: 7 },
@@ -147,7 +147,7 @@ fn operations_look_as_documented() {
         "0e 070501 ff00000000000000 0100000000000000 06 01 01 02",
         "0f 070501 050108",
         "10",
-        "11 ff01 01",
+        "11 ff01 01 01",
         "12 ff01 01",
         "13 ff01 01",
         "14 ac02 07",
@@ -240,7 +240,7 @@ fn asks() -> Vec<Ask> {
         Ask::Doomed { after: Some(inode) },
         Ask::Clients { after: Some(CLIENT) },
         Ask::Holds { client: CLIENT, after: None },
-        Ask::Waits { inode, owner: flock_lock().owner, ticket: Ticket(Born::default()) },
+        Ask::Wish { inode, lock: flock_lock(), ticket: Ticket(Born::default()) },
     ]
 }
 
@@ -261,7 +261,7 @@ fn questions_look_as_documented() {
         "0b 01 070501",
         "0c 01 ff01 01",
         "0d ff01 01 00",
-        "0e 070501 ff00000000000000 0100000000000000 07 000000",
+        "0e 070501 ff00000000000000 0100000000000000 07 000000 ffffffffffffffffff01 000000",
     ];
     assert_all(&asks(), &expected);
     expect(&Query { who: Who::new(1000, 100, &[4]).unwrap(), ask: Ask::Statfs }, "e807 64 01 04 07");
@@ -287,7 +287,7 @@ fn answers() -> Vec<Answer> {
         Answer::Inodes(vec![ID, inode_id(7)]),
         Answer::Doomed(vec![(inode_id(7), replicas())]),
         Answer::Clients(vec![(CLIENT, ClientState::Ended)]),
-        Answer::Waits(true),
+        Answer::Wish(Wish::Had),
     ]
 }
 

@@ -37,7 +37,7 @@ fn what_was_told_with_an_inode_is_shown_for_it() {
     let sent = story.sent_one();
     assert_eq!(sent.request.proof, None, "it names a directory");
     let (body, proof) = told(inode);
-    let reply = FileReply { id: sent.request.id, body, proofs: vec![proof] };
+    let reply = FileReply { id: sent.request.id, body, proofs: vec![proof], grant: None };
     story.files.handle_reply(story.now, sent.to, reply);
     story.event();
     let other = InodeId { number: 8, ..inode };

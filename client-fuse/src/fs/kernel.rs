@@ -1,0 +1,177 @@
+//! What the kernel may believe without asking, and that it does so no longer.
+//!
+//! The kernel is told attributes to believe for as long as the client may answer them by itself: until its session with the volume's primary
+//! would end. When that is over before, because somebody else is about to change them, the client says so, and the kernel is told by a
+//! thread that does nothing else. Only then the client answers the daemon. So the kernel never believes what is not so any more.
+//!
+//! Why a reply that is on its way cannot bring back what was dropped:
+//!
+//! - That the kernel may believe something is [noted](Inodes::believe) before it is looked for in the client. So whoever revokes it after it
+//!   was found there finds that note.
+//! - The kernel does not take attributes from a reply to a request that is older than its last notice about the inode. That holds for inodes
+//!   that it has. One that it is told of for the first time it believes nothing of.
+//! - That it does not have an inode that it was told of before means that a reply or its forgetting is on the way; it is told again then.
+//!
+//! # What is deliberately absent
+//!
+//! Names: the kernel asks for each one each time, and is answered at once from the client's cache. To have it drop a name would take
+//! the lock of its directory, which whoever creates something there holds while he waits for the daemon, which waits for the name to be
+//! dropped. And to have it doubt all names (`FUSE_NOTIFY_INC_EPOCH`) makes it drop inodes with their content, and what is mounted below.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base::ObjectId;
+use client::Watch;
+use namespace::{Answer, Ask, Attributes, InodeId, Who};
+
+use super::inodes::{Inodes, Told};
+use super::{Fs, FsError};
+use crate::clock;
+
+/// How soon the kernel is told again of an inode that it does not have yet.
+const AGAIN: Duration = Duration::from_millis(1);
+
+/// How the kernel is told something that it has not asked for.
+pub(crate) struct Kernel {
+    /// It believes no attributes of the inode with this number any more. False if it does not know it. Nobody waits.
+    pub(crate) drop_attributes: Box<dyn Fn(u64) -> bool + Send + Sync>,
+    /// The same, and it keeps none of the content. This may wait for reads of the file.
+    pub(crate) drop_content: Box<dyn Fn(u64) + Send + Sync>,
+}
+
+/// What the kernel is told of an inode, and for how long it may believe that.
+pub(crate) type Shown = (Attributes, Duration);
+
+/// Changes through this mount are under way, until this is dropped.
+pub(super) struct Changing<'a> {
+    inodes: &'a Inodes,
+    changed: [Option<InodeId>; 2],
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.changed.iter().flatten().for_each(|inode| self.inodes.end(*inode));
+    }
+}
+
+impl Fs {
+    /// How an inode is, if that is known without asking anybody and the kernel can be told at once.
+    pub(crate) fn attributes_at_once(&self, number: u64) -> Option<Shown> {
+        self.shown_at_once(self.inodes.id(number).ok()?)
+    }
+
+    /// What has a name, or that nothing has, on the same conditions. The kernel refers to it from now on.
+    pub(crate) fn lookup_at_once(
+        &self,
+        who: &Who,
+        (dir, name): super::names::Place<'_>,
+    ) -> Option<Result<Shown, FsError>> {
+        let (dir, name) = super::names::place(&self.inodes, (dir, name)).ok()?;
+        let found = match self.now().volume.known(who, &Ask::Lookup { dir, name })? {
+            Ok(Answer::Attributes(found)) => found,
+            Ok(_) => return None,
+            Err(error) => return Some(Err(error.into())),
+        };
+        if found.lent.is_some() || self.inodes.told_at_once(&found) == Told::Hidden {
+            return None;
+        }
+        // Of what it does not have yet it believes nothing.
+        let shown = if self.inodes.entered(found.inode) { self.shown_at_once(found.inode) } else { None };
+        Some(Ok(shown.unwrap_or((found, Duration::ZERO))))
+    }
+
+    /// Where a link leads, on the same conditions.
+    pub(crate) fn link_at_once(&self, number: u64) -> Option<bytes::Bytes> {
+        let inode = self.inodes.id(number).ok()?;
+        match self.now().volume.known(&self.root, &Ask::Readlink { inode })? {
+            Ok(Answer::Target(target)) => Some(target.as_bytes().clone()),
+            _ => None,
+        }
+    }
+
+    fn shown_at_once(&self, inode: InodeId) -> Option<Shown> {
+        let (attributes, time) = self.believable(inode)?;
+        (self.inodes.told_at_once(&attributes) == Told::Plain).then_some((attributes, time))
+    }
+
+    /// What the kernel may believe of an inode, and for how long.
+    fn believable(&self, inode: InodeId) -> Option<Shown> {
+        let identity = self.now();
+        let (from, time) = (clock::now(), identity.volume.known_for());
+        let may_believe = self.inodes.believe(inode, from + time);
+        match identity.volume.known(&self.root, &Ask::Attributes { inode })? {
+            Ok(Answer::Attributes(attributes)) if attributes.lent.is_none() => {
+                let left =
+                    if may_believe { time.saturating_sub(clock::now() - from) } else { Duration::ZERO };
+                Some((attributes, left))
+            }
+            _ => None,
+        }
+    }
+
+    /// For how long the kernel may believe what it is about to be told, which was asked for.
+    pub(super) fn with_time(&self, attributes: Attributes) -> Shown {
+        match self.believable(attributes.inode) {
+            Some((known, time)) if known == attributes => (attributes, time),
+            _ => (attributes, Duration::ZERO),
+        }
+    }
+
+    /// What the kernel keeps of a file's content is as it is now, or nothing.
+    pub(super) fn keeps_content(&self, inode: InodeId) -> bool {
+        self.believable(inode).is_some_and(|(attributes, _)| self.inodes.has(&attributes))
+    }
+
+    /// These are about to be changed through this mount. The client answers them no more by itself until that is done, and the kernel does not
+    /// either.
+    pub(super) fn changing<const N: usize>(&self, changed: [InodeId; N]) -> Changing<'_> {
+        const { assert!(N <= 2, "a change names two inodes at most") };
+        let mut noted = [None; 2];
+        for (note, inode) in noted.iter_mut().zip(changed) {
+            self.inodes.begin(inode);
+            *note = Some(inode);
+            self.disbelieve(inode);
+        }
+        Changing { inodes: &self.inodes, changed: noted }
+    }
+
+    /// The kernel believes nothing of an inode any more that it was told before.
+    pub(super) fn disbelieve(&self, inode: InodeId) {
+        if self.inodes.is_believed(inode)
+            && let Some(kernel) = self.kernel.get()
+        {
+            (kernel.drop_attributes)(inode.number);
+        }
+    }
+
+    /// A thread has the kernel drop what ends of that which the client may answer by itself, as long as the client lives.
+    pub(super) fn follow(&self) -> std::io::Result<()> {
+        let (watch, volume) = (self.now().client.watch(), self.now().volume.object());
+        let (inodes, kernel) = (self.inodes.clone(), self.kernel.clone());
+        let run = move || {
+            if let Some(kernel) = kernel.get() {
+                follow(&watch, volume, (&inodes, kernel));
+            }
+        };
+        std::thread::Builder::new().name("kernel".to_owned()).spawn(run).map(drop)
+    }
+}
+
+fn follow(watch: &Watch, volume: ObjectId, (inodes, kernel): (&Inodes, &Kernel)) {
+    while let Some(ended) = watch.wait() {
+        let mut dropped: BTreeMap<u64, InodeId> = if ended.volumes.contains(&volume) {
+            inodes.all_believed().into_iter().map(|inode| (inode.number, inode)).collect()
+        } else {
+            let of_volume = ended.inodes.iter().filter(|(of, _)| *of == volume);
+            of_volume.map(|(_, inode)| (inode.number, *inode)).collect()
+        };
+        loop {
+            dropped.retain(|number, inode| inodes.is_believed(*inode) && !(kernel.drop_attributes)(*number));
+            if dropped.is_empty() {
+                break;
+            }
+            std::thread::sleep(AGAIN);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Locks of files, which hold between all mounts.
+//!
+//! An owner is a number of the kernel's: of a process, for most of `fcntl`, or of an open file description, for `flock` and for the rest
+//! of `fcntl`. What a process has locked goes when it closes any descriptor of the file; the kernel says so each time one is closed. What
+//! belongs to a description goes with that. What is had by this mount is had by this client, and ends with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use client::{FileLock, VolumeError};
+use namespace::{InodeId, Lock, LockKind, NameError, Stretch};
+use tokio::sync::Notify;
+
+use super::content::OpenFile;
+use super::handles::Opens;
+use super::{Fs, FsError};
+use crate::caller::Caller;
+
+/// A description that was closed is told of just after its last descriptor, and perhaps by another thread. Whoever does not wait tries
+/// once more after this.
+const CLOSED_WITHIN: Duration = Duration::from_millis(5);
+
+/// What is known of locks here.
+#[derive(Default)]
+pub(crate) struct Locks {
+    /// Held for moments only, and never while waiting.
+    known: Mutex<Known>,
+    /// Some description has given up what was locked by it.
+    closed: Notify,
+}
+
+#[derive(Default)]
+struct Known {
+    /// The owners that may have locked something of a file by `fcntl`.
+    owners: BTreeMap<InodeId, BTreeSet<u64>>,
+    /// How many descriptions of a file are giving up what was locked by them.
+    closing: BTreeMap<InodeId, usize>,
+}
+
+/// A description is giving up what was locked by it, until this is dropped.
+pub(crate) struct Closing {
+    fs: Arc<Fs>,
+    file: Arc<OpenFile>,
+}
+
+impl Locks {
+    fn note(&self, inode: InodeId, owner: u64) {
+        self.known().owners.entry(inode).or_default().insert(owner);
+    }
+
+    /// Whether the owner may have locked something. It has not from now on.
+    fn take(&self, inode: InodeId, owner: u64) -> bool {
+        let mut known = self.known();
+        let Some(owners) = known.owners.get_mut(&inode) else { return false };
+        let is_known = owners.remove(&owner);
+        if owners.is_empty() {
+            known.owners.remove(&inode);
+        }
+        is_known
+    }
+
+    /// Nobody has the file open any more, or may have locked something of it.
+    fn forget(&self, inode: InodeId) {
+        self.known().owners.remove(&inode);
+    }
+
+    fn begin(&self, inode: InodeId) {
+        *self.known().closing.entry(inode).or_default() += 1;
+    }
+
+    fn end(&self, inode: InodeId) {
+        let mut known = self.known();
+        if let Some(count) = known.closing.get_mut(&inode) {
+            *count -= 1;
+            if *count == 0 {
+                known.closing.remove(&inode);
+            }
+        }
+        drop(known);
+        self.closed.notify_waiters();
+    }
+
+    /// Waits until what was closed before is closed for everybody.
+    async fn settled(&self, inode: InodeId) {
+        loop {
+            let closed = self.closed.notified();
+            if !self.known().closing.contains_key(&inode) {
+                return;
+            }
+            closed.await;
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Fs {
+    /// Locks a stretch of a file, in place of what the owner has locked of it. With `waits` it waits for whoever is in the way, until it
+    /// has a signal to take in.
+    pub(crate) async fn lock(
+        &self,
+        caller: &Caller,
+        handle: u64,
+        (wanted, waits): (FileLock, bool),
+    ) -> Result<(), FsError> {
+        let open = self.files.get(handle)?;
+        self.locks.settled(open.inode()).await;
+        self.note(&open, wanted);
+        let result = if waits {
+            match self.content(&open).await?.lock_until(wanted, caller.signalled()).await {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(FsError::Interrupted),
+                Err(error) => Err(error.into()),
+            }
+        } else {
+            self.try_lock(&open, wanted).await
+        };
+        // What was closed meanwhile has forgotten it.
+        self.note(&open, wanted);
+        result
+    }
+
+    async fn try_lock(&self, open: &OpenFile, wanted: FileLock) -> Result<(), FsError> {
+        match self.content(open).await?.try_lock(wanted).await {
+            Err(VolumeError::Refused(NameError::Locked { .. })) => {
+                tokio::time::sleep(CLOSED_WITHIN).await;
+                self.locks.settled(open.inode()).await;
+                Ok(self.content(open).await?.try_lock(wanted).await?)
+            }
+            result => Ok(result?),
+        }
+    }
+
+    fn note(&self, open: &OpenFile, wanted: FileLock) {
+        open.locks();
+        if wanted.kind == LockKind::Fcntl {
+            self.locks.note(open.inode(), wanted.owner);
+        }
+    }
+
+    pub(crate) async fn unlock(
+        &self,
+        handle: u64,
+        (owner, kind): (u64, LockKind),
+        stretch: Stretch,
+    ) -> Result<(), FsError> {
+        let open = self.files.get(handle)?;
+        Ok(self.content(&open).await?.unlock(owner, kind, stretch).await?)
+    }
+
+    /// What is in the way of a lock.
+    pub(crate) async fn in_the_way(&self, handle: u64, wanted: FileLock) -> Result<Option<Lock>, FsError> {
+        let open = self.files.get(handle)?;
+        self.locks.settled(open.inode()).await;
+        Ok(self.content(&open).await?.in_the_way(wanted).await?)
+    }
+
+    /// A process closes a descriptor. Whether it may have locked something of the file, which is to be [given up](Self::unlock_owner).
+    pub(crate) fn is_owner(&self, handle: u64, owner: u64) -> bool {
+        let Ok(open) = self.files.get(handle) else { return false };
+        self.locks.take(open.inode(), owner)
+    }
+
+    /// A process gives up all that it has locked of a file, by whichever descriptor.
+    pub(crate) async fn unlock_owner(&self, handle: u64, owner: u64) -> Result<(), FsError> {
+        let open = self.files.get(handle)?;
+        for other in self.files.of(open.inode()) {
+            other.opened().1.forget_owner(owner, LockKind::Fcntl);
+        }
+        let result = self.content(&open).await?.unlock(owner, LockKind::Fcntl, Stretch::ALL).await;
+        if result.is_err() {
+            // Whoever closes another descriptor tries again.
+            self.locks.note(open.inode(), owner);
+        }
+        Ok(result?)
+    }
+
+    /// A description is closed. What was locked by it is given up while what this returns is [waited for](Closing::done).
+    pub(crate) fn close_file(self: &Arc<Self>, handle: u64) -> Option<Closing> {
+        let file = self.files.leave(handle)?;
+        if self.files.find(file.inode()).is_none() {
+            self.locks.forget(file.inode());
+        }
+        if !file.has_locked() {
+            return None;
+        }
+        self.locks.begin(file.inode());
+        Some(Closing { fs: self.clone(), file })
+    }
+}
+
+impl Closing {
+    pub(crate) async fn done(self) -> Result<(), FsError> {
+        Ok(self.file.opened().1.unlock_owners().await?)
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.fs.locks.end(self.file.inode());
+    }
+}

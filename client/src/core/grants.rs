@@ -1,0 +1,231 @@
+//! What a client knows of volumes and may answer by itself, under the grants that daemons have given it.
+//!
+//! A daemon that leads a volume says with its replies about which inodes they may be kept (*grants*), and lasts as long as the session
+//! with it is confirmed; see [`node`'s side](node::CacheGrant). What is kept is known by the inode: its attributes, where it leads,
+//! and of a directory names, absent ones too.
+//!
+//! Rules:
+//!
+//! - What is kept is answered only while the session is confirmed over which it was granted.
+//! - What is revoked is dropped before the session counts as confirmed any further, and before that is said.
+//! - A reply that is older than a revocation of what it is about, or of an earlier tenure than one that is over, is not kept, however
+//!   late it comes.
+//! - While a change of this client is under way, what it names is not answered from here. Its outcome says what is there now,
+//!   unless another change named the same meanwhile. What was read before it is not kept any more.
+//! - What became of a change may never be known: what it names is not answered from here then as long as the connection lasts.
+//! - To be used is to be asked about now and then: one question every few seconds goes to the daemon though its answer is known.
+//! - Who may look something up in a directory is not known here: whoever was answered once is answered again.
+//!
+//! # Contract
+//!
+//! No clock, no output. *Events in* are `handle_*`, [`confirm`](Cache::confirm), [`revoke`](Cache::revoke) and
+//! [`tell`](Cache::tell); [`answer`](Cache::answer) with a reading of the clock taken after the question came; and a change is put
+//! between [`begin`](Cache::begin) and [`end`](Cache::end) or [`abandon`](Cache::abandon).
+//!
+//! # What is deliberately absent
+//!
+//! The content of files. Extended attributes. A promise that anything is kept: what was not asked for lately goes when there is too
+//! much.
+
+mod busy;
+#[cfg(test)]
+mod tests;
+mod volume;
+
+use std::collections::BTreeMap;
+
+use base::{Epoch, MonoTime, NodeId, ObjectId, Seq, Span};
+use namespace::{Answer, Ask, Change, Done, NameError, Who};
+use node::{CacheGrant, Named, Revoked};
+
+use volume::Volume;
+
+/// So much is kept: inodes and names together.
+const KEPT_MAX: usize = 1 << 18;
+/// Whoever uses what is known of a volume asks about it this often all the same: to its daemon a volume is idle about which nobody asks.
+const ASKED_EVERY: Span = Span::from_secs(5);
+/// Of so many volumes.
+const VOLUMES_MAX: usize = 256;
+
+/// One connection with a daemon, of all that there were.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Connection {
+    /// With whom.
+    pub node: NodeId,
+    /// Which.
+    pub number: u64,
+}
+
+/// What came with a reply.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Told {
+    /// Over which connection.
+    pub by: Connection,
+    /// What it grants, if anything.
+    pub grant: Option<Box<CacheGrant>>,
+    /// Where the change stands that it is about, or not behind there.
+    pub at: Option<Seq>,
+}
+
+/// Names a change that is under way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ChangeId(u64);
+
+/// What a client has in its cache.
+#[derive(Debug, Default)]
+pub struct Cache {
+    links: BTreeMap<NodeId, Link>,
+    volumes: BTreeMap<ObjectId, Volume>,
+    changes: BTreeMap<ChangeId, (ObjectId, Named)>,
+    last: u64,
+    hits: u64,
+    kept_max: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    number: u64,
+    valid_until: MonoTime,
+}
+
+impl Cache {
+    /// Nothing is known yet.
+    pub fn new() -> Self {
+        Self { kept_max: KEPT_MAX, ..Self::default() }
+    }
+
+    /// How often something was answered.
+    pub const fn hits(&self) -> u64 {
+        self.hits
+    }
+
+    /// A connection with a daemon is there. What was granted over an earlier one is dropped.
+    pub fn handle_up(&mut self, Connection { node, number }: Connection) {
+        self.handle_down(node);
+        self.links.insert(node, Link { number, valid_until: MonoTime::default() });
+    }
+
+    /// A connection is gone. Returns of which volumes something may have been answered because of it.
+    pub fn handle_down(&mut self, node: NodeId) -> Vec<ObjectId> {
+        self.links.remove(&node);
+        let volumes = self.volumes.values_mut().filter(|volume| volume.by.is_some_and(|by| by.node == node));
+        volumes.for_each(Volume::drop_all);
+        let links = &self.links;
+        let is_present = |by: &Connection| links.get(&by.node).is_some_and(|link| link.number == by.number);
+        self.volumes.values_mut().for_each(|volume| volume.release(is_present));
+        self.volumes.keys().copied().collect()
+    }
+
+    /// The session with a daemon lasts until then. All that it was told before has been taken in.
+    pub fn confirm(&mut self, node: NodeId, until: MonoTime) {
+        if let Some(link) = self.links.get_mut(&node) {
+            link.valid_until = until;
+        }
+    }
+
+    /// A daemon takes back what it has granted. When this returns it is dropped.
+    pub fn revoke(&mut self, node: NodeId, number: u64, (object, what): (ObjectId, Revoked)) {
+        let has_room = self.volumes.len() < VOLUMES_MAX;
+        let volume = match self.volumes.get_mut(&object) {
+            Some(volume) => volume,
+            // Nothing was kept of it, and nothing will be.
+            None if !has_room => return,
+            None => self.volumes.entry(object).or_default(),
+        };
+        let Some(link) = self.links.get(&node) else { return };
+        volume.revoke(Connection { node, number: link.number }, number, what);
+    }
+
+    /// The answer to a question, if it is known at `now`, a reading taken after it was asked.
+    pub fn answer(
+        &mut self,
+        now: MonoTime,
+        object: ObjectId,
+        (who, ask): (&Who, &Ask),
+    ) -> Option<Result<Answer, NameError>> {
+        let volume = self.volumes.get_mut(&object)?;
+        let link = self.links.get(&volume.by?.node)?;
+        if now >= link.valid_until {
+            return None;
+        }
+        if volume.is_due(now) {
+            return None;
+        }
+        let answer = volume.answer(who, ask)?;
+        self.hits += 1;
+        Some(answer)
+    }
+
+    /// Until when what was answered about a volume is good, unless that is taken back before.
+    pub fn lasts(&self, object: ObjectId) -> Option<MonoTime> {
+        Some(self.links.get(&self.volumes.get(&object)?.by?.node)?.valid_until)
+    }
+
+    /// A question has been answered by a daemon.
+    pub fn tell(
+        &mut self,
+        object: ObjectId,
+        (who, ask): (&Who, &Ask),
+        (told, answer): (&Told, &Result<Answer, NameError>),
+    ) {
+        let Some((volume, grant)) = self.granted(object, told) else { return };
+        volume.tell((who, ask), answer, grant);
+        self.make_room(object);
+    }
+
+    /// A change is about to be sent.
+    pub fn begin(&mut self, object: ObjectId, change: &Change) -> ChangeId {
+        self.last += 1;
+        let (id, named) = (ChangeId(self.last), Named::by(change));
+        if self.volumes.contains_key(&object) || self.volumes.len() < VOLUMES_MAX {
+            self.volumes.entry(object).or_default().busy.begin(&named);
+        }
+        self.changes.insert(id, (object, named));
+        id
+    }
+
+    /// A change has an outcome.
+    pub fn end(&mut self, id: ChangeId, change: &Change, (told, done): (&Told, Option<&Done>)) {
+        let Some((object, named)) = self.changes.remove(&id) else { return };
+        let Some(volume) = self.volumes.get_mut(&object) else { return };
+        let alone = volume.busy.end(&named);
+        let Some(done) = done else { return };
+        let listings = volume.forget(&named, told.at);
+        if let Some((volume, grant)) = self.granted(object, told) {
+            volume.take_in(change, done, (&alone, &listings, grant));
+        }
+        self.make_room(object);
+    }
+
+    /// Nobody will hear what became of a change.
+    pub fn abandon(&mut self, id: ChangeId) {
+        let Some((object, named)) = self.changes.remove(&id) else { return };
+        let present = self.links.iter().map(|(&node, link)| Connection { node, number: link.number });
+        if let Some(volume) = self.volumes.get_mut(&object) {
+            volume.abandon(named, present.collect());
+        }
+    }
+
+    /// The volume, and what is granted there, unless that is over.
+    fn granted<'a>(&mut self, object: ObjectId, told: &'a Told) -> Option<(&mut Volume, &'a CacheGrant)> {
+        let grant = told.grant.as_deref()?;
+        let is_present = self.links.get(&told.by.node).is_some_and(|link| link.number == told.by.number);
+        let has_room = self.volumes.contains_key(&object) || self.volumes.len() < VOLUMES_MAX;
+        if !is_present || !has_room {
+            return None;
+        }
+        let volume = self.volumes.entry(object).or_default();
+        volume.follow(told.by, grant.tenure).then_some((volume, grant))
+    }
+
+    /// Drops what was not asked for lately, if there is too much.
+    fn make_room(&mut self, object: ObjectId) {
+        let kept: usize = self.volumes.values().map(Volume::kept).sum();
+        if let Some(volume) = self.volumes.get_mut(&object).filter(|_| kept > self.kept_max) {
+            volume.shrink(kept - self.kept_max);
+        }
+    }
+}
+
+/// An epoch below all others.
+const NO_TENURE: Epoch = Epoch { number: 0, node: NodeId(0) };

@@ -1,0 +1,88 @@
+//! What changes that are under way name, in one volume.
+
+use std::collections::BTreeMap;
+
+use namespace::{InodeId, Name};
+use node::Named;
+
+/// What is under way, and whether several changes were at once.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    count: u32,
+    is_shared: bool,
+}
+
+/// What is named by changes that are under way.
+#[derive(Debug, Default)]
+pub(super) struct Busy {
+    names: BTreeMap<InodeId, BTreeMap<Name, Count>>,
+    inodes: BTreeMap<InodeId, Count>,
+    rights: BTreeMap<InodeId, Count>,
+}
+
+/// What of a change nobody else has named meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Alone {
+    pub(super) names: Vec<(InodeId, Name)>,
+    pub(super) inodes: Vec<InodeId>,
+}
+
+impl Busy {
+    pub(super) fn begin(&mut self, named: &Named) {
+        for (dir, name) in &named.names {
+            self.names.entry(*dir).or_default().entry(name.clone()).or_default().more();
+        }
+        named.inodes.iter().for_each(|inode| self.inodes.entry(*inode).or_default().more());
+        named.rights.iter().for_each(|inode| self.rights.entry(*inode).or_default().more());
+    }
+
+    pub(super) fn end(&mut self, named: &Named) -> Alone {
+        let mut alone = Alone::default();
+        for (dir, name) in &named.names {
+            let Some(names) = self.names.get_mut(dir) else { continue };
+            if less(names, name) {
+                alone.names.push((*dir, name.clone()));
+            }
+            if names.is_empty() {
+                self.names.remove(dir);
+            }
+        }
+        alone.inodes.extend(named.inodes.iter().copied().filter(|inode| less(&mut self.inodes, inode)));
+        named.rights.iter().for_each(|inode| _ = less(&mut self.rights, inode));
+        alone
+    }
+
+    pub(super) fn has_name(&self, dir: InodeId, name: &Name) -> bool {
+        !self.names.is_empty() && self.names.get(&dir).is_some_and(|names| names.contains_key(name))
+    }
+
+    pub(super) fn has_names_in(&self, dir: InodeId) -> bool {
+        !self.names.is_empty() && self.names.contains_key(&dir)
+    }
+
+    pub(super) fn has_inode(&self, inode: InodeId) -> bool {
+        !self.inodes.is_empty() && self.inodes.contains_key(&inode)
+    }
+
+    pub(super) fn has_rights(&self, inode: InodeId) -> bool {
+        !self.rights.is_empty() && self.rights.contains_key(&inode)
+    }
+}
+
+impl Count {
+    const fn more(&mut self) {
+        self.is_shared |= self.count > 0;
+        self.count += 1;
+    }
+}
+
+/// One change less. Whether it was the only one since there was none.
+fn less<K: Ord>(counts: &mut BTreeMap<K, Count>, key: &K) -> bool {
+    let Some(Count { count, is_shared }) = counts.get_mut(key) else { return false };
+    *count -= 1;
+    let (is_over, was_alone) = (*count == 0, !*is_shared);
+    if is_over {
+        counts.remove(key);
+    }
+    is_over && was_alone
+}

@@ -1,0 +1,441 @@
+use base::{Epoch, WallTime};
+use namespace::{Attributes, Fate, InodeId, Kind, Make, Name, NameError, Page, SetAttributes, Site};
+use node::{CacheGrant, GrantKind, Revoked};
+
+use super::*;
+
+const VOLUME: ObjectId = ObjectId::new(1, 2);
+const NODE: NodeId = NodeId(1);
+const DIR: InodeId = InodeId::ROOT;
+
+/// A client with one daemon, and with a session that lasts until 1 s.
+struct Story {
+    cache: Cache,
+    connection: Connection,
+    who: Who,
+    /// So many revocations had been sent when daemons reply from now on.
+    revoked: u64,
+    at: u64,
+    tenure: u64,
+}
+
+fn at(ms: u64) -> MonoTime {
+    MonoTime::from_micros(ms * 1_000)
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+const fn inode(number: u64) -> InodeId {
+    InodeId { number, epoch: Epoch { number: 1, node: NODE } }
+}
+
+fn epoch(number: u64) -> Epoch {
+    Epoch { number, node: NODE }
+}
+
+fn attributes(inode: InodeId, mode: u16) -> Attributes {
+    let time = WallTime::ZERO;
+    Attributes {
+        inode,
+        kind: Kind::Directory,
+        mode,
+        uid: 0,
+        gid: 0,
+        links: 2,
+        rdev: 0,
+        size: 0,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        btime: time,
+        lent: None,
+        was_lent: false,
+        replicas: None,
+        has_acl: false,
+    }
+}
+
+fn look(text: &str) -> Ask {
+    Ask::Lookup { dir: DIR, name: name(text) }
+}
+
+fn create(text: &str) -> Change {
+    let (dir, name, make) = (DIR, name(text), Make::Directory);
+    Change::Create { dir, name, make, mode: 0o755, umask: 0, is_exclusive: true }
+}
+
+fn chmod(inode: InodeId) -> Change {
+    Change::SetAttributes { inode, set: SetAttributes { mode: Some(0o700), ..SetAttributes::default() } }
+}
+
+impl Story {
+    fn new() -> Self {
+        let connection = Connection { node: NODE, number: 1 };
+        let mut cache = Cache::new();
+        cache.handle_up(connection);
+        cache.confirm(NODE, at(1_000));
+        Self { cache, connection, who: Who::root(), revoked: 0, at: 10, tenure: 5 }
+    }
+
+    /// It has found a name, and knows that another is not there.
+    fn knowing() -> Self {
+        let mut story = Self::new();
+        story.told(&look("a"), Ok(attributes(inode(2), 0o755)));
+        story.told(&look("b"), Err(NameError::NoEntry { dir: DIR }));
+        story
+    }
+
+    fn grant(&self, inodes: &[InodeId]) -> Told {
+        let (kind, tenure) = (GrantKind::Shared, epoch(self.tenure));
+        let (at, revoked, inodes) = (Seq(self.at), self.revoked, inodes.to_vec());
+        let grant = CacheGrant { kind, tenure, at, revoked, inodes };
+        Told { by: self.connection, grant: Some(Box::new(grant)), at: Some(Seq(self.at)) }
+    }
+
+    /// A daemon answers a question, and grants all that it is about.
+    fn told(&mut self, ask: &Ask, answer: Result<Attributes, NameError>) {
+        let mut inodes = vec![DIR];
+        inodes.extend(answer.iter().map(|attributes| attributes.inode));
+        let told = self.grant(&inodes);
+        self.cache.tell(VOLUME, (&self.who, ask), (&told, &answer.map(Answer::Attributes)));
+    }
+
+    fn knows(&mut self, now: u64, ask: &Ask) -> Option<Result<Answer, NameError>> {
+        self.cache.answer(at(now), VOLUME, (&self.who, ask))
+    }
+
+    /// What it knows of the names `a` and `b`: whether they are there.
+    fn names(&mut self) -> [Option<bool>; 2] {
+        ["a", "b"].map(|text| self.knows(1, &look(text)).map(|answer| answer.is_ok()))
+    }
+
+    fn made(&mut self, id: ChangeId, text: &str, made: InodeId) {
+        let done = Done::Created { attributes: attributes(made, 0o755), is_new: true };
+        let told = self.grant(&[made]);
+        self.cache.end(id, &create(text), (&told, Some(&done)));
+    }
+
+    fn revoke(&mut self, inode: InodeId) {
+        self.revoked += 1;
+        self.cache.revoke(NODE, self.revoked, (VOLUME, Revoked::inode(inode)));
+    }
+}
+
+#[test]
+fn what_is_granted_is_answered_as_long_as_the_session_lasts() {
+    let mut story = Story::knowing();
+    assert_eq!(story.knows(999, &look("a")), Some(Ok(Answer::Attributes(attributes(inode(2), 0o755)))));
+    assert_eq!(story.knows(999, &look("b")), Some(Err(NameError::NoEntry { dir: DIR })));
+    assert!(story.knows(999, &Ask::Attributes { inode: inode(2) }).is_some());
+    assert_eq!(story.knows(999, &look("c")), None);
+    assert_eq!(story.knows(1_000, &look("a")), None, "the session is over");
+    story.cache.confirm(NODE, at(2_000));
+    assert!(story.knows(1_999, &look("a")).is_some(), "it is confirmed, and nothing was revoked");
+    assert_eq!(story.cache.hits(), 4);
+}
+
+#[test]
+fn what_is_not_granted_is_not_kept() {
+    let mut story = Story::new();
+    let told = story.grant(&[inode(2)]);
+    let answer = Ok(Answer::Attributes(attributes(inode(2), 0)));
+    story.cache.tell(VOLUME, (&story.who, &look("a")), (&told, &answer));
+    assert_eq!(story.knows(1, &look("a")), None);
+    assert!(story.knows(1, &Ask::Attributes { inode: inode(2) }).is_some());
+}
+
+#[test]
+fn who_was_not_answered_before_is_not_answered_here() {
+    let mut story = Story::knowing();
+    story.who = Who::new(1, 1, &[]).unwrap();
+    assert_eq!(story.names(), [None, None]);
+    story.told(&look("a"), Ok(attributes(inode(2), 0o755)));
+    assert_eq!(story.names(), [Some(true), Some(false)], "it may look things up there");
+}
+
+#[test]
+fn what_is_revoked_is_gone_when_that_is_said() {
+    let mut story = Story::knowing();
+    story.revoke(inode(2));
+    assert_eq!(story.names(), [None, Some(false)]);
+    story.revoke(DIR);
+    assert_eq!(story.names(), [None, None]);
+}
+
+#[test]
+fn a_reply_that_is_older_than_a_revocation_is_not_kept() {
+    let mut story = Story::knowing();
+    story.revoke(DIR);
+    story.revoked = 0;
+    story.told(&look("b"), Err(NameError::NoEntry { dir: DIR }));
+    assert_eq!(story.names(), [None, None], "it was sent before");
+    story.revoked = 1;
+    story.told(&look("b"), Err(NameError::NoEntry { dir: DIR }));
+    assert_eq!(story.names(), [None, Some(false)]);
+}
+
+#[test]
+fn a_first_reply_that_is_older_than_a_revocation_is_not_kept() {
+    let mut story = Story::new();
+    story.revoke(DIR);
+    story.revoked = 0;
+    story.told(&look("b"), Err(NameError::NoEntry { dir: DIR }));
+    assert_eq!(story.names(), [None, None]);
+}
+
+#[test]
+fn revocations_of_others_do_not_count() {
+    let mut story = Story::knowing();
+    story.revoke(inode(9));
+    story.revoked = 0;
+    story.told(&look("c"), Err(NameError::NoEntry { dir: DIR }));
+    assert!(story.knows(1, &look("c")).is_some(), "of this directory nothing was taken back");
+    // But so many are not remembered for ever.
+    for number in 0..5_000 {
+        story.revoke(inode(100 + number));
+    }
+    story.revoked = 0;
+    story.told(&look("d"), Err(NameError::NoEntry { dir: DIR }));
+    assert_eq!(story.knows(1, &look("d")), None);
+}
+
+#[test]
+fn what_an_earlier_tenure_says_late_is_not_kept() {
+    let mut story = Story::knowing();
+    story.cache.revoke(NODE, 1, (VOLUME, Revoked::Before(epoch(6))));
+    assert_eq!(story.names(), [None, None]);
+    story.told(&look("b"), Err(NameError::NoEntry { dir: DIR }));
+    assert_eq!(story.names(), [None, None]);
+    (story.tenure, story.revoked) = (6, 1);
+    story.told(&look("b"), Err(NameError::NoEntry { dir: DIR }));
+    assert_eq!(story.names(), [None, Some(false)]);
+    story.tenure = 5;
+    story.told(&look("a"), Err(NameError::NoEntry { dir: DIR }));
+    assert_eq!(story.names(), [None, Some(false)]);
+}
+
+#[test]
+fn a_connection_takes_with_it_what_it_granted() {
+    let mut story = Story::knowing();
+    let second = Connection { node: NODE, number: 2 };
+    story.cache.handle_up(second);
+    story.cache.confirm(NODE, at(1_000));
+    assert_eq!(story.names(), [None, None]);
+    story.told(&look("a"), Ok(attributes(inode(2), 0o755)));
+    assert_eq!(story.names(), [None, None], "it came over the first one");
+    story.connection = second;
+    story.told(&look("a"), Ok(attributes(inode(2), 0o755)));
+    assert_eq!(story.names(), [Some(true), None]);
+    story.cache.handle_down(NODE);
+    assert_eq!(story.names(), [None, None]);
+}
+
+#[test]
+fn what_a_change_names_is_not_answered_until_its_outcome_is_known() {
+    let mut story = Story::knowing();
+    let id = story.cache.begin(VOLUME, &create("b"));
+    assert_eq!(story.names(), [Some(true), None], "and other names are");
+    story.at = 11;
+    story.made(id, "b", inode(3));
+    assert_eq!(story.names(), [Some(true), Some(true)]);
+    assert_eq!(story.knows(1, &Ask::Attributes { inode: DIR }), None, "its times have changed");
+    let unlink = Change::RemoveDirectory { site: Site::new(DIR, name("b")), holders: Vec::new() };
+    let id = story.cache.begin(VOLUME, &unlink);
+    let done = Done::Removed { inode: inode(3), fate: Fate::Gone };
+    story.at = 12;
+    let told = story.grant(&[]);
+    story.cache.end(id, &unlink, (&told, Some(&done)));
+    assert_eq!(story.names(), [Some(true), Some(false)]);
+    assert_eq!(story.knows(1, &Ask::Attributes { inode: inode(3) }), None);
+}
+
+#[test]
+fn what_was_read_before_a_change_is_not_kept_after_it() {
+    let mut story = Story::knowing();
+    let id = story.cache.begin(VOLUME, &create("b"));
+    story.at = 12;
+    story.made(id, "b", inode(3));
+    story.at = 11;
+    story.told(&look("b"), Err(NameError::NoEntry { dir: DIR }));
+    assert_eq!(story.names(), [Some(true), Some(true)]);
+    // Neither when nothing later is known by then.
+    story.cache.volumes.get_mut(&VOLUME).unwrap().shrink(1_000);
+    story.cache.volumes.get_mut(&VOLUME).unwrap().shrink(1_000);
+    story.told(&look("b"), Err(NameError::NoEntry { dir: DIR }));
+    assert_eq!(story.names(), [None, None]);
+}
+
+#[test]
+fn of_two_changes_of_the_same_at_once_neither_is_kept() {
+    let mut story = Story::knowing();
+    let first = story.cache.begin(VOLUME, &create("b"));
+    let second = story.cache.begin(VOLUME, &create("b"));
+    story.at = 12;
+    story.made(second, "b", inode(3));
+    assert_eq!(story.names(), [Some(true), None]);
+    story.at = 11;
+    story.made(first, "b", inode(4));
+    assert_eq!(
+        story.names(),
+        [Some(true), None],
+        "which was the later one is not for the replies' order to say"
+    );
+}
+
+#[test]
+fn a_change_whose_outcome_comes_after_a_revocation_teaches_nothing() {
+    let mut story = Story::knowing();
+    let id = story.cache.begin(VOLUME, &create("b"));
+    story.revoke(DIR);
+    story.revoked = 0;
+    story.at = 11;
+    story.made(id, "b", inode(3));
+    assert_eq!(story.names(), [None, None]);
+    // Somebody else has taken the name away since, and then it was looked up.
+    (story.revoked, story.at) = (1, 13);
+    story.told(&look("b"), Err(NameError::NoEntry { dir: DIR }));
+    assert_eq!(story.names(), [None, Some(false)]);
+}
+
+/// Somebody else has taken the name away in between, of which nobody told: there was no grant.
+#[test]
+fn a_change_whose_outcome_comes_after_a_first_grant_teaches_nothing() {
+    let mut story = Story::new();
+    let id = story.cache.begin(VOLUME, &create("b"));
+    story.at = 12;
+    story.told(&look("a"), Ok(attributes(inode(2), 0o755)));
+    story.at = 11;
+    story.made(id, "b", inode(3));
+    assert_eq!(story.names(), [Some(true), None]);
+}
+
+#[test]
+fn all_that_was_granted_may_be_taken_back_and_granted_again() {
+    let mut story = Story::knowing();
+    story.revoked = 1;
+    story.cache.revoke(NODE, 1, (VOLUME, Revoked::All));
+    assert_eq!(story.names(), [None, None]);
+    story.revoked = 0;
+    story.told(&look("b"), Err(NameError::NoEntry { dir: DIR }));
+    assert_eq!(story.names(), [None, None], "that was before");
+    story.revoked = 1;
+    story.told(&look("b"), Err(NameError::NoEntry { dir: DIR }));
+    assert_eq!(story.names(), [None, Some(false)]);
+}
+
+#[test]
+fn a_change_that_may_still_be_done_hides_what_it_names() {
+    let mut story = Story::knowing();
+    let id = story.cache.begin(VOLUME, &create("b"));
+    story.cache.abandon(id);
+    assert_eq!(story.names(), [Some(true), None]);
+    story.told(&look("b"), Err(NameError::NoEntry { dir: DIR }));
+    assert_eq!(story.names(), [Some(true), None]);
+    story.connection.number = 2;
+    story.cache.handle_up(story.connection);
+    story.cache.confirm(NODE, at(1_000));
+    story.told(&look("b"), Err(NameError::NoEntry { dir: DIR }));
+    assert_eq!(story.names(), [None, Some(false)], "over this connection nobody was asked for it");
+}
+
+#[test]
+fn who_may_look_things_up_is_asked_again_when_that_may_have_changed() {
+    let mut story = Story::knowing();
+    let id = story.cache.begin(VOLUME, &chmod(DIR));
+    assert_eq!(story.names(), [None, None]);
+    story.at = 11;
+    let (told, done) = (story.grant(&[DIR]), Done::Changed { attributes: attributes(DIR, 0o700) });
+    story.cache.end(id, &chmod(DIR), (&told, Some(&done)));
+    assert_eq!(story.names(), [None, None]);
+    let root = story.knows(1, &Ask::Attributes { inode: DIR });
+    assert_eq!(root, Some(Ok(Answer::Attributes(attributes(DIR, 0o700)))));
+}
+
+#[test]
+fn a_change_that_is_refused_changes_nothing_here() {
+    let mut story = Story::knowing();
+    let id = story.cache.begin(VOLUME, &create("a"));
+    let told = story.grant(&[]);
+    story.cache.end(id, &create("a"), (&told, None));
+    assert_eq!(story.names(), [Some(true), Some(false)]);
+}
+
+#[test]
+fn what_is_used_is_asked_about_now_and_then() {
+    let mut story = Story::knowing();
+    story.cache.confirm(NODE, at(100_000));
+    assert!(story.knows(1, &look("a")).is_some());
+    assert!(story.knows(5_000, &look("a")).is_some());
+    assert_eq!(story.knows(5_001, &look("a")), None);
+    assert!(story.knows(5_002, &look("a")).is_some(), "once is enough");
+    assert_eq!(story.knows(20_000, &look("b")), None);
+}
+
+fn list(after: Option<&str>) -> Ask {
+    Ask::List { dir: DIR, after: after.map(name), entries_max: 2, with_attributes: false }
+}
+
+fn page(texts: &[&str], is_last: bool) -> Page {
+    let listed = |text: &&str| namespace::Listed {
+        name: name(text),
+        inode: inode(u64::from(text.as_bytes()[0])),
+        kind: Kind::Directory,
+        attributes: None,
+    };
+    Page { entries: texts.iter().map(listed).collect(), is_last }
+}
+
+#[test]
+fn a_directory_that_was_listed_to_its_end_is_known() {
+    let mut story = Story::new();
+    let pages = [(None, page(&["a", "b"], false)), (Some("b"), page(&["c"], true))];
+    for (after, page) in pages.clone() {
+        assert_eq!(story.knows(1, &list(after)), None);
+        let told = story.grant(&[DIR]);
+        story.cache.tell(VOLUME, (&story.who, &list(after)), (&told, &Ok(Answer::Page(page))));
+    }
+    for (after, page) in pages {
+        assert_eq!(story.knows(1, &list(after)), Some(Ok(Answer::Page(page))));
+    }
+    story.told(&look("a"), Ok(attributes(inode(97), 0)));
+    assert!(matches!(story.knows(1, &look("x")), Some(Err(_))), "all others are absent");
+    let id = story.cache.begin(VOLUME, &create("d"));
+    assert_eq!(story.knows(1, &list(None)), None);
+    story.at = 11;
+    story.made(id, "d", inode(100));
+    assert_eq!(story.knows(1, &list(Some("b"))), Some(Ok(Answer::Page(page(&["c", "d"], true)))));
+    let id = story.cache.begin(VOLUME, &create("e"));
+    story.at = 12;
+    let told = Told { grant: None, ..story.grant(&[]) };
+    let done = Done::Created { attributes: attributes(inode(101), 0), is_new: true };
+    story.cache.end(id, &create("e"), (&told, Some(&done)));
+    assert_eq!(story.knows(1, &list(None)), None, "what is there now is not known");
+    assert_eq!(story.knows(1, &look("e")), None);
+}
+
+#[test]
+fn what_was_not_asked_for_lately_goes_first() {
+    let mut story = Story::new();
+    story.cache.kept_max = 40;
+    for number in 2..30 {
+        story.told(&Ask::Attributes { inode: inode(number) }, Ok(attributes(inode(number), 0)));
+    }
+    for number in 30..100 {
+        assert!(story.knows(1, &Ask::Attributes { inode: inode(2) }).is_some());
+        story.told(&Ask::Attributes { inode: inode(number) }, Ok(attributes(inode(number), 0)));
+        let kept: usize = story.cache.volumes.values().map(Volume::kept).sum();
+        assert!(kept <= 40, "{kept}");
+    }
+    assert_eq!(story.knows(1, &Ask::Attributes { inode: inode(3) }), None);
+}
+
+#[test]
+fn volumes_have_caches_of_their_own() {
+    let mut story = Story::knowing();
+    let other = ObjectId::new(1, 3);
+    assert_eq!(story.cache.answer(at(1), other, (&story.who, &look("a"))), None);
+    story.cache.revoke(NODE, 1, (other, Revoked::inode(DIR)));
+    assert_eq!(story.names(), [Some(true), Some(false)]);
+}

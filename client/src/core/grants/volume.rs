@@ -1,0 +1,520 @@
+//! What is kept of one volume.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+
+use base::{Epoch, MonoTime, NodeId, Seq};
+use namespace::{
+    Answer, Ask, Attributes, Change, Done, Fate, InodeId, Kind, Listed, Name, NameError, Page, Target, Who,
+};
+use node::{CacheGrant, Named, Revoked};
+
+use super::busy::{Alone, Busy};
+use super::{ASKED_EVERY, Connection, NO_TENURE};
+
+/// Of so many inodes it is known by which revocation they were taken back.
+const REVOKED_MAX: usize = 4_096;
+/// So many who may look something up in a directory are known.
+const ALLOWED_MAX: usize = 4;
+/// What became of so many changes may not be known.
+const ABANDONED_MAX: usize = 1_024;
+/// A page has no more names.
+const PAGE_MAX: usize = 512;
+
+/// What is kept of a volume.
+#[derive(Debug)]
+pub(super) struct Volume {
+    /// Over which connection it was granted, and by which tenure.
+    pub(super) by: Option<Connection>,
+    tenure: Epoch,
+    /// What tenures before this one granted is over.
+    below: Epoch,
+    /// What was read before this is not kept, wherever nothing later is known.
+    floor: Seq,
+    inodes: BTreeMap<InodeId, Kept>,
+    names: usize,
+    /// By the daemon that has revoked it.
+    revoked: BTreeMap<NodeId, Revocations>,
+    pub(super) busy: Busy,
+    /// What is to stay busy until these connections are gone.
+    abandoned: Vec<(Named, Vec<Connection>)>,
+    /// Nothing is kept before these connections are gone.
+    shut: Vec<Connection>,
+    /// Where to look for what was not asked for lately.
+    hand: Option<InodeId>,
+    /// When a question goes to the daemon though its answer is known.
+    due: Option<MonoTime>,
+}
+
+/// What is kept of an inode.
+#[derive(Debug, Default)]
+struct Kept {
+    attributes: Option<Attributes>,
+    target: Option<Target>,
+    names: BTreeMap<Name, Option<(InodeId, Kind)>>,
+    /// Up to where all names are known.
+    listed: Listing,
+    /// Who has looked something up in it.
+    allowed: Vec<Who>,
+    /// What was read before this is not kept.
+    floor: Seq,
+    /// Whether anything but that may be kept, and up to where everything had taken effect when that began.
+    is_granted: bool,
+    since: Seq,
+    was_used: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) enum Listing {
+    #[default]
+    Nothing,
+    Upto(Name),
+    All,
+}
+
+/// The revocations of a connection, by inode.
+#[derive(Debug, Default)]
+struct Revocations {
+    /// Which connection.
+    connection: u64,
+    numbers: BTreeMap<InodeId, u64>,
+    order: VecDeque<InodeId>,
+    /// Of all others.
+    floor: u64,
+}
+
+impl Default for Volume {
+    fn default() -> Self {
+        Self {
+            by: None,
+            tenure: NO_TENURE,
+            below: NO_TENURE,
+            floor: Seq(0),
+            inodes: BTreeMap::new(),
+            names: 0,
+            revoked: BTreeMap::new(),
+            busy: Busy::default(),
+            abandoned: Vec::new(),
+            shut: Vec::new(),
+            hand: None,
+            due: None,
+        }
+    }
+}
+
+impl Revocations {
+    fn note(&mut self, inode: InodeId, number: u64) {
+        if self.numbers.insert(inode, number).is_none() {
+            self.order.push_back(inode);
+        }
+        while self.order.len() > REVOKED_MAX
+            && let Some(number) = self.order.pop_front().and_then(|oldest| self.numbers.remove(&oldest))
+        {
+            self.floor = self.floor.max(number);
+        }
+    }
+
+    fn of(&self, inode: InodeId) -> u64 {
+        self.numbers.get(&inode).copied().unwrap_or(0).max(self.floor)
+    }
+}
+
+impl Volume {
+    /// How much is kept.
+    pub(super) fn kept(&self) -> usize {
+        self.inodes.len() + self.names
+    }
+
+    /// Nothing is granted any more.
+    pub(super) fn drop_all(&mut self) {
+        (self.by, self.due) = (None, None);
+        let floors = self.inodes.values().map(|kept| kept.floor);
+        self.floor = floors.fold(self.floor, Seq::max);
+        self.inodes.clear();
+        self.names = 0;
+    }
+
+    /// Some connection is gone. What these may not have done yet they will not do any more beside what they grant.
+    pub(super) fn release(&mut self, is_present: impl Fn(&Connection) -> bool) {
+        let (kept, gone): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.abandoned).into_iter().partition(|(_, by)| by.iter().any(&is_present));
+        self.abandoned = kept;
+        self.shut.retain(is_present);
+        gone.iter().for_each(|(named, _)| _ = self.busy.end(named));
+    }
+
+    /// The revocations of a connection. Numbers of an earlier one say nothing.
+    fn revocations(&mut self, by: Connection) -> &mut Revocations {
+        let revoked = self.revoked.entry(by.node).or_default();
+        if revoked.connection != by.number {
+            *revoked = Revocations { connection: by.number, ..Revocations::default() };
+        }
+        revoked
+    }
+
+    /// This tenure grants something over this connection. Whether that counts.
+    pub(super) fn follow(&mut self, by: Connection, tenure: Epoch) -> bool {
+        if tenure < self.tenure.max(self.below) || !self.shut.is_empty() {
+            return false;
+        }
+        if (self.by, self.tenure) != (Some(by), tenure) {
+            self.drop_all();
+            (self.by, self.tenure) = (Some(by), tenure);
+        }
+        true
+    }
+
+    /// Something is taken back.
+    pub(super) fn revoke(&mut self, by: Connection, number: u64, what: Revoked) {
+        match what {
+            Revoked::Inode { number: inode, epoch } => {
+                let inode = InodeId { number: inode, epoch };
+                self.revocations(by).note(inode, number);
+                if self.by == Some(by) {
+                    self.drop(inode);
+                }
+            }
+            Revoked::All => {
+                let revoked = self.revocations(by);
+                revoked.floor = revoked.floor.max(number);
+                if self.by == Some(by) {
+                    self.drop_all();
+                }
+            }
+            Revoked::Before(tenure) => {
+                self.below = self.below.max(tenure);
+                if self.tenure < self.below {
+                    self.drop_all();
+                }
+            }
+        }
+    }
+
+    /// Whether it is time for a question to the daemon. Asking again begins anew.
+    pub(super) fn is_due(&mut self, now: MonoTime) -> bool {
+        let is_due = self.due.is_some_and(|due| now >= due);
+        if is_due || self.due.is_none() {
+            self.due = Some(now + ASKED_EVERY);
+        }
+        is_due
+    }
+
+    /// The answer to a question, if it is known.
+    pub(super) fn answer(&mut self, who: &Who, ask: &Ask) -> Option<Result<Answer, NameError>> {
+        match ask {
+            Ask::Lookup { dir, name } => self.lookup(who, *dir, name),
+            Ask::Attributes { inode } => Some(Ok(Answer::Attributes(self.attributes(*inode)?))),
+            Ask::Readlink { inode } => {
+                let kept = self.inodes.get_mut(inode)?;
+                kept.was_used = true;
+                Some(Ok(Answer::Target(kept.target.clone()?)))
+            }
+            Ask::List { dir, after, entries_max, with_attributes } => {
+                let page = self.list(*dir, after.as_ref(), (*entries_max, *with_attributes))?;
+                Some(Ok(Answer::Page(page)))
+            }
+            _ => None,
+        }
+    }
+
+    fn lookup(&mut self, who: &Who, dir: InodeId, name: &Name) -> Option<Result<Answer, NameError>> {
+        if self.busy.has_name(dir, name) || self.busy.has_rights(dir) {
+            return None;
+        }
+        let kept = self.inodes.get_mut(&dir).filter(|kept| kept.allowed.contains(who))?;
+        kept.was_used = true;
+        match kept.find(name)? {
+            Some((inode, _)) => Some(Ok(Answer::Attributes(self.attributes(inode)?))),
+            None => Some(Err(NameError::NoEntry { dir })),
+        }
+    }
+
+    fn attributes(&mut self, inode: InodeId) -> Option<Attributes> {
+        if self.busy.has_inode(inode) {
+            return None;
+        }
+        let kept = self.inodes.get_mut(&inode)?;
+        kept.was_used = true;
+        kept.attributes.clone()
+    }
+
+    fn list(
+        &mut self,
+        dir: InodeId,
+        after: Option<&Name>,
+        (entries_max, with_attributes): (u32, bool),
+    ) -> Option<Page> {
+        if self.busy.has_names_in(dir) || self.busy.has_rights(dir) {
+            return None;
+        }
+        let kept = self.inodes.get_mut(&dir)?;
+        kept.was_used = true;
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let count = usize::try_from(entries_max).unwrap_or(PAGE_MAX).min(PAGE_MAX);
+        let there = kept.names.range::<Name, _>((from, Bound::Unbounded));
+        let mut there = there.filter_map(|(name, what)| what.map(|what| (name.clone(), what)));
+        let found: Vec<(Name, (InodeId, Kind))> = there.by_ref().take(count).collect();
+        let is_last = there.next().is_none();
+        let is_known = match (&kept.listed, found.last()) {
+            (Listing::All, _) => true,
+            (Listing::Upto(upto), Some((last, _))) => !is_last && last <= upto,
+            _ => false,
+        };
+        if !is_known {
+            return None;
+        }
+        let mut entries = Vec::new();
+        for (name, (inode, kind)) in found {
+            let attributes = if with_attributes { Some(self.attributes(inode)?) } else { None };
+            entries.push(Listed { name, inode, kind, attributes });
+        }
+        Some(Page { entries, is_last })
+    }
+
+    /// A daemon has answered a question, and grants this.
+    pub(super) fn tell(
+        &mut self,
+        (who, ask): (&Who, &Ask),
+        answer: &Result<Answer, NameError>,
+        grant: &CacheGrant,
+    ) {
+        match (ask, answer) {
+            (Ask::Lookup { dir, name }, Ok(Answer::Attributes(attributes))) => {
+                self.keep_name((*dir, name), Some((attributes.inode, attributes.kind)), (Some(who), grant));
+                self.keep_attributes(attributes, grant);
+            }
+            (Ask::Lookup { dir, name }, Err(NameError::NoEntry { dir: named })) if dir == named => {
+                self.keep_name((*dir, name), None, (Some(who), grant));
+            }
+            (Ask::Attributes { .. } | Ask::Access { .. }, Ok(Answer::Attributes(attributes))) => {
+                self.keep_attributes(attributes, grant);
+            }
+            (Ask::Readlink { inode }, Ok(Answer::Target(target))) if self.may_keep(*inode, grant) => {
+                self.granted(*inode, grant).target = Some(target.clone());
+            }
+            (Ask::List { dir, after, .. }, Ok(Answer::Page(page))) => {
+                self.keep_page(*dir, after.as_ref(), (page, grant))
+            }
+            _ => {}
+        }
+    }
+
+    /// What a change names is not known any more as it was, and what was read before the change is not to be kept.
+    /// Up to where the directories were listed is returned.
+    pub(super) fn forget(&mut self, named: &Named, at: Option<Seq>) -> Vec<(InodeId, Listing)> {
+        for inode in &named.inodes {
+            if let Some(at) = at
+                && self.by.is_some()
+            {
+                let kept = self.inodes.entry(*inode).or_default();
+                kept.floor = kept.floor.max(at);
+            } else {
+                self.floor = self.floor.max(at.unwrap_or_default());
+            }
+            if let Some(kept) = self.inodes.get_mut(inode) {
+                kept.attributes = None;
+                if named.rights.contains(inode) {
+                    kept.allowed.clear();
+                }
+            }
+        }
+        let forget = |(dir, name): &(InodeId, Name)| Some((*dir, self.forget_name(*dir, name)?));
+        named.names.iter().filter_map(forget).collect()
+    }
+
+    /// A change has come to this, as far as no other one was about the same.
+    pub(super) fn take_in(
+        &mut self,
+        change: &Change,
+        done: &Done,
+        (alone, listings, grant): (&Alone, &[(InodeId, Listing)], &CacheGrant),
+    ) {
+        let mut learn = |dir: InodeId, name: &Name, what| {
+            if alone.names.iter().any(|(of, other)| *of == dir && other == name) {
+                self.learn((dir, name), what, (listings, grant));
+            }
+        };
+        match (change, done) {
+            (Change::Create { dir, name, .. }, Done::Created { attributes, .. }) => {
+                learn(*dir, name, Some((attributes.inode, attributes.kind)));
+                if !self.busy.has_inode(attributes.inode) {
+                    self.keep_attributes(attributes, grant);
+                }
+            }
+            (Change::Link { inode, dir, name }, Done::Changed { attributes }) => {
+                learn(*dir, name, Some((*inode, attributes.kind)));
+                if alone.inodes.contains(inode) {
+                    self.keep_attributes(attributes, grant);
+                }
+            }
+            (
+                Change::Unlink { site, .. } | Change::RemoveDirectory { site, .. },
+                Done::Removed { fate, inode },
+            ) => {
+                learn(site.dir, &site.name, None);
+                if !matches!(fate, Fate::Named { .. }) {
+                    self.drop(*inode);
+                }
+            }
+            (
+                Change::SetAttributes { inode, .. }
+                | Change::SetXattr { inode, .. }
+                | Change::RemoveXattr { inode, .. },
+                Done::Changed { attributes },
+            ) if alone.inodes.contains(inode) => self.keep_attributes(attributes, grant),
+            _ => {}
+        }
+    }
+
+    /// What a change names stays unknown as long as any of these connections lasts: it may still be done over one of them.
+    pub(super) fn abandon(&mut self, named: Named, by: Vec<Connection>) {
+        if self.abandoned.len() >= ABANDONED_MAX {
+            self.shut.extend(by);
+            self.drop_all();
+        } else {
+            self.abandoned.push((named, by));
+        }
+    }
+
+    /// Drops inodes that were not asked for lately, until so much less is kept.
+    pub(super) fn shrink(&mut self, by: usize) {
+        let aim = self.kept().saturating_sub(by);
+        let mut looks = self.inodes.len() * 2;
+        while self.kept() > aim && looks > 0 {
+            looks -= 1;
+            let from = self.hand.map_or(Bound::Unbounded, Bound::Excluded);
+            let Some((&inode, kept)) = self.inodes.range_mut((from, Bound::Unbounded)).next() else {
+                self.hand = None;
+                continue;
+            };
+            self.hand = Some(inode);
+            if !std::mem::take(&mut kept.was_used) {
+                self.drop(inode);
+            }
+        }
+    }
+
+    fn drop(&mut self, inode: InodeId) {
+        if let Some(kept) = self.inodes.remove(&inode) {
+            self.names -= kept.names.len();
+            self.floor = self.floor.max(kept.floor);
+        }
+    }
+
+    /// Whether what a reply says of an inode may be kept.
+    fn may_keep(&self, inode: InodeId, grant: &CacheGrant) -> bool {
+        let floor = self.inodes.get(&inode).map_or(self.floor, |kept| kept.floor.max(self.floor));
+        grant.inodes.contains(&inode) && self.is_current(inode, grant) && grant.at >= floor
+    }
+
+    /// Whether an inode was not taken back since this was granted.
+    fn is_current(&self, inode: InodeId, grant: &CacheGrant) -> bool {
+        let by = self.by.and_then(|by| Some((by, self.revoked.get(&by.node)?)));
+        let revoked = by.filter(|(by, revoked)| by.number == revoked.connection);
+        revoked.is_none_or(|(_, revoked)| grant.revoked >= revoked.of(inode))
+    }
+
+    /// An inode of which something may be kept.
+    fn granted(&mut self, inode: InodeId, grant: &CacheGrant) -> &mut Kept {
+        let kept = self.inodes.entry(inode).or_default();
+        if !std::mem::replace(&mut kept.is_granted, true) {
+            kept.since = grant.at;
+        }
+        kept
+    }
+
+    /// What a name names since a change of this client.
+    fn learn(
+        &mut self,
+        (dir, name): (InodeId, &Name),
+        what: Option<(InodeId, Kind)>,
+        (listings, grant): (&[(InodeId, Listing)], &CacheGrant),
+    ) {
+        // What others changed between the change and the grant nobody has told.
+        let is_granted = self.inodes.get(&dir).is_some_and(|kept| kept.is_granted && kept.since < grant.at);
+        if !is_granted || !self.is_current(dir, grant) {
+            return;
+        }
+        self.know_name((dir, name), what);
+        let listed = listings.iter().find(|(of, _)| *of == dir);
+        if let (Some(kept), Some((_, listed))) = (self.inodes.get_mut(&dir), listed) {
+            kept.listed = listed.clone();
+        }
+    }
+
+    fn keep_attributes(&mut self, attributes: &Attributes, grant: &CacheGrant) {
+        if self.may_keep(attributes.inode, grant) {
+            self.granted(attributes.inode, grant).attributes = Some(attributes.clone());
+        }
+    }
+
+    fn keep_name(
+        &mut self,
+        (dir, name): (InodeId, &Name),
+        what: Option<(InodeId, Kind)>,
+        (who, grant): (Option<&Who>, &CacheGrant),
+    ) {
+        if !self.may_keep(dir, grant) {
+            return;
+        }
+        let kept = self.granted(dir, grant);
+        if let Some(who) = who.filter(|who| !kept.allowed.contains(who)) {
+            kept.allowed.truncate(ALLOWED_MAX - 1);
+            kept.allowed.insert(0, who.clone());
+        }
+        self.know_name((dir, name), what);
+    }
+
+    /// What a name names, in a directory of which something is kept.
+    fn know_name(&mut self, (dir, name): (InodeId, &Name), what: Option<(InodeId, Kind)>) {
+        let Some(kept) = self.inodes.get_mut(&dir) else { return };
+        if kept.names.insert(name.clone(), what).is_none() {
+            self.names += 1;
+        }
+    }
+
+    /// What a name names is not known any more. Up to where the directory was listed is returned.
+    fn forget_name(&mut self, dir: InodeId, name: &Name) -> Option<Listing> {
+        let kept = self.inodes.get_mut(&dir)?;
+        if kept.names.remove(name).is_some() {
+            self.names -= 1;
+        }
+        Some(std::mem::take(&mut kept.listed))
+    }
+
+    fn keep_page(&mut self, dir: InodeId, after: Option<&Name>, (page, grant): (&Page, &CacheGrant)) {
+        if !self.may_keep(dir, grant) {
+            return;
+        }
+        self.granted(dir, grant);
+        for Listed { name, inode, kind, attributes } in &page.entries {
+            self.know_name((dir, name), Some((*inode, *kind)));
+            if let Some(attributes) = attributes {
+                self.keep_attributes(attributes, grant);
+            }
+        }
+        let Some(kept) = self.inodes.get_mut(&dir) else { return };
+        let follows = match (after, &kept.listed) {
+            (None, _) => true,
+            (Some(after), Listing::Upto(upto)) => after <= upto,
+            (Some(_), _) => false,
+        };
+        match page.entries.last() {
+            _ if !follows => {}
+            _ if page.is_last => kept.listed = Listing::All,
+            Some(last) => kept.listed = Listing::Upto(last.name.clone()),
+            None => {}
+        }
+    }
+}
+
+impl Kept {
+    /// What a name names, if that is known.
+    fn find(&self, name: &Name) -> Option<Option<(InodeId, Kind)>> {
+        match self.names.get(name) {
+            Some(what) => Some(*what),
+            None if self.listed == Listing::All => Some(None),
+            None => None,
+        }
+    }
+}

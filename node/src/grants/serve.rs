@@ -1,0 +1,311 @@
+//! What a primary grants, what it has dropped before a change, and the changes that wait for that.
+
+use base::{ClientId, ObjectId, Seq, WallTime};
+use lease::Algorithm;
+use namespace::{
+    Answer as TreeAnswer, Attributes, ClientState, Done as TreeDone, InodeId, Key, NameError, Part,
+};
+use replication::Position;
+
+use super::named::Touched;
+use super::{CacheGrant, GrantKind};
+use crate::file::{Answer, Change, Done, FileBody, FileError, FileReplyBody};
+use crate::files::{Asker, Caller, Hosted};
+use crate::{Bug, Reply, Revoked, SessionId, Shard, Unavailable};
+
+impl Asker {
+    /// Over which session it asks, if that is of a client that takes grants.
+    pub(super) const fn session(&self) -> Option<SessionId> {
+        match self.from {
+            Caller::Session(session) if self.caches => Some(session),
+            Caller::Session(_) | Caller::Node(_) => None,
+        }
+    }
+}
+
+impl Hosted {
+    /// What a change of a volume touches.
+    fn touched_by(&self, change: &Change) -> Touched {
+        match change {
+            Change::Tree(op) => Touched::by(&op.change, self.replica.machine().tree()),
+            Change::Remove | Change::Plant(_) if self.grants.are_out() || !self.grants.are_quiet() => {
+                Touched::root()
+            }
+            _ => Touched::default(),
+        }
+    }
+}
+
+impl<A: Algorithm> Shard<A> {
+    /// Keeps a change of a volume as long as somebody has a grant that is in its way. False if nobody has.
+    pub(crate) fn waits_for_grants(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        (asker, body): (Asker, FileBody),
+        change: &Change,
+    ) -> bool {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
+        let touched = hosted.touched_by(change);
+        // What a daemon asks for gets its number as an entry.
+        let request = asker.request(&body).filter(|_| matches!(asker.from, Caller::Session(_)));
+        let is_known = request.is_some_and(|request| {
+            hosted.replica.knows(request) || hosted.grants.is_under_way((request.client, request.number))
+        });
+        if touched.is_nothing() || is_known || self.config.breaks(Bug::GrantsIgnored) {
+            return false;
+        }
+        if hosted.grants.holds_already(asker, &body) {
+            return true;
+        }
+        let (is_held, to_tell) = hosted.grants.in_the_way(&touched, asker.session());
+        if !is_held && !hosted.grants.is_behind(&touched) {
+            return false;
+        }
+        if !hosted.grants.hold(asker, body, touched) {
+            self.files.reply(asker, FileReplyBody::Unavailable(Unavailable::Overloaded), None);
+        }
+        for (session, inode) in to_tell {
+            self.revoke(now, object, session, Revoked::inode(inode));
+        }
+        true
+    }
+
+    /// Tells a session that something is not granted any more. It counts on it no longer than it was confirmed before.
+    pub(super) fn revoke(&mut self, now: WallTime, object: ObjectId, session: SessionId, what: Revoked) {
+        let number = self.sessions.next_revocation(session);
+        self.sessions.tell(session, Reply::Revoke { number, volume: object, what }, None);
+        let over = if self.config.breaks(Bug::RevocationNotWaitedFor) {
+            now
+        } else {
+            now + self.config.session_over_after()
+        };
+        self.granting.asked.insert((session, number), (object, what));
+        self.granting.due.insert((over, session, number));
+    }
+
+    /// A session has dropped what it was told to, or cannot count on it any more.
+    pub(crate) fn revocation_over(
+        &mut self,
+        now: WallTime,
+        session: SessionId,
+        number: u64,
+        is_answered: bool,
+    ) {
+        let Some((object, what)) = self.granting.asked.remove(&(session, number)) else { return };
+        let client = self.sessions.get(session).map(|session| session.client);
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        match what {
+            Revoked::Inode { number, epoch } => hosted.grants.drop(InodeId { number, epoch }, session),
+            Revoked::All => hosted.grants.drop_session(session),
+            Revoked::Before(tenure) => {
+                if tenure == hosted.grants.tenure
+                    && let (Some(grace), Some(client)) = (&mut hosted.grants.grace, client)
+                    && is_answered
+                {
+                    grace.unanswered.remove(&client);
+                }
+            }
+        }
+        self.end_grace(now, object);
+        self.pass_held(now, object);
+    }
+
+    /// Looks at changes that wait.
+    pub(crate) fn pass_held(&mut self, now: WallTime, object: ObjectId) {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        if hosted.grants.is_passing {
+            hosted.grants.is_stale = true;
+            return;
+        }
+        loop {
+            let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+            (hosted.grants.is_passing, hosted.grants.is_stale) = (true, false);
+            for held in hosted.grants.take_held() {
+                let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+                hosted.grants.let_go(&held);
+                self.put_to_replica(now, object, held.asker, held.body);
+            }
+            let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+            hosted.grants.is_passing = false;
+            if !hosted.grants.is_stale {
+                return;
+            }
+        }
+    }
+
+    /// A change has become the entry at `at`.
+    pub(crate) fn change_begins(
+        &mut self,
+        object: ObjectId,
+        asker: Asker,
+        number: u64,
+        (at, change): (Position, &Change),
+    ) {
+        let is_early = self.config.breaks(Bug::GrantedBeforeOutcome);
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        let touched = hosted.touched_by(change);
+        if !touched.is_nothing() && !is_early {
+            hosted.grants.begin((asker.client, number), at.seq, asker.session(), touched);
+        }
+    }
+
+    /// What a reply to a change grants. `at` is where the change stands, if this is the first time that it is told.
+    pub(crate) fn grant_changed(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        (asker, at): (Asker, Option<Seq>),
+        outcome: &Result<Done, FileError>,
+    ) -> Option<Box<CacheGrant>> {
+        let told = match outcome {
+            Ok(Done::Tree(done)) => match &**done {
+                TreeDone::Created { attributes, .. } | TreeDone::Changed { attributes } => of(attributes),
+                _ => None,
+            },
+            _ => None,
+        };
+        self.grant_all(now, object, asker, (at?, told.into_iter().collect()))
+    }
+
+    /// What an answer grants that is about `on`, too.
+    pub(crate) fn grant_answer(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        (asker, on): (Asker, Option<InodeId>),
+        body: &FileReplyBody,
+    ) -> Option<Box<CacheGrant>> {
+        let FileReplyBody::Answer(answer) = body else { return None };
+        let mut told: Vec<InodeId> = on.into_iter().collect();
+        match answer {
+            Ok(Answer::Tree(answer)) => match &**answer {
+                TreeAnswer::Attributes(attributes) => told.extend(of(attributes)),
+                TreeAnswer::Page(page) => {
+                    told.extend(page.entries.iter().filter_map(|listed| of(listed.attributes.as_ref()?)));
+                }
+                TreeAnswer::Target(_) => {}
+                _ => return None,
+            },
+            Err(FileError::Tree(NameError::NoEntry { .. })) => {}
+            _ => return None,
+        }
+        let hosted = self.files.hosted.get(&object)?;
+        let at = hosted.grants.seen_upto(hosted.replica.committed().seq);
+        self.grant_all(now, object, asker, (at, told))
+    }
+
+    fn grant_all(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        asker: Asker,
+        (at, told): (Seq, Vec<InodeId>),
+    ) -> Option<Box<CacheGrant>> {
+        let session = asker.session()?;
+        let may = self.may_grant(now, object, asker, session);
+        let revoked = self.sessions.revocations(session);
+        let grants = &mut self.files.hosted.get_mut(&object)?.grants;
+        let mut inodes = told;
+        inodes.retain(|&inode| may && grants.may_give(inode, session));
+        inodes.iter().for_each(|&inode| grants.give(inode, session));
+        if !inodes.is_empty() {
+            self.granting.volumes.insert(object);
+        }
+        Some(Box::new(CacheGrant { kind: GrantKind::Shared, tenure: grants.tenure, at, revoked, inodes }))
+    }
+
+    /// Whether anything may be granted to a session in a volume. If only its client is not on record there, it is put there.
+    fn may_grant(&mut self, now: WallTime, object: ObjectId, asker: Asker, session: SessionId) -> bool {
+        let covers = self.covers_session(now, object) || self.config.breaks(Bug::GrantedWithoutCover);
+        let is_here = self.sessions.get(session).is_some_and(|session| session.is_connected());
+        let Some(hosted) = self.files.hosted.get(&object).filter(|hosted| hosted.serves()) else {
+            return false;
+        };
+        if !covers || !is_here || self.draining || !self.is_free(object, session) {
+            return false;
+        }
+        if hosted.grants.is_leaving(asker.client, hosted.replica.committed().seq) {
+            return false;
+        }
+        let tree = hosted.replica.machine().tree();
+        match tree.part(&Key::Client(asker.client)) {
+            Some(Part::Client(ClientState::Alive | ClientState::Caching)) => true,
+            Some(_) => false,
+            None => {
+                self.welcome(now, object, asker.client);
+                self.config.breaks(Bug::GrantedOffRecord)
+            }
+        }
+    }
+
+    /// Whether the lease of a volume outlasts a session that is confirmed now.
+    fn covers_session(&self, now: WallTime, object: ObjectId) -> bool {
+        self.lease.valid_until(now, object).is_some_and(|until| until >= now + self.config.cover())
+    }
+
+    /// Revokes what the lease does not cover any more. To be called before a session is confirmed.
+    pub(crate) fn check_grants_covered(&mut self, now: WallTime) {
+        if self.config.breaks(Bug::ConfirmedWithoutCover) {
+            return;
+        }
+        let uncovered = self.granting.volumes.iter().filter(|object| !self.covers_session(now, **object));
+        for object in uncovered.copied().collect::<Vec<_>>() {
+            let Some(hosted) = self.files.hosted.get_mut(&object) else { continue };
+            let sessions = hosted.grants.trusted_sessions();
+            sessions.iter().for_each(|session| hosted.grants.revoke_session(*session));
+            sessions.into_iter().for_each(|session| self.revoke(now, object, session, Revoked::All));
+        }
+    }
+
+    /// What is due about grants: revocations that nobody can count against any more, and changes that waited for it.
+    pub(crate) fn check_grants(&mut self, now: WallTime) {
+        while let Some(&(at, session, number)) = self.granting.due.first().filter(|(at, ..)| *at <= now) {
+            self.granting.due.remove(&(at, session, number));
+            self.revocation_over(now, session, number, false);
+        }
+        while let Some(&(at, session, client)) = self.granting.closed.first().filter(|(at, ..)| *at <= now) {
+            self.granting.closed.remove(&(at, session, client));
+            self.session_counts_on_nothing(now, session);
+            self.forget_client(now, client);
+        }
+        while let Some(&(at, object)) = self.granting.graces.first().filter(|(at, _)| *at <= now) {
+            self.granting.graces.remove(&(at, object));
+            self.end_grace(now, object);
+            self.pass_held(now, object);
+        }
+    }
+
+    /// A session is closed, whose client may count on it until then.
+    pub(crate) fn session_closes(
+        &mut self,
+        now: WallTime,
+        (session, client): (SessionId, ClientId),
+        until: WallTime,
+    ) {
+        if until > now {
+            self.granting.closed.insert((until, session, client));
+        } else {
+            self.session_counts_on_nothing(now, session);
+            self.forget_client(now, client);
+        }
+    }
+
+    /// Nobody counts on any grant of a session any more.
+    pub(super) fn session_counts_on_nothing(&mut self, now: WallTime, session: SessionId) {
+        let first = (session, 0)..=(session, u64::MAX);
+        let asked: Vec<u64> = self.granting.asked.range(first).map(|((_, number), _)| *number).collect();
+        asked.into_iter().for_each(|number| self.revocation_over(now, session, number, false));
+        for object in self.granting.volumes.clone() {
+            if let Some(hosted) = self.files.hosted.get_mut(&object) {
+                hosted.grants.drop_session(session);
+            }
+            self.pass_held(now, object);
+        }
+    }
+}
+
+/// The inode, if it can be granted.
+fn of(attributes: &Attributes) -> Option<InodeId> {
+    (attributes.lent.is_none() && attributes.links > 0).then_some(attributes.inode)
+}

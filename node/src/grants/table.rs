@@ -1,0 +1,307 @@
+//! The grants of one volume, in one tenure, and the changes that wait for them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use base::{ClientId, Epoch, Seq};
+use namespace::{InodeId, Name};
+
+use super::named::Touched;
+use crate::SessionId;
+use crate::file::FileBody;
+use crate::files::{Asker, Caller};
+
+/// So many inodes are granted to one session of a volume at a time.
+const SESSION_GRANTS_MAX: usize = 1 << 17;
+/// So many to all of them together.
+const GRANTS_MAX: usize = 1 << 21;
+/// So many changes wait at a time.
+const HELD_MAX: usize = 1_024;
+
+/// The grants of a volume.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Grants {
+    pub(super) tenure: Epoch,
+    /// Who has a grant on what, and whether it is still to be counted on.
+    holders: BTreeMap<InodeId, BTreeMap<SessionId, Standing>>,
+    by_session: BTreeMap<SessionId, BTreeSet<InodeId>>,
+    count: usize,
+    /// Changes that are entries and have no outcome.
+    under_way: BTreeMap<(ClientId, u64), UnderWay>,
+    places: BTreeSet<Seq>,
+    /// By whom how often what is being changed. Nobody's are changes that may touch what their session does not know of.
+    changing: BTreeMap<(InodeId, Option<SessionId>), usize>,
+    names: BTreeMap<(InodeId, Name), usize>,
+    /// Changes that wait, in order, and how many of them touch what.
+    held: VecDeque<Held>,
+    waiting: BTreeMap<InodeId, usize>,
+    /// The same with those that are being looked at: nothing is granted there.
+    closing: BTreeMap<InodeId, usize>,
+    /// Whether they are being looked through, and are to be once more.
+    pub(super) is_passing: bool,
+    pub(super) is_stale: bool,
+    /// Nothing is changed before these clients have dropped what they had.
+    pub(super) grace: Option<Grace>,
+    /// Clients that are being put on record.
+    pub(super) welcomed: BTreeSet<ClientId>,
+    /// Clients that are being taken off record, and by which entry.
+    leaving: BTreeMap<ClientId, Seq>,
+}
+
+/// Why nothing is changed yet.
+#[derive(Clone, Debug)]
+pub(super) struct Grace {
+    pub(super) until: base::WallTime,
+    /// Who is still to say that it dropped what it had.
+    pub(super) unanswered: BTreeSet<ClientId>,
+    /// Whether there may be others.
+    pub(super) is_blind: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Standing {
+    Granted,
+    Revoked,
+}
+
+#[derive(Clone, Debug)]
+struct UnderWay {
+    at: Seq,
+    session: Option<SessionId>,
+    touched: Touched,
+}
+
+/// A change that waits.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) asker: Asker,
+    pub(super) body: FileBody,
+    touched: Touched,
+}
+
+impl Grants {
+    /// Nothing is granted in this tenure yet.
+    pub(super) fn new(tenure: Epoch) -> Self {
+        Self { tenure, ..Self::default() }
+    }
+
+    /// Whether anybody has a grant.
+    pub(crate) fn are_out(&self) -> bool {
+        self.count > 0
+    }
+
+    /// Whether nobody is waited for who may have something of an earlier tenure.
+    pub(crate) const fn have_begun(&self) -> bool {
+        self.grace.is_none()
+    }
+
+    /// Whether no change waits.
+    pub(crate) fn are_quiet(&self) -> bool {
+        self.held.is_empty() && self.grace.is_none()
+    }
+
+    /// The sessions that have any.
+    pub(super) fn sessions(&self) -> Vec<SessionId> {
+        self.by_session.keys().copied().collect()
+    }
+
+    /// Those that have any which is to be counted on.
+    pub(super) fn trusted_sessions(&self) -> Vec<SessionId> {
+        let is_trusted = |session: &SessionId| {
+            self.by_session[session]
+                .iter()
+                .any(|inode| self.standing(*inode, *session) == Some(Standing::Granted))
+        };
+        self.by_session.keys().copied().filter(is_trusted).collect()
+    }
+
+    fn standing(&self, inode: InodeId, session: SessionId) -> Option<Standing> {
+        self.holders.get(&inode)?.get(&session).copied()
+    }
+
+    /// Whether something may be granted there.
+    pub(super) fn may_give(&self, inode: InodeId, session: SessionId) -> bool {
+        let mut by = self.changing.range((inode, None)..=(inode, Some(SessionId(u64::MAX))));
+        let is_changing = by.any(|((_, by), _)| *by != Some(session));
+        let standing = self.standing(inode, session);
+        let has_room = self.count < GRANTS_MAX
+            && self.by_session.get(&session).map_or(0, BTreeSet::len) < SESSION_GRANTS_MAX;
+        !is_changing
+            && !self.closing.contains_key(&inode)
+            && self.grace.is_none()
+            && standing != Some(Standing::Revoked)
+            && (standing.is_some() || has_room)
+    }
+
+    /// Grants it.
+    pub(super) fn give(&mut self, inode: InodeId, session: SessionId) {
+        if self.holders.entry(inode).or_default().insert(session, Standing::Granted).is_none() {
+            self.by_session.entry(session).or_default().insert(inode);
+            self.count += 1;
+        }
+    }
+
+    /// Takes a grant away.
+    pub(super) fn drop(&mut self, inode: InodeId, session: SessionId) {
+        let Some(holders) = self.holders.get_mut(&inode) else { return };
+        if holders.remove(&session).is_none() {
+            return;
+        }
+        self.count -= 1;
+        if holders.is_empty() {
+            self.holders.remove(&inode);
+        }
+        if let Some(inodes) = self.by_session.get_mut(&session) {
+            inodes.remove(&inode);
+            if inodes.is_empty() {
+                self.by_session.remove(&session);
+            }
+        }
+    }
+
+    /// Takes all grants of a session away.
+    pub(super) fn drop_session(&mut self, session: SessionId) {
+        let inodes = self.by_session.get(&session).cloned().unwrap_or_default();
+        inodes.into_iter().for_each(|inode| self.drop(inode, session));
+    }
+
+    /// A session may not count on any of its grants any more.
+    pub(super) fn revoke_session(&mut self, session: SessionId) {
+        for inode in self.by_session.get(&session).into_iter().flatten() {
+            if let Some(holders) = self.holders.get_mut(inode) {
+                holders.insert(session, Standing::Revoked);
+            }
+        }
+    }
+
+    /// Whose grants stand in the way of a change, and which of them nobody was told to drop yet.
+    pub(super) fn in_the_way(
+        &mut self,
+        touched: &Touched,
+        session: Option<SessionId>,
+    ) -> (bool, Vec<(SessionId, InodeId)>) {
+        let (mut is_held, mut to_tell) = (false, Vec::new());
+        for (inode, is_known) in touched.inodes() {
+            let keeps = session.filter(|_| is_known);
+            for (&holder, standing) in self.holders.get_mut(&inode).into_iter().flatten() {
+                if Some(holder) == keeps {
+                    continue;
+                }
+                is_held = true;
+                if std::mem::replace(standing, Standing::Revoked) == Standing::Granted {
+                    to_tell.push((holder, inode));
+                }
+            }
+        }
+        (is_held, to_tell)
+    }
+
+    /// Whether a change has to wait whoever has grants: for one before it, or because it is not known what its names name.
+    pub(super) fn is_behind(&self, touched: &Touched) -> bool {
+        let is_unsettled =
+            touched.resolves && touched.named.names.iter().any(|name| self.names.contains_key(name));
+        let is_behind = touched.inodes().any(|(inode, _)| self.waiting.contains_key(&inode));
+        is_unsettled || is_behind || self.grace.is_some()
+    }
+
+    /// Keeps a change until nobody is in its way. False if too many wait.
+    pub(super) fn hold(&mut self, asker: Asker, body: FileBody, touched: Touched) -> bool {
+        if self.held.len() >= HELD_MAX {
+            return false;
+        }
+        for (inode, _) in touched.inodes() {
+            *self.closing.entry(inode).or_default() += 1;
+            *self.waiting.entry(inode).or_default() += 1;
+        }
+        self.held.push_back(Held { asker, body, touched });
+        true
+    }
+
+    /// Whether a change waits already. Whoever asks again has given the first reply up.
+    pub(super) fn holds_already(&mut self, asker: Asker, body: &FileBody) -> bool {
+        let is_it = |held: &&mut Held| {
+            let (other, request) = (&held.asker, asker.request(body));
+            let is_same = (other.from, other.id) == (asker.from, asker.id);
+            let is_again = matches!(asker.from, Caller::Session(_)) && other.request(&held.body) == request;
+            is_same || is_again && matches!(other.from, Caller::Session(_))
+        };
+        let again = self.held.iter_mut().find(is_it);
+        let is_there = again.is_some();
+        if let Some(held) = again {
+            held.asker = asker;
+        }
+        is_there
+    }
+
+    /// The changes that wait, to be looked at in this order. Until each is, nothing is granted where it waits.
+    pub(super) fn take_held(&mut self) -> VecDeque<Held> {
+        self.waiting.clear();
+        std::mem::take(&mut self.held)
+    }
+
+    /// A change that was taken is looked at.
+    pub(super) fn let_go(&mut self, held: &Held) {
+        for (inode, _) in held.touched.inodes() {
+            less(&mut self.closing, &inode);
+        }
+    }
+
+    /// A client is being taken off record.
+    pub(crate) fn leaves(&mut self, client: ClientId, at: Seq) {
+        self.welcomed.remove(&client);
+        self.leaving.insert(client, at);
+    }
+
+    /// Whether it may be on record no longer than until now.
+    pub(super) fn is_leaving(&self, client: ClientId, committed: Seq) -> bool {
+        self.leaving.get(&client).is_some_and(|at| committed < *at)
+    }
+
+    /// A change has become an entry.
+    pub(super) fn begin(
+        &mut self,
+        key: (ClientId, u64),
+        at: Seq,
+        session: Option<SessionId>,
+        touched: Touched,
+    ) {
+        for (inode, is_known) in touched.inodes() {
+            *self.changing.entry((inode, session.filter(|_| is_known))).or_default() += 1;
+        }
+        for name in &touched.named.names {
+            *self.names.entry(name.clone()).or_default() += 1;
+        }
+        self.places.insert(at);
+        self.under_way.insert(key, UnderWay { at, session, touched });
+    }
+
+    /// Its outcome is known. Where it stands, if it is one of these.
+    pub(crate) fn end(&mut self, key: (ClientId, u64)) -> Option<Seq> {
+        let UnderWay { at, session, touched } = self.under_way.remove(&key)?;
+        self.places.remove(&at);
+        for (inode, is_known) in touched.inodes() {
+            less(&mut self.changing, &(inode, session.filter(|_| is_known)));
+        }
+        touched.named.names.iter().for_each(|name| less(&mut self.names, name));
+        Some(at)
+    }
+
+    /// Whether this change is an entry without an outcome.
+    pub(super) fn is_under_way(&self, key: (ClientId, u64)) -> bool {
+        self.under_way.contains_key(&key)
+    }
+
+    /// Up to where everything has taken effect in an answer that was made by now.
+    pub(super) fn seen_upto(&self, committed: Seq) -> Seq {
+        self.places.first().map_or(committed, |first| committed.min(Seq(first.0.saturating_sub(1))))
+    }
+}
+
+/// One less of something that is counted.
+fn less<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! A mount of which the daemons hear nothing for so long that they take it for dead.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Signal, kill_process};
+
+use crate::support::{Cluster, said};
+
+/// Set for the process that the test is in.
+const ALONE: &str = "FLEASEFS_TEST_ALONE";
+/// Longer than daemons wait for a client.
+const SILENCE: Duration = Duration::from_secs(130);
+
+/// In a process of its own: a program that another test starts meanwhile would close what is open here, which waits for the frozen mount.
+#[test]
+fn a_mount_that_was_silent_for_long_goes_on_as_somebody_else() {
+    if std::env::var_os(ALONE).is_some() {
+        return is_silent_and_goes_on();
+    }
+    let name = "silent::a_mount_that_was_silent_for_long_goes_on_as_somebody_else";
+    let mut alone = Command::new(std::env::current_exe().unwrap());
+    let output = alone.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+fn is_silent_and_goes_on() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, (b, silent)) = (cluster.mount("a"), cluster.mount_in_front("b"));
+    let open = |name: &str| {
+        let mut how = OpenOptions::new();
+        how.read(true).write(true).create(true).truncate(false).open(b.join(name)).unwrap()
+    };
+    let [named, nameless, locked, dir] =
+        [open("named"), open("nameless"), open("locked"), File::open(&b).unwrap()];
+    named.write_all_at(b"before", 0).unwrap();
+    nameless.write_all_at(b"before", 0).unwrap();
+    fs::remove_file(b.join("nameless")).unwrap();
+    locked.lock().unwrap();
+    let theirs = OpenOptions::new().read(true).write(true).open(a.join("locked")).unwrap();
+    assert!(theirs.try_lock().is_err());
+    kill_process(silent, Signal::STOP).unwrap();
+    // Whoever waits for the lock has it when the other one is taken for dead.
+    std::thread::scope(|scope| {
+        scope.spawn(|| theirs.lock().unwrap());
+        std::thread::sleep(SILENCE);
+    });
+    fs::write(a.join("new"), "new").unwrap();
+    kill_process(silent, Signal::CONT).unwrap();
+    // What has a name goes on, open or not.
+    assert_eq!(fs::read_to_string(b.join("new")).unwrap(), "new");
+    fs::write(b.join("mine"), "mine").unwrap();
+    assert_eq!(fs::read_to_string(a.join("mine")).unwrap(), "mine");
+    named.write_all_at(b"behind", 0).unwrap();
+    named.sync_all().unwrap();
+    assert_eq!(fs::read_to_string(a.join("named")).unwrap(), "behind");
+    dir.sync_all().unwrap();
+    // What has none is gone.
+    let gone = nameless.read_at(&mut [0; 6], 0).unwrap_err();
+    assert_eq!(Errno::from_io_error(&gone), Some(Errno::STALE));
+    // What was locked somebody else may have changed meanwhile.
+    let lost = locked.write_at(b"mine", 0).unwrap_err();
+    assert_eq!(Errno::from_io_error(&lost), Some(Errno::IO));
+    drop(locked);
+    let again = open("locked");
+    assert_eq!(
+        again.try_lock().map_err(|error| std::io::Error::from(error).kind()),
+        Err(ErrorKind::WouldBlock)
+    );
+    theirs.unlock().unwrap();
+    again.lock().unwrap();
+}
