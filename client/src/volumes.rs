@@ -238,15 +238,21 @@ impl Volume {
     async fn change_or_create(&self, who: &Who, change: Change) -> Result<Created, VolumeError> {
         let op = Op::wanted(who.clone(), change);
         op.check_limits()?;
-        for _ in 0..STALE_TRIES {
+        let mut tries = 0;
+        loop {
             match self.object.change_tree(op.clone()).await {
                 // The name came to name something else while it was looked up who has that open.
                 Err(ObjectError::Refused(FileError::Tree(NameError::Stale { .. })))
-                    if takes_any(&op.change) => {}
+                    if takes_any(&op.change) && tries < STALE_TRIES =>
+                {
+                    tries += 1;
+                }
+                // It was lent to somebody at the same time, who gives it back when asked again.
+                Err(ObjectError::Refused(FileError::Tree(NameError::Lent { .. })))
+                    if op.change.wants_back().is_some() => {}
                 done => return Ok(done?),
             }
         }
-        Ok(self.object.change_tree(op).await?)
     }
 
     /// The object with its tree.

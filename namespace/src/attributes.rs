@@ -22,7 +22,7 @@ impl<T: Table> Draft<'_, T> {
         self.check_size((id, &found), who, set)?;
         self.check_times((id, &found), who, set)?;
         if let Body::File { lent: Some(generation), .. } = found.body
-            && (set.size.is_some() || set.atime.is_some() || set.mtime.is_some())
+            && (set.size.is_some() || set.wants_back())
         {
             return Err(NameError::Lent { inode: id, generation });
         }

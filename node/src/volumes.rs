@@ -207,7 +207,7 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Keeps a change of a file's times until they are given back. False if they are not lent.
+    /// Keeps a change of a file that has to be given back before until it is. False if it is not lent.
     ///
     /// The file's log is not to know the end of a lend that a power cut takes back here.
     pub(crate) fn waits_for_recall(
@@ -218,8 +218,7 @@ impl<A: Algorithm> Shard<A> {
         body: &FileBody,
     ) -> bool {
         let FileBody::Change { change: Change::Tree(op), .. } = body else { return false };
-        let TreeChange::SetAttributes { set, .. } = &op.change else { return false };
-        if set.atime.is_none() && set.mtime.is_none() {
+        if op.change.wants_back().is_none() {
             return false;
         }
         // Who may not change it ends nobody's lend.
@@ -228,7 +227,7 @@ impl<A: Algorithm> Shard<A> {
         else {
             return false;
         };
-        let TreeChange::SetAttributes { inode, .. } = admitted.change else { return false };
+        let Some(inode) = admitted.change.wants_back() else { return false };
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
         if asker.request(body).is_some_and(|request| hosted.replica.knows(request)) {
             return false;
