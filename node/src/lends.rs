@@ -56,6 +56,11 @@ impl Hosted {
         }
     }
 
+    /// Whether it has size and times, and so is led until they are given back.
+    pub(crate) fn lends_on(&self) -> bool {
+        self.replica.machine().attributes().1.lend().is_some_and(|lend| lend.is_open())
+    }
+
     /// The last lend, if it has ended and the volume may not know that.
     fn untold_end(&self) -> Option<(FileOf, ErrandBody)> {
         let lend = self.replica.machine().attributes().1.lend()?;
