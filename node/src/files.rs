@@ -575,6 +575,7 @@ impl Files {
                 || !hosted.is_quiet()
                 || hosted.holders.is_needed
                 || hosted.lends_on()
+                || hosted.replica.standing() == Standing::Recovering
                 || !hosted.replica.backups_are_settled();
             hosted.is_watched = hosted.stage == Stage::Leading && is_busy;
             if hosted.stage == Stage::Leading && !hosted.is_watched {
