@@ -119,7 +119,7 @@ fn a_signal_lets_who_has_files_open_close_them() {
     let file = File::create(point.join("a")).unwrap();
     kill_process(process, Signal::TERM).unwrap();
     until("nobody finds it any more", || !is_mounted(&point));
-    std::io::Write::write_all(&mut &file, b"late").unwrap();
+    (&file).write_all(b"late").unwrap();
     drop(file);
     assert!(cluster.wait_for(process).success());
     assert_eq!(fs::read_to_string(cluster.mount("again").join("a")).unwrap(), "late");
