@@ -410,7 +410,7 @@ impl Dice {
 #[test]
 fn it_is_as_if_it_was_written_to_one_place() {
     const SIZE: u64 = 3 * BLOCK_BYTES;
-    for seed in 1..200 {
+    for seed in 1..200_u64 {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut story = Story::with(b"what was there before");
         let mut model = story.remote.clone();
