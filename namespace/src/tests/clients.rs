@@ -27,7 +27,7 @@ fn a_client_that_has_ended_does_nothing_until_it_is_forgotten() {
         create(ROOT, "g", Make::Fifo, 0),
         unlink(ROOT, "f"),
         chmod(inode, 0),
-        Change::Lend { inode },
+        Change::Lend { inode, to: LentTo::Content },
         lock(5, inode, LockMode::Shared, false),
         Change::Welcome { client: gone, opens: true },
     ] {
