@@ -144,7 +144,7 @@ impl World {
     }
 
     fn give_back(&mut self, inode: InodeId, size: u64) {
-        let generation = self.get(inode).lent.unwrap();
+        let generation = self.get(inode).lent.unwrap().generation;
         let now = time(self.seq + 1);
         self.run(Change::GiveBack { inode, generation, given: Some(Given { size, mtime: now, ctime: now }) });
     }

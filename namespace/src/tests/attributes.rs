@@ -133,7 +133,7 @@ fn size_and_times_of_a_lent_file_are_not_set() {
     }
     world.run(chmod(inode, 0o644));
     assert_eq!(world.error(Change::Lend { inode, to: LentTo::Content }), lent);
-    assert_eq!(world.get(inode).lent, Some(Generation(at(2))));
+    assert_eq!(world.get(inode).lent, Some(Lent { generation: Generation(at(2)), to: LentTo::Content }));
 }
 
 #[test]

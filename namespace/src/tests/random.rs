@@ -26,11 +26,11 @@ pub(super) fn beginning() -> Vec<Op> {
         create(id(2), "b", file(), 0o640),
         create(id(3), "c", link, 0),
         linked,
-        Change::Lend { inode: id(4) },
-        Change::Lend { inode: id(5) },
+        Change::Lend { inode: id(4), to: LentTo::Content },
+        Change::Lend { inode: id(5), to: LentTo::Content },
         free(4, 9),
         free(5, 10),
-        Change::Lend { inode: id(6) },
+        Change::Lend { inode: id(6), to: LentTo::Content },
     ];
     assert!((changes.len() as u64) < FIRST);
     let op = |change| Op { time: time(1), who: Who::root(), client: client(0), change };

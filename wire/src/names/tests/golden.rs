@@ -180,7 +180,7 @@ fn outcomes() -> Vec<Done> {
         Done::Locked { waits: Some(Ticket(born(8))), granted: Granted::NONE },
         Done::Unlocked { granted: granted() },
         Done::Welcomed,
-        Done::Expired { more: false, dooms: true, granted: Granted::NONE },
+        Done::Expired { more: false, dooms: true, lends: true, granted: Granted::NONE },
         Done::Forgotten,
         Done::Limited,
     ]
