@@ -165,7 +165,7 @@ impl Volume {
     ) -> Result<(Attributes, Option<(Capability, Held)>), VolumeError> {
         self.attend().await?;
         let make = namespace::Make::file();
-        let create = TreeChange::Create { dir, name, make, mode, umask, is_exclusive: true };
+        let create = TreeChange::Create { dir, name, make, mode, umask, is_exclusive: true, lends: false };
         let (volume, op) = (self.clone(), Op::wanted(who.clone(), create));
         op.check_limits()?;
         let created = tokio::spawn(async move {

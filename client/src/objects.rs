@@ -159,7 +159,7 @@ impl Object {
     /// What stands at `offset`, short where the object ends. At most [`READ_BYTES_MAX`](node::file::READ_BYTES_MAX)
     /// at once.
     pub async fn read(&self, offset: u64, length: u64) -> Result<Bytes, ObjectError> {
-        match self.ask(Query::Read { offset, length }).await? {
+        match self.ask(Query::Read { offset, length, under: None }).await? {
             Answer::Data(data) => data.to_bytes().ok_or(ObjectError::Mismatch),
             Answer::Stat(_) | Answer::Tree(_) => Err(ObjectError::Mismatch),
         }

@@ -89,7 +89,7 @@ impl Client {
         (capability, held): (Capability, Held),
     ) -> VolumeFile {
         let content = self.content(capability);
-        let has_content = Arc::new(AtomicBool::new(attributes.was_lent));
+        let has_content = Arc::new(AtomicBool::new(attributes.may_have_content()));
         let opened = Arc::new(Mutex::new(Opened { capability, at: clock::now() }));
         let (volume, inode, held) = (volume.clone(), capability.source.inode, Arc::new(held));
         VolumeFile { volume, inode, content, has_content, opened, held }
@@ -224,7 +224,9 @@ impl VolumeFile {
 
     /// Whether anything may ever have been written to it.
     async fn may_have_content(&self) -> Result<bool, VolumeError> {
-        if !self.has_content.load(Ordering::Relaxed) && self.volume.attributes(self.inode).await?.was_lent {
+        if !self.has_content.load(Ordering::Relaxed)
+            && self.volume.attributes(self.inode).await?.may_have_content()
+        {
             self.has_content.store(true, Ordering::Relaxed);
         }
         Ok(self.has_content.load(Ordering::Relaxed))
@@ -276,7 +278,7 @@ async fn with_content(
     stat: Result<Stat, VolumeError>,
 ) -> Result<Attributes, VolumeError> {
     match stat {
-        Ok(stat) if stat.lend >= attributes.lent => {
+        Ok(stat) if stat.lend >= attributes.lent.map(|lent| lent.generation) => {
             let ctime = attributes.ctime.max(stat.changed);
             Ok(Attributes { size: stat.size, mtime: stat.modified, ctime, ..attributes })
         }

@@ -297,7 +297,10 @@ impl Volume {
         (dir, name): (InodeId, Name),
         (make, mode, umask): (Make, u16, u16),
     ) -> Result<Attributes, VolumeError> {
-        match self.change(who, Change::Create { dir, name, make, mode, umask, is_exclusive: true }).await? {
+        match self
+            .change(who, Change::Create { dir, name, make, mode, umask, is_exclusive: true, lends: false })
+            .await?
+        {
             Done::Created { attributes, .. } => Ok(attributes),
             _ => Err(ObjectError::Mismatch.into()),
         }
@@ -311,7 +314,8 @@ impl Volume {
         (dir, name): (InodeId, Name),
         (mode, umask): (u16, u16),
     ) -> Result<(Attributes, Option<Capability>), VolumeError> {
-        let change = Change::Create { dir, name, make: Make::file(), mode, umask, is_exclusive: true };
+        let change =
+            Change::Create { dir, name, make: Make::file(), mode, umask, is_exclusive: true, lends: false };
         match self.change_or_create(who, change).await? {
             (Done::Created { attributes, .. }, opened) => Ok((attributes, opened.map(|opened| *opened))),
             _ => Err(ObjectError::Mismatch.into()),

@@ -1,12 +1,13 @@
 //! Attributes that users set, and size and times that are lent.
 
-use base::WallTime;
+use base::{ClientId, WallTime};
 
+use crate::access::{SETGID, SETUID};
 use crate::draft::Draft;
 use crate::limits::{FILE_BYTES_MAX, MODE_BITS};
 use crate::{
-    Body, Done, Generation, Given, Inode, InodeId, Kind, NameError, Rights, SetAttributes, SetTime, Table,
-    Volume, Who, XattrName,
+    Body, Done, Generation, Given, Inode, InodeId, Key, Kind, Lent, LentTo, NameError, Part, Rights,
+    SetAttributes, SetTime, Table, Volume, Who, XattrName,
 };
 
 impl<T: Table> Draft<'_, T> {
@@ -21,8 +22,8 @@ impl<T: Table> Draft<'_, T> {
         self.check_owners((id, &found), who, set)?;
         self.check_size((id, &found), who, set)?;
         self.check_times((id, &found), who, set)?;
-        if let Body::File { lent: Some(generation), .. } = found.body
-            && (set.size.is_some() || set.atime.is_some() || set.mtime.is_some())
+        if let Body::File { lent: Some(Lent { generation, to }), .. } = found.body
+            && set.wants_back(to)
         {
             return Err(NameError::Lent { inode: id, generation });
         }
@@ -129,17 +130,31 @@ impl<T: Table> Draft<'_, T> {
         Ok(())
     }
 
-    /// Lends a file's size and times.
-    pub(crate) fn lend(&mut self, who: &Who, id: InodeId) -> Result<Done, NameError> {
+    /// Lends a file's size and times. Clients may have them lent to nobody but themselves.
+    pub(crate) fn lend(
+        &mut self,
+        (who, client): (&Who, ClientId),
+        id: InodeId,
+        to: LentTo,
+    ) -> Result<Done, NameError> {
         let mut inode = Inode::clone(&*self.inode(id)?);
+        if to.client().is_some_and(|to| to != client) {
+            return Err(NameError::NotPermitted { inode: id });
+        }
         match &mut inode.body {
-            Body::File { lent: Some(generation), .. } => {
+            Body::File { lent: Some(lent), .. } if lent.to == to && to != LentTo::Content => {
+                return Ok(Done::Changed { attributes: inode.attributes(id) });
+            }
+            Body::File { lent: Some(Lent { generation, .. }), .. } => {
                 return Err(NameError::Lent { inode: id, generation: *generation });
             }
-            Body::File { lent, was_lent, .. } => (*lent, *was_lent) = (Some(Generation(self.at)), true),
+            Body::File { lent, .. } => *lent = Some(Lent { generation: Generation(self.at), to }),
             _ => return Err(NameError::WrongKind { inode: id }),
         }
         self.volume().check_space(0)?;
+        if let LentTo::Client(client) = to {
+            self.enter_lender(client, id)?;
+        }
         let before = (inode.mode, inode.marks);
         self.end_privileges((id, &mut inode), who);
         if before != (inode.mode, inode.marks) {
@@ -158,13 +173,14 @@ impl<T: Table> Draft<'_, T> {
     ) -> Result<Done, NameError> {
         let mut inode = Inode::clone(&*self.inode(id)?);
         given.map_or(Ok(()), |given| within(given.size))?;
-        let Body::File { size, lent, .. } = &mut inode.body else {
+        let Body::File { size, lent, last_lend, .. } = &mut inode.body else {
             return Err(NameError::WrongKind { inode: id });
         };
-        if *lent != Some(generation) {
+        let Some(ended) = lent.take_if(|lent| lent.generation == generation) else {
             return Err(NameError::NotLent { inode: id, generation });
-        }
-        *lent = None;
+        };
+        *last_lend = Some(generation);
+        self.leave_lender(ended, id);
         if let Some(given) = given {
             let mut volume = self.volume();
             volume.bytes = volume.bytes.saturating_sub((*size).into()) + u128::from(given.size);
@@ -176,6 +192,51 @@ impl<T: Table> Draft<'_, T> {
         let attributes = inode.attributes(id);
         self.put_inode(id, inode);
         Ok(Done::Changed { attributes })
+    }
+
+    /// A client gives back what is lent to it. Unless the content was left alone that takes what the content says.
+    pub(crate) fn return_lend(
+        &mut self,
+        client: ClientId,
+        (id, generation): (InodeId, Generation),
+        (modified, is_untouched): (Option<WallTime>, bool),
+    ) -> Result<Done, NameError> {
+        let mut inode = Inode::clone(&*self.inode(id)?);
+        let its = Lent { generation, to: LentTo::Client(client) };
+        let Body::File { lent, .. } = &mut inode.body else {
+            return Err(NameError::WrongKind { inode: id });
+        };
+        if *lent != Some(its) {
+            return Ok(Done::Changed { attributes: inode.attributes(id) });
+        }
+        if !is_untouched {
+            return Err(NameError::Lent { inode: id, generation });
+        }
+        *lent = None;
+        self.leave_lender(its, id);
+        if let Some(modified) = modified {
+            inode.mtime = modified;
+            inode.ctime = self.stamp(&inode);
+        }
+        let attributes = inode.attributes(id);
+        self.put_inode(id, inode);
+        Ok(Done::Changed { attributes })
+    }
+
+    /// A file is lent to a client, which is on record until it ends.
+    pub(crate) fn enter_lender(&mut self, client: ClientId, id: InodeId) -> Result<(), NameError> {
+        if !self.record(client)? {
+            return Err(NameError::Expired { client });
+        }
+        self.put(Key::Lender(client, id), Part::Mark);
+        Ok(())
+    }
+
+    /// What was lent is given back, or gone.
+    pub(crate) fn leave_lender(&mut self, lent: Lent, id: InodeId) {
+        if let LentTo::Client(client) = lent.to {
+            self.remove(Key::Lender(client, id));
+        }
     }
 
     /// The content of a file changes, and so nobody runs it as somebody else any more.
@@ -210,6 +271,18 @@ impl Volume {
             return Err(NameError::NoSpace { bytes_max });
         }
         Ok(())
+    }
+}
+
+impl SetAttributes {
+    /// Whether it cannot be done while size and times are lent. What would let others run the file with more rights is ended by a write:
+    /// a client that has it is not asked about the next.
+    pub const fn wants_back(&self, to: LentTo) -> bool {
+        let raises = match (self.mode, to) {
+            (Some(mode), LentTo::Client(_)) => mode & (SETUID | SETGID) != 0,
+            _ => false,
+        };
+        raises || self.size.is_some() || self.atime.is_some() || self.mtime.is_some()
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use base::{ClientId, NodeId, ObjectId, Process, Span, WallTime};
 use lease::Algorithm;
-use namespace::{Change as TreeChange, Generation, Given, Op as TreeOp, Who};
+use namespace::{Change as TreeChange, Generation, Given, Lent, LentTo, Op as TreeOp, Who};
 use replication::Ticket;
 
 use crate::file::{Change, FileBody, FileError, FileOf, FileReply, FileReplyBody, Level};
@@ -54,7 +54,9 @@ pub enum ErrandBody {
     /// The file ends a lend, and says what the volume is to have.
     Return {
         /// Which.
-        generation: Generation,
+        lent: Lent,
+        /// When the content shall have changed last. None for when it has.
+        modified: Option<WallTime>,
     },
     /// The file's content is removed.
     Remove,
@@ -99,12 +101,14 @@ impl Errand {
         let inode = self.of.inode;
         match self.body {
             // What is written under a lend must not survive a power cut that the lend, or the file itself, does not.
-            ErrandBody::Lend => (Level::Durable, tree(TreeChange::Lend { inode })),
+            ErrandBody::Lend => (Level::Durable, tree(TreeChange::Lend { inode, to: LentTo::Content })),
             ErrandBody::GiveBack { generation, given } => {
                 (Level::Written, tree(TreeChange::GiveBack { inode, generation, given }))
             }
             // What the tree is given back must not be written to after a power cut.
-            ErrandBody::Return { generation } => (Level::Durable, Change::Return { of: self.of, generation }),
+            ErrandBody::Return { lent, modified } => {
+                (Level::Durable, Change::Return { of: self.of, lent, modified })
+            }
             ErrandBody::Remove => (Level::Durable, Change::Remove),
         }
     }
@@ -284,7 +288,7 @@ impl<A: Algorithm> Shard<A> {
         };
         let level = if is_early { Level::Written } else { level };
         // Its number is that of the entry that it becomes.
-        let body = FileBody::Change { number: 0, settled: 0, level, change };
+        let body = FileBody::Change { number: 0, settled: 0, level, under: None, change };
         if errand.body == ErrandBody::Remove && self.config.breaks(Bug::DataLeftBehind) {
             return self.files.reply(asker, FileReplyBody::NoSuchFile, None);
         }
@@ -331,10 +335,10 @@ impl<A: Algorithm> Shard<A> {
         match body {
             ErrandBody::Lend => self.file_lent(now, owner, of, &reply),
             ErrandBody::GiveBack { generation, .. } => self.file_given_back(owner, of, generation),
-            ErrandBody::Return { generation } if owner == of.volume => {
-                self.file_recalled(now, of, generation, &reply);
+            ErrandBody::Return { lent, modified } if owner == of.volume => {
+                self.file_recalled(now, of, (lent, modified), &reply);
             }
-            ErrandBody::Return { generation } => self.file_returned(now, owner, (of, generation), &reply),
+            ErrandBody::Return { lent, .. } => self.file_returned(now, owner, (of, lent), &reply),
             ErrandBody::Remove => self.content_removed(now, of, &reply),
         }
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use base::{ClientId, Epoch, NodeId, ObjectId, Process, Span, WallTime};
 use lease::{Algorithm, Ended, Watermark};
+use namespace::Generation;
 use replication::{
     AskError, Checkpoint, Event, LeadError, Memory, Message, Output as ReplicaOutput, ProposeError, Replica,
     Request, Standing, Tenure, When,
@@ -230,7 +231,7 @@ impl<A: Algorithm> Shard<A> {
         };
         let refusal = match admitted {
             Admitted::Create => Some(FileReplyBody::Exists),
-            Admitted::Change { number, settled, level, ref change, is_allowed } => {
+            Admitted::Change { number, settled, level, under, ref change, is_allowed } => {
                 if let Some(kept) = kept
                     && self.waits_for_grants(now, object, (asker, kept), change)
                 {
@@ -238,7 +239,7 @@ impl<A: Algorithm> Shard<A> {
                 }
                 let asker = Asker { is_shown: asker.is_shown && is_allowed, ..asker };
                 let request = Request { client: asker.client, number, settled };
-                self.propose_change(now, object, (asker, request, level), change)
+                self.propose_change(now, object, (asker, request, level), (under, change))
             }
             Admitted::Attend(said) => return self.attend(now, object, asker, &said),
             Admitted::Ask(query, about) => {
@@ -283,7 +284,7 @@ impl<A: Algorithm> Shard<A> {
         now: WallTime,
         object: ObjectId,
         (asker, mut request, level): (Asker, Request, Level),
-        change: &Change,
+        (under, change): (Option<Generation>, &Change),
     ) -> Option<FileReplyBody> {
         let (is_idle, me) = (self.files.writes.is_idle(), self.me().node);
         let hosted = self.files.hosted.get_mut(&object)?;
@@ -295,7 +296,8 @@ impl<A: Algorithm> Shard<A> {
         let rules = self.config.rules();
         let (map, full, holders) = (&self.config.map, &self.files.full, &hosted.holders);
         let asked = Asked { now, object, client: asker.client };
-        let op = operation(asked, change, &hosted.replica, Place { map, full, holders, me, rules });
+        let place = Place { map, full, holders, me, rules };
+        let op = Op { under, ..operation(asked, change, &hosted.replica, place) };
         if op.change.check().is_err() {
             // Too many clients may have it open: most of them have still to say that they do not.
             return Some(FileReplyBody::Unavailable(Unavailable::Overloaded));
@@ -351,7 +353,7 @@ impl<A: Algorithm> Shard<A> {
             }
             change => change,
         };
-        match propose(&mut hosted.replica, now, request, Op { time: now, change: op }) {
+        match propose(&mut hosted.replica, now, request, Op { time: now, under: None, change: op }) {
             Ok(()) => Some(next),
             Err(error) => {
                 // If the object knows too many daemons to know this one, a client that was silent for long makes room first.

@@ -6,7 +6,7 @@
 
 use base::{ObjectId, Span, WallTime};
 use lease::Algorithm;
-use namespace::{Attributes, Done as TreeDone, Generation, Given};
+use namespace::{Attributes, Done as TreeDone, Generation, Given, Lent};
 use replication::Position;
 
 use crate::errands::{ErrandBody, outcome_of};
@@ -60,7 +60,7 @@ impl Hosted {
     fn untold_end(&self) -> Option<(FileOf, ErrandBody)> {
         let lend = self.replica.machine().attributes().1.lend()?;
         // That it has ended is said once more in the log: only what that comes to says that it would survive a power cut.
-        let again = ErrandBody::Return { generation: lend.generation };
+        let again = ErrandBody::Return { lent: lend.lent, modified: None };
         (!lend.is_open() && !self.lending.is_told).then_some((lend.of, again))
     }
 
@@ -73,7 +73,7 @@ impl Hosted {
             LendStage::Ended => Some(given(&machine.stat())),
             LendStage::Unused => None,
         };
-        Some((lend.of, ErrandBody::GiveBack { generation: lend.generation, given }))
+        Some((lend.of, ErrandBody::GiveBack { generation: lend.lent.generation, given }))
     }
 
     /// Whether the end of a lend is under way in this file's log.
@@ -166,22 +166,22 @@ impl<A: Algorithm> Shard<A> {
             return self.run_errand_later(now, object, of, ErrandBody::Lend);
         }
         let known = hosted.replica.machine().attributes().1.lend();
-        let generation = match (attributes.lent, known) {
+        let lent = match (attributes.lent, known) {
             // It was given back in between.
             (None, _) => return self.run_errand(object, of, ErrandBody::Lend),
-            (Some(generation), Some(known)) if known.generation == generation && known.is_open() => {
+            (Some(lent), Some(known)) if known.lent == lent && known.is_open() => {
                 hosted.lending.is_busy = false;
                 return self.serve_waiting(now, object);
             }
-            (Some(generation), Some(known)) if known.generation >= generation => {
+            (Some(lent), Some(known)) if known.lent >= lent => {
                 hosted.lending.is_told = false;
                 return self.ask_for_lend(object, of);
             }
-            (Some(generation), _) => generation,
+            (Some(lent), _) => lent,
         };
         hosted.lending.is_busy = false;
         let (modified, changed) = (attributes.mtime, attributes.ctime);
-        let borrow = Change::Borrow { of, generation, modified, changed };
+        let borrow = Change::Borrow { of, lent, modified, changed };
         let Some(at) = self.propose_own(now, object, borrow) else {
             let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);
             return self.send_waiting_away(object, &busy);
@@ -198,7 +198,7 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn file_given_back(&mut self, object: ObjectId, of: FileOf, generation: Generation) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let last = hosted.replica.machine().attributes().1.lend();
-        if last.is_some_and(|last| last.generation == generation) {
+        if last.is_some_and(|last| last.lent.generation == generation) {
             hosted.lending.is_told = true;
         }
         hosted.lending.is_busy = !hosted.waiting.is_empty();
@@ -212,7 +212,7 @@ impl<A: Algorithm> Shard<A> {
         &mut self,
         now: WallTime,
         object: ObjectId,
-        (of, generation): (FileOf, Generation),
+        (of, lent): (FileOf, Lent),
         reply: &FileReplyBody,
     ) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
@@ -222,7 +222,7 @@ impl<A: Algorithm> Shard<A> {
         };
         let may_be_lost = is_durable == Some(false) && !self.config.breaks(Bug::ReturnNotDurable);
         if may_be_lost {
-            return self.run_errand_later(now, object, of, ErrandBody::Return { generation });
+            return self.run_errand_later(now, object, of, ErrandBody::Return { lent, modified: None });
         }
         if let Some((of, ended)) = hosted.ended_lend().filter(|_| is_durable.is_some()) {
             return self.run_errand(object, of, ended);
@@ -254,11 +254,11 @@ impl<A: Algorithm> Shard<A> {
                 continue;
             }
             hosted.lending.is_busy = true;
-            let (generation, given) = (lend.generation, Some(given(&hosted.replica.machine().stat())));
+            let (generation, given) = (lend.lent.generation, Some(given(&hosted.replica.machine().stat())));
             let end = if self.config.breaks(Bug::GivenBackFirst) {
                 ErrandBody::GiveBack { generation, given }
             } else {
-                ErrandBody::Return { generation }
+                ErrandBody::Return { lent: lend.lent, modified: None }
             };
             self.run_errand(object, lend.of, end);
         }

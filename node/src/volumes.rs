@@ -9,8 +9,8 @@ use std::sync::Arc;
 use base::{ClientId, Members, NodeId, ObjectId, WallTime};
 use lease::Algorithm;
 use namespace::{
-    Answer as TreeAnswer, Ask, Born, Change as TreeChange, Done as TreeDone, Generation, InodeId, Lock, Make,
-    Op as TreeOp, Query as TreeQuery, Who, cost,
+    Answer as TreeAnswer, Ask, Born, Change as TreeChange, Done as TreeDone, InodeId, Lent, LentTo, Lock,
+    Make, Op as TreeOp, Query as TreeQuery, Who, cost,
 };
 use replication::{Position, Replica};
 
@@ -73,6 +73,7 @@ pub(crate) fn operation(asked: Asked, change: &Change, replica: &Replica<File>, 
                     *replicas = members_of_next(asked.object, next, place.map);
                 }
             }
+            TreeChange::Lend { to: to @ LentTo::Client(_), .. } => *to = LentTo::Client(asked.client),
             TreeChange::Lock { lock: Lock { owner, .. }, .. } | TreeChange::Unlock { owner, .. } => {
                 owner.client = asked.client;
             }
@@ -81,7 +82,7 @@ pub(crate) fn operation(asked: Asked, change: &Change, replica: &Replica<File>, 
             change => place.holders.enter(change, replica.machine().tree(), place.rules),
         }
     }
-    Op { time: asked.now, change }
+    Op { time: asked.now, under: None, change }
 }
 
 /// Where the file is replicated that the next entry creates.
@@ -233,7 +234,7 @@ impl<A: Algorithm> Shard<A> {
         if asker.request(body).is_some_and(|request| hosted.replica.knows(request)) {
             return false;
         }
-        let Some(generation) = hosted.replica.machine().tree().lent(inode) else { return false };
+        let Some(lent) = hosted.replica.machine().tree().lent(inode) else { return false };
         let is_again = |(other, asked): &&mut (Asker, FileBody)| other.request(asked) == asker.request(body);
         let waiting = hosted.recalls.get_mut(&inode);
         if let Some((other, _)) = waiting.and_then(|waiting| waiting.iter_mut().find(is_again)) {
@@ -243,7 +244,7 @@ impl<A: Algorithm> Shard<A> {
         }
         let count: usize = hosted.recalls.values().map(Vec::len).sum();
         let is_first = !hosted.recalls.contains_key(&inode);
-        let errand = (FileOf { volume: object, inode }, ErrandBody::Return { generation });
+        let errand = (FileOf { volume: object, inode }, ErrandBody::Return { lent, modified: None });
         if count >= RECALLS_MAX || is_first && !self.run_errands_when_durable(now, object, vec![errand]) {
             self.files.reply(asker, FileReplyBody::Unavailable(Unavailable::Overloaded), None);
             return true;
@@ -272,15 +273,15 @@ impl<A: Algorithm> Shard<A> {
         &mut self,
         now: WallTime,
         of: FileOf,
-        generation: Generation,
+        (lent, modified): (Lent, Option<WallTime>),
         reply: &FileReplyBody,
     ) {
         if let FileReplyBody::Changed { outcome: Ok(Done::Returned { stat }), level, .. } = reply {
             if *level == Level::Written {
-                return self.run_errand_later(now, of.volume, of, ErrandBody::Return { generation });
+                return self.run_errand_later(now, of.volume, of, ErrandBody::Return { lent, modified });
             }
             let given = stat.as_ref().map(given);
-            let change = TreeChange::GiveBack { inode: of.inode, generation, given };
+            let change = TreeChange::GiveBack { inode: of.inode, generation: lent.generation, given };
             self.propose_own(now, of.volume, Change::Tree(Arc::new(TreeOp::wanted(Who::root(), change))));
         }
         let Some(hosted) = self.files.hosted.get_mut(&of.volume) else { return };

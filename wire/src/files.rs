@@ -283,7 +283,7 @@ choice!(Memory, "what a replica remembers":
 record!(FileRequest { id, object, shown, body, proof, holds, caches });
 choice!(FileBody, "what is asked about a file":
     0 Create;
-    1 Change { number, settled, level, change };
+    1 Change { number, settled, level, under, change };
     2 Ask(query);
     3 Sync { oldest, newest };
     4 Open { who, inode, mode };
@@ -296,7 +296,7 @@ choice!(Level, "how safe a change is":
     1 Durable;
 );
 choice!(Query, "a question about a file":
-    0 Read { offset, length };
+    0 Read { offset, length, under };
     1 Stat;
     2 Tree(query);
 );

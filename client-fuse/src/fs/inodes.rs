@@ -225,7 +225,7 @@ mod tests {
             ctime,
             btime: mtime,
             lent: None,
-            was_lent: false,
+            last_lend: None,
             replicas: None,
             has_acl: false,
         }

@@ -81,9 +81,9 @@ fn set_ids_end_when_somebody_else_could_use_them() {
         (member(), 0o6745, set, 0o2745),
         (user(1), 0o6745, set, 0o0745),
         (Who::root(), 0o6755, set, 0o6755),
-        (member(), 0o6755, |inode, _| Change::Lend { inode }, 0o0755),
-        (user(2), 0o6745, |inode, _| Change::Lend { inode }, 0o0745),
-        (Who::root(), 0o6755, |inode, _| Change::Lend { inode }, 0o6755),
+        (member(), 0o6755, |inode, _| Change::Lend { inode, to: LentTo::Content }, 0o0755),
+        (user(2), 0o6745, |inode, _| Change::Lend { inode, to: LentTo::Content }, 0o0745),
+        (Who::root(), 0o6755, |inode, _| Change::Lend { inode, to: LentTo::Content }, 0o6755),
     ];
     for (number, (who, before, change, after)) in table.into_iter().enumerate() {
         let (mut world, inode) = of_one();
@@ -118,7 +118,7 @@ fn what_has_no_size_gets_none() {
 fn size_and_times_of_a_lent_file_are_not_set() {
     let mut world = World::default();
     let inode = world.create(ROOT, "f", file(), 0o600);
-    world.run(Change::Lend { inode });
+    world.run(Change::Lend { inode, to: LentTo::Content });
     let lent = NameError::Lent { inode, generation: Generation(at(2)) };
     let none = SetAttributes::default();
     let time = Some(SetTime::Now);
@@ -132,8 +132,8 @@ fn size_and_times_of_a_lent_file_are_not_set() {
         assert_ne!(refused, Err(lent), "who may not makes nobody give anything back");
     }
     world.run(chmod(inode, 0o644));
-    assert_eq!(world.error(Change::Lend { inode }), lent);
-    assert_eq!(world.get(inode).lent, Some(Generation(at(2))));
+    assert_eq!(world.error(Change::Lend { inode, to: LentTo::Content }), lent);
+    assert_eq!(world.get(inode).lent, Some(Lent { generation: Generation(at(2)), to: LentTo::Content }));
 }
 
 #[test]
@@ -141,8 +141,8 @@ fn times_of_a_file_that_was_never_lent_are_set_here() {
     let mut world = World::default();
     let inode = world.create(ROOT, "f", file(), 0o600);
     world.run(set(inode, SetAttributes { mtime: Some(SetTime::To(time(77))), ..SetAttributes::default() }));
-    let Attributes { mtime, lent, was_lent, .. } = world.get(inode);
-    assert_eq!((mtime, lent, was_lent), (time(77), None, false));
+    let Attributes { mtime, lent, last_lend, .. } = world.get(inode);
+    assert_eq!((mtime, lent, last_lend), (time(77), None, None));
 }
 
 #[test]
@@ -151,20 +151,20 @@ fn that_a_file_was_lent_is_never_forgotten() {
     let inode = world.create(ROOT, "f", file(), 0o600);
     let refused = Change::GiveBack { inode, generation: Generation(at(1)), given: None };
     world.error(refused);
-    assert!(!world.get(inode).was_lent);
-    world.run(Change::Lend { inode });
-    assert!(world.get(inode).was_lent);
+    assert!(!world.get(inode).may_have_content());
+    world.run(Change::Lend { inode, to: LentTo::Content });
+    assert!(world.get(inode).may_have_content());
     let generation = Generation(at(world.seq));
     world.run(Change::GiveBack { inode, generation, given: None });
-    let Attributes { lent, was_lent, .. } = world.get(inode);
-    assert_eq!((lent, was_lent), (None, true), "though nothing was written under it");
+    let Attributes { lent, last_lend, .. } = world.get(inode);
+    assert_eq!((lent, last_lend), (None, Some(generation)), "though nothing was written under it");
 }
 
 #[test]
 fn only_the_lend_that_goes_on_is_given_back() {
     let mut world = World::default();
     let inode = world.create(ROOT, "f", file(), 0o600);
-    world.run(Change::Lend { inode });
+    world.run(Change::Lend { inode, to: LentTo::Content });
     let back = |seq, size| Change::GiveBack {
         inode,
         generation: Generation(at(seq)),
@@ -180,12 +180,15 @@ fn only_the_lend_that_goes_on_is_given_back() {
     world.run(set(inode, SetAttributes { mtime: Some(SetTime::To(time(77))), ..SetAttributes::default() }));
     world.error(back(2, 7));
     assert_eq!((world.get(inode).size, world.get(inode).mtime), (5, time(77)));
-    world.run(Change::Lend { inode });
+    world.run(Change::Lend { inode, to: LentTo::Content });
     let again = world.seq;
-    assert_eq!(world.get(inode).lent, Some(Generation(at(again))));
+    assert_eq!(world.get(inode).lent, Some(Lent { generation: Generation(at(again)), to: LentTo::Content }));
     world.run(back(again, 9));
     assert_eq!((world.get(inode).size, world.volume().bytes), (9, 9));
-    assert_eq!(world.error(Change::Lend { inode: ROOT }), NameError::WrongKind { inode: ROOT });
+    assert_eq!(
+        world.error(Change::Lend { inode: ROOT, to: LentTo::Content }),
+        NameError::WrongKind { inode: ROOT }
+    );
 }
 
 #[test]
@@ -193,20 +196,20 @@ fn a_full_volume_lends_nothing_and_makes_nothing_longer() {
     let mut world = World::default();
     let (inode, other) = (world.file(ROOT, "f"), world.create(ROOT, "g", file(), 0));
     let size = |size| SetAttributes { size: Some(size), ..SetAttributes::default() };
-    world.run(Change::Lend { inode: other });
+    world.run(Change::Lend { inode: other, to: LentTo::Content });
     world.run(Change::Limit { inodes_max: 99, bytes_max: 100 });
     assert_eq!(world.error(set(inode, size(101))), NameError::NoSpace { bytes_max: 100 });
     world.run(set(inode, size(100)));
     let full = NameError::NoSpace { bytes_max: 100 };
     assert_eq!(world.error(create(ROOT, "h", file(), 0)), full);
-    assert_eq!(world.error(Change::Lend { inode }), full);
+    assert_eq!(world.error(Change::Lend { inode, to: LentTo::Content }), full);
     world.create(ROOT, "h", Make::Directory, 0);
     world.give_back(other, 1000);
     assert_eq!(world.volume().bytes, 1100, "what was lent before may be more");
     world.run(set(inode, size(10)));
     world.run(unlink(ROOT, "g"));
-    assert_eq!(world.error(Change::Lend { inode }), full, "the data is still there");
+    assert_eq!(world.error(Change::Lend { inode, to: LentTo::Content }), full, "the data is still there");
     world.run(Change::Deleted { inode: other });
-    world.run(Change::Lend { inode });
+    world.run(Change::Lend { inode, to: LentTo::Content });
     assert_eq!(world.volume().bytes, 10);
 }

@@ -39,6 +39,7 @@ fn the_largest_operations_cost_no_more_than_they_may() {
         mode: 0,
         umask: 0,
         is_exclusive: true,
+        lends: false,
     };
     let changes = [
         make(Make::File { replicas: most_members() }),

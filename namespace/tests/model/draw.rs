@@ -148,7 +148,15 @@ fn create(dice: &mut Dice<'_>) -> Change {
     };
     let umask = dice.pick(&[0, 0, 0, 0o022, 0o077, 0o027]);
     let is_exclusive = dice.below(2) == 1;
-    Change::Create { dir: dice.dir(), name: dice.name(), make, mode: dice.mode(), umask, is_exclusive }
+    Change::Create {
+        dir: dice.dir(),
+        name: dice.name(),
+        make,
+        mode: dice.mode(),
+        umask,
+        is_exclusive,
+        lends: false,
+    }
 }
 
 fn link(dice: &mut Dice<'_>) -> Change {

@@ -44,14 +44,16 @@ pub const fn change_kind(change: &Change) -> ChangeKind {
         | Change::Rename { .. }
         | Change::SetAttributes { .. }
         | Change::SetXattr { .. }
-        | Change::RemoveXattr { .. } => ChangeKind::Writes,
+        | Change::RemoveXattr { .. }
+        // Who shows that it has the file open for writing. A daemon that lends to the content does so for whoever has.
+        | Change::Lend { .. } => ChangeKind::Writes,
         Change::Lock { .. } | Change::Unlock { .. } | Change::Cancel { .. } => ChangeKind::Locks,
         // Whom they name, its primary says.
         Change::Welcome { .. } | Change::Expire { .. } => ChangeKind::Own,
-        // The cell of a file borrows size and times for whoever has shown it a capability, and gives them back whatever that may
-        // do by then.
-        Change::Lend { .. }
-        | Change::GiveBack { .. }
+        // What is lent to it, its client gives back whatever it may do by then.
+        Change::Return { .. } => ChangeKind::Own,
+        // So does the cell of a file.
+        Change::GiveBack { .. }
         // They name a client, which must not be able to name another one. Its primary knows who opens and closes.
         | Change::Hold { .. }
         | Change::Release { .. }

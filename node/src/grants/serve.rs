@@ -97,6 +97,7 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         match what {
             Revoked::Inode { number, epoch } => hosted.grants.drop(InodeId { number, epoch }, session),
+            Revoked::Lend { .. } => {}
             Revoked::All => hosted.grants.drop_session(session),
             Revoked::Before(tenure) => {
                 if tenure == hosted.grants.tenure

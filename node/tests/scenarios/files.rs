@@ -46,8 +46,13 @@ impl Writer {
         change: Change,
     ) -> Option<FileReplyBody> {
         self.number += 1;
-        let body =
-            FileBody::Change { number: self.number, settled: self.number, level: Level::Written, change };
+        let body = FileBody::Change {
+            number: self.number,
+            settled: self.number,
+            level: Level::Written,
+            under: None,
+            change,
+        };
         let id = cluster.ask_file(1, node, FILE, body);
         cluster.file_reply(1, id)
     }
@@ -61,7 +66,7 @@ impl Writer {
 }
 
 pub(crate) fn read(cluster: &mut Daemons, node: u32) -> Option<FileReplyBody> {
-    let query = Query::Read { offset: 0, length: 100 };
+    let query = Query::Read { offset: 0, length: 100, under: None };
     let id = cluster.ask_file(1, node, FILE, FileBody::Ask(query));
     cluster.run(ms(20));
     cluster.file_reply(1, id)

@@ -60,7 +60,7 @@ impl Cell {
     pub(crate) fn change(&mut self, cluster: &mut Daemons, change: Change) -> Option<FileReplyBody> {
         self.number += 1;
         let (number, level) = (self.number, Level::Written);
-        self.ask(cluster, &FileBody::Change { number, settled: number, level, change })
+        self.ask(cluster, &FileBody::Change { number, settled: number, level, under: None, change })
     }
 
     pub(crate) fn write(&mut self, cluster: &mut Daemons, text: &str) {
@@ -221,7 +221,7 @@ fn what_was_given_back_is_not_written_to_after_a_power_cut(bug: Option<Bug>) {
     let (mut cluster, members, mut cell) = apart(bug);
     cell.number += 1;
     let (number, level) = (cell.number, Level::Durable);
-    let body = FileBody::Change { number, settled: number, level, change: write("first") };
+    let body = FileBody::Change { number, settled: number, level, under: None, change: write("first") };
     cell.ask(&mut cluster, &body);
     // The disks have enough to do for a while.
     cluster.run(ms(900));
@@ -286,7 +286,7 @@ fn a_lend_under_which_nothing_was_written_leaves_all_as_the_volume_has_it() {
     });
     let node = cluster.map.members(cell.object)[0].0;
     let (number, level) = (1, Level::Written);
-    let body = FileBody::Change { number, settled: 1, level, change: write("never") };
+    let body = FileBody::Change { number, settled: 1, level, under: None, change: write("never") };
     cluster.ask_file(1, node, cell.object, body);
     cluster.run(ms(300));
     let lent = lookup_somewhere(&mut cluster, &members, &text);
@@ -413,8 +413,8 @@ fn the_content_of_a_file_is_for_whoever_has_it_open_for_that() {
     let bodies = [
         FileBody::Ask(Query::Stat),
         FileBody::Sync { oldest: mark, newest: mark },
-        FileBody::Ask(Query::Read { offset: 0, length: 9 }),
-        FileBody::Change { number: 1, settled: 1, level, change: write("x") },
+        FileBody::Ask(Query::Read { offset: 0, length: 9, under: None }),
+        FileBody::Change { number: 1, settled: 1, level, under: None, change: write("x") },
     ];
     let refusals = |cluster: &mut Daemons| {
         bodies.each_ref().map(|body| {

@@ -90,6 +90,7 @@ fn tree_changes() -> Vec<Change> {
         mode: 0o644,
         umask: 0o022,
         is_exclusive: true,
+        lends: false,
     };
     let op = namespace::Op { time: time(128), who: Who::root(), client: CLIENT, change: create };
     vec![
@@ -109,7 +110,7 @@ fn tree_entries() -> Vec<Entry<Op>> {
         Entry {
             at: at(5, seq),
             lease: 0xabcd,
-            body: Body::Op { request, op: Op { time: time(128), change } },
+            body: Body::Op { request, op: Op { time: time(128), under: None, change } },
         }
     };
     (1..).zip(tree_changes().into_iter().chain(lends())).map(entry).collect()
@@ -134,12 +135,10 @@ fn volume() -> namespace::Part {
 pub(crate) fn entries() -> Vec<Entry<Op>> {
     let request = |number| Request { client: CLIENT, number, settled: 1 };
     let mut bodies = vec![Body::Barrier { generation: epoch(2) }];
-    bodies.extend(
-        (2..).zip(changes()).map(|(number, change)| Body::Op {
-            request: request(number),
-            op: Op { time: time(128), change },
-        }),
-    );
+    bodies.extend((2..).zip(changes()).map(|(number, change)| Body::Op {
+        request: request(number),
+        op: Op { time: time(128), under: None, change },
+    }));
     bodies.push(Body::Expire { client: CLIENT, since: time(2), forget: time(1) });
     bodies.push(Body::View(members()));
     bodies.push(Body::Settled(view().id));
@@ -318,7 +317,7 @@ pub(crate) fn file_requests() -> Vec<FileRequest> {
         level: if number % 2 == 0 { Level::Durable } else { Level::Written },
         change,
     }));
-    bodies.push(FileBody::Ask(Query::Read { offset: 200, length: 0x4000 }));
+    bodies.push(FileBody::Ask(Query::Read { offset: 200, length: 0x4000, under: None }));
     bodies.push(FileBody::Ask(Query::Stat));
     bodies.push(FileBody::Sync { oldest: Mark { at: at(5, 8), ..mark() }, newest: mark() });
     bodies.extend(tree_changes().into_iter().map(|change| FileBody::Change {

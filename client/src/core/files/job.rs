@@ -127,7 +127,7 @@ impl Job {
             Task::Create => FileBody::Create,
             &Task::Change { number, level, ref change } => {
                 assert!(settled <= number, "change {number} has no reply, but {settled} is settled");
-                FileBody::Change { number, settled, level, change: change.clone() }
+                FileBody::Change { number, settled, level, under: None, change: change.clone() }
             }
             Task::Ask(query) => FileBody::Ask(query.clone()),
             Task::Open(Opening::Open(who, inode, mode)) => {

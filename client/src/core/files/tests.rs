@@ -673,7 +673,7 @@ fn impossible_changes_are_not_sent() {
     let ticket = story.files.change(story.now, OBJECT, Change::Append { data }, Level::Written);
     let error = FileError::TooLong { length, bytes_max: WRITE_BYTES_MAX };
     assert_eq!(story.event(), [FileEvent::Refused { ticket, error }]);
-    let query = Query::Read { offset: 0, length: READ_BYTES_MAX + 1 };
+    let query = Query::Read { offset: 0, length: READ_BYTES_MAX + 1, under: None };
     let ticket = story.files.ask(story.now, OBJECT, query);
     let sent = story.sent_one();
     let answer = Err(FileError::TooLong { length: READ_BYTES_MAX + 1, bytes_max: READ_BYTES_MAX });

@@ -51,7 +51,7 @@ fn attributes(inode: InodeId, mode: u16) -> Attributes {
         ctime: time,
         btime: time,
         lent: None,
-        was_lent: false,
+        last_lend: None,
         replicas: None,
         has_acl: false,
     }
@@ -63,7 +63,7 @@ fn look(text: &str) -> Ask {
 
 fn create(text: &str) -> Change {
     let (dir, name, make) = (DIR, name(text), Make::Directory);
-    Change::Create { dir, name, make, mode: 0o755, umask: 0, is_exclusive: true }
+    Change::Create { dir, name, make, mode: 0o755, umask: 0, is_exclusive: true, lends: false }
 }
 
 fn chmod(inode: InodeId) -> Change {

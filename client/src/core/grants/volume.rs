@@ -167,7 +167,7 @@ impl Volume {
     /// Something is taken back.
     pub(super) fn revoke(&mut self, by: Connection, number: u64, what: Revoked) {
         match what {
-            Revoked::Inode { number: inode, epoch } => {
+            Revoked::Inode { number: inode, epoch } | Revoked::Lend { number: inode, epoch, .. } => {
                 let inode = InodeId { number: inode, epoch };
                 self.revocations(by).note(inode, number);
                 if self.by == Some(by) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base::{Epoch, MEMBERS_MAX, NodeId, Random, Seq};
 use namespace::limits::{CLIENTS_MAX, FILE_BYTES_MAX, GRANTED_MAX, HOLDERS_MAX, LINKS_MAX, XATTRS_MAX};
 use namespace::{
-    Ask, Body, Change, Doomed, Entry, Fate, Given, Grant, Granted, Inode, Listed, Make, Marks, NotAcl, Page,
-    RenameHow, SetAttributes, SetTime, Site, Volume, XattrHow,
+    Ask, Body, Change, Doomed, Entry, Fate, Given, Grant, Granted, Inode, LentTo, Listed, Make, Marks,
+    NotAcl, Page, RenameHow, SetAttributes, SetTime, Site, Volume, XattrHow,
 };
 
 use super::*;
@@ -244,6 +244,7 @@ impl Dice {
                 mode: self.mode(),
                 umask: self.mode(),
                 is_exclusive: self.coin(),
+                lends: false,
             },
             1 => Change::Link { inode, dir: self.inode(), name: self.name() },
             2 => Change::Unlink { site: self.site(), holders: self.holders() },
@@ -258,7 +259,7 @@ impl Dice {
                 Change::SetXattr { inode, name: self.xattr_name(), value: self.value(), how }
             }
             7 => Change::RemoveXattr { inode, name: self.xattr_name() },
-            8 => Change::Lend { inode },
+            8 => Change::Lend { inode, to: LentTo::Content },
             9 => {
                 let (generation, size) = (self.generation(), self.u64());
                 let given = Given { size, mtime: self.time(), ctime: self.time() };
@@ -312,7 +313,7 @@ impl Dice {
             7 => Done::Locked { waits: self.maybe(Self::ticket), granted: self.granted() },
             8 => Done::Unlocked { granted: self.granted() },
             9 => Done::Welcomed,
-            10 => Done::Expired { more: self.coin(), dooms: self.coin(), granted: self.granted() },
+            10 => Done::Expired { more: self.coin(), dooms: self.coin(), lends: self.coin(), granted: self.granted() },
             11 => Done::Forgotten,
             _ => Done::Limited,
         }

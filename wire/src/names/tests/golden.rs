@@ -3,7 +3,7 @@
 //! Groups of digits belong together; `docs/wire.md` says what they are. What stands behind a bar is in the tail.
 
 use namespace::{
-    Ask, Body, Change, Expect, Fate, Given, Grant, Granted, Listed, Make, NotAcl, Page, RenameHow,
+    Ask, Body, Change, Expect, Fate, Given, Grant, Granted, LentTo, Listed, Make, NotAcl, Page, RenameHow,
     SetAttributes, SetTime, Site, Volume, XattrHow,
 };
 
@@ -82,8 +82,15 @@ fn site(expect: Expect) -> Site {
 
 fn changes() -> Vec<Change> {
     let (inode, dir, name) = (inode_id(7), ID, entry_name());
-    let create =
-        |make| Change::Create { dir, name: entry_name(), make, mode: 0o640, umask: 0o22, is_exclusive: true };
+    let create = |make| Change::Create {
+        dir,
+        name: entry_name(),
+        make,
+        mode: 0o640,
+        umask: 0o22,
+        is_exclusive: true,
+        lends: false,
+    };
     let target = Target::new(Bytes::from_static(b"../x")).unwrap();
     let time = WallTime::from_micros(301);
     let set = SetAttributes {
@@ -109,7 +116,7 @@ fn changes() -> Vec<Change> {
         Change::SetAttributes { inode, set },
         Change::SetXattr { inode, name: xattr_name(), value, how: XattrHow::Replace },
         Change::RemoveXattr { inode, name: xattr_name() },
-        Change::Lend { inode },
+        Change::Lend { inode, to: LentTo::Content },
         Change::GiveBack { inode, generation, given: Some(Given { size: 300, mtime: time, ctime: time }) },
         Change::Hold { inode, client: CLIENT },
         Change::Release { inode, client: CLIENT },
@@ -173,7 +180,7 @@ fn outcomes() -> Vec<Done> {
         Done::Locked { waits: Some(Ticket(born(8))), granted: Granted::NONE },
         Done::Unlocked { granted: granted() },
         Done::Welcomed,
-        Done::Expired { more: false, dooms: true, granted: Granted::NONE },
+        Done::Expired { more: false, dooms: true, lends: true, granted: Granted::NONE },
         Done::Forgotten,
         Done::Limited,
     ]

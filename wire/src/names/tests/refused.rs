@@ -27,7 +27,7 @@ fn op(change: Change) -> Op {
 
 fn create(mode: u16, umask: u16) -> Op {
     let (dir, name, make) = (InodeId::ROOT, entry_name(), Make::Directory);
-    op(Change::Create { dir, name, make, mode, umask, is_exclusive: true })
+    op(Change::Create { dir, name, make, mode, umask, is_exclusive: true, lends: false })
 }
 
 fn of_inode(inode: Inode) -> Placed {
@@ -128,7 +128,7 @@ fn attributes_go_with_their_kind() {
     check(&attributes);
     assert_eq!(refused(&Attributes { replicas: None, ..attributes }), what);
     assert_eq!(refused(&Attributes { rdev: 1, ..attributes.clone() }), what);
-    assert_eq!(refused(&Attributes { was_lent: false, ..attributes.clone() }), what);
+    assert_eq!(refused(&Attributes { last_lend: None, ..attributes.clone() }), what);
     for body in bodies() {
         let other = of(body);
         check(&other);
@@ -155,7 +155,7 @@ fn inodes_are_within_their_limits() {
         holders: CLIENTS_MAX,
         xattrs: XATTRS_MAX,
         xattr_bytes: u32::try_from(XATTR_BYTES_MAX).unwrap(),
-        body: Body::File { size: FILE_BYTES_MAX, replicas: replicas(), lent: None, was_lent: false },
+        body: Body::File { size: FILE_BYTES_MAX, replicas: replicas(), lent: None, last_lend: None },
         ..inode(Body::Fifo)
     };
     check(&of_inode(full.clone()));
@@ -165,10 +165,10 @@ fn inodes_are_within_their_limits() {
     assert_eq!(refused(&of_inode(Inode { xattrs: XATTRS_MAX + 1, ..full.clone() })), what);
     assert_eq!(refused(&of_inode(Inode { xattr_bytes: full.xattr_bytes + 1, ..full.clone() })), what);
     let what = "a file of such a size";
-    let body = Body::File { size: FILE_BYTES_MAX + 1, replicas: replicas(), lent: None, was_lent: false };
+    let body = Body::File { size: FILE_BYTES_MAX + 1, replicas: replicas(), lent: None, last_lend: None };
     assert_eq!(refused(&of_inode(Inode { body, ..full })), what);
     let lent = Some(Generation(born(9)));
-    let body = Body::File { size: 0, replicas: replicas(), lent, was_lent: false };
+    let body = Body::File { size: 0, replicas: replicas(), lent, last_lend: None };
     assert_eq!(refused(&of_inode(Inode { body, ..full })), "a first lend before it");
     let doomed = |size| {
         let part = Part::Doomed(Doomed { replicas: replicas(), size }.into());

@@ -94,6 +94,7 @@ fn largest_ops() -> Vec<Op> {
         mode: 0o7777,
         umask: 0o7777,
         is_exclusive: true,
+        lends: false,
     };
     let to = Some(SetTime::To(NEVER));
     let set = SetAttributes {
