@@ -272,15 +272,25 @@ impl Contents {
         Some(self.files.get(&id)?.lend.as_ref()?.generation)
     }
 
-    /// Size and time of the last change, if they are lent under this generation.
-    pub fn shows(&self, id: FileId, generation: Generation) -> Option<(u64, WallTime)> {
+    /// Size, time of the last change of the content, and of anything, if they are lent under this generation.
+    pub fn shows(&self, id: FileId, generation: Generation) -> Option<(u64, WallTime, WallTime)> {
         let lend = self.served(id, generation)?;
-        Some((lend.size, lend.modified))
+        Some((lend.size, lend.modified, lend.changed))
     }
 
-    /// Whether the volume may be believed that a lend is over of which it does not speak any more.
-    pub fn is_over(&self, id: FileId, newest: Option<Generation>) -> bool {
-        self.generation(id).is_none_or(|generation| newest >= Some(generation))
+    /// Whether whoever looks after a lend has to know at once of what was changed at `now`.
+    pub fn urges(&self, now: MonoTime, id: FileId) -> bool {
+        let lend = self.files.get(&id).and_then(|file| file.lend.as_ref());
+        self.unsent_bytes > MUCH_BYTES || lend.is_some_and(|lend| lend.urges(now))
+    }
+
+    /// A lend of which nothing is known here is not to be used: it is on its way back. False if it is known.
+    pub fn disown(&mut self, id: FileId, generation: Generation) -> bool {
+        let is_unknown = self.generation(id) != Some(generation);
+        if is_unknown {
+            self.note_over(id, generation);
+        }
+        is_unknown
     }
 
     /// Whether more may be written.
@@ -321,11 +331,11 @@ impl Contents {
     /// The time of its last change is set. None if it is not lent, or wanted back.
     pub fn set_modified(
         &mut self,
-        now: MonoTime,
+        at: (MonoTime, WallTime),
         (id, generation): (FileId, Generation),
         time: WallTime,
     ) -> Option<()> {
-        self.serving((id, generation), |lend| lend.set_modified(now, time))
+        self.serving((id, generation), |lend| lend.set_modified(at, time))
     }
 
     /// How to read. None if it is not lent, or wanted back.
@@ -403,16 +413,27 @@ impl Contents {
         lend.is_none_or(|lend| lend.generation != generation || lend.has_sent(order))
     }
 
-    /// A daemon wants a lend back. Whether the answer has to wait for that.
-    pub fn recall(&mut self, id: FileId, recall: Option<Recall>) -> bool {
-        let Some(lend) = self.files.get_mut(&id).and_then(|file| file.lend.as_mut()) else { return false };
-        lend.recall(recall);
-        true
+    /// A daemon wants a lend back. Whether the answer has to wait for that: what is not known here never will be.
+    pub fn recall(&mut self, (id, generation): (FileId, Generation), recall: Option<Recall>) -> bool {
+        !self.disown(id, generation) && self.with_lend((id, generation), |lend| lend.recall(recall)).is_some()
+    }
+
+    /// What is here is to be returned, whoever wants that. Whether anything is.
+    pub fn give_back(&mut self, id: FileId) -> bool {
+        let lend = self.files.get_mut(&id).and_then(|file| file.lend.as_mut());
+        lend.map(|lend| lend.recall(None)).is_some()
     }
 
     /// Everything is to be returned.
     pub fn recall_all(&mut self) {
         self.files.values_mut().filter_map(|file| file.lend.as_mut()).for_each(|lend| lend.recall(None));
+    }
+
+    /// The client ends: nothing more is sent.
+    pub fn end(&mut self) {
+        let lent = self.files.iter().filter(|(_, file)| file.lend.is_some());
+        let lent: Vec<FileId> = lent.map(|(&id, _)| id).collect();
+        lent.into_iter().for_each(|id| self.lose_lend(id, Fault::Ended));
     }
 
     /// Whether nothing is lent.
@@ -562,7 +583,12 @@ impl Contents {
         let Some(mut lend) = self.files.get_mut(&id).and_then(|file| file.lend.take()) else { return };
         self.unsent_bytes -= lend.extents.bytes();
         self.answered.extend(lend.take_recalls());
-        if self.over.insert(id, lend.generation).is_none() {
+        self.note_over(id, lend.generation);
+    }
+
+    fn note_over(&mut self, id: FileId, generation: Generation) {
+        let over = self.over.get(&id).copied().max(Some(generation)).unwrap_or(generation);
+        if self.over.insert(id, over).is_none() {
             self.over_order.push_back(id);
         }
         if self.over_order.len() > OVER_MAX
@@ -576,6 +602,17 @@ impl Contents {
         let is_idle = |file: &File| file.opens == 0 && file.lend.is_none();
         if self.files.get(&id).is_some_and(is_idle) {
             self.files.remove(&id);
+        }
+    }
+}
+
+impl View {
+    /// Whether what was read by one is good for the other.
+    pub fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Still(tag, _), Self::Still(other, _)) => tag == other,
+            (Self::Lent(generation), Self::Lent(other)) => generation == other,
+            (Self::Still(..), Self::Lent(_)) | (Self::Lent(_), Self::Still(..)) => false,
         }
     }
 }

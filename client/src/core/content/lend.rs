@@ -55,10 +55,14 @@ pub(super) struct Lend {
     pub(super) generation: Generation,
     pub(super) size: u64,
     pub(super) modified: WallTime,
+    /// When anything was changed last, the time itself included.
+    pub(super) changed: WallTime,
     /// Under which lend the content became what it was before this one.
     pub(super) before: Option<Generation>,
     /// Where the content ends with all that it has taken in.
     remote: u64,
+    /// Where it may end, if everything was taken in of which nobody said so.
+    reach: u64,
     /// The content is to be cut here before anything else.
     cut: Option<u64>,
     pub(super) extents: Extents,
@@ -90,8 +94,10 @@ impl Lend {
             generation,
             size,
             modified,
+            changed: WallTime::ZERO,
             before,
             remote: size,
+            reach: size,
             cut: None,
             extents: Extents::default(),
             flights: BTreeMap::new(),
@@ -181,25 +187,28 @@ impl Lend {
         self.change(now, time);
         if size < self.size {
             self.extents.remove(size..u64::MAX);
-            let flown = self.flights.values().map(|flight| match flight {
-                Flight::Write(range, _) => range.end,
-                Flight::Resize(size) => *size,
-            });
-            if flown.fold(self.remote, u64::max) > size {
+            if self.reach > size {
                 self.cut = Some(self.cut.map_or(size, |cut| cut.min(size)));
             }
         }
         self.size = size;
     }
 
-    pub(super) const fn set_modified(&mut self, now: MonoTime, time: WallTime) {
+    pub(super) fn set_modified(&mut self, (now, at): (MonoTime, WallTime), time: WallTime) {
         (self.modified, self.is_modified, self.changed_at) = (time, true, now);
+        self.changed = self.changed.max(at);
+    }
+
+    /// Whether whoever looks after it has to know of what was written at `now`.
+    pub(super) fn urges(&self, now: MonoTime) -> bool {
+        self.since == Some(now) || self.extents.bytes() > GATHERED_BYTES
     }
 
     /// Something was changed at the daemon under this lend.
     pub(super) fn punched(&mut self, (now, time): (MonoTime, WallTime)) {
         (self.is_touched, self.changes, self.changed_at) = (true, self.changes + 1, now);
         (self.modified, self.is_modified) = (self.modified.max(time), true);
+        self.changed = self.changed.max(time);
     }
 
     fn change(&mut self, now: MonoTime, time: WallTime) {
@@ -208,6 +217,7 @@ impl Lend {
         self.since.get_or_insert(now);
         // What was changed later has the later time, whatever the clock says.
         (self.modified, self.is_modified) = (self.modified.max(time), true);
+        self.changed = self.changed.max(time);
     }
 
     /// What is to be done about it at `now`.
@@ -264,8 +274,9 @@ impl Lend {
         let under_way: Vec<Range<u64>> = self.flights.values().filter_map(Flight::range).collect();
         if let Some((offset, data, order)) = self.extents.send(flush, UNIT, &under_way) {
             let length: usize = data.iter().map(Bytes::len).sum();
-            self.flights.insert(flush, Flight::Write(offset..offset + length as u64, order));
-            self.begun();
+            let range = offset..offset + length as u64;
+            self.begun(range.end);
+            self.flights.insert(flush, Flight::Write(range, order));
             return Some(Work::Write { flush, offset, data });
         }
         (self.extents.is_empty() && !self.has_flights()).then(|| self.resize(flush, self.size))
@@ -273,11 +284,12 @@ impl Lend {
 
     fn resize(&mut self, flush: FlushId, size: u64) -> Work {
         self.flights.insert(flush, Flight::Resize(size));
-        self.begun();
+        self.begun(size);
         Work::Resize { flush, size }
     }
 
-    fn begun(&mut self) {
+    fn begun(&mut self, end: u64) {
+        self.reach = self.reach.max(end);
         (self.is_touched, self.changes) = (true, self.changes + 1);
         if !self.extents.has_waiting() && self.cut.is_none() {
             self.since = None;
@@ -289,7 +301,7 @@ impl Lend {
         self.changes += 1;
         match self.flights.remove(&flush) {
             Some(Flight::Write(range, _)) => self.remote = self.remote.max(range.end),
-            Some(Flight::Resize(size)) => self.remote = size,
+            Some(Flight::Resize(size)) => (self.remote, self.reach) = (size, size),
             None => {}
         }
         self.extents.sent(flush)
@@ -300,16 +312,10 @@ impl Lend {
         (self.changes, self.retry_at) = (self.changes + 1, now + RETRY);
         self.since.get_or_insert(now);
         match self.flights.remove(&flush) {
-            Some(Flight::Resize(size)) if size < self.remote => {
+            Some(Flight::Resize(size)) if size < self.reach => {
                 self.cut = Some(self.cut.map_or(size, |cut| cut.min(size)));
             }
-            Some(Flight::Write(range, _)) => {
-                self.extents.unsent(flush);
-                // It may be there all the same, and longer than what is there now.
-                if range.end > self.size {
-                    self.cut = Some(self.cut.map_or(self.size, |cut| cut.min(self.size)));
-                }
-            }
+            Some(Flight::Write(..)) => self.extents.unsent(flush),
             Some(Flight::Resize(_)) | None => {}
         }
     }
@@ -322,7 +328,7 @@ impl Lend {
             Flight::Write(range, _) => Some(range),
             Flight::Resize(size) => {
                 // To ask for the same again is of no use.
-                self.remote = size;
+                (self.remote, self.reach) = (size, self.reach.max(size));
                 None
             }
         }

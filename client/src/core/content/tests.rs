@@ -131,7 +131,10 @@ fn what_is_written_is_read_over_what_was_there() {
     let mut story = Story::with(b"hello world");
     assert!(story.write(6, b"there, "));
     assert_eq!(story.read(0..100).unwrap(), "hello there, ");
-    assert_eq!(story.contents.shows(file(FILE), lend(2)), Some((13, WallTime::from_micros(1))));
+    assert_eq!(
+        story.contents.shows(file(FILE), lend(2)),
+        Some((13, WallTime::from_micros(1), WallTime::from_micros(1)))
+    );
     let known = story.contents.plan(file(FILE), View::Lent(lend(2)), 0..100).unwrap();
     assert!(known.missing.is_empty(), "it was read once");
     assert_eq!(known.assemble(&[]), "hello there, ");
@@ -268,14 +271,14 @@ fn what_was_left_alone_is_returned_untouched() {
 fn what_is_wanted_back_is_sent_and_returned_and_then_that_is_answered() {
     let mut story = Story::new();
     story.write(0, b"abc");
-    assert!(story.contents.recall(file(FILE), recall(7)));
+    assert!(story.contents.recall((file(FILE), lend(2)), recall(7)));
     assert!(!story.write(0, b"x") && story.read(0..3).is_none(), "nothing is answered any more");
     assert!(matches!(story.settle(), Step::Work(Work::Return { is_untouched: false, .. })));
     assert_eq!(story.remote, b"abc");
     assert!(story.contents.take_answered().is_empty());
     story.contents.returned(story.file(), Sent::Done);
     assert_eq!(story.contents.take_answered(), [recall(7).unwrap()]);
-    assert!(!story.contents.recall(file(FILE), recall(8)), "nothing is here");
+    assert!(!story.contents.recall((file(FILE), lend(2)), recall(8)), "nothing is here");
 }
 
 #[test]
@@ -284,8 +287,8 @@ fn what_is_slow_of_one_file_does_not_delay_another() {
     let other = (file(2), lend(3));
     story.contents.adopt(at(0), other.0, (other.1, None), (0, WallTime::ZERO));
     story.write(0, b"abc");
-    story.contents.recall(file(FILE), recall(1));
-    story.contents.recall(other.0, recall(2));
+    story.contents.recall((file(FILE), lend(2)), recall(1));
+    story.contents.recall(other, recall(2));
     story.works();
     assert!(matches!(story.contents.next(at(0), other, None), Step::Work(Work::Return { .. })));
     story.contents.returned(other, Sent::Done);
@@ -296,7 +299,7 @@ fn what_is_slow_of_one_file_does_not_delay_another() {
 fn a_connection_that_is_gone_takes_no_data_with_it() {
     let mut story = Story::new();
     story.write(0, b"abc");
-    story.contents.recall(file(FILE), recall(1));
+    story.contents.recall((file(FILE), lend(2)), recall(1));
     story.contents.forget_recalls(DAEMON);
     assert!(matches!(story.settle(), Step::Work(Work::Return { .. })));
     assert_eq!(story.remote, b"abc");
@@ -344,7 +347,7 @@ fn what_is_taken_away_is_lost_with_all_that_is_here() {
     story.contents.want(file(FILE));
     let Work::Write { flush, .. } = story.works() else { panic!("it is sent") };
     story.write(9, b"d");
-    story.contents.recall(file(FILE), recall(1));
+    story.contents.recall((file(FILE), lend(2)), recall(1));
     story.sent(flush, Sent::Failed(Fault::NotLent));
     assert_eq!(story.contents.fault(file(FILE), known).map(|(_, fault)| fault), Some(Fault::NotLent));
     assert_eq!(story.contents.take_lost(), [(file(FILE), 0..3), (file(FILE), 9..10)]);

@@ -217,6 +217,11 @@ impl Volume {
         }
     }
 
+    /// What a name stands for, which may be over.
+    pub(super) fn named(&self, dir: InodeId, name: &Name) -> Option<InodeId> {
+        self.inodes.get(&dir)?.find(name)?.map(|(inode, _)| inode)
+    }
+
     fn lookup(&mut self, who: &Who, dir: InodeId, name: &Name) -> Option<Result<Answer, NameError>> {
         if self.busy.has_name(dir, name) || self.busy.has_rights(dir) {
             return None;
@@ -229,7 +234,7 @@ impl Volume {
         }
     }
 
-    fn attributes(&mut self, inode: InodeId) -> Option<Attributes> {
+    pub(super) fn attributes(&mut self, inode: InodeId) -> Option<Attributes> {
         if self.busy.has_inode(inode) {
             return None;
         }
@@ -359,9 +364,14 @@ impl Volume {
             (
                 Change::SetAttributes { inode, .. }
                 | Change::SetXattr { inode, .. }
-                | Change::RemoveXattr { inode, .. },
+                | Change::RemoveXattr { inode, .. }
+                | Change::Lend { inode, .. },
                 Done::Changed { attributes },
             ) if alone.inodes.contains(inode) => self.keep_attributes(attributes, grant),
+            // What is lent is answered by nobody else, and of this lend nothing is answered any more.
+            (Change::Return { inode, .. }, Done::Changed { attributes }) if !self.busy.has_inode(*inode) => {
+                self.keep_attributes(attributes, grant);
+            }
             _ => {}
         }
     }
