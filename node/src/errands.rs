@@ -60,6 +60,11 @@ pub enum ErrandBody {
     },
     /// The file's content is removed.
     Remove,
+    /// The volume says how the file is lent, once that survives a power cut, and lends nothing.
+    Confirm {
+        /// The lend that a client says it has.
+        generation: Generation,
+    },
 }
 
 /// Errands that are not done yet.
@@ -88,7 +93,7 @@ impl Errand {
     /// Who is to do it: the file or the volume.
     fn object(&self) -> ObjectId {
         match self.body {
-            ErrandBody::Lend | ErrandBody::GiveBack { .. } => self.of.volume,
+            ErrandBody::Lend | ErrandBody::GiveBack { .. } | ErrandBody::Confirm { .. } => self.of.volume,
             ErrandBody::Return { .. } | ErrandBody::Remove => file_object(self.of.volume, self.of.inode),
         }
     }
