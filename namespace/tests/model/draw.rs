@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use namespace::{
-    Ask, Born, Change, ClientState, Generation, Given, InodeId, Kind, Lent, LentTo, Lock, LockKind, LockMode, Make, Op,
-    Owner, Query, RenameHow, SetAttributes, SetTime, Stretch, Target, Ticket, XattrHow, limits,
+    Ask, Born, Change, ClientState, Generation, Given, InodeId, Kind, Lent, LentTo, Lock, LockKind, LockMode,
+    Make, Op, Owner, Query, RenameHow, SetAttributes, SetTime, Stretch, Target, Ticket, XattrHow, limits,
 };
 
 use crate::access::Acl;

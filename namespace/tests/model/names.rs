@@ -2,8 +2,8 @@
 
 use base::{ClientId, WallTime};
 use namespace::{
-    Born, Change, Done, Expect, Fate, Generation, InodeId, Kind, Lent, LentTo, Make, Name, NameError, Op, RenameHow, Rights, Site, Who,
-    limits,
+    Born, Change, Done, Expect, Fate, Generation, InodeId, Kind, Lent, LentTo, Make, Name, NameError, Op,
+    RenameHow, Rights, Site, Who, limits,
 };
 
 use crate::state::{Model, Node};

@@ -172,7 +172,12 @@ fn events(done: &Done) -> Vec<&'static str> {
         Done::Unlocked { granted } if !granted.all.is_empty() => vec!["granted"],
         Done::Expired { dooms, granted, lends, more } => {
             let (dooms, grants, lends, more) = (*dooms, !granted.all.is_empty(), *lends, *more);
-            let all = [(dooms, "doomed by expiry"), (grants, "granted by expiry"), (more, "expired in part"), (lends, "ends with lends")];
+            let all = [
+                (dooms, "doomed by expiry"),
+                (grants, "granted by expiry"),
+                (more, "expired in part"),
+                (lends, "ends with lends"),
+            ];
             all.into_iter().filter(|(is, _)| *is).map(|(_, event)| event).collect()
         }
         _ => Vec::new(),

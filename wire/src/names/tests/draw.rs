@@ -317,7 +317,12 @@ impl Dice {
             7 => Done::Locked { waits: self.maybe(Self::ticket), granted: self.granted() },
             8 => Done::Unlocked { granted: self.granted() },
             9 => Done::Welcomed,
-            10 => Done::Expired { more: self.coin(), dooms: self.coin(), lends: self.coin(), granted: self.granted() },
+            10 => Done::Expired {
+                more: self.coin(),
+                dooms: self.coin(),
+                lends: self.coin(),
+                granted: self.granted(),
+            },
             11 => Done::Forgotten,
             _ => Done::Limited,
         }
