@@ -399,7 +399,8 @@ impl<A: Algorithm> Shard<A> {
         for &inode in &over {
             self.end_recall(now, object, inode);
         }
-        if over.is_empty() && self.files.hosted.get(&object).is_some_and(|hosted| !hosted.recalls.is_empty()) {
+        if over.is_empty() && self.files.hosted.get(&object).is_some_and(|hosted| !hosted.recalls.is_empty())
+        {
             self.go_on_with_recalls(now, object);
         }
         !over.is_empty()
