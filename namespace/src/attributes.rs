@@ -142,7 +142,7 @@ impl<T: Table> Draft<'_, T> {
             return Err(NameError::NotPermitted { inode: id });
         }
         match &mut inode.body {
-            Body::File { lent: Some(lent), .. } if lent.to == to && to != LentTo::Content => {
+            Body::File { lent: Some(lent), .. } if lent.to == to => {
                 return Ok(Done::Changed { attributes: inode.attributes(id) });
             }
             Body::File { lent: Some(Lent { generation, .. }), .. } => {

@@ -106,7 +106,7 @@ pub enum Change {
         name: XattrName,
     },
     /// Lends a file's size and times, for a writer who has it open: set-user-ID and the like end, as with every write. The outcome
-    /// names the generation. Lends of clients are to themselves; what is lent to one already stays so. [`Done::Changed`].
+    /// names the generation. Clients have something lent to themselves only. What is lent like this already stays so. [`Done::Changed`].
     Lend {
         /// Which file.
         inode: InodeId,

@@ -64,7 +64,7 @@ pub struct CacheGrant {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Granting {
     /// Volumes in which something is granted.
-    volumes: BTreeSet<ObjectId>,
+    pub(crate) volumes: BTreeSet<ObjectId>,
     /// Those that are led here and have clients on record.
     recorded: BTreeSet<ObjectId>,
     /// Revocations that were not answered, by their number in the session.

@@ -192,10 +192,7 @@ impl<A: Algorithm> Shard<A> {
                 return self.refuse_file(now, object, asker, FileReplyBody::Refused(error));
             }
         }
-        if self.waits_for_lend(now, object, asker, &body)
-            || self.waits_for_recall(now, object, asker, &body)
-            || self.keeps_waiting(now, object, asker, &body)
-        {
+        if self.waits_for_lend(now, object, asker, &body) || self.keeps_waiting(now, object, asker, &body) {
             return;
         }
         self.put_to_replica(now, object, asker, body);
@@ -223,8 +220,11 @@ impl<A: Algorithm> Shard<A> {
         let ticket = self.files.ticket();
         let is_of_volume =
             |change: &Change| matches!(change, Change::Tree(_) | Change::Plant(_) | Change::Remove);
-        let kept =
-            matches!(&body, FileBody::Change { change, .. } if is_of_volume(change)).then(|| body.clone());
+        let kept = match &body {
+            FileBody::Change { change, .. } => is_of_volume(change),
+            body => is_of_tree && !matches!(body, FileBody::Attend(_)),
+        };
+        let kept = kept.then(|| body.clone());
         let admitted = match self.admit(now, object, asker, body) {
             Ok(admitted) => admitted,
             Err(refusal) => return self.refuse_file(now, object, asker, refusal),
@@ -233,7 +233,8 @@ impl<A: Algorithm> Shard<A> {
             Admitted::Create => Some(FileReplyBody::Exists),
             Admitted::Change { number, settled, level, under, ref change, is_allowed } => {
                 if let Some(kept) = kept
-                    && self.waits_for_grants(now, object, (asker, kept), change)
+                    && (self.waits_for_recall(now, object, (asker, &kept), change)
+                        || self.waits_for_grants(now, object, (asker, kept), change))
                 {
                     return;
                 }
@@ -247,7 +248,8 @@ impl<A: Algorithm> Shard<A> {
                     return self.refuse_file(now, object, asker, refusal);
                 }
                 let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-                hosted.asking.insert(ticket, Asking { on: looked_up(&query), ..Asking::new(asker, about) });
+                let (on, again) = (looked_up(&query), kept);
+                hosted.asking.insert(ticket, Asking { on, again, ..Asking::new(asker, about) });
                 let asked = hosted.replica.ask(now, ticket, query.clone());
                 if asked == Err(AskError::Recovering) && hosted.wait(asker, FileBody::Ask(query)) {
                     hosted.asking.remove(&ticket);
@@ -287,6 +289,7 @@ impl<A: Algorithm> Shard<A> {
         (under, change): (Option<Generation>, &Change),
     ) -> Option<FileReplyBody> {
         let (is_idle, me) = (self.files.writes.is_idle(), self.me().node);
+        let may_lend = self.may_lend(now, object, asker, change);
         let hosted = self.files.hosted.get_mut(&object)?;
         let next = hosted.replica.next_position();
         if let (Caller::Node(_), Some(next)) = (asker.from, next) {
@@ -295,8 +298,9 @@ impl<A: Algorithm> Shard<A> {
         }
         let rules = self.config.rules();
         let (map, full, holders) = (&self.config.map, &self.files.full, &hosted.holders);
+        let recalls = &hosted.recalls;
         let asked = Asked { now, object, client: asker.client };
-        let place = Place { map, full, holders, me, rules };
+        let place = Place { map, full, holders, recalls, may_lend, me, rules };
         let op = Op { under, ..operation(asked, change, &hosted.replica, place) };
         if op.change.check().is_err() {
             // Too many clients may have it open: most of them have still to say that they do not.
@@ -316,7 +320,7 @@ impl<A: Algorithm> Shard<A> {
             hosted.heard.insert(asker.client, now);
             begins.iter().for_each(|at| hosted.holders.note_removal(&wanted, *at));
             if let (Change::Return { .. }, Some(next)) = (change, next) {
-                hosted.lending.turn(next, false);
+                hosted.lending.turn(next, None);
             }
             if level == Level::Durable {
                 hosted.replica.sync_with_last();
@@ -428,6 +432,7 @@ impl<A: Algorithm> Shard<A> {
                     || self.delete_doomed(now, object)
                     || self.tend_volume(now, object)
                     || self.release_waits(now, object)
+                    || self.release_recalls(now, object)
                 {
                     continue;
                 }
@@ -577,7 +582,7 @@ impl<A: Algorithm> Shard<A> {
     /// Tells everybody who waits for this node to serve that it will not.
     pub(crate) fn send_waiting_away(&mut self, object: ObjectId, body: &FileReplyBody) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        let recalls = std::mem::take(&mut hosted.recalls).into_values().flatten();
+        let recalls = std::mem::take(&mut hosted.recalls).take_waiting();
         let waits = hosted.waits.take().into_iter().map(|wait| (wait.asker, wait.body()));
         let waiting = std::mem::take(&mut hosted.waiting).into_iter().chain(recalls).chain(waits);
         let waiting: Vec<_> = waiting.collect();

@@ -6,11 +6,11 @@
 
 use base::{ObjectId, Span, WallTime};
 use lease::Algorithm;
-use namespace::{Attributes, Done as TreeDone, Generation, Given, Lent};
+use namespace::{Attributes, Done as TreeDone, Generation, Given, Lent, LentTo};
 use replication::Position;
 
 use crate::errands::{ErrandBody, outcome_of};
-use crate::file::{Change, Done, FileBody, FileError, FileOf, FileReplyBody, LendStage, Level, Query};
+use crate::file::{Change, Done, FileBody, FileError, FileOf, FileReplyBody, Lend, LendStage, Level, Query};
 use crate::files::{Asker, Hosted};
 use crate::volumes::file_object;
 use crate::{Bug, Shard, Unavailable};
@@ -23,8 +23,8 @@ const GIVEN_BACK_AFTER: Span = Span::from_secs(1);
 pub(crate) struct Lending {
     /// Which file it is.
     pub(crate) of: Option<FileOf>,
-    /// The last entry that begins or ends a lend, and whether it begins one.
-    turning: Option<(Position, bool)>,
+    /// The last entry that begins or ends a lend, and which it begins.
+    turning: Option<(Position, Option<Lent>)>,
     /// Whether the volume, or this file itself, was asked something that is not answered.
     is_busy: bool,
     /// Whether the volume knows in this tenure that the last lend has ended.
@@ -42,18 +42,46 @@ impl Lending {
     }
 
     /// What ends or begins a lend is the entry there.
-    pub(crate) const fn turn(&mut self, at: Position, opens: bool) {
+    pub(crate) const fn turn(&mut self, at: Position, opens: Option<Lent>) {
         self.turning = Some((at, opens));
     }
 }
 
 impl Hosted {
-    /// Whether what is proposed now comes to stand where size and times are lent.
-    fn is_lent(&self) -> bool {
+    /// The lend under which what is proposed now comes to stand.
+    fn lent(&self) -> Option<Lent> {
         match self.lending.turning {
             Some((at, opens)) if self.replica.committed() < at => opens,
-            _ => self.replica.machine().attributes().1.lend().is_some_and(|lend| lend.is_open()),
+            _ => {
+                let lend = self.replica.machine().attributes().1.lend();
+                lend.filter(Lend::is_open).map(|lend| lend.lent)
+            }
         }
+    }
+
+    /// Whether a change may be proposed now; if not, what the volume is to be asked; or why it never may.
+    fn may_change(&self, under: Option<Generation>) -> Result<(), Option<ErrandBody>> {
+        let lent = self.lent();
+        match under {
+            None if lent.is_some_and(|lent| lent.to == LentTo::Content) => Ok(()),
+            None => Err(Some(ErrandBody::Lend)),
+            Some(under) if lent.is_some_and(|lent| lent.generation == under) => Ok(()),
+            Some(under) => {
+                // What the log knows of is over, or never was a client's.
+                let last = self.replica.machine().attributes().1.lend().map(|lend| lend.lent.generation);
+                let last = last.max(lent.map(|lent| lent.generation));
+                Err((last < Some(under)).then_some(ErrandBody::Confirm { generation: under }))
+            }
+        }
+    }
+
+    /// What the volume is to be asked for the first change that waits.
+    fn wanted_errand(&self) -> ErrandBody {
+        let under = self.waiting.iter().find_map(|(_, body)| match body {
+            FileBody::Change { under, change, .. } if change.is_of_bytes() => Some(*under),
+            _ => None,
+        });
+        under.flatten().map_or(ErrandBody::Lend, |generation| ErrandBody::Confirm { generation })
     }
 
     /// The last lend, if it has ended and the volume may not know that.
@@ -78,7 +106,7 @@ impl Hosted {
 
     /// Whether the end of a lend is under way in this file's log.
     fn is_ending(&self) -> bool {
-        self.lending.turning.is_some_and(|(at, opens)| !opens && self.replica.committed() < at)
+        self.lending.turning.is_some_and(|(at, opens)| opens.is_none() && self.replica.committed() < at)
     }
 }
 
@@ -100,7 +128,7 @@ impl<A: Algorithm> Shard<A> {
         asker: Asker,
         body: &FileBody,
     ) -> bool {
-        let FileBody::Change { change, .. } = body else {
+        let &FileBody::Change { ref change, under, .. } = body else {
             self.tell_volume_again(object, body);
             return false;
         };
@@ -114,10 +142,28 @@ impl<A: Algorithm> Shard<A> {
             return false;
         }
         hosted.lending.used = now;
-        if hosted.is_lent() || self.config.breaks(Bug::LendNotAsked) {
-            self.watch_lend(now, object);
-            return false;
+        match hosted.may_change(under) {
+            Err(_) if self.config.breaks(Bug::LendNotAsked) => {}
+            Ok(()) => {}
+            Err(None) if self.config.breaks(Bug::FlushNotFenced) => return false,
+            Err(None) => {
+                self.files.reply(asker, FileReplyBody::Refused(FileError::NotLent), None);
+                return true;
+            }
+            Err(Some(ErrandBody::Confirm { generation })) if self.config.breaks(Bug::ConfirmNotAsked) => {
+                let lent = Lent { generation, to: LentTo::Client(asker.client) };
+                self.borrow(now, object, of, (lent, (now, now)));
+                return false;
+            }
+            Err(Some(_)) => return self.asks_for_lend(object, of, (asker, body)),
         }
+        self.watch_lend(now, object);
+        false
+    }
+
+    /// Keeps a change until the volume has said what it is to be made under.
+    fn asks_for_lend(&mut self, object: ObjectId, of: FileOf, (asker, body): (Asker, &FileBody)) -> bool {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return true };
         if !hosted.wait(asker, body.clone()) {
             let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);
             self.files.reply(asker, busy, None);
@@ -132,7 +178,7 @@ impl<A: Algorithm> Shard<A> {
     /// Has the volume lend, once it knows what came of the lend before.
     fn ask_for_lend(&mut self, object: ObjectId, of: FileOf) {
         let Some(hosted) = self.files.hosted.get(&object) else { return };
-        let (of, body) = hosted.untold_end().unwrap_or((of, ErrandBody::Lend));
+        let (of, body) = hosted.untold_end().unwrap_or((of, hosted.wanted_errand()));
         self.run_errand(object, of, body);
     }
 
@@ -146,13 +192,20 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// The volume has lent, or says why not.
-    pub(crate) fn file_lent(&mut self, now: WallTime, object: ObjectId, of: FileOf, reply: &FileReplyBody) {
+    /// The volume has lent, or says how it has, or why not. Whoever asked for a client wants to hear of that lend.
+    pub(crate) fn file_lent(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        (of, under): (FileOf, Option<Generation>),
+        reply: &FileReplyBody,
+    ) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        let again = under.map_or(ErrandBody::Lend, |generation| ErrandBody::Confirm { generation });
         if let FileReplyBody::Changed { outcome: Ok(_), level: Level::Written, .. } = reply
             && !self.config.breaks(Bug::LendNotDurable)
         {
-            return self.run_errand(object, of, ErrandBody::Lend);
+            return self.run_errand(object, of, again);
         }
         let attributes = match lent_attributes(reply) {
             Ok(attributes) => attributes,
@@ -163,35 +216,77 @@ impl<A: Algorithm> Shard<A> {
         };
         if hosted.is_ending() {
             // What would be borrowed may be over before that is so.
-            return self.run_errand_later(now, object, of, ErrandBody::Lend);
+            return self.run_errand_later(now, object, of, again);
         }
         let known = hosted.replica.machine().attributes().1.lend();
-        let lent = match (attributes.lent, known) {
-            // It was given back in between.
-            (None, _) => return self.run_errand(object, of, ErrandBody::Lend),
-            (Some(lent), Some(known)) if known.lent == lent && known.is_open() => {
+        let lent = match (attributes.lent, under) {
+            (Some(lent), Some(under)) if lent.generation == under && lent.to != LentTo::Content => lent,
+            (_, Some(under)) => return self.refuse_flushes(now, object, of, under),
+            (Some(lent), None) if lent.to == LentTo::Content => lent,
+            // It was given back in between, or a client has it: that is taken back first.
+            (_, None) => return self.run_errand_later(now, object, of, ErrandBody::Lend),
+        };
+        match known {
+            Some(known) if known.lent == lent && known.is_open() => {
                 hosted.lending.is_busy = false;
                 return self.serve_waiting(now, object);
             }
-            (Some(lent), Some(known)) if known.lent >= lent => {
+            Some(known) if known.lent >= lent && under.is_none() => {
                 hosted.lending.is_told = false;
                 return self.ask_for_lend(object, of);
             }
-            (Some(lent), _) => lent,
-        };
+            Some(known) if known.lent >= lent => {
+                return self.refuse_flushes(now, object, of, lent.generation);
+            }
+            Some(_) | None => {}
+        }
         hosted.lending.is_busy = false;
-        let (modified, changed) = (attributes.mtime, attributes.ctime);
-        let borrow = Change::Borrow { of, lent, modified, changed };
-        let Some(at) = self.propose_own(now, object, borrow) else {
+        if !self.borrow(now, object, of, (lent, (attributes.mtime, attributes.ctime))) {
             let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);
             return self.send_waiting_away(object, &busy);
-        };
-        if let Some(hosted) = self.files.hosted.get_mut(&object) {
-            hosted.lending.turn(at, true);
-            hosted.lending.is_told = false;
         }
         self.watch_lend(now, object);
         self.serve_waiting(now, object);
+    }
+
+    /// Size and times are this file's from now on, or its client's.
+    fn borrow(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        of: FileOf,
+        (lent, (modified, changed)): (Lent, (WallTime, WallTime)),
+    ) -> bool {
+        let Some(at) = self.propose_own(now, object, Change::Borrow { of, lent, modified, changed }) else {
+            return false;
+        };
+        if let Some(hosted) = self.files.hosted.get_mut(&object) {
+            hosted.lending.turn(at, Some(lent));
+            hosted.lending.is_told = false;
+        }
+        true
+    }
+
+    /// A client's lend is over, or never was. What else waits goes on.
+    fn refuse_flushes(&mut self, now: WallTime, object: ObjectId, of: FileOf, ended: Generation) {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        hosted.lending.is_busy = false;
+        let is_under = |(_, body): &(Asker, FileBody)| matches!(body, FileBody::Change { under: Some(under), .. } if *under == ended);
+        let waiting = std::mem::take(&mut hosted.waiting).into_iter();
+        let (refused, others): (Vec<_>, Vec<_>) = waiting.partition(is_under);
+        hosted.waiting.extend(others);
+        for (asker, _) in refused {
+            self.files.reply(asker, FileReplyBody::Refused(FileError::NotLent), None);
+        }
+        let is_wanted = self.files.hosted.get_mut(&object).is_some_and(|hosted| {
+            hosted.lending.is_busy = !hosted.waiting.is_empty();
+            hosted.lending.is_busy
+        });
+        if is_wanted {
+            self.ask_for_lend(object, of);
+        } else {
+            self.serve_waiting(now, object);
+        }
     }
 
     /// The volume knows that the lend has ended.
@@ -247,7 +342,9 @@ impl<A: Algorithm> Shard<A> {
             let Some(hosted) = self.files.hosted.get_mut(&object) else { continue };
             hosted.lending.is_watched = false;
             let lend = hosted.replica.machine().attributes().1.lend();
-            let Some(lend) = lend.filter(|lend| lend.is_open() && hosted.serves()) else { continue };
+            // What is lent to a client the volume takes back.
+            let is_its = |lend: &Lend| lend.is_open() && lend.lent.to == LentTo::Content;
+            let Some(lend) = lend.filter(is_its).filter(|_| hosted.serves()) else { continue };
             let is_used = hosted.lending.used + GIVEN_BACK_AFTER > now || !hosted.changing.is_empty();
             if is_used || hosted.lending.is_busy {
                 self.watch_lend(now, object);
@@ -271,7 +368,7 @@ impl<A: Algorithm> Shard<A> {
         hosted.lending.begin(now);
         hosted.deleting.clear();
         hosted.preparing.clear();
-        hosted.waiting.extend(std::mem::take(&mut hosted.recalls).into_values().flatten());
+        hosted.waiting.extend(std::mem::take(&mut hosted.recalls).take_waiting());
         hosted.waiting.extend(hosted.waits.take().into_iter().map(|wait| (wait.asker, wait.body())));
         if let Some(lend) = hosted.replica.machine().attributes().1.lend() {
             hosted.lending.of = Some(lend.of);

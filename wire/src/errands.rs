@@ -27,6 +27,7 @@ choice!(ErrandBody, "what a daemon is asked to do":
     1 GiveBack { generation, given };
     2 Return { lent, modified };
     3 Remove;
+    4 Confirm { generation };
 );
 
 impl Weighed for Errand {

@@ -24,7 +24,7 @@ use crate::kind::{FILE_METADATA_BYTES_MAX, Kind, Sender};
 /// The most messages, requests or replies about files in one frame.
 pub const FILE_BATCH_MAX: usize = 1_024;
 /// What a message between replicas costs at most, and all in one frame together.
-pub const FILE_MESSAGE_BYTES_MAX: u64 = 4 << 20;
+pub const FILE_MESSAGE_BYTES_MAX: u64 = 5 << 20;
 /// The most data in one frame between a client and a daemon.
 pub const FILE_DATA_BYTES_MAX: u64 = 1 << 20;
 const _: () = assert!(

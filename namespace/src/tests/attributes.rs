@@ -132,7 +132,8 @@ fn size_and_times_of_a_lent_file_are_not_set() {
         assert_ne!(refused, Err(lent), "who may not makes nobody give anything back");
     }
     world.run(chmod(inode, 0o644));
-    assert_eq!(world.error(Change::Lend { inode, to: LentTo::Content }), lent);
+    assert_eq!(world.error(lend_to(inode, 0)), lent);
+    world.run(Change::Lend { inode, to: LentTo::Content });
     assert_eq!(world.get(inode).lent, Some(Lent { generation: Generation(at(2)), to: LentTo::Content }));
 }
 
@@ -212,4 +213,94 @@ fn a_full_volume_lends_nothing_and_makes_nothing_longer() {
     world.run(Change::Deleted { inode: other });
     world.run(Change::Lend { inode, to: LentTo::Content });
     assert_eq!(world.volume().bytes, 10);
+}
+
+fn lend_to(inode: InodeId, number: u64) -> Change {
+    Change::Lend { inode, to: LentTo::Client(client(number)) }
+}
+
+fn returned(inode: InodeId, generation: Generation, modified: Option<u64>, is_untouched: bool) -> Change {
+    Change::Return { inode, generation, modified: modified.map(time), is_untouched }
+}
+
+#[test]
+fn what_is_lent_to_a_client_is_lent_to_nobody_else() {
+    let mut world = World::default();
+    let inode = world.create(ROOT, "f", file(), 0o600);
+    let lent =
+        |seq, number| Some(Lent { generation: Generation(at(seq)), to: LentTo::Client(client(number)) });
+    let foreign = world.try_for(client(2), &Who::root(), lend_to(inode, 1));
+    assert_eq!(foreign, Err(NameError::NotPermitted { inode }));
+    world.try_for(client(1), &Who::root(), lend_to(inode, 1)).unwrap();
+    let first = world.seq;
+    assert_eq!(world.get(inode).lent, lent(first, 1));
+    let refused = Err(NameError::Lent { inode, generation: Generation(at(first)) });
+    assert_eq!(world.try_for(client(2), &Who::root(), lend_to(inode, 2)), refused);
+    assert_eq!(world.try_as(&Who::root(), Change::Lend { inode, to: LentTo::Content }), refused);
+    world.try_for(client(1), &Who::root(), lend_to(inode, 1)).unwrap();
+    assert_eq!(world.get(inode).lent, lent(first, 1), "twice is once");
+    assert_eq!(world.tree.lent_to(client(1), 9), [inode]);
+}
+
+#[test]
+fn what_was_left_alone_is_given_back_without_its_content() {
+    let mut world = World::default();
+    let inode = world.create(ROOT, "f", file(), 0o600);
+    world.try_for(client(1), &Who::root(), lend_to(inode, 1)).unwrap();
+    let generation = Generation(at(world.seq));
+    let give = |world: &mut World, number, change| world.try_for(client(number), &Who::root(), change);
+    give(&mut world, 2, returned(inode, generation, None, true)).unwrap();
+    assert!(world.get(inode).lent.is_some(), "it is not theirs");
+    let touched = give(&mut world, 1, returned(inode, generation, None, false));
+    assert_eq!(touched, Err(NameError::Lent { inode, generation }));
+    give(&mut world, 1, returned(inode, generation, Some(77), true)).unwrap();
+    let Attributes { lent, last_lend, mtime, .. } = world.get(inode);
+    assert_eq!((lent, last_lend, mtime), (None, None, time(77)));
+    assert!(world.tree.lent_to(client(1), 9).is_empty());
+    give(&mut world, 1, returned(inode, generation, Some(78), true)).unwrap();
+    assert_eq!(world.get(inode).mtime, time(77), "it is over");
+}
+
+#[test]
+fn the_entry_that_creates_a_file_may_lend_it() {
+    let mut world = World::default();
+    let lending = |text: &str, mode| {
+        let Change::Create { dir, name, make, umask, is_exclusive, .. } = create(ROOT, text, file(), mode)
+        else {
+            unreachable!("it creates")
+        };
+        Change::Create { dir, name, make, mode, umask, is_exclusive, lends: true }
+    };
+    let made = world.try_for(client(1), &Who::root(), lending("f", 0o644)).unwrap();
+    let Done::Created { attributes, .. } = made else { panic!("{made:?}") };
+    assert_eq!(attributes.lent_to(client(1)), Some(Generation(at(world.seq))));
+    let found = world.try_for(client(2), &Who::root(), lending("f", 0o644));
+    assert!(found.is_err() || world.get(attributes.inode).lent_to(client(2)).is_none(), "it was there");
+    let made = world.try_for(client(1), &Who::root(), lending("g", 0o4755)).unwrap();
+    let Done::Created { attributes, .. } = made else { panic!("{made:?}") };
+    assert_eq!(attributes.lent, None, "a first write would end more than size and times");
+}
+
+#[test]
+fn who_would_have_others_run_a_file_gets_it_back_first() {
+    let mut world = World::default();
+    let inode = world.create(ROOT, "f", file(), 0o600);
+    world.try_for(client(1), &Who::root(), lend_to(inode, 1)).unwrap();
+    let generation = Generation(at(world.seq));
+    assert_eq!(world.error(chmod(inode, 0o4755)), NameError::Lent { inode, generation });
+    world.run(chmod(inode, 0o755));
+}
+
+#[test]
+fn the_end_of_a_client_waits_for_what_is_lent_to_it() {
+    let mut world = World::default();
+    let inode = world.create(ROOT, "f", file(), 0o600);
+    world.try_for(client(1), &Who::root(), lend_to(inode, 1)).unwrap();
+    let Done::Expired { lends: true, .. } = world.run(Change::Expire { client: client(1) }) else { panic!() };
+    assert_eq!(world.tree.client(client(1)), Some(ClientState::Ending));
+    world.give_back(inode, 5);
+    let Done::Expired { lends: false, .. } = world.run(Change::Expire { client: client(1) }) else {
+        panic!()
+    };
+    assert_eq!(world.tree.client(client(1)), Some(ClientState::Ended));
 }

@@ -50,7 +50,8 @@ fn the_end_of_a_client_ends_what_it_holds_has_and_waits_for() {
     world.try_for(client(1), &Who::root(), lock(1, kept, LockMode::Exclusive, false)).unwrap();
     world.try_for(client(2), &Who::root(), lock(2, kept, LockMode::Shared, true)).unwrap();
     let ticket = Ticket(at(world.seq));
-    let Done::Expired { more: false, dooms: true, lends: false, granted } = world.run(Change::Expire { client: client(1) })
+    let Done::Expired { more: false, dooms: true, lends: false, granted } =
+        world.run(Change::Expire { client: client(1) })
     else {
         panic!()
     };

@@ -90,7 +90,7 @@ impl Model {
             return Err(NameError::NotPermitted { inode });
         }
         node.has_content(inode)?;
-        if to != LentTo::Content && node.is_lent_to(op.client) {
+        if node.lent.is_some_and(|lent| lent.to == to) {
             return Ok(Done::Changed { attributes: self.attributes(inode)? });
         }
         if let Some(Lent { generation, .. }) = node.lent {

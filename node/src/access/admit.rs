@@ -46,6 +46,7 @@ impl Admitted {
             FileBody::Change { number, settled, level, under, change } => {
                 Ok(Self::Change { number, settled, level, under, change, is_allowed: true })
             }
+            FileBody::Ask(query @ Query::Tree(_)) => Ok(Self::Ask(query, About::Lend)),
             _ => Err(FileError::NotForClients),
         }
     }
@@ -60,6 +61,8 @@ pub(crate) enum About {
     Acl,
     /// What the client shows for an open file.
     Open(OpenMode),
+    /// A lend, as a daemon wants to know it.
+    Lend,
 }
 
 /// What a session may do with a volume.

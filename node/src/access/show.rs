@@ -187,6 +187,6 @@ const fn check_kind(inode: InodeId, kind: Kind) -> Result<(), NameError> {
 pub(crate) const fn refused(about: About, error: FileError) -> FileReplyBody {
     match about {
         About::Open(_) => FileReplyBody::Refused(error),
-        About::Itself | About::Acl => FileReplyBody::Answer(Err(error)),
+        About::Itself | About::Acl | About::Lend => FileReplyBody::Answer(Err(error)),
     }
 }

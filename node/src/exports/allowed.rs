@@ -1,6 +1,6 @@
 //! What a client may ask for.
 
-use namespace::{Ask, Change};
+use namespace::{Ask, Change, LentTo};
 
 use super::{Export, ExportAccess};
 
@@ -45,15 +45,17 @@ pub const fn change_kind(change: &Change) -> ChangeKind {
         | Change::SetAttributes { .. }
         | Change::SetXattr { .. }
         | Change::RemoveXattr { .. }
-        // Who shows that it has the file open for writing. A daemon that lends to the content does so for whoever has.
-        | Change::Lend { .. } => ChangeKind::Writes,
+        // To itself, if it shows that it has the file open for writing.
+        | Change::Lend { to: LentTo::Client(_), .. } => ChangeKind::Writes,
         Change::Lock { .. } | Change::Unlock { .. } | Change::Cancel { .. } => ChangeKind::Locks,
         // Whom they name, its primary says.
         Change::Welcome { .. } | Change::Expire { .. } => ChangeKind::Own,
         // What is lent to it, its client gives back whatever it may do by then.
         Change::Return { .. } => ChangeKind::Own,
-        // So does the cell of a file.
-        Change::GiveBack { .. }
+        // The cell of a file borrows size and times for whoever has shown it a capability, and gives them back whatever that may
+        // do by then.
+        Change::Lend { to: LentTo::Content, .. }
+        | Change::GiveBack { .. }
         // They name a client, which must not be able to name another one. Its primary knows who opens and closes.
         | Change::Hold { .. }
         | Change::Release { .. }

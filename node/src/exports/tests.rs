@@ -371,6 +371,8 @@ fn changes() -> Vec<(Change, ChangeKind)> {
         (Change::SetXattr { inode, name: xattr(), value: Bytes::new(), how: XattrHow::Any }, Writes),
         (Change::RemoveXattr { inode, name: xattr() }, Writes),
         (Change::Lend { inode, to: LentTo::Content }, Service),
+        (Change::Lend { inode, to: LentTo::Client(client) }, Writes),
+        (Change::Return { inode, generation, modified: None, is_untouched: true }, Own),
         (Change::GiveBack { inode, generation, given: None }, Service),
         (Change::Hold { inode, client }, Service),
         (Change::Release { inode, client }, Service),

@@ -98,6 +98,7 @@ impl<A: Algorithm> Shard<A> {
             *other != session && self.sessions.get(*other).is_some_and(|other| other.client == client)
         };
         let earlier: Vec<SessionId> = self.sessions.ids().filter(is_earlier).collect();
+        self.ask_back_again(now, session, client);
         earlier.into_iter().for_each(|other| self.session_counts_on_nothing(now, other));
         let graces: Vec<ObjectId> = self.granting.graces.iter().map(|&(_, object)| object).collect();
         for object in graces {

@@ -148,6 +148,7 @@ fn a_change_that_is_sent_again_takes_effect_once() {
         number: 1,
         settled: 1,
         level: Level::Written,
+        under: None,
         change: Change::Append { data: Bytes::from_static(b"once").into() },
     };
     let first = cluster.ask_file(1, members[0], FILE, append());
@@ -368,6 +369,7 @@ fn a_change_has_not_any_number_of_askers() {
         number: 1,
         settled: 1,
         level: Level::Written,
+        under: None,
         change: Change::Append { data: Bytes::from_static(b"again").into() },
     };
     let asked: Vec<_> = (0..20).map(|_| cluster.ask_file(1, members[0], FILE, append())).collect();

@@ -283,6 +283,7 @@ fn who_does_not_lead_any_more_declares_nobody_over() {
         number: 1,
         settled: 1,
         level: Level::Written,
+        under: None,
         change: Change::Append { data: Bytes::from_static(b"x").into() },
     };
     let id = cluster.ask_file(3, first, FILE, body);

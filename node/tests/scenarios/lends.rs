@@ -143,19 +143,17 @@ fn set_modified(inode: InodeId, to: WallTime) -> Change {
 #[test]
 fn size_and_times_are_the_files_until_nothing_has_changed_for_a_while() {
     let (mut cluster, members, _, mut cell) = with_file(None);
-    let Attributes { lent, was_lent, .. } = attributes(&mut cluster, &members);
-    assert_eq!((lent, was_lent), (None, false), "whoever creates a file does not lend it");
+    assert!(!attributes(&mut cluster, &members).may_have_content(), "it is lent to nobody");
     cell.write(&mut cluster, "hello");
     let stat = cell.stat(&mut cluster);
-    let Attributes { lent, was_lent, .. } = attributes(&mut cluster, &members);
-    assert!(was_lent && lent.is_some());
-    assert_eq!((stat.size, stat.lend), (5, lent));
+    let lent = attributes(&mut cluster, &members).lent.unwrap();
+    assert_eq!((stat.size, stat.lend), (5, Some(lent.generation)));
     cluster.run(ms(1_500));
-    let Attributes { size, mtime, lent, was_lent, .. } = attributes(&mut cluster, &members);
-    assert_eq!((size, mtime, lent, was_lent), (5, stat.modified, None, true));
+    let Attributes { size, mtime, lent: now, last_lend, .. } = attributes(&mut cluster, &members);
+    assert_eq!((size, mtime, now, last_lend), (5, stat.modified, None, Some(lent.generation)));
     // Whoever changes it again borrows first.
     cell.write(&mut cluster, "hello again");
-    let again = attributes(&mut cluster, &members).lent;
+    let again = attributes(&mut cluster, &members).lent.map(|lent| lent.generation);
     assert!(again > stat.lend);
     assert_eq!(cell.stat(&mut cluster).lend, again);
     cluster.run(ms(1_500));
@@ -290,7 +288,7 @@ fn a_lend_under_which_nothing_was_written_leaves_all_as_the_volume_has_it() {
     cluster.ask_file(1, node, cell.object, body);
     cluster.run(ms(300));
     let lent = lookup_somewhere(&mut cluster, &members, &text);
-    assert!(lent.was_lent && lent.lent.is_some());
+    let lend = lent.lent.unwrap().generation;
     cluster.kill_with_notice(node);
     cluster.held.clear();
     cluster.let_go();
@@ -298,7 +296,7 @@ fn a_lend_under_which_nothing_was_written_leaves_all_as_the_volume_has_it() {
     writer.change(&mut cluster, members[0], read_now(of.inode));
     cluster.run(ms(300));
     let after = lookup_somewhere(&mut cluster, &members, &text);
-    assert_eq!((after.size, after.mtime, after.lent, after.was_lent), (0, before.mtime, None, true));
+    assert_eq!((after.size, after.mtime, after.lent, after.last_lend), (0, before.mtime, None, Some(lend)));
     assert_eq!(cell.stage(&cluster), LendStage::Unused);
     cell.number = 1;
     cell.write(&mut cluster, "late");
@@ -314,7 +312,7 @@ fn what_nothing_was_written_to_is_the_volumes_alone_and_leaves_nothing() {
     let then = WallTime::from_micros(77);
     let told = outcome(writer.change(&mut cluster, members[0], set_modified(cell.of.inode, then)));
     let Ok(TreeDone::Changed { attributes }) = told else { panic!("root may") };
-    assert_eq!((attributes.mtime, attributes.was_lent), (then, false));
+    assert_eq!((attributes.mtime, attributes.may_have_content()), (then, false));
     let site = Site::new(InodeId::ROOT, name(&cell.name));
     let told = writer.change(&mut cluster, members[0], op(TreeChange::Unlink { site, holders: Vec::new() }));
     assert!(matches!(outcome(told), Ok(TreeDone::Removed { fate: namespace::Fate::Gone, .. })));

@@ -41,6 +41,7 @@ fn write_durably(cluster: &mut Daemons, cell: &mut Cell, text: &str) {
         number: cell.number,
         settled: cell.number,
         level: Level::Durable,
+        under: None,
         change: write(text),
     };
     let told = cell.ask(cluster, &body);

@@ -74,10 +74,11 @@ pub(crate) fn changes() -> Vec<Change> {
 
 /// What daemons do to a volume's file by themselves.
 fn lends() -> Vec<Change> {
-    let (of, generation) = (file_of(), generation());
+    let (of, lent) = (file_of(), lent());
     vec![
-        Change::Borrow { of, generation, modified: time(7), changed: time(8) },
-        Change::Return { of, generation },
+        Change::Borrow { of, lent, modified: time(7), changed: time(8) },
+        Change::Return { of, lent, modified: None },
+        Change::Return { of, lent, modified: Some(time(9)) },
     ]
 }
 
@@ -286,7 +287,8 @@ fn proof() -> Proof {
 
 /// The inode that is opened.
 fn opened_attributes() -> namespace::Attributes {
-    let Source { inode, lend: lent, .. } = capability().source;
+    let Source { inode, lend, .. } = capability().source;
+    let lent = lend.map(|generation| Lent { generation, to: LentTo::Content });
     let (mode, uid, gid, links, rdev, size) = (0o644, 1_000, 100, 1, 0, 9);
     let (atime, mtime, ctime, btime) = (time(1), time(2), time(3), time(0));
     namespace::Attributes {
@@ -303,7 +305,7 @@ fn opened_attributes() -> namespace::Attributes {
         ctime,
         btime,
         lent,
-        was_lent: true,
+        last_lend: Some(Generation(Born { epoch: epoch(4), seq: Seq(2) })),
         replicas: Some(members()),
         has_acl: false,
     }
@@ -315,15 +317,18 @@ pub(crate) fn file_requests() -> Vec<FileRequest> {
         number,
         settled: 1,
         level: if number % 2 == 0 { Level::Durable } else { Level::Written },
+        under: (number > 3).then(generation),
         change,
     }));
     bodies.push(FileBody::Ask(Query::Read { offset: 200, length: 0x4000, under: None }));
+    bodies.push(FileBody::Ask(Query::Read { offset: 0, length: 9, under: Some(generation()) }));
     bodies.push(FileBody::Ask(Query::Stat));
     bodies.push(FileBody::Sync { oldest: Mark { at: at(5, 8), ..mark() }, newest: mark() });
     bodies.extend(tree_changes().into_iter().map(|change| FileBody::Change {
         number: 9,
         settled: 1,
         level: Level::Written,
+        under: None,
         change,
     }));
     let query = namespace::Query { who: Who::root(), ask: Ask::Attributes { inode: InodeId::ROOT } };
@@ -355,13 +360,19 @@ const fn generation() -> Generation {
     Generation(Born { epoch: epoch(5), seq: Seq(2) })
 }
 
+const fn lent() -> Lent {
+    Lent { generation: generation(), to: LentTo::Client(CLIENT) }
+}
+
 pub(crate) fn errands() -> Vec<Errand> {
     let given = Given { size: 300, mtime: time(7), ctime: time(8) };
     let bodies = [
         ErrandBody::Lend,
         ErrandBody::GiveBack { generation: generation(), given: Some(given) },
         ErrandBody::GiveBack { generation: generation(), given: None },
-        ErrandBody::Return { generation: generation() },
+        ErrandBody::Return { lent: lent(), modified: None },
+        ErrandBody::Return { lent: lent(), modified: Some(time(9)) },
+        ErrandBody::Confirm { generation: generation() },
         ErrandBody::Remove,
     ];
     (1..).zip(bodies).map(|(id, body)| Errand { id: RequestId(id), of: file_of(), body }).collect()
@@ -497,7 +508,7 @@ pub(crate) fn mixed() -> Head<File> {
 
 pub(crate) fn attributes() -> (Position, Attributes) {
     let time = WallTime::from_micros;
-    let lend = Lend { of: file_of(), generation: generation(), stage: LendStage::Ended };
+    let lend = Lend { of: file_of(), lent: lent(), stage: LendStage::Ended };
     (at(5, 8), Attributes::new(9, time(300), time(301)).unwrap().lent(lend))
 }
 

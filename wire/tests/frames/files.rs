@@ -97,6 +97,7 @@ fn short_data_does_not_keep_its_frame() {
         number: 1,
         settled: 1,
         level: Level::Written,
+        under: None,
         change,
     });
     let requests: Vec<_> = bodies
@@ -219,6 +220,7 @@ fn entries_hold_what_files_can_take() {
         number: 1,
         settled: 1,
         level: Level::Written,
+        under: None,
         change: Change::Truncate { size: u64::MAX },
     };
     let asked = vec![FileRequest {
@@ -587,8 +589,8 @@ fn largest_opened() -> FileReplyBody {
         mtime: WallTime::MAX,
         ctime: WallTime::MAX,
         btime: WallTime::ZERO,
-        lent: lend,
-        was_lent: true,
+        lent: lend.map(|generation| Lent { generation, to: LentTo::Client(CLIENT) }),
+        last_lend: Some(namespace::Generation(Born { seq: Seq(u64::MAX - 1), ..born() })),
         replicas: Some(largest_members()),
         has_acl: true,
     };

@@ -68,7 +68,9 @@ pub(crate) fn inode(body: Body) -> Inode {
 }
 
 pub(crate) fn file() -> Body {
-    Body::File { size: 4096, replicas: replicas(), lent: Some(Generation(born(9))), was_lent: true }
+    let lent = Lent { generation: Generation(born(9)), to: LentTo::Client(CLIENT) };
+    let last_lend = Some(Generation(born(8)));
+    Body::File { size: 4096, replicas: replicas(), lent: Some(lent), last_lend }
 }
 
 /// The bodies of all kinds but files.
@@ -103,6 +105,7 @@ pub(crate) fn name_parts() -> Vec<(Key, Born, Part)> {
         (Key::Locker(CLIENT, id), Part::Mark),
         (Key::Wait(OWNER, Ticket(born(8))), Part::Wait(id)),
         (Key::Name, Part::Name(VolumeName::parse("home").unwrap().into())),
+        (Key::Lender(CLIENT, id), Part::Mark),
     ];
     parts.map(|(key, part)| (key, born(10), part)).into()
 }

@@ -117,6 +117,8 @@ fn changes() -> Vec<Change> {
         Change::SetXattr { inode, name: xattr_name(), value, how: XattrHow::Replace },
         Change::RemoveXattr { inode, name: xattr_name() },
         Change::Lend { inode, to: LentTo::Content },
+        Change::Lend { inode, to: LentTo::Client(CLIENT) },
+        Change::Return { inode, generation, modified: Some(time), is_untouched: true },
         Change::GiveBack { inode, generation, given: Some(Given { size: 300, mtime: time, ctime: time }) },
         Change::Hold { inode, client: CLIENT },
         Change::Release { inode, client: CLIENT },

@@ -128,12 +128,13 @@ fn attributes_go_with_their_kind() {
     check(&attributes);
     assert_eq!(refused(&Attributes { replicas: None, ..attributes }), what);
     assert_eq!(refused(&Attributes { rdev: 1, ..attributes.clone() }), what);
-    assert_eq!(refused(&Attributes { last_lend: None, ..attributes.clone() }), what);
+    let last_lend = attributes.lent.map(|lent| lent.generation);
+    assert_eq!(refused(&Attributes { last_lend, ..attributes.clone() }), what);
     for body in bodies() {
         let other = of(body);
         check(&other);
         assert_eq!(refused(&Attributes { lent: attributes.lent, ..other.clone() }), what);
-        assert_eq!(refused(&Attributes { was_lent: true, ..other.clone() }), what);
+        assert_eq!(refused(&Attributes { last_lend: Some(Generation(born(1))), ..other.clone() }), what);
         assert_eq!(refused(&Attributes { replicas: Some(replicas()), ..other.clone() }), what);
         if matches!(other.kind, Kind::CharDevice | Kind::BlockDevice) {
             assert_eq!(refused(&Attributes { size: 1, ..other }), what);
@@ -167,9 +168,10 @@ fn inodes_are_within_their_limits() {
     let what = "a file of such a size";
     let body = Body::File { size: FILE_BYTES_MAX + 1, replicas: replicas(), lent: None, last_lend: None };
     assert_eq!(refused(&of_inode(Inode { body, ..full })), what);
-    let lent = Some(Generation(born(9)));
-    let body = Body::File { size: 0, replicas: replicas(), lent, last_lend: None };
-    assert_eq!(refused(&of_inode(Inode { body, ..full })), "a first lend before it");
+    let generation = Generation(born(9));
+    let lent = Some(Lent { generation, to: LentTo::Content });
+    let body = Body::File { size: 0, replicas: replicas(), lent, last_lend: Some(generation) };
+    assert_eq!(refused(&of_inode(Inode { body, ..full })), "a lend before one that is over");
     let doomed = |size| {
         let part = Part::Doomed(Doomed { replicas: replicas(), size }.into());
         (Key::Doomed(inode_id(7)), Some((born(10), part)))

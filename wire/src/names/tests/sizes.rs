@@ -79,8 +79,10 @@ fn inode(body: Body) -> Inode {
 }
 
 fn file() -> Body {
-    let (size, lent) = (namespace::limits::FILE_BYTES_MAX, Some(Generation(BORN)));
-    Body::File { size, replicas: members(), lent, was_lent: true }
+    let lent = Lent { generation: Generation(BORN), to: LentTo::Client(CLIENT) };
+    let last_lend = Some(Generation(Born { seq: Seq(BORN.seq.0 - 1), ..BORN }));
+    let size = namespace::limits::FILE_BYTES_MAX;
+    Body::File { size, replicas: members(), lent: Some(lent), last_lend }
 }
 
 fn largest_ops() -> Vec<Op> {
@@ -224,8 +226,8 @@ fn a_file_and_its_name_are_kept_in_few_bytes() {
     let body = Body::File {
         size: 1 << 20,
         replicas: Members::new([1, 2, 3].map(NodeId)).unwrap(),
-        lent: Some(Generation(born(1_000_000))),
-        was_lent: true,
+        lent: Some(Lent { generation: Generation(born(1_000_000)), to: LentTo::Content }),
+        last_lend: None,
     };
     let inode = Inode {
         mode: 0o644,
