@@ -1,6 +1,6 @@
 use base::{ClusterId, Epoch, Seq, WallTime};
 use namespace::{Ask, Attributes, InodeId, Kind, Who};
-use node::file::{FileBody, Level, Mark, Position, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX};
+use node::file::{Change, FileBody, Level, Mark, Position, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX};
 use node::{CertificateId, KeyEpoch, Open, OpenMode, Osd, Proof, Settings, Source, Tag};
 
 use super::*;
