@@ -271,7 +271,7 @@ mod tests {
         let uncommented = fs::read_to_string(&path).unwrap().replace("\n#", "\n").replace("\n ", "\n# ");
         assert_eq!(
             uncommented.lines().filter(|line| line.contains(" = ") && !line.starts_with('#')).count(),
-            4
+            5
         );
         write_public(&path, &uncommented).unwrap();
         assert_eq!(Config::load(&path).unwrap(), config);

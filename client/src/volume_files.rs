@@ -102,7 +102,7 @@ impl Client {
 
     fn file(&self, volume: &Volume, (capability, held): (Capability, Held)) -> VolumeFile {
         let source = Source::new(volume, capability, held.kept());
-        let (shared, id) = (Arc::clone(&self.shared), source.id());
+        let (shared, id) = (Arc::clone(source.shared()), source.id());
         let told = AtomicU64::new(shared.behind.contents().open(id));
         let (through, reader) = (Mutex::new(MonoTime::default()), Reader::default());
         let user = Arc::new(User { shared, id, told, through, reader });

@@ -71,6 +71,26 @@ async fn what_was_written_and_not_sent_others_read_at_once() {
     other.close().await;
 }
 
+/// It asks nobody for the file before.
+#[tokio::test]
+async fn what_others_write_to_the_content_comes_after_what_was_written_before() {
+    let cluster = Cluster::start(3, Settings::default());
+    let (client, other) = (cluster.client().await, cluster.client().await.without_write_behind());
+    let (volume, _) = with_file(&client).await;
+    let theirs = other.volume(&called("home")).await.unwrap();
+    is_lent_files(&client, &volume).await;
+    for round in 0..5 {
+        let file = create(&client, &volume, &format!("f{round}")).await;
+        let seen = open(&other, &theirs, file.inode()).await;
+        file.write(0, "hello".into()).await.unwrap();
+        assert_eq!(seen.append(" world".into()).await.unwrap(), 5);
+        assert_eq!(file.append("!".into()).await.unwrap(), 11);
+        assert_eq!(seen.read(0, 100).await.unwrap(), "hello world!");
+    }
+    client.close().await;
+    other.close().await;
+}
+
 #[tokio::test]
 async fn what_is_read_twice_is_asked_for_once_until_somebody_changes_it() {
     let cluster = Cluster::start(3, Settings::default());
