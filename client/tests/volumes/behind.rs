@@ -71,24 +71,22 @@ async fn what_was_written_and_not_sent_others_read_at_once() {
     other.close().await;
 }
 
-/// It asks nobody for the file before.
+/// It asks no volume before, as if it was told long ago that everybody writes to the content.
 #[tokio::test]
-async fn what_others_write_to_the_content_comes_after_what_was_written_before() {
+async fn what_goes_to_the_content_comes_after_what_was_written_before() {
     let cluster = Cluster::start(3, Settings::default());
-    let (client, other) = (cluster.client().await, cluster.client().await.without_write_behind());
+    let client = cluster.client().await;
     let (volume, _) = with_file(&client).await;
-    let theirs = other.volume(&called("home")).await.unwrap();
     is_lent_files(&client, &volume).await;
     for round in 0..5 {
         let file = create(&client, &volume, &format!("f{round}")).await;
-        let seen = open(&other, &theirs, file.inode()).await;
         file.write(0, "hello".into()).await.unwrap();
-        assert_eq!(seen.append(" world".into()).await.unwrap(), 5);
+        let content = client.object(file_object(volume.object(), file.inode()));
+        assert_eq!(content.append(" world".into()).await.unwrap(), 5);
         assert_eq!(file.append("!".into()).await.unwrap(), 11);
-        assert_eq!(seen.read(0, 100).await.unwrap(), "hello world!");
+        assert_eq!(file.read(0, 100).await.unwrap(), "hello world!");
     }
     client.close().await;
-    other.close().await;
 }
 
 #[tokio::test]
