@@ -361,9 +361,9 @@ fn sent<T>(result: &Result<T, VolumeError>) -> Sent {
             return Sent::Unknown;
         }
         Err(VolumeError::Object(ObjectError::Refused(FileError::NotLent))) => Fault::NotLent,
-        Err(VolumeError::Object(ObjectError::Refused(error))) => Fault::Refused(error.clone()),
+        Err(VolumeError::Object(ObjectError::Refused(error))) => Fault::Refused(*error),
         Err(VolumeError::Object(ObjectError::NoSuchObject)) => Fault::Removed,
-        Err(VolumeError::Refused(error)) => Fault::Refused(FileError::Tree(error.clone())),
+        Err(VolumeError::Refused(error)) => Fault::Refused(FileError::Tree(*error)),
         Err(_) => Fault::Ended,
     };
     Sent::Failed(fault)

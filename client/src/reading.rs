@@ -45,6 +45,8 @@ pub(crate) struct Reader {
 struct SoFar {
     /// Under which lend the content answers, as it seemed last.
     under: Option<Generation>,
+    /// Which lend the content did not know of.
+    unknown: Option<Generation>,
     /// Where the next piece begins, if one follows the other.
     next: u64,
     /// How much is read ahead, and up to where it was.
@@ -133,6 +135,10 @@ impl VolumeFile {
                     Tried::Again
                 })
             }
+            Whose::Content(generation) if self.reader().with(|so_far| so_far.unknown) == Some(generation) => {
+                let data = source.read(range, None).await;
+                self.lent_since(generation, data).await
+            }
             Whose::Content(generation) => {
                 self.reader().with(|so_far| so_far.under = Some(generation));
                 Ok(Tried::Again)
@@ -148,11 +154,28 @@ impl VolumeFile {
             Err(VolumeError::Object(
                 ObjectError::Refused(FileError::NotLent) | ObjectError::NoSuchObject,
             )) => {
-                self.reader().with(|so_far| so_far.under = None);
+                self.reader().with(|so_far| (so_far.under, so_far.unknown) = (None, Some(under)));
                 Ok(Tried::Again)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The content may not know yet that it is lent. Nothing is written to it by others as long as it is.
+    async fn lent_since(
+        &self,
+        generation: Generation,
+        data: Result<Bytes, VolumeError>,
+    ) -> Result<Tried, VolumeError> {
+        let data = match data {
+            // Nothing was ever written to it, or it is gone, and then the volume says so.
+            Err(VolumeError::Object(ObjectError::NoSuchObject)) => Bytes::new(),
+            data => data?,
+        };
+        let mut attributes = self.source().volume.attributes(self.inode()).await?;
+        let whose = self.source().shared().behind.show(self.source().volume.object(), &mut attributes);
+        let is_same = whose == Whose::Content(generation);
+        Ok(if is_same { Tried::Read(data) } else { Tried::Again })
     }
 
     async fn read_planned(&self, plan: &Plan, view: View) -> Result<Tried, VolumeError> {

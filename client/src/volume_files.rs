@@ -40,6 +40,12 @@ pub struct VolumeFile {
     user: Arc<User>,
 }
 
+/// What both clocks say.
+type Now = (MonoTime, WallTime);
+/// How something that is lent is changed. None if it is not lent any more.
+type Act<'a, T> =
+    dyn Fn(&mut Contents, Now, (FileId, Generation)) -> Option<Result<T, FileError>> + Sync + 'a;
+
 /// Whoever has the file open.
 #[derive(Debug)]
 struct User {
@@ -47,6 +53,8 @@ struct User {
     id: FileId,
     /// So many of the file's faults it was told.
     told: AtomicU64,
+    /// One asks for the file at a time.
+    borrowing: tokio::sync::Mutex<()>,
     /// Until then what is written goes to the content.
     through: Mutex<MonoTime>,
     reader: Reader,
@@ -105,7 +113,8 @@ impl Client {
         let (shared, id) = (Arc::clone(source.shared()), source.id());
         let told = AtomicU64::new(shared.behind.contents().open(id));
         let (through, reader) = (Mutex::new(MonoTime::default()), Reader::default());
-        let user = Arc::new(User { shared, id, told, through, reader });
+        let borrowing = tokio::sync::Mutex::new(());
+        let user = Arc::new(User { shared, id, told, borrowing, through, reader });
         VolumeFile { source, held: Arc::new(held), user }
     }
 
@@ -290,36 +299,50 @@ impl VolumeFile {
     /// Changes what is lent to this client; asks for that if it is not. None if the content is to be asked.
     async fn change<T>(
         &self,
-        act: impl Fn(&mut Contents, (MonoTime, WallTime), (FileId, Generation)) -> Option<Result<T, FileError>>,
+        act: impl Fn(&mut Contents, Now, (FileId, Generation)) -> Option<Result<T, FileError>> + Sync,
     ) -> Result<Option<T>, VolumeError> {
-        let (id, shared) = (self.user.id, &self.user.shared);
-        let patience = self.source.content.patience();
         if !self.source.is_for_writing() {
             return Ok(None);
         }
         for _ in 0..BORROWS_MAX {
-            let has_room = self.contents(|contents| contents.has_room());
-            if !has_room && !self.behind().until(patience, Contents::has_room).await {
-                let why = "too much was written that no daemon takes in";
-                return Err(ObjectError::Unanswered { patience_s: patience.as_secs(), why }.into());
+            if let Some(changed) = self.change_own(&act).await? {
+                return Ok(Some(changed));
             }
-            let changed = shared.with_lent(id, |contents, at, generation| {
-                let changed = act(contents, at, (id, generation))?;
-                Some((changed, contents.urges(at.0, id)))
-            });
-            if let Some((changed, urges)) = changed {
-                if urges {
-                    self.behind().urge(id);
-                }
-                return Ok(Some(changed.map_err(ObjectError::from)?));
-            }
-            if !self.may_borrow() || !self.borrow().await? {
+            if !self.may_borrow() {
                 break;
             }
+            let turn = self.user.borrowing.lock().await;
+            if let Some(changed) = self.change_own(&act).await? {
+                return Ok(Some(changed));
+            }
+            if !self.borrow().await? {
+                break;
+            }
+            drop(turn);
         }
         // What is here and may not be used would be in the way of what goes there.
-        shared.return_lent(id, patience).await;
+        self.user.shared.return_lent(self.user.id, self.source.content.patience()).await;
         Ok(None)
+    }
+
+    /// Changes what is lent to this client, once there is room for that. None if it is not lent.
+    async fn change_own<T>(&self, act: &Act<'_, T>) -> Result<Option<T>, VolumeError> {
+        let id = self.user.id;
+        let patience = self.source.content.patience();
+        let has_room = self.contents(|contents| contents.has_room());
+        if !has_room && !self.behind().until(patience, Contents::has_room).await {
+            let why = "too much was written that no daemon takes in";
+            return Err(ObjectError::Unanswered { patience_s: patience.as_secs(), why }.into());
+        }
+        let changed = self.user.shared.with_lent(id, |contents, at, generation| {
+            let changed = act(contents, at, (id, generation))?;
+            Some((changed, contents.urges(at.0, id)))
+        });
+        let Some((changed, urges)) = changed else { return Ok(None) };
+        if urges {
+            self.behind().urge(id);
+        }
+        Ok(Some(changed.map_err(ObjectError::from)?))
     }
 
     /// Whether it makes sense to ask for the file.

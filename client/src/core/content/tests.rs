@@ -362,6 +362,16 @@ fn what_is_taken_away_is_lost_with_all_that_is_here() {
 }
 
 #[test]
+fn what_is_wanted_back_before_it_is_known_is_never_used() {
+    let mut contents = Contents::new();
+    assert!(!contents.recall((file(FILE), lend(2)), recall(1)), "the answer waits for nothing");
+    assert!(!contents.adopt(at(0), file(FILE), (lend(2), None), (0, WallTime::ZERO)));
+    assert!(contents.adopt(at(0), file(FILE), (lend(3), None), (0, WallTime::ZERO)));
+    assert!(!contents.recall((file(FILE), lend(2)), recall(2)), "this is about an earlier one");
+    assert!(contents.shows(file(FILE), lend(3)).is_some());
+}
+
+#[test]
 fn of_what_is_gone_nothing_is_sent_unless_somebody_has_it_open() {
     let mut story = Story::new();
     story.write(0, b"abc");
