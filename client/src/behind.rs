@@ -26,6 +26,10 @@ use crate::volumes::{Volume, VolumeError};
 
 /// In this part of a session's time it is nearly over, and what was written is sent.
 const NEARLY_OVER: u64 = 4;
+/// Whoever asked for a lend has looked at the answer after so long.
+const KNOWN_AFTER: Duration = Duration::from_millis(50);
+/// How soon it is asked again for what is on its way back.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// What the client has of contents.
 #[derive(Debug)]
@@ -262,7 +266,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Returns a lend to this client of which nothing is known here, and never will be.
+    /// Waits for a lend to this client that is about to be known here, or returned. If it is neither it is returned, and never used.
     pub(crate) async fn refuse_lend(
         &self,
         inode: InodeId,
@@ -270,10 +274,13 @@ impl Volume {
     ) -> Result<(), VolumeError> {
         let id = FileId { volume: self.object(), inode };
         let behind = &self.tree().shared().behind;
-        if behind.contents().disown(id, generation) {
+        let is_known = |contents: &Contents| {
+            contents.generation(id) == Some(generation) || contents.has_ended(id, generation)
+        };
+        if !behind.until(KNOWN_AFTER, is_known).await && behind.contents().disown(id, generation) {
             return self.return_lend((inode, generation), (None, false)).await;
         }
-        behind.pause(Duration::from_millis(5)).await;
+        behind.pause(LOOK_EVERY).await;
         Ok(())
     }
 }

@@ -273,8 +273,8 @@ impl VolumeFile {
         }
     }
 
-    /// What went wrong with what was written, if this was not told.
-    pub(crate) fn tell_fault(&self) -> Result<(), VolumeError> {
+    /// What went wrong with what was written, if this was not told to whoever has the file open: once.
+    pub fn tell_fault(&self) -> Result<(), VolumeError> {
         let known = self.user.told.load(Ordering::Relaxed);
         let Some((told, fault)) = self.contents(|contents| contents.fault(self.user.id, known)) else {
             return Ok(());

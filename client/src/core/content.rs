@@ -253,7 +253,7 @@ impl Contents {
         (generation, before): (Generation, Option<Generation>),
         (size, modified): (u64, WallTime),
     ) -> bool {
-        if self.over.get(&id).is_some_and(|over| *over >= generation) {
+        if self.has_ended(id, generation) {
             return false;
         }
         match self.generation(id) {
@@ -270,6 +270,11 @@ impl Contents {
     /// The lend that is here, whether anything is answered by it or not.
     pub fn generation(&self, id: FileId) -> Option<Generation> {
         Some(self.files.get(&id)?.lend.as_ref()?.generation)
+    }
+
+    /// Whether a lend is over here, as far as that is remembered.
+    pub fn has_ended(&self, id: FileId, generation: Generation) -> bool {
+        self.over.get(&id).is_some_and(|over| *over >= generation)
     }
 
     /// Size, time of the last change of the content, and of anything, if they are lent under this generation.
