@@ -406,11 +406,8 @@ impl<A: Algorithm> Shard<A> {
             let is_gone = heard + grace <= now && !here.contains(&client);
             let is_told = hosted.holders.told.contains(&client);
             match state {
-                ClientState::Ending
-                    if !rules.breaks(Bug::ClientLendForgotten) && !tree.lent_to(client, 1).is_empty() =>
-                {
-                    lenders.push(client);
-                }
+                // What is lent to it goes back first.
+                ClientState::Ending if !tree.lent_to(client, 1).is_empty() => lenders.push(client),
                 ClientState::Ending => wanted.push(TreeChange::Expire { client }),
                 ClientState::Alive if is_gone && !rules.breaks(Bug::SilentKept) => {
                     wanted.push(TreeChange::Expire { client });
@@ -434,9 +431,8 @@ impl<A: Algorithm> Shard<A> {
             let alive = looked_at.iter().filter(|(_, state)| *state == ClientState::Alive);
             hosted.holders.keep(&alive.map(|&(client, _)| client).collect());
         }
-        for client in lenders {
-            self.recall_from(now, object, client);
-        }
+        lenders.retain(|_| !rules.breaks(Bug::ClientLendForgotten));
+        lenders.into_iter().for_each(|client| self.recall_from(now, object, client));
         wanted
     }
 }

@@ -660,6 +660,10 @@ impl<A: Algorithm> Shard<A> {
         let at = hosted.replica.committed();
         self.end_grants(now, object, Some(&FileReplyBody::Unavailable(Unavailable::NoMajority)));
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        for (asker, _) in std::mem::take(&mut hosted.recalls).take_waiting() {
+            self.files.reply(asker, FileReplyBody::Unavailable(Unavailable::NoMajority), None);
+        }
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         self.errands.end(object);
         if !keeps_answering {
             hosted.replica.resign();

@@ -256,6 +256,10 @@ pub enum Revoked {
         /// Its epoch.
         epoch: Epoch,
     },
+    /// All that tenures before this one have granted in the volume.
+    Before(Epoch),
+    /// All that was granted in the volume over this session.
+    All,
     /// What is lent of one inode, by the entry that lends: to be given back before that is said.
     Lend {
         /// The inode's number.
@@ -267,10 +271,6 @@ pub enum Revoked {
         /// Its place.
         lent_at: Seq,
     },
-    /// All that tenures before this one have granted in the volume.
-    Before(Epoch),
-    /// All that was granted in the volume over this session.
-    All,
 }
 
 impl Revoked {

@@ -449,19 +449,16 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// A client has ended: takes back some of what is lent to it. Whether there was anything.
-    pub(crate) fn recall_from(&mut self, now: WallTime, object: ObjectId, client: ClientId) -> bool {
-        let Some(hosted) = self.files.hosted.get(&object) else { return false };
+    /// A client has ended: takes back some of what is lent to it.
+    pub(crate) fn recall_from(&mut self, now: WallTime, object: ObjectId, client: ClientId) {
+        let Some(hosted) = self.files.hosted.get(&object) else { return };
         let tree = hosted.replica.machine().tree();
         let lent: Vec<(InodeId, Lent)> = tree
             .lent_to(client, AT_ONCE)
             .into_iter()
             .filter_map(|inode| Some((inode, tree.lent(inode)?)))
             .collect();
-        for &(inode, lent) in &lent {
-            self.recall(now, object, (inode, lent), None);
-        }
-        !lent.is_empty()
+        lent.into_iter().for_each(|lent| self.recall(now, object, lent, None));
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, Span, View, ViewId, WallTime};
 use bytes::Bytes;
 use namespace::{
-    Ask, Born, Generation, Given, InodeId, Kind, Make, Name, NameError, Root, Volume, VolumeName, Who,
+    Ask, Born, Generation, Given, InodeId, Kind, Lent, LentTo, Make, Name, NameError, Root, Volume,
+    VolumeName, Who,
 };
 use node::file::{
     Answer, Attributes, Change, Chunk, Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, View, ViewId, WallTime};
 use bytes::Bytes;
+use namespace::{Lent, LentTo};
 use node::file::{
     Answer, CHUNK_BYTES, Change, Chunk, Done, FILE_BYTES_MAX, FileBody, FileReply, FileReplyBody,
     FileRequest, Key, Level, Mark, Op, Part, Piece, Position, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX,
@@ -590,7 +591,7 @@ fn largest_opened() -> FileReplyBody {
         ctime: WallTime::MAX,
         btime: WallTime::ZERO,
         lent: lend.map(|generation| Lent { generation, to: LentTo::Client(CLIENT) }),
-        last_lend: Some(namespace::Generation(Born { seq: Seq(u64::MAX - 1), ..born() })),
+        last_lend: Some(namespace::Generation(namespace::Born { seq: Seq(u64::MAX - 1), ..born() })),
         replicas: Some(largest_members()),
         has_acl: true,
     };

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use base::{ClientId, Epoch, Members, NodeId, Seq, WallTime};
 use bytes::Bytes;
 use namespace::{
-    Body, Born, ClientState, Doomed, Entry, Generation, Inode, InodeId, Key, Kind, Lock, LockKind, LockMode,
-    Locks, Marks, Name, Owner, Part, Stretch, Target, Ticket, Volume, VolumeName, Waiting, XattrName,
+    Body, Born, ClientState, Doomed, Entry, Generation, Inode, InodeId, Key, Kind, Lent, LentTo, Lock,
+    LockKind, LockMode, Locks, Marks, Name, Owner, Part, Stretch, Target, Ticket, Volume, VolumeName,
+    Waiting, XattrName,
 };
 
 pub(crate) const CLIENT: ClientId = ClientId { certificate: 255, program: 1 };

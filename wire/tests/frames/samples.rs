@@ -158,7 +158,7 @@ pub(crate) fn daemon() -> DaemonFrame {
     replies.push(Reply::Revoke {
         number: 4,
         volume,
-        what: Revoked::Lend { number: 300, epoch, lent_in: epoch, lent_at: Seq(2) },
+        what: Revoked::Lend { number: 300, epoch, lent_in: epoch, lent_at: base::Seq(2) },
     });
     DaemonFrame { acked: 200, replies }
 }

@@ -245,7 +245,7 @@ fn a_file_and_its_name_are_kept_in_few_bytes() {
     };
     let id = InodeId::of(born(1_000_000));
     let kept = |part: Part| encode_name_part(born(1_000_000), &part).concat().len();
-    assert_eq!(kept(Part::Inode(inode.into())), 45);
+    assert_eq!(kept(Part::Inode(inode.into())), 46);
     assert_eq!(kept(Part::Entry(namespace::Entry { inode: id, kind: Kind::File })), 14);
     assert_eq!(encode_name_key(&Key::Inode(id)).len(), 21);
     assert_eq!(encode_name_key(&Key::Entry(id, Name::new(b"a name").unwrap())).len(), 27);
