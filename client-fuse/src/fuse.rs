@@ -499,7 +499,7 @@ impl Filesystem for Translator {
         reply: ReplyEmpty,
     ) {
         if !self.fs.is_owner(handle.0, owner.0) {
-            return answer_done(self.fs.tell_fault(handle.0).map_err(|error| error.errno()), reply);
+            return answer_done(self.fs.tell_fault(handle.0).map_err(errno), reply);
         }
         self.serve(
             (caller(request), 0),
