@@ -139,6 +139,8 @@ pub enum Bug {
     RecallNotWaitedFor,
     /// The content takes a client's word for what is lent to it.
     ConfirmNotAsked,
+    /// The content is told of a lend that the volume's next power cut takes back.
+    ConfirmNotDurable,
     /// An answer to a revocation that is over takes away what was granted since.
     LateAnswerDropsGrant,
     /// What is lent to a client that has ended stays lent.

@@ -70,8 +70,8 @@ struct Recall {
 /// How far it is.
 #[derive(Clone, Debug)]
 enum Stage {
-    /// Its client was told over these sessions, by these revocations; and whether they took a grant, too.
-    Asked(BTreeMap<(SessionId, u64), bool>),
+    /// Its client was told over these sessions, by these revocations.
+    Asked(BTreeSet<(SessionId, u64)>),
     /// The content ends the lend.
     Returning,
 }
@@ -261,9 +261,11 @@ impl<A: Algorithm> Shard<A> {
         let Some(lent) = hosted.recalls.all.get(&inode).map(|recall| recall.lent) else { return };
         let number = self.revoke(now, object, session, Revoked::lend(inode, lent.generation));
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        let takes_grant = hosted.grants.begin_revoking(inode, session);
+        if !hosted.grants.begin_revoking(inode, session) {
+            self.granting.sparing.insert((session, number));
+        }
         if let Some(Recall { stage: Stage::Asked(asked), .. }) = hosted.recalls.all.get_mut(&inode) {
-            asked.insert((session, number), takes_grant);
+            asked.insert((session, number));
         }
     }
 
@@ -301,14 +303,13 @@ impl<A: Algorithm> Shard<A> {
         (session, number): (SessionId, u64),
         inode: InodeId,
     ) {
+        let spares_grant = self.granting.sparing.remove(&(session, number));
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        let Some(recall) = hosted.recalls.all.get_mut(&inode) else {
-            return hosted.grants.end_revoking(inode, session);
-        };
-        if let Stage::Asked(asked) = &mut recall.stage
-            && asked.remove(&(session, number)) == Some(true)
-        {
+        if !spares_grant {
             hosted.grants.end_revoking(inode, session);
+        }
+        if let Some(Recall { stage: Stage::Asked(asked), .. }) = hosted.recalls.all.get_mut(&inode) {
+            asked.remove(&(session, number));
         }
         self.go_on_with_recall(now, object, inode);
         self.drain_replica(now, object);
@@ -467,7 +468,7 @@ const AT_ONCE: usize = 64;
 
 impl Recall {
     fn of(lent: Lent, since: WallTime) -> Self {
-        let stage = Stage::Asked(BTreeMap::new());
+        let stage = Stage::Asked(BTreeSet::new());
         Self { lent, since, stage, modified: None, given: None, own: None, waiting: Vec::new() }
     }
 }

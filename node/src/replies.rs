@@ -86,9 +86,15 @@ impl<A: Algorithm> Shard<A> {
         self.note_confirmed(object, attributes);
         let ticket = self.files.ticket();
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return true };
-        let done = TreeDone::Changed { attributes: attributes.clone() };
+        let done = Done::Tree(Box::new(TreeDone::Changed { attributes: attributes.clone() }));
         let at = hosted.replica.committed();
-        let change = Some((Done::Tree(Box::new(done)), Mark { at, generation: at.epoch }));
+        let mark = Mark { at, generation: at.epoch };
+        if self.config.breaks(Bug::ConfirmNotDurable) {
+            let (outcome, level, opened) = (Ok(done), Level::Durable, None);
+            self.files.reply(asker, FileReplyBody::Changed { outcome, mark, level, opened }, None);
+            return true;
+        }
+        let change = Some((done, mark));
         hosted.asking.insert(ticket, Asking { change, ..Asking::new(asker, About::Itself) });
         if hosted.replica.sync_committed(now, ticket).is_err() {
             hosted.asking.remove(&ticket);

@@ -69,6 +69,8 @@ impl<A: Algorithm> Shard<A> {
         }
         // What is answered later is about grants that are no more.
         self.granting.asked.retain(|_, (of, _)| *of != object);
+        let asked = &self.granting.asked;
+        self.granting.sparing.retain(|key| asked.contains_key(key));
         self.granting.volumes.remove(&object);
         self.granting.recorded.remove(&object);
         self.granting.graces.retain(|(_, other)| *other != object);

@@ -252,6 +252,35 @@ fn nobody_is_believed_to_have_a_file(bug: Option<Bug>) {
     story.flush("HELLO");
 }
 
+/// The content is led already, and the disks have enough to do.
+fn what_is_flushed_stands_on_a_lend_that_outlives_a_power_cut(bug: Option<Bug>) {
+    let mut story = Story::lent(bug);
+    story.flush("hello");
+    story.give_back(None, false);
+    story.cluster.run(ms(500));
+    let inode = story.inode;
+    let content = file_object(FILE, inode);
+    let leads = |node: &u32| {
+        let file = |node| story.cluster.shard(node).file(content);
+        file(*node).is_some_and(|file| file.standing() == Standing::Serving)
+    };
+    let node = (1..=3).find(leads).unwrap();
+    story.cluster.hold_back(|flying| matches!(flying, Flying::Disk { is_durable: true, .. }));
+    let lend = TreeChange::Lend { inode, to: LentTo::Client(client(HOLDER)) };
+    let TreeDone::Changed { attributes } = story.must(HOLDER, lend) else { panic!("it is lent") };
+    let (number, settled, level) = (2, 1, Level::Written);
+    let under = attributes.lent_to(client(HOLDER));
+    assert!(under.is_some());
+    let body = FileBody::Change { number, settled, level, under, change: write("HELLO") };
+    let id = story.cluster.ask_file(HOLDER, node, content, body);
+    story.cluster.run(ms(200));
+    assert_eq!(story.cluster.file_reply(HOLDER, id), None);
+    story.cluster.let_go();
+    story.cluster.run(ms(200));
+    let told = story.cluster.file_reply(HOLDER, id);
+    assert!(matches!(told, Some(FileReplyBody::Changed { outcome: Ok(_), .. })), "{told:?}");
+}
+
 /// Its answer comes when it has been given something else since.
 fn a_late_answer_takes_nothing_that_was_granted_since(bug: Option<Bug>) {
     let mut story = Story::lent(bug);
@@ -304,6 +333,31 @@ fn who_is_there_has_time_to_flush(bug: Option<Bug>) {
     story.give_back(None, false);
     let seen = story.until_seen(OTHER, id, ms(100));
     assert_eq!(seen.size, 5);
+}
+
+/// It has given the file back, and answers while the content ends the lend.
+#[test]
+fn who_answers_while_the_lend_ends_may_know_it_again() {
+    let mut story = Story::lent(None);
+    story.flush("hello");
+    let id = story.look(OTHER);
+    story.cluster.run(ms(50));
+    story.cluster.hold_back(|flying| matches!(flying, Flying::Errand { .. } | Flying::ErrandReply { .. }));
+    story.give_back(None, false);
+    story.cluster.run(ms(50));
+    story.answer();
+    story.cluster.run(ms(50));
+    story.cluster.let_go();
+    story.until_seen(OTHER, id, ms(2_000));
+    let id = story.look(HOLDER);
+    story.until_seen(HOLDER, id, ms(100));
+    assert!(story.believes());
+    let set = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+    let id = story.change(OTHER, TreeChange::SetAttributes { inode: story.inode, set });
+    story.cluster.run(ms(50));
+    story.answer();
+    story.cluster.run(ms(50));
+    assert!(story.cluster.file_reply(OTHER, id).is_some());
 }
 
 #[test]
@@ -543,6 +597,7 @@ stories! {
     LendToTwo: what_is_lent_to_a_client_is_taken_back_before_it_is_lent_again;
     FlushNotFenced: what_is_flushed_after_a_lend_has_ended_is_refused;
     RecallNotWaitedFor: who_asks_about_what_a_client_has_waits_for_it;
+    ConfirmNotDurable: what_is_flushed_stands_on_a_lend_that_outlives_a_power_cut;
     ConfirmNotAsked: nobody_is_believed_to_have_a_file;
     LateAnswerDropsGrant: a_late_answer_takes_nothing_that_was_granted_since;
     ClientLendForgotten: what_is_lent_to_a_client_goes_back_when_it_ends;
