@@ -290,6 +290,11 @@ impl Volume {
         Some(answer.map_err(VolumeError::from))
     }
 
+    /// Whether size and times of a file are lent to this client: then what it shows of them is right, and it may change them at any time.
+    pub fn has_lent(&self, attributes: &Attributes) -> bool {
+        self.behind().own(attributes).is_some()
+    }
+
     /// How much longer what is known here of the volume is good, unless that is [told](Client::watch) to have ended before. It is good for
     /// that long from before this is called.
     pub fn known_for(&self) -> Duration {

@@ -68,12 +68,14 @@ impl Fs {
         (dir, name): super::names::Place<'_>,
     ) -> Option<Result<Shown, FsError>> {
         let (dir, name) = super::names::place(&self.inodes, (dir, name)).ok()?;
-        let found = match self.now().volume.known(who, &Ask::Lookup { dir, name })? {
+        let identity = self.now();
+        let found = match identity.volume.known(who, &Ask::Lookup { dir, name })? {
             Ok(Answer::Attributes(found)) => found,
             Ok(_) => return None,
             Err(error) => return Some(Err(error.into())),
         };
-        if found.lent.is_some() || self.inodes.told_at_once(&found) == Told::Hidden {
+        let is_elsewhere = found.lent.is_some() && !identity.volume.has_lent(&found);
+        if is_elsewhere || self.inodes.told_at_once(&found) == Told::Hidden {
             return None;
         }
         // Of what it does not have yet it believes nothing.
@@ -91,8 +93,19 @@ impl Fs {
     }
 
     fn shown_at_once(&self, inode: InodeId) -> Option<Shown> {
-        let (attributes, time) = self.believable(inode)?;
+        let (attributes, time) = self.believable(inode).or_else(|| self.lent(inode))?;
         (self.inodes.told_at_once(&attributes) == Told::Plain).then_some((attributes, time))
+    }
+
+    /// What is lent to this client, of which the kernel believes nothing.
+    fn lent(&self, inode: InodeId) -> Option<Shown> {
+        let identity = self.now();
+        match identity.volume.known(&self.root, &Ask::Attributes { inode })? {
+            Ok(Answer::Attributes(attributes)) if identity.volume.has_lent(&attributes) => {
+                Some((attributes, Duration::ZERO))
+            }
+            _ => None,
+        }
     }
 
     /// What the kernel may believe of an inode, and for how long.
