@@ -320,6 +320,21 @@ fn what_nobody_said_anything_of_is_sent_again() {
     assert_eq!(story.remote, b"abc");
 }
 
+/// A write of which nobody said anything made the content longer than it is taken to be.
+#[test]
+fn what_may_have_come_to_be_longer_is_cut_all_the_same() {
+    let mut story = Story::new();
+    story.write(0, b"0123456789");
+    story.contents.want(file(FILE));
+    let work = story.works();
+    let flush = story.take_in(&work);
+    story.sent(flush, Sent::Unknown);
+    story.truncate(3);
+    story.now = 1_000;
+    assert!(matches!(story.settle(), Step::Work(Work::Return { .. })));
+    assert_eq!(story.remote, b"012");
+}
+
 #[test]
 fn what_was_refused_is_told_once_to_everybody_who_has_the_file_open() {
     let mut story = Story::new();
