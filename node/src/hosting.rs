@@ -220,11 +220,8 @@ impl<A: Algorithm> Shard<A> {
         let ticket = self.files.ticket();
         let is_of_volume =
             |change: &Change| matches!(change, Change::Tree(_) | Change::Plant(_) | Change::Remove);
-        let kept = match &body {
-            FileBody::Change { change, .. } => is_of_volume(change),
-            body => is_of_tree && !matches!(body, FileBody::Attend(_)),
-        };
-        let kept = kept.then(|| body.clone());
+        let is_change = matches!(&body, FileBody::Change { change, .. } if is_of_volume(change));
+        let kept = (is_change || is_of_tree).then(|| body.clone());
         let admitted = match self.admit(now, object, asker, body) {
             Ok(admitted) => admitted,
             Err(refusal) => return self.refuse_file(now, object, asker, refusal),

@@ -178,7 +178,10 @@ impl<A: Algorithm> Shard<A> {
     /// Has the volume lend, once it knows what came of the lend before.
     fn ask_for_lend(&mut self, object: ObjectId, of: FileOf) {
         let Some(hosted) = self.files.hosted.get(&object) else { return };
-        let (of, body) = hosted.untold_end().unwrap_or((of, hosted.wanted_errand()));
+        let wanted = hosted.wanted_errand();
+        // Whoever has lent again knows what came of the lend before.
+        let untold = hosted.untold_end().filter(|_| !matches!(wanted, ErrandBody::Confirm { .. }));
+        let (of, body) = untold.unwrap_or((of, wanted));
         self.run_errand(object, of, body);
     }
 
