@@ -24,7 +24,7 @@ use client::{Client, Volume};
 use namespace::{Attributes, InodeId, Who};
 
 pub(crate) use attributes::{Wanted, set_time};
-pub(crate) use content::{OpenHow, Opened};
+pub(crate) use content::OpenHow;
 pub(crate) use dirs::Shown as Listed;
 pub(crate) use error::FsError;
 pub use identity::{Connect, Connecting};
@@ -35,7 +35,7 @@ use self::content::OpenFile;
 use self::dirs::OpenDir;
 use self::handles::Handles;
 use self::identity::Identity;
-use self::inodes::{Inodes, Told};
+use self::inodes::Inodes;
 use self::locks::Locks;
 
 /// No read and no write is longer.
@@ -117,27 +117,9 @@ impl Fs {
 
     /// What the kernel is about to be told of an inode under a name, which it refers to from now on. Whether it did so before.
     async fn entered(&self, attributes: Attributes) -> Result<(Attributes, bool), FsError> {
-        let attributes = self.told(self.completed(attributes).await?).await;
+        let attributes = self.completed(attributes).await?;
         let was_there = self.inodes.entered(attributes.inode);
         Ok((attributes, was_there))
-    }
-
-    /// What the kernel is about to be told of an inode.
-    ///
-    /// It drops the content that it keeps when it is told another size or another `mtime`. Somebody may have written and set
-    /// both back; then it has to be asked to.
-    async fn told(&self, attributes: Attributes) -> Attributes {
-        if self.inodes.told(&attributes) == Told::Hidden {
-            let (kernel, number) = (self.kernel.clone(), attributes.inode.number);
-            let dropped = tokio::task::spawn_blocking(move || {
-                if let Some(kernel) = kernel.get() {
-                    (kernel.drop_content)(number);
-                }
-            });
-            // It ends with the runtime at the earliest, and then nobody is told anything.
-            let _ = dropped.await;
-        }
-        attributes
     }
 
     /// The inode as its owner, who may do to it what needs nobody's permission.

@@ -37,11 +37,9 @@ use self::answers::{
 };
 use self::lock::Passed;
 use self::notify::Notifier;
-use self::values::{
-    STATFS_BLOCK_BYTES, caller, file_attr, fopen_flags, generation, mode_bits, open_how, time,
-};
+use self::values::{STATFS_BLOCK_BYTES, caller, file_attr, generation, mode_bits, open_how, time};
 use crate::caller::Caller;
-use crate::fs::{Fs, FsError, IO_BYTES_MAX, Kernel, Make, Wanted};
+use crate::fs::{Fs, FsError, IO_BYTES_MAX, Kernel, Make, OpenHow, Wanted};
 use crate::options::Options;
 
 /// Requests that may wait in the kernel's queue without a caller waiting: read-ahead above all.
@@ -85,14 +83,11 @@ pub(crate) fn mount(fs: Fs, point: &Path, options: &Options, runtime: Handle) ->
     let fs = Arc::new(fs);
     let under_way = Arc::new(Semaphore::new(UNDER_WAY_BYTES_MAX as usize));
     let lock_waits = Arc::new(Semaphore::new(LOCK_WAITS_MAX));
-    let translator = Translator { fs: fs.clone(), runtime, under_way: under_way.clone(), lock_waits };
+    let translator =
+        Translator { fs: fs.clone(), runtime, under_way: under_way.clone(), lock_waits, is_direct: true };
     let session = Session::new(translator, point, &config)?;
-    let notifier = Arc::new(Notifier::new(&session)?);
-    let of_attributes = notifier.clone();
-    fs.mounted(Kernel {
-        drop_attributes: Box::new(move |number| of_attributes.drop_attributes(number)),
-        drop_content: Box::new(move |number| notifier.drop_content(number)),
-    })?;
+    let notifier = Notifier::new(&session)?;
+    fs.mounted(Kernel { drop_attributes: Box::new(move |number| notifier.drop_attributes(number)) })?;
     let session = session.spawn()?;
     Ok(Mounted { session, fs, under_way })
 }
@@ -148,9 +143,16 @@ struct Translator {
     under_way: Arc<Semaphore>,
     /// Who waits for locks.
     lock_waits: Arc<Semaphore>,
+    /// The kernel keeps nothing of files' content but what is mapped.
+    is_direct: bool,
 }
 
 impl Translator {
+    /// Where the end is of what is appended to, no kernel knows.
+    fn fopen_flags(&self, how: OpenHow) -> FopenFlags {
+        if self.is_direct || how.append { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() }
+    }
+
     /// Does something in a task, and answers with what came of it, unless who asked is killed before.
     fn serve<T, W>(
         &self,
@@ -224,17 +226,21 @@ impl Filesystem for Translator {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         config.set_max_write(IO_BYTES_MAX).map_err(|_| io::ErrorKind::Unsupported)?;
         config.set_max_background(BACKGROUND_REQUESTS_MAX).map_err(|_| io::ErrorKind::Unsupported)?;
-        // Without this one other mounts' writes would stay unseen.
-        config.add_capabilities(InitFlags::FUSE_AUTO_INVAL_DATA).map_err(|_| io::ErrorKind::Unsupported)?;
         // Without these other mounts' locks would stay unseen.
         config
             .add_capabilities(InitFlags::FUSE_POSIX_LOCKS | InitFlags::FUSE_FLOCK_LOCKS)
             .map_err(|_| io::ErrorKind::Unsupported)?;
-        // A kernel without one of these is slower, or leaves ACLs alone, or maps no file that is open to be appended to.
+        // Linux before 6.6 maps nothing that it does not keep. There it keeps what it has of a file until its size or time is another.
+        self.is_direct = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP).is_ok();
+        if !self.is_direct {
+            config
+                .add_capabilities(InitFlags::FUSE_AUTO_INVAL_DATA)
+                .map_err(|_| io::ErrorKind::Unsupported)?;
+        }
+        // A kernel without one of these is slower, or leaves ACLs alone.
         for wanted in [
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK,
-            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             // Where a link leads never changes.
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_ASYNC_DIO,
@@ -415,16 +421,17 @@ impl Filesystem for Translator {
     ) {
         let (caller, name, how) = (caller(request), name.to_owned(), open_how(OpenFlags(flags)));
         let mode_and_umask = (mode_bits(mode), mode_bits(umask));
+        let flags = self.fopen_flags(how);
         self.serve(
             (caller, 0),
             |fs| async move { fs.create(&caller, (parent.0, &name), mode_and_umask, how).await },
-            |created| match created {
-                Ok((attributes, opened)) => reply.created(
+            move |created| match created {
+                Ok((attributes, handle)) => reply.created(
                     &NO_TIME,
                     &file_attr(&attributes),
                     generation(&attributes),
-                    FileHandle(opened.handle),
-                    fopen_flags(&opened),
+                    FileHandle(handle),
+                    flags,
                 ),
                 Err(error) => reply.error(error),
             },
@@ -433,11 +440,12 @@ impl Filesystem for Translator {
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let (caller, how) = (caller(request), open_how(flags));
+        let flags = self.fopen_flags(how);
         self.serve(
             (caller, 0),
             |fs| async move { fs.open(&caller, inode.0, how).await },
-            |opened| match opened {
-                Ok(opened) => reply.opened(FileHandle(opened.handle), fopen_flags(&opened)),
+            move |opened| match opened {
+                Ok(handle) => reply.opened(FileHandle(handle), flags),
                 Err(error) => reply.error(error),
             },
         );
@@ -469,8 +477,8 @@ impl Filesystem for Translator {
         handle: FileHandle,
         offset: u64,
         data: &[u8],
-        _write_flags: WriteFlags,
-        _flags: OpenFlags,
+        flags: WriteFlags,
+        _open_flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
@@ -478,10 +486,12 @@ impl Filesystem for Translator {
         if length > IO_BYTES_MAX {
             return reply.error(Errno::EINVAL);
         }
-        let (caller, data) = (caller(request), Bytes::copy_from_slice(data));
+        let data = Bytes::copy_from_slice(data);
+        // What was written through a mapping has its place.
+        let is_placed = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         self.serve(
-            (caller, length),
-            |fs| async move { fs.write(&caller, handle.0, (offset, data)).await },
+            (caller(request), length),
+            move |fs| async move { fs.write(handle.0, (offset, data), is_placed).await },
             move |done| match done {
                 Ok(()) => reply.written(length),
                 Err(error) => reply.error(error),

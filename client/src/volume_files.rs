@@ -9,9 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use base::{ClientId, MonoTime, Span, WallTime};
 use bytes::Bytes;
-use namespace::{
-    Attributes, Change, Done, Generation, InodeId, LentTo, Name, NameError, SetAttributes, SetTime, Who,
-};
+use namespace::{Attributes, Change, Done, Generation, InodeId, LentTo, Name, SetAttributes, SetTime, Who};
 use node::file::{Change as ContentChange, FileError, Stat, WRITE_BYTES_MAX};
 use node::{Capability, OpenMode};
 
@@ -247,14 +245,9 @@ impl VolumeFile {
     pub async fn set_modified(&self, who: &Who, time: SetTime) -> Result<Attributes, VolumeError> {
         let set = SetAttributes { mtime: Some(time), ..SetAttributes::default() };
         let change = Change::SetAttributes { inode: self.inode(), set };
-        loop {
-            match self.volume().change(who, change.clone()).await {
-                Ok(Done::Changed { attributes }) => return Ok(attributes),
-                Ok(_) => return Err(ObjectError::Mismatch.into()),
-                // It was lent to somebody at the same time, who gives it back when asked again.
-                Err(VolumeError::Refused(NameError::Lent { .. })) => {}
-                Err(error) => return Err(error),
-            }
+        match self.volume().change(who, change).await? {
+            Done::Changed { attributes } => Ok(attributes),
+            _ => Err(ObjectError::Mismatch.into()),
         }
     }
 

@@ -319,25 +319,29 @@ impl Volume {
                 done => return Ok(self.noted(done?)),
             }
         }
-        for _ in 0..STALE_TRIES {
+        let mut tries = 0;
+        loop {
             match self.object.change_tree(op.clone()).await {
                 // The name came to name something else while it was looked up who has that open.
                 Err(ObjectError::Refused(FileError::Tree(NameError::Stale { .. })))
-                    if takes_any(&op.change) => {}
+                    if takes_any(&op.change) && tries < STALE_TRIES =>
+                {
+                    tries += 1;
+                }
+                // It was lent to somebody at the same time, who gives it back when asked again.
+                Err(ObjectError::Refused(FileError::Tree(NameError::Lent { .. })))
+                    if op.change.wants_back().is_some() => {}
                 done => return Ok(self.noted(done?)),
             }
         }
-        Ok(self.noted(self.object.change_tree(op).await?))
     }
 
     /// What is lent to this client is returned before somebody sets what is lent with it.
     async fn prepare(&self, change: &Change) {
-        let Change::SetAttributes { inode, set } = change else { return };
-        if set.wants_back(LentTo::Client(ClientId { certificate: 0, program: 0 })) {
-            let id = FileId { volume: self.object(), inode: *inode };
-            // If that takes too long, whoever sets it has it taken back.
-            let _ = self.object.shared().return_lent(id, self.object.patience()).await;
-        }
+        let Some(inode) = change.wants_back() else { return };
+        let id = FileId { volume: self.object(), inode };
+        // If that takes too long, whoever sets it has it taken back.
+        let _ = self.object.shared().return_lent(id, self.object.patience()).await;
     }
 
     /// The same removal, of a file that is lent to this client, by its number: nobody has to ask this client about it.

@@ -22,8 +22,8 @@ impl<T: Table> Draft<'_, T> {
         self.check_owners((id, &found), who, set)?;
         self.check_size((id, &found), who, set)?;
         self.check_times((id, &found), who, set)?;
-        if let Body::File { lent: Some(Lent { generation, to }), .. } = found.body
-            && set.wants_back(to)
+        if let Body::File { lent: Some(Lent { generation, .. }), .. } = found.body
+            && (set.size.is_some() || set.wants_back())
         {
             return Err(NameError::Lent { inode: id, generation });
         }
@@ -271,18 +271,6 @@ impl Volume {
             return Err(NameError::NoSpace { bytes_max });
         }
         Ok(())
-    }
-}
-
-impl SetAttributes {
-    /// Whether it cannot be done while size and times are lent. What would let others run the file with more rights is ended by a write:
-    /// a client that has it is not asked about the next.
-    pub const fn wants_back(&self, to: LentTo) -> bool {
-        let raises = match (self.mode, to) {
-            (Some(mode), LentTo::Client(_)) => mode & (SETUID | SETGID) != 0,
-            _ => false,
-        };
-        raises || self.size.is_some() || self.atime.is_some() || self.mtime.is_some()
     }
 }
 

@@ -3,9 +3,10 @@
 use base::{ClientId, Members, NodeId, WallTime};
 use bytes::Bytes;
 
+use crate::access::{SETGID, SETUID};
 use crate::limits::{HOLDERS_MAX, MODE_BITS, XATTR_BYTES_MAX};
 use crate::{
-    Attributes, Born, Generation, InodeId, Kind, LentTo, Lock, LockKind, Name, NameError, Owner, Stretch,
+    Attributes, Born, CAPABILITY, Generation, InodeId, Kind, LentTo, Lock, LockKind, Name, NameError, Owner, Stretch,
     Target, Ticket, Who, XattrName,
 };
 
@@ -305,6 +306,25 @@ pub struct SetAttributes {
     pub mtime: Option<SetTime>,
     /// Whether the caller has the file open for writing, and so may set the size whatever its mode says by now.
     pub is_open: bool,
+}
+
+impl SetAttributes {
+    /// Whether a file has to be given back before: whoever has it knows its times, and ends set-user-ID and set-group-ID only when it is lent anew.
+    pub(crate) fn wants_back(&self) -> bool {
+        let sets_id = self.mode.is_some_and(|mode| mode & (SETUID | SETGID) != 0);
+        self.atime.is_some() || self.mtime.is_some() || sets_id
+    }
+}
+
+impl Change {
+    /// The file that has to be given back before.
+    pub fn wants_back(&self) -> Option<InodeId> {
+        match self {
+            Self::SetAttributes { inode, set } => set.wants_back().then_some(*inode),
+            Self::SetXattr { inode, name, .. } => (name.as_bytes() == CAPABILITY).then_some(*inode),
+            _ => None,
+        }
+    }
 }
 
 /// A time that shall be.

@@ -577,6 +577,8 @@ impl Files {
             let is_busy = over > now
                 || !hosted.is_quiet()
                 || hosted.holders.is_needed
+                || hosted.lends_on()
+                || hosted.replica.standing() == Standing::Recovering
                 || !hosted.replica.backups_are_settled();
             hosted.is_watched = hosted.stage == Stage::Leading && is_busy;
             if hosted.stage == Stage::Leading && !hosted.is_watched {

@@ -59,6 +59,12 @@ impl Hosted {
         }
     }
 
+    /// Whether it has size and times, and so is led until they are given back. What is lent to a client the volume takes back.
+    pub(crate) fn lends_on(&self) -> bool {
+        let lend = self.replica.machine().attributes().1.lend();
+        lend.is_some_and(|lend| lend.is_open() && lend.lent.to == LentTo::Content)
+    }
+
     /// Whether a change may be proposed now; if not, what the volume is to be asked; or why it never may.
     fn may_change(&self, under: Option<Generation>) -> Result<(), Option<ErrandBody>> {
         let lent = self.lent();

@@ -150,12 +150,16 @@ impl<A: Algorithm> Shard<A> {
     }
 
     fn look_whether_over(&mut self, now: WallTime, (object, count): (ObjectId, u64)) {
-        let Some(hosted) = self.files.hosted.get(&object) else { return };
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         if hosted.stage != Stage::Idle {
             return;
         }
-        if hosted.is_blank() && hosted.used + self.config.file_idle <= now {
-            return self.drop_file(now, object);
+        if hosted.used + self.config.file_idle <= now {
+            // An operator who wants to know more would have asked again.
+            (hosted.is_ordered, hosted.is_absent) = (false, false);
+            if hosted.is_blank() {
+                return self.drop_file(now, object);
+            }
         }
         let may_lead = hosted.is_unfinished() && hosted.replica.is_sound() && now >= hosted.avoided_until;
         if !is_file_of_volume(object) || !may_lead || self.lease.hint(now, object).is_some() {

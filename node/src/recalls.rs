@@ -176,16 +176,16 @@ impl<A: Algorithm> Shard<A> {
         }
         let lent = |inode| hosted.replica.machine().tree().lent(inode);
         let (inode, lent) = match &op.change {
-            TreeChange::SetAttributes { inode, set } => {
-                (*inode, lent(*inode).filter(|lent| set.wants_back(lent.to)))
-            }
             TreeChange::Lend { inode, .. } => {
                 let is_others = |lent: &Lent| lent.to.client().is_some_and(|client| client != asker.client);
                 let lent = lent(*inode);
                 (*inode, lent.filter(|lent| is_others(lent) || hosted.recalls.has(*inode)))
             }
             TreeChange::Return { .. } => return self.gives_back(now, object, (asker, body), &op.change),
-            _ => return false,
+            change => match change.wants_back() {
+                Some(inode) => (inode, lent(inode)),
+                None => return false,
+            },
         };
         let Some(lent) = lent.filter(|_| !self.config.breaks(Bug::LendToTwo)) else { return false };
         self.recall(now, object, (inode, lent), Some((asker, body.clone())));

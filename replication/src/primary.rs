@@ -57,8 +57,8 @@ pub(crate) struct Primary<M: Machine> {
     habit: Habit,
     /// When to tell backups what is committed if nothing else is to be told.
     tell_at: Option<WallTime>,
-    /// Since when nothing was committed although something was to be.
-    stuck_since: Option<WallTime>,
+    /// Since when nothing has come nearer to being committed that is to be.
+    pub(crate) stuck_since: Option<WallTime>,
     told_isolated: bool,
 }
 

@@ -47,14 +47,16 @@ pub(crate) struct Lent<M: Machine> {
     state: Arc<State<M>>,
     /// When a member asked for some of it last that has all entries and lacks parts: what it acknowledges says nothing of these.
     mends: Option<WallTime>,
+    /// Behind which part the member has asked for more.
+    asked: Option<M::Key>,
 }
 
 impl<M> Hash for Lent<M>
 where
-    M: Machine<Outcome: Hash> + Hash,
+    M: Machine<Outcome: Hash, Key: Hash> + Hash,
 {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.state, self.mends).hash(state);
+        (&self.state, self.mends, &self.asked).hash(state);
     }
 }
 
@@ -151,7 +153,7 @@ impl<M: Machine> Replica<M> {
         let before = before.or_else(|| self.lent.values().filter(is_of_use).max_by_key(|lent| lent.at()));
         let state = before.map_or_else(|| Arc::new(self.state.clone()), |lent| Arc::clone(&lent.state));
         let at = state.rest.at;
-        self.lent.insert(to, Lent { state, mends });
+        self.lent.insert(to, Lent { state, mends, asked: None });
         self.send(to, Message::Offer { epoch, at, generation }, When::Durable(self.last_io()));
     }
 
@@ -282,12 +284,17 @@ impl<M: Machine> Replica<M> {
             return;
         };
         let Some(lent) = self.lent.get_mut(&from).filter(|lent| lent.at() == at) else { return };
-        let page = lent.page((after, upto), have, (&self.config, &mut self.reached));
         if lent.mends() {
             lent.mends = Some(now);
         } else {
             peer.asked = Some(now);
+            if after > lent.asked {
+                // It comes nearer. Elsewhere it would have to begin again.
+                lent.asked.clone_from(&after);
+                primary.stuck_since = primary.stuck_since.map(|_| now);
+            }
         }
+        let page = lent.page((after, upto), have, (&self.config, &mut self.reached));
         self.send(from, Message::Pulled { epoch, at, page }, When::Now);
     }
 

@@ -30,6 +30,10 @@ const SEEDS: u64 = 10;
 const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Bug::GrantsIgnored, Flease, Weather::Rough, SEEDS, "trees"),
     (Bug::GrantsIgnored, PaxosLease, Weather::Rough, SEEDS, "trees"),
+    (Bug::RevocationNotWaitedFor, Flease, Weather::Rough, SEEDS, "trees"),
+    (Bug::RevocationNotWaitedFor, PaxosLease, Weather::Rough, SEEDS, "trees"),
+    (Bug::GrantedBeforeOutcome, Flease, Weather::Rough, 3 * SEEDS, "trees"),
+    (Bug::GrantedWithoutCover, Flease, Weather::Frozen, SEEDS, "trees"),
 ];
 
 impl finding::Weather for Weather {
@@ -40,7 +44,8 @@ impl finding::Weather for Weather {
         let mut plan = Clusters::plan(subject, seed);
         (plan.files.count, plan.volumes.count, plan.volumes.percent) = (1, 1, 100);
         plan.volumes.caches = true;
-        plan.volumes.habits = TreeHabits { names: 3, changes_percent: 12, clear_permille: 0 };
+        plan.volumes.habits =
+            TreeHabits { names: 3, changes_percent: 12, again_percent: 75, clear_permille: 0 };
         // They look often, and are not taken for gone between two looks.
         plan.files.think = Span::from_millis(60);
         plan.shard.file_idle = Span::from_secs(3);

@@ -172,7 +172,7 @@ fn a_mount_that_is_frozen_delays_others_by_a_session_and_shows_nothing_old() {
 }
 
 #[test]
-fn what_is_read_again_is_read_from_the_kernel_and_what_was_written_elsewhere_is_not() {
+fn a_mapping_shows_what_was_written_elsewhere_before_it_was_made() {
     let Some(cluster) = Cluster::start() else { return };
     let (a, b) = (cluster.mount("a"), cluster.mount("b"));
     let text = |round: u32| format!("{round:0>9999}");
@@ -180,7 +180,6 @@ fn what_is_read_again_is_read_from_the_kernel_and_what_was_written_elsewhere_is_
         fs::write(a.join("f"), text(round)).unwrap();
         for wait_ms in [0, 1_300, 0] {
             std::thread::sleep(Duration::from_millis(wait_ms));
-            // Through a mapping nothing asks the mount; to open the file has to do.
             assert_eq!(mapped(&b.join("f"), text(round).len()), text(round).as_bytes());
             assert_eq!(fs::read_to_string(b.join("f")).unwrap(), text(round));
         }

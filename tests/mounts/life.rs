@@ -1,6 +1,7 @@
 //! How a mount begins and ends.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Instant;
@@ -57,16 +58,33 @@ fn a_mount_in_use_stays_and_says_who_uses_it() {
 
 /// Writes to a file through a mapping, so that only the kernel of this machine has it.
 fn write_mapped(path: &std::path::Path, text: &[u8]) {
-    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
     let file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(path).unwrap();
     file.set_len(text.len() as u64).unwrap();
+    map(&file, text);
+}
+
+/// Puts a text at the begin of a file that is no shorter, through a mapping.
+fn map(file: &File, text: &[u8]) {
+    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
     // SAFETY: nobody else has the mapping, which is as long as the text and goes before this returns; the file keeps its size.
     unsafe {
         let (flags, rights) = (MapFlags::SHARED, ProtFlags::READ | ProtFlags::WRITE);
-        let mapped = mmap(std::ptr::null_mut(), text.len(), rights, flags, &file, 0).unwrap();
+        let mapped = mmap(std::ptr::null_mut(), text.len(), rights, flags, file, 0).unwrap();
         std::ptr::copy_nonoverlapping(text.as_ptr(), mapped.cast(), text.len());
         munmap(mapped, text.len()).unwrap();
     }
+}
+
+#[test]
+fn what_is_written_through_a_mapping_has_its_place_though_the_file_is_appended_to() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (point, other) = (cluster.mount("m"), cluster.mount("other"));
+    fs::write(point.join("f"), "0123456789").unwrap();
+    let mut file = OpenOptions::new().read(true).append(true).open(point.join("f")).unwrap();
+    map(&file, b"abc");
+    file.sync_all().unwrap();
+    file.write_all(b"end").unwrap();
+    assert_eq!(fs::read(other.join("f")).unwrap(), b"abc3456789end");
 }
 
 #[test]

@@ -28,7 +28,7 @@ impl Fs {
     pub(crate) async fn attributes(&self, number: u64) -> Result<Shown, FsError> {
         let inode = self.inodes.id(number)?;
         let attributes = self.completed(self.now().volume.attributes(inode).await?).await?;
-        Ok(self.with_time(self.told(attributes).await))
+        Ok(self.with_time(attributes))
     }
 
     /// Sets attributes. The size is the content's, and comes first: it moves times that may be set with it.
@@ -54,21 +54,15 @@ impl Fs {
             }
             set => set?,
         };
-        let attributes = self.completed(attributes).await?;
-        Ok(self.told(attributes).await)
+        self.completed(attributes).await
     }
 
     async fn set(&self, who: &Who, inode: InodeId, set: SetAttributes) -> Result<Attributes, FsError> {
         let change = Change::SetAttributes { inode, set };
         let _changing = self.changing([inode]);
-        loop {
-            match self.now().volume.change(who, change.clone()).await {
-                Ok(Done::Changed { attributes }) => return Ok(attributes),
-                Ok(_) => return Err(FsError::Mismatch),
-                // Size and times were lent to somebody at the same time, who gives them back when asked again.
-                Err(client::VolumeError::Refused(NameError::Lent { .. })) => {}
-                Err(error) => return Err(error.into()),
-            }
+        match self.now().volume.change(who, change).await? {
+            Done::Changed { attributes } => Ok(attributes),
+            _ => Err(FsError::Mismatch),
         }
     }
 
@@ -82,21 +76,6 @@ impl Fs {
             return Ok(None);
         }
         self.set(&owner, inode, set).await.map(Some)
-    }
-
-    /// Ends set-user-ID and set-group-ID because of a write that the kernel does not end them for: it does so for what it keeps itself.
-    pub(super) async fn end_set_ids_for(&self, caller: &Caller, inode: InodeId) -> Result<(), FsError> {
-        if caller.uid == 0 {
-            return Ok(());
-        }
-        let (before, owner) = self.owner(inode).await?;
-        // Without the right to run it for the group, set-group-ID means something else, as on Linux.
-        let set_group = if before.mode & 0o010 == 0 { 0 } else { 0o2000 };
-        let mode = before.mode & !(0o4000 | set_group);
-        if mode != before.mode {
-            self.set(&owner, inode, SetAttributes { mode: Some(mode), ..SetAttributes::default() }).await?;
-        }
-        Ok(())
     }
 
     /// What is in the volume, and what it has room for.

@@ -32,16 +32,6 @@ pub(crate) struct OpenHow {
     pub(crate) truncate: bool,
 }
 
-/// What was opened, and how the kernel is to use it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Opened {
-    pub(crate) handle: u64,
-    /// The kernel keeps nothing of it: where it ends only the daemons know.
-    pub(crate) is_direct: bool,
-    /// It keeps what it has of it: that is as the file is now.
-    pub(crate) keeps: bool,
-}
-
 /// An open file.
 pub(super) struct OpenFile {
     inode: InodeId,
@@ -95,10 +85,10 @@ impl OpenFile {
 }
 
 impl Fs {
-    pub(crate) async fn open(&self, caller: &Caller, number: u64, how: OpenHow) -> Result<Opened, FsError> {
+    pub(crate) async fn open(&self, caller: &Caller, number: u64, how: OpenHow) -> Result<u64, FsError> {
         let inode = self.inodes.id(number)?;
         let file = self.open_content(&caller.who(), inode, how).await?;
-        Ok(Opened { keeps: self.keeps_content(inode), ..self.enter(file) })
+        Ok(self.files.enter(file))
     }
 
     /// Creates a file and opens it, or opens the one that is there.
@@ -108,7 +98,7 @@ impl Fs {
         (dir, name): Place<'_>,
         (mode, umask): (u16, u16),
         how: OpenHow,
-    ) -> Result<(Attributes, Opened), FsError> {
+    ) -> Result<(Attributes, u64), FsError> {
         let (dir, name) = (self.inodes.id(dir)?, Name::new(name.as_bytes())?);
         let who = caller.who();
         let _changing = self.changing([dir]);
@@ -119,7 +109,7 @@ impl Fs {
                 Ok((attributes, file)) => {
                     let (attributes, _) = self.entered(attributes).await?;
                     let file = OpenFile::new(identity.number, file, (who, OpenMode::ReadWrite, how));
-                    return Ok((attributes, self.enter(file)));
+                    return Ok((attributes, self.files.enter(file)));
                 }
                 Err(VolumeError::Refused(NameError::Exists { .. })) if !how.exclusive => {}
                 Err(error) => return Err(error.into()),
@@ -135,7 +125,7 @@ impl Fs {
                 file.opened().1.truncate(0).await?;
             }
             let (attributes, _) = self.entered(found).await?;
-            return Ok((attributes, self.enter(file)));
+            return Ok((attributes, self.files.enter(file)));
         }
     }
 
@@ -144,17 +134,16 @@ impl Fs {
         Ok(self.content(&open).await?.read(offset, u64::from(length).min(READ_BYTES_MAX)).await?)
     }
 
-    /// Writes all of it.
+    /// Writes all of it. What is appended goes to the end, wherever the kernel takes that to be, unless it is placed.
     pub(crate) async fn write(
         &self,
-        caller: &Caller,
         handle: u64,
         (offset, data): (u64, Bytes),
+        is_placed: bool,
     ) -> Result<(), FsError> {
         let open = self.files.get(handle)?;
         assert!(data.len() as u64 <= WRITE_BYTES_MAX, "the kernel was told what it may write at once");
-        if open.appends {
-            self.end_set_ids_for(caller, open.inode()).await?;
+        if open.appends && !is_placed {
             return Ok(self.content(&open).await?.append(data).await.map(drop)?);
         }
         Ok(self.content(&open).await?.write(offset, data).await?)
@@ -206,13 +195,6 @@ impl Fs {
                 Ok(self.open_content(who, inode, how).await?.opened().1.truncate(size).await?)
             }
         }
-    }
-
-    fn enter(&self, file: OpenFile) -> Opened {
-        let is_direct = file.appends;
-        let handle = self.files.enter(file);
-        // The kernel would put what is appended where it takes the end to be.
-        Opened { handle, is_direct, keeps: false }
     }
 
     /// The daemons know files that are open to be read, or to be read and written. Whoever may only write a file, or only run it,

@@ -12,8 +12,7 @@ use std::collections::btree_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use base::WallTime;
-use namespace::{Attributes, InodeId};
+use namespace::InodeId;
 
 use super::FsError;
 use crate::clock;
@@ -31,10 +30,7 @@ struct Known {
     id: InodeId,
     /// How often the kernel was told of it, less what it has forgotten.
     lookups: u64,
-    told: Option<Version>,
-    /// Whether the kernel is known to have taken in what it was told last.
-    is_sure: bool,
-    /// Until when it may believe that. By the kernel's clock, which stands still while the machine sleeps.
+    /// Until when it may believe what it was told. By the kernel's clock, which stands still while the machine sleeps.
     believed_until: Option<Instant>,
     /// Changes through this mount that are under way.
     changes: usize,
@@ -42,7 +38,7 @@ struct Known {
 
 impl Known {
     const fn new(id: InodeId, lookups: u64) -> Self {
-        Self { id, lookups, told: None, is_sure: false, believed_until: None, changes: 0 }
+        Self { id, lookups, believed_until: None, changes: 0 }
     }
 
     fn is_believed(&self, now: Instant) -> bool {
@@ -55,34 +51,6 @@ impl Default for Inodes {
     fn default() -> Self {
         Self { known: Mutex::new(BTreeMap::from([(ROOT, Known::new(InodeId::ROOT, 1))])) }
     }
-}
-
-/// What tells two states of a file's content apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Version {
-    size: u64,
-    mtime: WallTime,
-    ctime: WallTime,
-}
-
-impl Version {
-    const fn of(attributes: &Attributes) -> Self {
-        Self { size: attributes.size, mtime: attributes.mtime, ctime: attributes.ctime }
-    }
-
-    /// Whether the kernel cannot tell them apart.
-    fn looks_like(self, other: Self) -> bool {
-        (self.size, self.mtime) == (other.size, other.mtime)
-    }
-}
-
-/// What the kernel makes of what it is told of a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Told {
-    /// It is as it was told before, or for the first time, or the kernel sees that it changed.
-    Plain,
-    /// The content may have changed, and the kernel cannot see it.
-    Hidden,
 }
 
 impl Inodes {
@@ -113,39 +81,6 @@ impl Inodes {
         }
     }
 
-    /// Notes what the kernel is told.
-    pub(super) fn told(&self, attributes: &Attributes) -> Told {
-        self.note(attributes, false)
-    }
-
-    /// The same of what it is told at once, unless it would not see that the content may have changed: then nothing is noted.
-    pub(super) fn told_at_once(&self, attributes: &Attributes) -> Told {
-        self.note(attributes, true)
-    }
-
-    fn note(&self, attributes: &Attributes, is_at_once: bool) -> Told {
-        let Attributes { inode, .. } = *attributes;
-        let mut known = self.known();
-        let Some(known) = known.get_mut(&inode.number).filter(|known| known.id == inode) else {
-            return Told::Plain;
-        };
-        let now = Version::of(attributes);
-        let is_hidden = known.told.is_some_and(|before| before != now && before.looks_like(now));
-        if is_hidden && is_at_once {
-            return Told::Hidden;
-        }
-        known.is_sure = is_at_once || known.is_sure && known.told == Some(now);
-        known.told = Some(now);
-        if is_hidden { Told::Hidden } else { Told::Plain }
-    }
-
-    /// Whether the kernel is known to know this state of an inode, so that what it keeps of the content is of this state, or of none.
-    pub(super) fn has(&self, attributes: &Attributes) -> bool {
-        let known = self.known();
-        let known = known.get(&attributes.inode.number).filter(|known| known.id == attributes.inode);
-        known.is_some_and(|known| known.is_sure && known.told == Some(Version::of(attributes)))
-    }
-
     /// The kernel is about to be told attributes that it may believe until then. Who looks for them after this, and finds that
     /// they may be answered without asking, may tell them so: whatever ends that is looked for here afterwards. False if it may not
     /// believe any.
@@ -160,20 +95,16 @@ impl Inodes {
         }
     }
 
-    /// Whether the kernel may believe something of an inode, which it is about to be told not to.
+    /// Whether the kernel may believe something of an inode.
     pub(super) fn is_believed(&self, inode: InodeId) -> bool {
-        let mut known = self.known();
-        let Some(known) = known.get_mut(&inode.number).filter(|known| known.id == inode) else {
-            return false;
-        };
-        known.is_sure = false;
-        known.is_believed(clock::now())
+        let known = self.known();
+        let known = known.get(&inode.number).filter(|known| known.id == inode);
+        known.is_some_and(|known| known.is_believed(clock::now()))
     }
 
     /// All inodes of which it may.
     pub(super) fn all_believed(&self) -> Vec<InodeId> {
-        let (now, mut known) = (clock::now(), self.known());
-        known.values_mut().for_each(|known| known.is_sure = false);
+        let (now, known) = (clock::now(), self.known());
         known.values().filter(|known| known.is_believed(now)).map(|known| known.id).collect()
     }
 
@@ -201,34 +132,11 @@ mod tests {
     use std::time::Duration;
 
     use base::{Epoch, NodeId};
-    use namespace::Kind;
 
     use super::*;
 
     fn id(number: u64, epoch: u64) -> InodeId {
         InodeId { number, epoch: Epoch { number: epoch, node: NodeId(1) } }
-    }
-
-    fn attributes(inode: InodeId, [size, mtime, ctime]: [u64; 3]) -> Attributes {
-        let [mtime, ctime] = [mtime, ctime].map(WallTime::from_micros);
-        Attributes {
-            inode,
-            kind: Kind::File,
-            mode: 0o644,
-            uid: 0,
-            gid: 0,
-            links: 1,
-            rdev: 0,
-            size,
-            atime: mtime,
-            mtime,
-            ctime,
-            btime: mtime,
-            lent: None,
-            last_lend: None,
-            replicas: None,
-            has_acl: false,
-        }
     }
 
     #[test]
@@ -256,26 +164,6 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_sets_size_and_time_back_is_seen() {
-        let inodes = Inodes::default();
-        let inode = id(7, 3);
-        let told = |version| inodes.told(&attributes(inode, version));
-        assert_eq!(told([1, 1, 1]), Told::Plain, "the kernel does not have it yet");
-        inodes.entered(inode);
-        assert_eq!(told([1, 1, 1]), Told::Plain);
-        assert_eq!(told([1, 1, 1]), Told::Plain);
-        assert_eq!(told([1, 2, 2]), Told::Plain);
-        assert_eq!(told([1, 2, 3]), Told::Hidden);
-        assert_eq!(told([2, 2, 4]), Told::Plain);
-        // At once it is not told what it does not see.
-        let hidden = attributes(inode, [2, 2, 5]);
-        assert_eq!(inodes.told_at_once(&hidden), Told::Hidden);
-        assert_eq!(inodes.told_at_once(&hidden), Told::Hidden, "it was not told before");
-        assert_eq!(inodes.told(&hidden), Told::Hidden);
-        assert_eq!(inodes.told_at_once(&hidden), Told::Plain);
-    }
-
-    #[test]
     fn what_may_be_believed_is_known_until_it_may_not() {
         let (inodes, inode) = (Inodes::default(), id(7, 3));
         let soon = clock::now() + Duration::from_secs(60);
@@ -291,19 +179,5 @@ mod tests {
         inodes.forget(7, 1);
         assert!(!inodes.is_believed(inode));
         assert!(inodes.believe(InodeId::ROOT, soon), "it always has the root");
-    }
-
-    #[test]
-    fn the_kernel_has_what_it_was_told_since_it_was_last_told_to_drop_something() {
-        let (inodes, inode) = (Inodes::default(), id(7, 3));
-        inodes.entered(inode);
-        let now = attributes(inode, [1, 1, 1]);
-        inodes.told(&now);
-        assert!(!inodes.has(&now), "it may have been told meanwhile that this is not so");
-        inodes.told_at_once(&now);
-        assert!(inodes.has(&now));
-        assert!(!inodes.has(&attributes(inode, [1, 1, 2])));
-        inodes.is_believed(inode);
-        assert!(!inodes.has(&now));
     }
 }

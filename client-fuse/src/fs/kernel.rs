@@ -14,6 +14,10 @@
 //!
 //! # What is deliberately absent
 //!
+//! Content. What the kernel keeps of a file it shows as long as it believes the size and the time of its last change, and those are not to be
+//! had for sure: of several replies that are on their way it takes in the first, though that may be the older one, and readers beside the one whose
+//! reply says that the content has changed still find what was there. So each read comes here. Only mappings have pages.
+//!
 //! Names: the kernel asks for each one each time, and is answered at once from the client's cache. To have it drop a name would take
 //! the lock of its directory, which whoever creates something there holds while he waits for the daemon, which waits for the name to be
 //! dropped. And to have it doubt all names (`FUSE_NOTIFY_INC_EPOCH`) makes it drop inodes with their content, and what is mounted below.
@@ -25,7 +29,7 @@ use base::ObjectId;
 use client::Watch;
 use namespace::{Answer, Ask, Attributes, InodeId, Who};
 
-use super::inodes::{Inodes, Told};
+use super::inodes::Inodes;
 use super::{Fs, FsError};
 use crate::clock;
 
@@ -36,8 +40,6 @@ const AGAIN: Duration = Duration::from_millis(1);
 pub(crate) struct Kernel {
     /// It believes no attributes of the inode with this number any more. False if it does not know it. Nobody waits.
     pub(crate) drop_attributes: Box<dyn Fn(u64) -> bool + Send + Sync>,
-    /// The same, and it keeps none of the content. This may wait for reads of the file.
-    pub(crate) drop_content: Box<dyn Fn(u64) + Send + Sync>,
 }
 
 /// What the kernel is told of an inode, and for how long it may believe that.
@@ -74,8 +76,7 @@ impl Fs {
             Ok(_) => return None,
             Err(error) => return Some(Err(error.into())),
         };
-        let is_elsewhere = found.lent.is_some() && !identity.volume.has_lent(&found);
-        if is_elsewhere || self.inodes.told_at_once(&found) == Told::Hidden {
+        if found.lent.is_some() && !identity.volume.has_lent(&found) {
             return None;
         }
         // Of what it does not have yet it believes nothing.
@@ -93,8 +94,7 @@ impl Fs {
     }
 
     fn shown_at_once(&self, inode: InodeId) -> Option<Shown> {
-        let (attributes, time) = self.believable(inode).or_else(|| self.lent(inode))?;
-        (self.inodes.told_at_once(&attributes) == Told::Plain).then_some((attributes, time))
+        self.believable(inode).or_else(|| self.lent(inode))
     }
 
     /// What is lent to this client, of which the kernel believes nothing.
@@ -129,11 +129,6 @@ impl Fs {
             Some((known, time)) if known == attributes => (attributes, time),
             _ => (attributes, Duration::ZERO),
         }
-    }
-
-    /// What the kernel keeps of a file's content is as it is now, or nothing.
-    pub(super) fn keeps_content(&self, inode: InodeId) -> bool {
-        self.believable(inode).is_some_and(|(attributes, _)| self.inodes.has(&attributes))
     }
 
     /// These are about to be changed through this mount. The client answers them no more by itself until that is done, and the kernel does not

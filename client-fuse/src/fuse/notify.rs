@@ -26,28 +26,20 @@ impl Notifier {
     /// for what they have locked. False if the kernel does not know the inode.
     pub(crate) fn drop_attributes(&self, number: u64) -> bool {
         // Whatever else goes wrong, the mount is gone, and with it all that the kernel knew.
-        self.send(number, NOTHING) != Err(Errno::NOENT)
-    }
-
-    /// The same, and it keeps nothing of the content. That waits for reads of the inode that are under way, and for what is written back.
-    pub(crate) fn drop_content(&self, number: u64) {
-        let _ = self.send(number, 0);
-    }
-
-    fn send(&self, number: u64, offset: i64) -> rustix::io::Result<()> {
-        let message = message(number, offset);
+        let message = message(number);
         // The kernel takes all of it or nothing.
-        rustix::io::retry_on_intr(|| rustix::io::write(&self.0, &message)).map(drop)
+        let sent = rustix::io::retry_on_intr(|| rustix::io::write(&self.0, &message));
+        sent != Err(Errno::NOENT)
     }
 }
 
-fn message(number: u64, offset: i64) -> [u8; MESSAGE_BYTES] {
+fn message(number: u64) -> [u8; MESSAGE_BYTES] {
     let mut message = [0; MESSAGE_BYTES];
     let length = u32::try_from(MESSAGE_BYTES).expect("it is short");
     message[0..4].copy_from_slice(&length.to_ne_bytes());
     message[4..8].copy_from_slice(&INVAL_INODE.to_ne_bytes());
     message[16..24].copy_from_slice(&number.to_ne_bytes());
-    message[24..32].copy_from_slice(&offset.to_ne_bytes());
+    message[24..32].copy_from_slice(&NOTHING.to_ne_bytes());
     // To the end: a length of 0.
     message
 }
@@ -58,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_message_is_what_the_kernel_takes() {
-        let message = message(0x0102, NOTHING);
+        let message = message(0x0102);
         assert_eq!(message[..8], [40_u32.to_ne_bytes(), 2_u32.to_ne_bytes()].concat());
         assert_eq!(message[8..16], [0; 8], "it answers no request");
         assert_eq!(message[16..24], 0x0102_u64.to_ne_bytes());

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use fuser::{FileAttr, FileType, FopenFlags, Generation, INodeNo, OpenFlags, Request, TimeOrNow};
+use fuser::{FileAttr, FileType, Generation, INodeNo, OpenFlags, Request, TimeOrNow};
 use namespace::{Attributes, Kind, SetTime};
 use rustix::fs::OFlags;
 
 use crate::caller::Caller;
-use crate::fs::{OpenHow, Opened, set_time};
+use crate::fs::{OpenHow, set_time};
 
 /// What the kernel says of a file that is opened to be run. It has no name in `fcntl.h`.
 const OPENED_TO_RUN: u32 = 0x20;
@@ -44,12 +44,6 @@ pub(super) fn open_how(flags: OpenFlags) -> OpenHow {
         exclusive: flags.contains(OFlags::EXCL),
         truncate: flags.contains(OFlags::TRUNC),
     }
-}
-
-pub(super) fn fopen_flags(opened: &Opened) -> FopenFlags {
-    let flags =
-        [(opened.is_direct, FopenFlags::FOPEN_DIRECT_IO), (opened.keeps, FopenFlags::FOPEN_KEEP_CACHE)];
-    flags.into_iter().filter(|(is_so, _)| *is_so).map(|(_, flag)| flag).collect()
 }
 
 pub(super) fn file_type(kind: Kind) -> FileType {

@@ -115,7 +115,7 @@ fn what_has_no_size_gets_none() {
 }
 
 #[test]
-fn size_and_times_of_a_lent_file_are_not_set() {
+fn size_and_times_of_a_lent_file_are_not_set_nor_what_a_write_ends() {
     let mut world = World::default();
     let inode = world.create(ROOT, "f", file(), 0o600);
     world.run(Change::Lend { inode, to: LentTo::Content });
@@ -126,11 +126,16 @@ fn size_and_times_of_a_lent_file_are_not_set() {
         SetAttributes { size: Some(0), ..none },
         SetAttributes { atime: time, ..none },
         SetAttributes { mtime: time, mode: Some(0), ..none },
+        SetAttributes { mode: Some(0o4755), ..none },
+        SetAttributes { mode: Some(0o2755), ..none },
     ] {
         assert_eq!(world.error(set(inode, attributes)), lent);
         let refused = world.try_as(&user(1), set(inode, attributes));
         assert_ne!(refused, Err(lent), "who may not makes nobody give anything back");
     }
+    let capability = XattrName::new(CAPABILITY).unwrap();
+    let (value, how) = (bytes::Bytes::from_static(b"c"), XattrHow::Any);
+    assert_eq!(world.error(Change::SetXattr { inode, name: capability, value, how }), lent);
     world.run(chmod(inode, 0o644));
     assert_eq!(world.error(lend_to(inode, 0)), lent);
     world.run(Change::Lend { inode, to: LentTo::Content });

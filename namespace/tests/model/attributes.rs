@@ -65,11 +65,9 @@ impl Model {
             return Err(NameError::TooLong { size });
         }
         node.may_set_times(inode, set, who)?;
-        let needs_back = set.size.is_some() || set.mtime.is_some() || set.atime.is_some();
-        let raises = set.mode.is_some_and(|mode| mode & 0o6000 != 0);
-        if let Some(Lent { generation, to }) = node.lent
-            && (needs_back || raises && to != LentTo::Content)
-        {
+        let sets_id = set.mode.is_some_and(|mode| mode & 0o6000 != 0);
+        let needs_back = set.size.is_some() || set.mtime.is_some() || set.atime.is_some() || sets_id;
+        if let Some(Lent { generation, .. }) = node.lent.filter(|_| needs_back) {
             return Err(NameError::Lent { inode, generation });
         }
         let grows = size > node.size;

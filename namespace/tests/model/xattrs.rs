@@ -15,6 +15,9 @@ impl Model {
         };
         let node = self.node(inode)?;
         node.may_change_xattr(inode, name, &op.who)?;
+        if let Some(Lent { generation, .. }) = node.lent.filter(|_| name.as_bytes() == b"security.capability") {
+            return Err(NameError::Lent { inode, generation });
+        }
         let length = (name.as_bytes().len() + value.len()) as u64;
         if length > limits::XATTR_BYTES_MAX {
             return Err(NameError::XattrTooLong { bytes: length });

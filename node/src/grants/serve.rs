@@ -384,11 +384,7 @@ fn decided_by_lends(change: &Change) -> Option<InodeId> {
     let Change::Tree(op) = change else { return None };
     match &op.change {
         namespace::Change::Lend { inode, .. } => Some(*inode),
-        namespace::Change::SetAttributes { inode, set } => {
-            let any = LentTo::Client(ClientId { certificate: 0, program: 0 });
-            set.wants_back(any).then_some(*inode)
-        }
-        _ => None,
+        change => change.wants_back(),
     }
 }
 

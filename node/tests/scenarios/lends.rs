@@ -267,6 +267,19 @@ fn times_that_a_user_sets_outlast_what_was_written_before() {
     assert!(cell.stat(&mut cluster).modified > then);
 }
 
+#[test]
+fn a_file_that_is_written_to_is_given_back_before_it_is_run_as_somebody_else() {
+    let (mut cluster, members, mut writer, mut cell) = with_file(None);
+    cell.write(&mut cluster, "hello");
+    let set = SetAttributes { mode: Some(0o4755), ..SetAttributes::default() };
+    let told =
+        writer.change(&mut cluster, members[0], op(TreeChange::SetAttributes { inode: cell.of.inode, set }));
+    let Ok(TreeDone::Changed { attributes: told }) = outcome(told) else { panic!("root may") };
+    assert_eq!((told.mode, told.size, told.lent), (0o4755, 5, None));
+    cell.write(&mut cluster, "HELLO");
+    assert_eq!(attributes(&mut cluster, &members).mode, 0o755);
+}
+
 pub(crate) fn read_now(inode: InodeId) -> Change {
     let set = SetAttributes { atime: Some(SetTime::Now), ..SetAttributes::default() };
     op(TreeChange::SetAttributes { inode, set })

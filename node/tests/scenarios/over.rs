@@ -1,9 +1,10 @@
 //! What nobody needs anything of is forgotten by all: removed files of volumes, and what there never was.
 
+use base::NodeId;
 use namespace::{Change as TreeChange, Site};
-use node::Bug;
 use node::file::{Change, FileBody, FileError, FileReplyBody, Level, Query};
 use node::object_named;
+use node::{Bug, Changed, MemberChange};
 use replication::Message;
 
 use crate::cluster::{Cluster, Flying, ms};
@@ -108,6 +109,22 @@ fn a_lend_goes_back_although_its_primary_has_died() {
     assert_eq!((told.lent, told.size), (None, 5));
 }
 
+/// A file may be idle before its lend may go back.
+#[test]
+fn who_has_size_and_times_leads_the_file_until_they_are_given_back() {
+    let (mut cluster, members, mut cell) = apart(None);
+    cluster.configure = |config| config.file_idle = ms(300);
+    for node in cluster.ids() {
+        cluster.kill(node);
+        cluster.start(node);
+        cluster.run(ms(3_000));
+    }
+    cell.write(&mut cluster, "hello");
+    cluster.run(ms(5_000));
+    let told = lookup_somewhere(&mut cluster, &members, &cell.name);
+    assert_eq!((told.lent, told.size), (None, 5));
+}
+
 /// Whoever has it open still, and was told by nobody that it is gone.
 #[test]
 fn a_write_that_comes_too_late_leaves_nothing() {
@@ -134,6 +151,16 @@ fn what_nobody_has_anything_of_is_not_led_for_ever() {
     let asked = cluster.ask_file(1, 1, object, FileBody::Ask(Query::Stat));
     cluster.run(ms(3_000));
     assert_eq!(cluster.file_reply(1, asked), Some(FileReplyBody::NoSuchFile));
+    cluster.run(ms(LONG));
+    assert_eq!(hosts(&cluster, object), []);
+}
+
+/// An operator asks for it, and does not wait for the answer.
+#[test]
+fn what_an_operator_has_asked_for_once_is_not_led_for_ever() {
+    let mut cluster: Daemons = Cluster::with(3, 3, None);
+    let object = object_named("nothing");
+    assert_eq!(cluster.order(1, object, MemberChange::Dismiss(NodeId(2))), Ok(Changed::UnderWay));
     cluster.run(ms(LONG));
     assert_eq!(hosts(&cluster, object), []);
 }

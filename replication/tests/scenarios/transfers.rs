@@ -186,6 +186,31 @@ fn a_checkpoint_is_all_that_has_to_be_kept() {
     cluster.assert_same(&[1, 2, 3]);
 }
 
+#[test]
+fn a_primary_waits_for_whoever_takes_over_its_state_however_long_that_takes() {
+    let config = Config { parts_max: 1, versions_max: 1, ..short_logs(None) };
+    let mut cluster = Cluster::with(3, config);
+    cluster.serve(1);
+    cluster.isolate(3);
+    (0..8).for_each(|cell| _ = cluster.must_put(1, cell, 10 + cell));
+    cluster.kill(2);
+    cluster.hold_back(|flying| is_transfer(&flying.message));
+    cluster.mend();
+    cluster.put(1, 1, 99);
+    let mut rounds = 0;
+    while !cluster.replica(3).is_whole() || rounds == 0 {
+        cluster.run(ms(190));
+        let held = std::mem::take(&mut cluster.held);
+        cluster.deliver_all(held);
+        rounds += 1;
+        assert!(rounds < 100, "it comes nearer");
+    }
+    assert!(rounds > 10, "it has taken longer than anybody waits who hears nothing");
+    assert!(!cluster.was_told(1, &Told::Event(replication::Event::Isolated)));
+    cluster.run(ms(500));
+    assert_eq!(cluster.replica(1).committed(), cluster.replica(1).tail());
+}
+
 /// A new primary that lacks more than the others' logs have lets the one lead who has it.
 #[test]
 fn who_lacks_a_state_does_not_lead() {

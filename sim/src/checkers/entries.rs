@@ -130,7 +130,9 @@ impl Entries {
 
     /// All may forget an object. If nobody has done anything to it, it may begin again as if it had never been.
     pub fn end(&mut self, object: ObjectId) {
-        let is_untouched = self.effects(object, self.generation(object)).is_empty();
+        let Some(file) = self.files.get(&object) else { return };
+        let is_untouched =
+            file.histories.keys().all(|&generation| self.effects(object, generation).is_empty());
         if let Some(file) = self.files.get_mut(&object).filter(|_| is_untouched) {
             file.histories.clear();
             file.durable.clear();

@@ -265,15 +265,13 @@ impl VolumePlan {
         let habits = TreeHabits {
             names: [3, 6, 12][random.index(3)],
             changes_percent: 73,
+            again_percent: 0,
             clear_permille: [0, 0, 2, 8][random.index(4)],
         };
-        Self {
-            count: draw_u32(&mut random, 1, 2),
-            percent: [20, 40, 60][random.index(3)],
-            contents: 0,
-            habits,
-            caches: false,
-        }
+        let (count, percent) = (draw_u32(&mut random, 1, 2), [20, 40, 60][random.index(3)]);
+        let (contents, caches) = ([0, 0, 3][random.index(3)], random.chance(1, 2));
+        let habits = if caches { TreeHabits { again_percent: 50, ..habits } } else { habits };
+        Self { count, percent, contents, habits, caches }
     }
 }
 

@@ -20,10 +20,11 @@ const USERS: [u32; 2] = [1_000, 1_001];
 const GROUP: u32 = 100;
 const MODES: [u16; 5] = [0o777, 0o755, 0o700, 0o644, 0o1777];
 const XATTRS: [&[u8]; 4] = [b"user.a", b"user.b", b"trusted.c", b"security.capability"];
-/// So many directories, and so many other inodes, are remembered, and so many names that are to be removed.
+/// So many directories, and so many other inodes, are remembered, so many names that are to be removed, and so many questions.
 const DIRS_MAX: usize = 4;
 const OTHERS_MAX: usize = 8;
 const SITES_MAX: usize = 32;
+const ASKED_MAX: usize = 4;
 /// No page that is asked for has more names.
 const PAGE_MAX: u64 = 5;
 /// A volume that is full soon.
@@ -39,6 +40,8 @@ pub struct TreeHabits {
     pub names: u8,
     /// How much of what users want is a change, in percent.
     pub changes_percent: u64,
+    /// How many of the questions are ones that it has asked before, in percent.
+    pub again_percent: u64,
     /// How many of the operations begin to take everything away, until the volume can be removed, in thousand.
     pub clear_permille: u64,
 }
@@ -54,6 +57,8 @@ pub(super) struct Known {
     full: Option<InodeId>,
     /// The request for a lock that it made last, if that had to wait.
     waits: Option<(InodeId, Lock, Ticket)>,
+    /// What it has asked lately.
+    asked: Vec<Arc<Query>>,
     /// What it was told last that the volume is.
     pub(super) state: State,
 }
@@ -186,13 +191,25 @@ impl Known {
         self.draw_as(&who, habits, random)
     }
 
-    fn draw_as(&self, who: &Who, habits: TreeHabits, random: &mut Random) -> VolumeOp {
+    fn draw_as(&mut self, who: &Who, habits: TreeHabits, random: &mut Random) -> VolumeOp {
         if random.below(100) < habits.changes_percent {
             change(who, self.draw_change(habits, random))
         } else {
-            let ask = self.draw_question(habits, random);
-            VolumeOp::Ask(Arc::new(Query { who: who.clone(), ask }))
+            VolumeOp::Ask(self.draw_query(who, habits, random))
         }
+    }
+
+    fn draw_query(&mut self, who: &Who, habits: TreeHabits, random: &mut Random) -> Arc<Query> {
+        if habits.again_percent > 0
+            && random.chance(habits.again_percent, 100)
+            && let Some(asked) = random.pick(&self.asked)
+        {
+            return asked.clone();
+        }
+        let query = Arc::new(Query { who: who.clone(), ask: self.draw_question(habits, random) });
+        self.asked.push(query.clone());
+        self.asked.drain(..self.asked.len().saturating_sub(ASKED_MAX));
+        query
     }
 
     fn draw_clearing(&mut self, random: &mut Random) -> VolumeOp {
@@ -411,7 +428,7 @@ mod tests {
     #[test]
     fn users_do_something_of_everything_and_can_empty_a_volume() {
         for names in [3, 6, 12] {
-            let habits = TreeHabits { names, changes_percent: 73, clear_permille: 0 };
+            let habits = TreeHabits { names, changes_percent: 73, again_percent: 0, clear_permille: 0 };
             let (mut volume, mut random) = (Volume::default(), Random::new(10));
             let mut clients = [Known::default(), Known::default()];
             let mut seq = 1;
