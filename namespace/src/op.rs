@@ -6,8 +6,8 @@ use bytes::Bytes;
 use crate::access::{SETGID, SETUID};
 use crate::limits::{HOLDERS_MAX, MODE_BITS, XATTR_BYTES_MAX};
 use crate::{
-    Attributes, Born, CAPABILITY, Generation, InodeId, Kind, LentTo, Lock, LockKind, Name, NameError, Owner, Stretch,
-    Target, Ticket, Who, XattrName,
+    Attributes, Born, CAPABILITY, Generation, InodeId, Kind, LentTo, Lock, LockKind, Name, NameError, Owner,
+    Stretch, Target, Ticket, Who, XattrName,
 };
 
 /// Something that changes the tree: one entry of its log.

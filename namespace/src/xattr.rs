@@ -9,8 +9,8 @@ use crate::acl::Acl;
 use crate::draft::Draft;
 use crate::limits::{MODE_BITS, XATTR_BYTES_MAX, XATTRS_MAX};
 use crate::{
-    Body, CAPABILITY, Done, Inode, InodeId, Key, Kind, Lent, Marks, NameError, Part, Rights, Space, Table, Who,
-    XattrHow, XattrName,
+    Body, CAPABILITY, Done, Inode, InodeId, Key, Kind, Lent, Marks, NameError, Part, Rights, Space, Table,
+    Who, XattrHow, XattrName,
 };
 
 const PERMISSIONS: u16 = 0o777;

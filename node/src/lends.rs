@@ -27,6 +27,8 @@ pub(crate) struct Lending {
     turning: Option<(Position, Option<Lent>)>,
     /// Whether the volume, or this file itself, was asked something that is not answered.
     is_busy: bool,
+    /// The client's lend that the volume is asked about beside that.
+    confirming: Option<Generation>,
     /// Whether the volume knows in this tenure that the last lend has ended.
     is_told: bool,
     /// When something was changed last.
@@ -177,6 +179,11 @@ impl<A: Algorithm> Shard<A> {
         }
         if !std::mem::replace(&mut hosted.lending.is_busy, true) {
             self.ask_for_lend(object, of);
+        } else if let FileBody::Change { under: Some(generation), .. } = *body
+            && hosted.lending.confirming.replace(generation) != Some(generation)
+        {
+            // What the volume was asked for may wait for just this: that the client that has the file sends what it has.
+            self.run_errand(object, of, ErrandBody::Confirm { generation });
         }
         true
     }
@@ -210,6 +217,9 @@ impl<A: Algorithm> Shard<A> {
         reply: &FileReplyBody,
     ) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        if under.is_some() {
+            hosted.lending.confirming = None;
+        }
         let again = under.map_or(ErrandBody::Lend, |generation| ErrandBody::Confirm { generation });
         if let FileReplyBody::Changed { outcome: Ok(_), level: Level::Written, .. } = reply
             && !self.config.breaks(Bug::LendNotDurable)

@@ -462,6 +462,24 @@ fn who_writes_through_has_it_taken_back() {
     assert_eq!(told, Some(FileReplyBody::Refused(FileError::NotLent)));
 }
 
+/// What the content asks the volume for on the other's behalf waits for what the holder sends it.
+#[test]
+fn who_writes_through_waits_for_what_the_holder_has_not_sent_yet() {
+    let mut story = Story::lent(None);
+    let (settled, level, under) = (1, Level::Written, None);
+    let body = FileBody::Change { number: 1, settled, level, under, change: write("HE") };
+    let id = story.cluster.ask_file(OTHER, 1, file_object(FILE, story.inode), body);
+    story.cluster.run(ms(300));
+    assert_eq!(story.cluster.file_reply(OTHER, id), None);
+    assert!(story.is_asked_back());
+    story.flush("hello, world");
+    story.answer();
+    story.cluster.run(ms(300));
+    let told = story.cluster.file_reply(OTHER, id);
+    assert!(matches!(told, Some(FileReplyBody::Changed { outcome: Ok(_), .. })), "{told:?}");
+    assert_eq!(story.cell(OTHER).stat(&mut story.cluster).size, 12);
+}
+
 #[test]
 fn times_that_somebody_else_sets_come_after_what_was_buffered() {
     let mut story = Story::lent(None);
