@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 
 use base::{ClientId, MonoTime, Span, WallTime};
 use bytes::Bytes;
-use namespace::{Attributes, Change, Done, Generation, InodeId, LentTo, Name, SetAttributes, SetTime, Who};
+use namespace::{
+    Attributes, Change, Done, Generation, InodeId, LentTo, Name, NameError, SetAttributes, SetTime, Who,
+};
 use node::file::{Change as ContentChange, FileError, Stat, WRITE_BYTES_MAX};
 use node::{Capability, OpenMode};
 

@@ -7,10 +7,10 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use base::{ClientId, ObjectId, WallTime};
+use base::{ObjectId, WallTime};
 use namespace::{
-    Answer, Ask, Attributes, Change, Done, Expect, Generation, InodeId, LentTo, Make, Name, NameError, Op,
-    Page, Query, Root, SetAttributes, Site, Volume as Counts, Who,
+    Answer, Ask, Attributes, Change, Done, Expect, Generation, InodeId, Make, Name, NameError, Op, Page,
+    Query, Root, SetAttributes, Site, Volume as Counts, Who,
 };
 use node::file::FileError;
 use node::{AccessError, Capability, OpenMode, VolumeName, list_of_volumes, volume_object};

@@ -2,7 +2,6 @@
 
 use base::{ClientId, WallTime};
 
-use crate::access::{SETGID, SETUID};
 use crate::draft::Draft;
 use crate::limits::{FILE_BYTES_MAX, MODE_BITS};
 use crate::{
