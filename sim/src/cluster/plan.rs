@@ -268,10 +268,13 @@ impl VolumePlan {
             again_percent: 0,
             clear_permille: [0, 0, 2, 8][random.index(4)],
         };
-        let (count, percent) = (draw_u32(&mut random, 1, 2), [20, 40, 60][random.index(3)]);
-        let (contents, caches) = ([0, 0, 3][random.index(3)], random.chance(1, 2));
-        let habits = if caches { TreeHabits { again_percent: 50, ..habits } } else { habits };
-        Self { count, percent, contents, habits, caches }
+        Self {
+            count: draw_u32(&mut random, 1, 2),
+            percent: [20, 40, 60][random.index(3)],
+            contents: 0,
+            habits,
+            caches: false,
+        }
     }
 }
 
