@@ -45,13 +45,6 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Bug::OldCopyAdmitted, PaxosLease, Weather::Restored, 100, STRANGERS),
     (Bug::LineIgnored, Flease, Weather::Copies, 100, "exclusion or locks or promptness"),
     (Bug::LineIgnored, PaxosLease, Weather::Copies, 100, "exclusion or locks or promptness"),
-    (
-        Bug::HomeForgets,
-        Flease,
-        Weather::Moves,
-        20,
-        "exclusion or replicas or starts or replies or entries or promises",
-    ),
     (Bug::LeaseStaysAtHome, Flease, Weather::Moves, 20, "exclusion or promptness or replicas"),
 ];
 
