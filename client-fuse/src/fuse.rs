@@ -509,11 +509,14 @@ impl Filesystem for Translator {
         reply: ReplyEmpty,
     ) {
         if !self.fs.is_owner(handle.0, owner.0) {
-            return reply.ok();
+            return answer_done(self.fs.tell_fault(handle.0).map_err(errno), reply);
         }
         self.serve(
             (caller(request), 0),
-            |fs| async move { fs.unlock_owner(handle.0, owner.0).await },
+            |fs| async move {
+                fs.unlock_owner(handle.0, owner.0).await?;
+                fs.tell_fault(handle.0)
+            },
             |done| answer_done(done, reply),
         );
     }

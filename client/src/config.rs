@@ -34,6 +34,8 @@ pub struct Config {
     pub map: ClusterMap,
     /// The client's certificate.
     pub credentials: CredentialFiles,
+    /// Whether what is written to a file that nobody else uses stays here for a while, or until it is synced.
+    pub write_behind: bool,
 }
 
 /// Why there is no configuration.
@@ -99,6 +101,7 @@ struct Written {
     authority: PathBuf,
     certificate: PathBuf,
     key: PathBuf,
+    write_behind: bool,
 }
 
 impl Default for Written {
@@ -108,6 +111,7 @@ impl Default for Written {
             authority: "ca.pem".into(),
             certificate: "cert.pem".into(),
             key: "key.pem".into(),
+            write_behind: true,
         }
     }
 }
@@ -132,7 +136,7 @@ impl Config {
         read_map: impl FnOnce(&Path) -> Result<String, ConfigError>,
     ) -> Result<Self, ConfigError> {
         let what = |what| ConfigError::Syntax { path: path.to_owned(), what };
-        let Written { map, authority, certificate, key } = from_toml(text).map_err(what)?;
+        let Written { map, authority, certificate, key, write_behind } = from_toml(text).map_err(what)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let map_path = folder.join(map);
         let map = ClusterMap::parse(&read_map(&map_path)?)
@@ -142,7 +146,7 @@ impl Config {
             key: folder.join(key),
             authority: folder.join(authority),
         };
-        Ok(Self { path: path.to_owned(), map, credentials })
+        Ok(Self { path: path.to_owned(), map, credentials, write_behind })
     }
 
     /// Who we are in the cluster. `now_s` counts from 1970.
@@ -186,6 +190,9 @@ pub fn commented(role: &Role) -> String {
 # The certificate of {role} and its key. The key must be its owner's alone (chmod 600).
 #certificate = "cert.pem"
 #key = "key.pem"
+# Whether what is written to a file that nobody else uses stays with the client for half a second, or until it is synced: small files are
+# written faster, and a client that dies takes with it what it has not synced. With `false` daemons have it when a write returns.
+#write_behind = true
 "#
     )
 }
@@ -264,7 +271,7 @@ mod tests {
         let uncommented = fs::read_to_string(&path).unwrap().replace("\n#", "\n").replace("\n ", "\n# ");
         assert_eq!(
             uncommented.lines().filter(|line| line.contains(" = ") && !line.starts_with('#')).count(),
-            4
+            5
         );
         write_public(&path, &uncommented).unwrap();
         assert_eq!(Config::load(&path).unwrap(), config);

@@ -6,16 +6,19 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use base::{MonoTime, NodeId, ObjectId, Process, Role, WallTime};
+use base::{MonoTime, NodeId, ObjectId, Process, Role, Span, WallTime};
+use namespace::{Born, Generation, InodeId};
 use net::{Admission, Caller, Endpoint, Event, Identity, Inbox, Link, Network, Path, Peer};
-use node::{ClusterMap, Status, Token, Unavailable};
+use node::{ClusterMap, Revoked, Status, Token, Unavailable};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use wire::{Admitted, Hello, Introduction, Kind, Message, Refusal, StatusRequest, Why};
 
+use crate::behind::Behind;
 use crate::clock;
 use crate::config::{Config, ConfigError};
+use crate::core::content::{FileId, Recall};
 use crate::core::grants::Cache;
 use crate::core::{Core, Event as CoreEvent, Obstacle, Output, Ticket};
 use crate::lock::{Asked, Standing};
@@ -80,6 +83,8 @@ pub(crate) struct Shared {
     cache: Arc<Mutex<Cache>>,
     /// Who keeps some of that, and has to be told when it ends.
     pub(crate) watched: Arc<Watched>,
+    /// What is lent to this client.
+    pub(crate) behind: Arc<Behind>,
     /// How much may be under way about objects.
     pub(crate) windows: Windows,
     /// The core has something to do.
@@ -92,6 +97,9 @@ struct State {
     core: Core,
     cache: Arc<Mutex<Cache>>,
     watched: Arc<Watched>,
+    behind: Arc<Behind>,
+    /// How many have to say that they are done before a revocation is answered.
+    answers: BTreeMap<Recall, usize>,
     objects: Objects,
     waiting: BTreeMap<Ticket, oneshot::Sender<Outcome>>,
     standings: BTreeMap<Ticket, watch::Sender<Standing>>,
@@ -117,8 +125,11 @@ impl Client {
         let now_s = clock::wall().as_micros() / 1_000_000;
         let identity = config.identity(now_s)?;
         let map = Arc::new(config.map.clone());
-        let (network, inbox) = open_network(&map, &identity)?;
-        let shared = Arc::new(Shared::new(map.clone()));
+        let program = random()?;
+        let (network, inbox) = open_network(&map, &identity, program)?;
+        let session = Span::from_millis(map.settings().session_ms.into());
+        let behind = Behind::new(program, session, config.write_behind);
+        let shared = Arc::new(Shared::new(map.clone(), behind));
         let mut driver = JoinSet::new();
         let callers = map.osds().map(|osd| (osd.id, network.keep_calling(osd.id, &osd.address))).collect();
         driver.spawn(drive(shared.clone(), network, inbox, callers));
@@ -138,7 +149,15 @@ impl Client {
     #[must_use]
     pub fn without_cache(self) -> Self {
         self.shared.with_objects(|objects| objects.core.stop_caching());
+        self.shared.behind.turn_off();
         *self.shared.cache() = Cache::new();
+        self
+    }
+
+    /// The same, and what is written to files of volumes goes to daemons at once.
+    #[must_use]
+    pub fn without_write_behind(self) -> Self {
+        self.shared.behind.turn_off();
         self
     }
 
@@ -206,12 +225,15 @@ impl Client {
 }
 
 impl Shared {
-    fn new(map: Arc<ClusterMap>) -> Self {
+    fn new(map: Arc<ClusterMap>, behind: Behind) -> Self {
+        let behind = Arc::new(behind);
         let (cache, watched) = (Arc::new(Mutex::new(Cache::new())), Arc::new(Watched::default()));
         let state = State {
             core: Core::new(map.clone()),
             cache: cache.clone(),
             watched: watched.clone(),
+            behind: behind.clone(),
+            answers: BTreeMap::new(),
             objects: Objects::new(map),
             waiting: BTreeMap::new(),
             standings: BTreeMap::new(),
@@ -220,7 +242,7 @@ impl Shared {
             troubles: BTreeMap::new(),
         };
         let (wake, connected) = (Notify::new(), watch::Sender::new(0));
-        Self { state: Mutex::new(state), cache, watched, windows: Windows::new(), wake, connected }
+        Self { state: Mutex::new(state), cache, watched, behind, windows: Windows::new(), wake, connected }
     }
 
     pub(crate) fn token(&self, now: MonoTime, ticket: Ticket) -> Option<Token> {
@@ -296,8 +318,9 @@ struct Ends(Arc<Shared>);
 impl Drop for Ends {
     fn drop(&mut self) {
         let mut state = self.0.state();
-        let State { waiting, standings, asked, objects, watched, .. } = &mut *state;
+        let State { waiting, standings, asked, objects, watched, behind, .. } = &mut *state;
         watched.end();
+        behind.end();
         waiting.clear();
         standings.clear();
         asked.clear();
@@ -348,12 +371,43 @@ impl State {
         let mut again = Vec::new();
         for done in self.watched.take_done() {
             match done {
-                Waiting::Revocation { from, number } => self.core.dropped(from, number),
+                Waiting::Revocation { from, number } => self.dropped(Recall { from, number }),
                 Waiting::Connection(node) if !self.links.contains_key(&node) => again.push(node),
                 Waiting::Connection(_) => {}
             }
         }
+        let answered = self.behind.contents().take_answered();
+        answered.into_iter().for_each(|recall| self.dropped(recall));
         again
+    }
+
+    /// One of those who have to be done with a revocation is.
+    fn dropped(&mut self, recall: Recall) {
+        let Some(left) = self.answers.get_mut(&recall) else { return };
+        *left -= 1;
+        if *left == 0 {
+            self.answers.remove(&recall);
+            self.core.dropped(recall.from, recall.number);
+        }
+    }
+
+    /// Something is taken back. It is answered when whoever has some of it has dropped that.
+    fn revoked(&mut self, recall: Recall, volume: ObjectId, what: Revoked) {
+        let Recall { from, number } = recall;
+        self.cache().revoke(from, number, (volume, what));
+        let mut waits =
+            usize::from(self.watched.revoked(volume, &what, Waiting::Revocation { from, number }));
+        if let Revoked::Lend { number, epoch, lent_in, lent_at } = what {
+            let id = FileId { volume, inode: InodeId { number, epoch } };
+            let generation = Generation(Born { epoch: lent_in, seq: lent_at });
+            waits += usize::from(self.behind.contents().recall((id, generation), Some(recall)));
+            self.behind.urge(id);
+        }
+        if waits == 0 {
+            self.core.dropped(from, number);
+        } else {
+            self.answers.insert(recall, waits);
+        }
     }
 
     /// Sessions last as long as daemons have confirmed, now that all is taken in that they said before.
@@ -417,6 +471,8 @@ impl State {
     /// What came over a connection that is gone does not count any more.
     fn lose(&mut self, node: NodeId) {
         self.objects.core.handle_down(clock::now(), node);
+        self.answers.retain(|recall, _| recall.from != node);
+        self.behind.contents().forget_recalls(node);
         let volumes = self.cache().handle_down(node);
         self.watched.lost(node, volumes);
     }
@@ -459,10 +515,7 @@ impl State {
                 Some(to)
             }
             Output::Revoke { from, number, volume, what } => {
-                self.cache().revoke(from, number, (volume, what));
-                if !self.watched.revoked(volume, &what, Waiting::Revocation { from, number }) {
-                    self.core.dropped(from, number);
-                }
+                self.revoked(Recall { from, number }, volume, what);
                 None
             }
             Output::Event(event) => {
@@ -549,7 +602,11 @@ impl net::Owner for Doorman {
     }
 }
 
-fn open_network(map: &Arc<ClusterMap>, identity: &Identity) -> Result<(Network, Inbox), ConnectError> {
+fn open_network(
+    map: &Arc<ClusterMap>,
+    identity: &Identity,
+    program: u64,
+) -> Result<(Network, Inbox), ConnectError> {
     let addresses = || map.osds().filter_map(|osd| osd.address.parse::<SocketAddr>().ok());
     let is_near =
         addresses().count() == map.osds().len() && addresses().all(|address| address.ip().is_loopback());
@@ -560,7 +617,6 @@ fn open_network(map: &Arc<ClusterMap>, identity: &Identity) -> Result<(Network, 
         (false, false) => (Path::Network, Ipv4Addr::UNSPECIFIED.into()),
         (false, true) => (Path::Network, Ipv6Addr::UNSPECIFIED.into()),
     };
-    let program = random()?;
     let endpoint = Endpoint::bind(SocketAddr::new(ip, 0), identity, path)?;
     let doorman = Arc::new(Doorman { map: map.clone(), program });
     let settings = net::Config { seed: program, ..net::Config::default() };

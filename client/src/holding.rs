@@ -25,6 +25,7 @@ use crate::clock;
 use crate::core::files::Opening;
 use crate::driver::Client;
 use crate::objects::{Object, ObjectError};
+use crate::source::Source;
 use crate::volume_files::VolumeFile;
 use crate::volumes::{Volume, VolumeError};
 
@@ -52,9 +53,15 @@ pub struct FileLock {
 
 /// A file that is open, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct Kept {
     volume: Object,
     inode: InodeId,
+}
+
+/// A file that a program has open, until this is dropped. What it has written may keep it open for longer.
+#[derive(Debug)]
+pub(crate) struct Held {
+    kept: Arc<Kept>,
     /// Who may have locked something by it.
     owners: Mutex<BTreeSet<(u64, LockKind)>>,
 }
@@ -67,6 +74,10 @@ impl FileLock {
 }
 
 impl Held {
+    pub(crate) fn kept(&self) -> Arc<Kept> {
+        Arc::clone(&self.kept)
+    }
+
     fn take_owners(&self) -> BTreeSet<(u64, LockKind)> {
         std::mem::take(&mut *self.owners.lock().expect("nobody fails while holding it"))
     }
@@ -84,20 +95,25 @@ impl Held {
     }
 
     fn unlocking(&self, (number, kind): (u64, LockKind), stretch: Stretch) -> TreeChange {
-        TreeChange::Unlock { inode: self.inode, owner: Owner { client: SELF, number }, kind, stretch }
+        TreeChange::Unlock { inode: self.kept.inode, owner: Owner { client: SELF, number }, kind, stretch }
     }
 
     fn fire(&self, change: TreeChange) {
-        self.volume.fire(Change::Tree(Arc::new(Op::wanted(Who::root(), change))));
+        self.kept.volume.fire(Change::Tree(Arc::new(Op::wanted(Who::root(), change))));
     }
 }
 
 impl Drop for Held {
-    /// It closes, and gives up what was locked by it, in the background.
+    /// What was locked by it is given up, in the background.
     fn drop(&mut self) {
         for owner in self.take_owners() {
             self.fire(self.unlocking(owner, Stretch::ALL));
         }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
         let (volume, inode) = (self.volume.id(), self.inode);
         self.volume.with_files(|files| files.close_held(volume, inode));
     }
@@ -151,7 +167,9 @@ impl Volume {
         let (volume, opening) = (self.clone(), Opening::Open(who.clone(), inode, mode));
         let opened = tokio::spawn(async move {
             let (attributes, capability) = volume.tree().open_held(opening).await?;
-            Ok((attributes, capability, volume.holding(capability)))
+            let held = volume.holding(capability);
+            volume.adopt(&attributes, capability, &held);
+            Ok((attributes, capability, held))
         });
         opened.await.unwrap_or_else(|_| Err(ObjectError::Closed.into()))
     }
@@ -164,15 +182,18 @@ impl Volume {
         (mode, umask): (u16, u16),
     ) -> Result<(Attributes, Option<(Capability, Held)>), VolumeError> {
         self.attend().await?;
-        let make = namespace::Make::file();
-        let create = TreeChange::Create { dir, name, make, mode, umask, is_exclusive: true };
+        let (make, lends) = (namespace::Make::file(), self.tree().shared().behind.is_on());
+        let create = TreeChange::Create { dir, name, make, mode, umask, is_exclusive: true, lends };
         let (volume, op) = (self.clone(), Op::wanted(who.clone(), create));
         op.check_limits()?;
         let created = tokio::spawn(async move {
             match volume.tree().create_held(op).await? {
-                (Done::Created { attributes, .. }, opened) => {
-                    Ok((attributes, opened.map(|opened| (*opened, volume.holding(*opened)))))
+                (Done::Created { attributes, .. }, Some(opened)) => {
+                    let held = volume.holding(*opened);
+                    volume.adopt(&attributes, *opened, &held);
+                    Ok((attributes, Some((*opened, held))))
                 }
+                (Done::Created { attributes, .. }, None) => Ok((attributes, None)),
                 _ => Err(ObjectError::Mismatch.into()),
             }
         });
@@ -180,7 +201,16 @@ impl Volume {
     }
 
     fn holding(&self, capability: Capability) -> Held {
-        Held { volume: self.tree().clone(), inode: capability.source.inode, owners: Mutex::default() }
+        let kept = Kept { volume: self.tree().clone(), inode: capability.source.inode };
+        Held { kept: Arc::new(kept), owners: Mutex::default() }
+    }
+
+    /// What was opened may be lent to this client, and that may not be known yet.
+    fn adopt(&self, attributes: &Attributes, capability: Capability, held: &Held) {
+        let shared = self.tree().shared();
+        if capability.open.mode == OpenMode::ReadWrite && shared.behind.own(attributes).is_some() {
+            shared.adopt(attributes, &Source::new(self, capability, held.kept()));
+        }
     }
 }
 
@@ -266,15 +296,19 @@ impl VolumeFile {
         Ok(())
     }
 
-    /// Closes it: all is given up that was locked by it. If it is cloned, that is done with the last one.
+    /// Closes it: all is given up that was locked by it. If it is cloned, that is done with the last one. What went wrong with what was
+    /// written before is told, as far as that is known.
     pub async fn close(self) -> Result<(), VolumeError> {
-        if self.is_last() { self.unlock_owners().await } else { Ok(()) }
+        if self.is_last() {
+            self.unlock_owners().await?;
+        }
+        self.tell_fault()
     }
 
     async fn prepare_lock(&self, wanted: FileLock) -> Result<(), VolumeError> {
         self.volume().present().await?;
         self.held().note_owner((wanted.owner, wanted.kind));
-        self.show_lately().await
+        self.source().show_lately().await
     }
 
     async fn ask_for_lock(&self, wanted: FileLock, wait: bool) -> Result<Option<Ticket>, VolumeError> {
@@ -364,9 +398,10 @@ impl VolumeFile {
 }
 
 impl Client {
-    /// What this client has open and locked in volumes is gone from now on: for whoever is about to end, and cannot [close](Self::close) it
+    /// What this client has written is sent, and what it has open and locked in volumes is gone from now on: for whoever is about to end, and cannot [close](Self::close) it
     /// because it is still used.
     pub async fn leave_volumes(&self) {
+        self.shared.return_all(self.patience).await;
         let volumes: Vec<_> = self.shared.with_objects(|objects| objects.core.attended().collect());
         let leaving = async {
             for id in volumes {

@@ -37,6 +37,7 @@
 //!
 //! [`core`](mod@core) decides; the rest of this crate is its driver.
 
+mod behind;
 mod clock;
 mod config;
 pub mod core;
@@ -45,6 +46,8 @@ mod health;
 mod holding;
 mod lock;
 mod objects;
+mod reading;
+mod source;
 mod volume_files;
 mod volumes;
 mod watch;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use base::{ClientId, MonoTime, NodeId, ObjectId};
 use bytes::Bytes;
-use namespace::{Ask, Attributes, Change as TreeChange, NameError, Op, Root, Who};
+use namespace::{Ask, Attributes, Change as TreeChange, Generation, NameError, Op, Root, Who};
 use net::Link;
 use node::file::{Answer, Change, Done, FileError, FileReply, FileRequest, Level, Payload, Query, Stat};
 use node::{Capability, ClusterMap, object_named};
@@ -98,13 +98,6 @@ impl Client {
         }
     }
 
-    /// The content of a volume's file.
-    pub(crate) fn content(&self, capability: Capability) -> Object {
-        let content = self.object(capability.open.file);
-        content.show(capability);
-        content
-    }
-
     /// An object by its name: any text.
     pub fn object_named(&self, name: &str) -> Result<Object, ObjectError> {
         if !(1..=NAME_BYTES_MAX).contains(&name.len()) {
@@ -118,6 +111,19 @@ impl Object {
     /// Which it is.
     pub const fn id(&self) -> ObjectId {
         self.id
+    }
+
+    /// The content of a file of the volume that this is.
+    pub(crate) fn content(&self, capability: Capability) -> Self {
+        let (id, shared) = (capability.open.file, Arc::clone(&self.shared));
+        let losses = shared.with_objects(|objects| objects.open(id));
+        let content = Self { shared, id, patience: self.patience, losses: AtomicU64::new(losses) };
+        content.show(capability);
+        content
+    }
+
+    pub(crate) const fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// What to show for it from now on, if it is the content of a volume's file.
@@ -159,7 +165,17 @@ impl Object {
     /// What stands at `offset`, short where the object ends. At most [`READ_BYTES_MAX`](node::file::READ_BYTES_MAX)
     /// at once.
     pub async fn read(&self, offset: u64, length: u64) -> Result<Bytes, ObjectError> {
-        match self.ask(Query::Read { offset, length }).await? {
+        self.read_under(offset, length, None).await
+    }
+
+    /// The same, if it is lent by this lend.
+    pub(crate) async fn read_under(
+        &self,
+        offset: u64,
+        length: u64,
+        under: Option<Generation>,
+    ) -> Result<Bytes, ObjectError> {
+        match self.ask(Query::Read { offset, length, under }).await? {
             Answer::Data(data) => data.to_bytes().ok_or(ObjectError::Mismatch),
             Answer::Stat(_) | Answer::Tree(_) => Err(ObjectError::Mismatch),
         }
@@ -204,6 +220,15 @@ impl Object {
     /// Makes a hole, which reads as zeros.
     pub async fn punch(&self, offset: u64, length: u64) -> Result<Stat, ObjectError> {
         stat_of(&self.change(Change::Punch { offset, length }).await?)
+    }
+
+    /// Changes it under a lend to this client.
+    pub(crate) async fn flush(&self, change: Change, under: Generation) -> Result<Stat, ObjectError> {
+        let _permit = self.windows().for_change(change.data_bytes()).await?;
+        match self.run(&Wanted::Flush(change, under)).await? {
+            FileEvent::Changed { outcome, .. } => stat_of(&outcome?),
+            event => Err(error_of(event)),
+        }
     }
 
     /// Takes it away with all that is in it.
@@ -485,6 +510,7 @@ impl Drop for Changing<'_> {
 enum Wanted {
     Create,
     Change(Change, Level),
+    Flush(Change, Generation),
     Ask(Query),
     Open(Opening),
     OpenHeld(Opening),
@@ -588,6 +614,7 @@ impl Objects {
         let ticket = match wanted {
             Wanted::Create => self.core.create(now, id),
             Wanted::Change(change, level) => self.core.change(now, id, change.clone(), *level),
+            Wanted::Flush(change, under) => self.core.flush(now, id, change.clone(), *under),
             Wanted::Ask(query) => self.core.ask(now, id, query.clone()),
             Wanted::Open(opening) => self.core.open(now, id, opening.clone()),
             Wanted::OpenHeld(opening) => self.core.open_to_hold(now, id, opening.clone()),

@@ -4,42 +4,68 @@
 //! tree or the content, changes as the file is used; whoever asks here is told by the one that has them. What a daemon gave when the file was opened is shown with each
 //! request and renewed while the file is used, whoever may open it by then.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use base::{MonoTime, Span};
+use base::{ClientId, MonoTime, Span, WallTime};
 use bytes::Bytes;
-use namespace::{Attributes, Change, Done, InodeId, Name, SetAttributes, SetTime, Who};
-use node::file::{FileError, Stat};
-use node::{CAPABILITY_LASTS, Capability, CapabilityError, OpenMode};
+use namespace::{
+    Attributes, Change, Done, Generation, InodeId, LentTo, Name, NameError, SetAttributes, SetTime, Who,
+};
+use node::file::{Change as ContentChange, FileError, Stat, WRITE_BYTES_MAX};
+use node::{Capability, OpenMode};
 
+use crate::behind::Behind;
 use crate::clock;
-use crate::driver::Client;
+use crate::core::content::{Contents, FileId};
+use crate::driver::{Client, Shared};
 use crate::holding::Held;
-use crate::objects::{Object, ObjectError};
+use crate::objects::ObjectError;
+use crate::reading::Reader;
+use crate::source::Source;
 use crate::volumes::{Volume, VolumeError};
 
-/// A capability is renewed when it is used after so long.
-const RENEWED_AFTER: Span = Span::from_micros(CAPABILITY_LASTS.as_micros() / 2);
+/// A file that several use is asked for again after so long: until then all of them write to its content.
+const SHARED_FOR: Span = Span::from_secs(10);
+/// How often a lend by which nothing may be answered is asked for.
+const BORROWS_MAX: u32 = 3;
+/// Whoever this is, the primary of the volume says.
+const SELF: ClientId = ClientId { certificate: 0, program: 0 };
 
 /// A file of a volume that is open. It lives on without a name until it is closed, or dropped with all of its clones.
 #[derive(Clone, Debug)]
 pub struct VolumeFile {
-    volume: Volume,
-    inode: InodeId,
-    content: Object,
-    /// Whether something may have been written to it. If not, the volume knows whether it was by now, and no object is asked for that
-    /// nobody has.
-    has_content: Arc<AtomicBool>,
-    opened: Arc<Mutex<Opened>>,
+    source: Source,
     held: Arc<Held>,
+    user: Arc<User>,
 }
 
-/// What was given for the file, and when.
+/// What both clocks say.
+type Now = (MonoTime, WallTime);
+/// How something that is lent is changed. None if it is not lent any more.
+type Act<'a, T> =
+    dyn Fn(&mut Contents, Now, (FileId, Generation)) -> Option<Result<T, FileError>> + Sync + 'a;
+
+/// Whoever has the file open.
 #[derive(Debug)]
-struct Opened {
-    capability: Capability,
-    at: MonoTime,
+struct User {
+    shared: Arc<Shared>,
+    id: FileId,
+    /// So many of the file's faults it was told.
+    told: AtomicU64,
+    /// One asks for the file at a time.
+    borrowing: tokio::sync::Mutex<()>,
+    /// Until then what is written goes to the content.
+    through: Mutex<MonoTime>,
+    reader: Reader,
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        self.shared.behind.contents().close(self.id);
+        self.shared.behind.urge(self.id);
+        self.shared.told();
+    }
 }
 
 impl Client {
@@ -50,8 +76,8 @@ impl Client {
         who: &Who,
         (inode, mode): (InodeId, OpenMode),
     ) -> Result<VolumeFile, VolumeError> {
-        let (attributes, capability, held) = volume.open_to_hold(who, (inode, mode)).await?;
-        Ok(self.file(volume, &attributes, (capability, held)))
+        let (_, capability, held) = volume.open_to_hold(who, (inode, mode)).await?;
+        Ok(self.file(volume, (capability, held)))
     }
 
     /// Creates a file under a name that nothing has, and opens it to read and to write.
@@ -75,24 +101,21 @@ impl Client {
     ) -> Result<(Attributes, VolumeFile), VolumeError> {
         let (attributes, opened) = volume.create_to_hold(who, place, mode_and_umask).await?;
         let file = match opened {
-            Some(opened) => self.file(volume, &attributes, opened),
+            Some(opened) => self.file(volume, opened),
             // It is gone already, or a daemon has no keys: this says which.
             None => self.open_file(volume, who, (attributes.inode, OpenMode::ReadWrite)).await?,
         };
         Ok((attributes, file))
     }
 
-    fn file(
-        &self,
-        volume: &Volume,
-        attributes: &Attributes,
-        (capability, held): (Capability, Held),
-    ) -> VolumeFile {
-        let content = self.content(capability);
-        let has_content = Arc::new(AtomicBool::new(attributes.was_lent));
-        let opened = Arc::new(Mutex::new(Opened { capability, at: clock::now() }));
-        let (volume, inode, held) = (volume.clone(), capability.source.inode, Arc::new(held));
-        VolumeFile { volume, inode, content, has_content, opened, held }
+    fn file(&self, volume: &Volume, (capability, held): (Capability, Held)) -> VolumeFile {
+        let source = Source::new(volume, capability, held.kept());
+        let (shared, id) = (Arc::clone(source.shared()), source.id());
+        let told = AtomicU64::new(shared.behind.contents().open(id));
+        let (through, reader) = (Mutex::new(MonoTime::default()), Reader::default());
+        let borrowing = tokio::sync::Mutex::new(());
+        let user = Arc::new(User { shared, id, told, borrowing, through, reader });
+        VolumeFile { source, held: Arc::new(held), user }
     }
 
     /// How an inode of a volume is. Size and times of a file come from whoever has them.
@@ -106,26 +129,43 @@ impl Client {
         volume: &Volume,
         attributes: Attributes,
     ) -> Result<Attributes, VolumeError> {
-        if attributes.lent.is_none() {
-            return Ok(attributes);
-        }
-        let (attributes, capability) = volume.open(&Who::root(), attributes.inode, OpenMode::Look).await?;
-        if attributes.lent.is_none() {
-            return Ok(attributes);
-        }
-        let stat = self.content(capability).stat().await;
-        with_content(volume, attributes, stat.map_err(VolumeError::from)).await
+        let inode = attributes.inode;
+        let Some(attributes) = volume.settled(attributes).await? else {
+            return self.attributes_of_content(volume, inode).await;
+        };
+        Ok(attributes)
+    }
+
+    async fn attributes_of_content(
+        &self,
+        volume: &Volume,
+        inode: InodeId,
+    ) -> Result<Attributes, VolumeError> {
+        let (attributes, capability) = volume.open(&Who::root(), inode, OpenMode::Look).await?;
+        let Some(attributes) = volume.settled(attributes.clone()).await? else {
+            let stat = volume.tree().content(capability).stat().await;
+            return with_content(volume, attributes, stat.map_err(VolumeError::from)).await;
+        };
+        Ok(attributes)
     }
 }
 
 impl VolumeFile {
     /// Which it is.
     pub const fn inode(&self) -> InodeId {
-        self.inode
+        self.source.inode
     }
 
     pub(crate) const fn volume(&self) -> &Volume {
-        &self.volume
+        &self.source.volume
+    }
+
+    pub(crate) const fn source(&self) -> &Source {
+        &self.source
+    }
+
+    pub(crate) fn reader(&self) -> &Reader {
+        &self.user.reader
     }
 
     pub(crate) fn held(&self) -> &Held {
@@ -137,79 +177,90 @@ impl VolumeFile {
         Arc::strong_count(&self.held) == 1
     }
 
-    /// What is shown for it is good for a while.
-    pub(crate) async fn show_lately(&self) -> Result<(), VolumeError> {
-        if clock::now() >= self.with_opened(|opened| opened.at) + RENEWED_AFTER {
-            self.renew().await?;
+    /// Puts data at `offset`. It is read from then on, by everybody; [`sync`](Self::sync) makes it outlive this client and the power of
+    /// all daemons. At most [`WRITE_BYTES_MAX`] at once.
+    pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), VolumeError> {
+        check_length(&data)?;
+        let own = self.change(|contents, at, file| contents.write(at, file, (Some(offset), &data))).await?;
+        if own.is_none() {
+            self.source.opened(|| self.source.content.write(offset, data.clone())).await?;
         }
         Ok(())
     }
 
-    /// What stands at `offset`, short where the file ends. At most [`READ_BYTES_MAX`](node::file::READ_BYTES_MAX)
-    /// at once.
-    pub async fn read(&self, offset: u64, length: u64) -> Result<Bytes, VolumeError> {
-        if !self.may_have_content().await? {
-            return Ok(Bytes::new());
-        }
-        match self.opened(|| self.content.read(offset, length)).await {
-            // Nothing was ever written to it, unless it is gone.
-            Err(VolumeError::Object(ObjectError::NoSuchObject)) => {
-                self.volume.attributes(self.inode).await.map(|_| Bytes::new())
-            }
-            read => read,
-        }
-    }
-
-    /// Puts data at `offset`. Returns once a majority has it; [`sync`](Self::sync) makes it outlive their power.
-    /// At most [`WRITE_BYTES_MAX`](node::file::WRITE_BYTES_MAX) at once.
-    pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), VolumeError> {
-        self.changed(|| self.content.write(offset, data.clone())).await.map(drop)
-    }
-
     /// Puts data at the end. Returns where that was.
     pub async fn append(&self, data: Bytes) -> Result<u64, VolumeError> {
-        self.changed(|| self.content.append(data.clone())).await
+        check_length(&data)?;
+        match self.change(|contents, at, file| contents.write(at, file, (None, &data))).await? {
+            Some(offset) => Ok(offset),
+            None => self.source.opened(|| self.source.content.append(data.clone())).await,
+        }
     }
 
     /// Sets its size. What is added reads as zeros.
     pub async fn truncate(&self, size: u64) -> Result<(), VolumeError> {
-        self.changed(|| self.content.truncate(size)).await.map(drop)
+        let own = self.change(|contents, at, file| contents.truncate(at, file, size)).await?;
+        if own.is_none() {
+            self.source.opened(|| self.source.content.truncate(size)).await?;
+        }
+        Ok(())
     }
 
     /// Makes a hole, which reads as zeros.
     pub async fn punch(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
-        self.changed(|| self.content.punch(offset, length)).await.map(drop)
+        // What was written before comes first.
+        self.flush().await?;
+        let lent = self.change(|_, _, (_, generation)| Some(Ok(generation))).await?;
+        let Some(generation) = lent else {
+            return self.source.opened(|| self.source.content.punch(offset, length)).await.map(drop);
+        };
+        let punch = || self.source.content.flush(ContentChange::Punch { offset, length }, generation);
+        match self.source.opened(punch).await {
+            Ok(_) => {
+                let at = (clock::now(), clock::wall());
+                self.contents(|contents| contents.changed_elsewhere(self.user.id, at));
+                Ok(())
+            }
+            // It was taken back meanwhile.
+            Err(VolumeError::Object(ObjectError::Refused(FileError::NotLent))) => {
+                self.source.opened(|| self.source.content.punch(offset, length)).await.map(drop)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// How it is. Size and times come from whoever has them.
     pub async fn attributes(&self) -> Result<Attributes, VolumeError> {
-        self.completed(self.volume.attributes(self.inode).await?).await
+        self.completed(self.volume().attributes(self.inode()).await?).await
     }
 
     /// The same, for who was told just now what the tree knows.
     pub async fn completed(&self, attributes: Attributes) -> Result<Attributes, VolumeError> {
-        if attributes.lent.is_none() {
+        if let Some(attributes) = self.volume().settled(attributes.clone()).await? {
             return Ok(attributes);
         }
-        let stat = self.opened(|| self.content.stat()).await;
-        with_content(&self.volume, attributes, stat).await
+        let stat = self.source.opened(|| self.source.content.stat()).await;
+        with_content(self.volume(), attributes, stat).await
     }
 
     /// Sets the time of the last change of its content.
     pub async fn set_modified(&self, who: &Who, time: SetTime) -> Result<Attributes, VolumeError> {
         let set = SetAttributes { mtime: Some(time), ..SetAttributes::default() };
-        let change = Change::SetAttributes { inode: self.inode, set };
-        match self.volume.change(who, change).await? {
+        let change = Change::SetAttributes { inode: self.inode(), set };
+        match self.volume().change(who, change).await? {
             Done::Changed { attributes } => Ok(attributes),
             _ => Err(ObjectError::Mismatch.into()),
         }
     }
 
-    /// Makes durable what this client was told is written to it, and its names.
+    /// Makes durable what this client has written to it, and its names. What went wrong with something that was written before is told
+    /// once.
     pub async fn sync(&self) -> Result<(), VolumeError> {
         // Of a client that has ended nothing may be left, and nothing of what was never written is no answer to that.
-        self.volume.present().await?;
-        let (content, names) = tokio::join!(self.content.sync(), self.volume.sync());
+        self.volume().present().await?;
+        self.flush().await?;
+        self.tell_fault()?;
+        let (content, names) = tokio::join!(self.source.content.sync(), self.volume().sync());
         match content {
             // Nothing was ever written to it.
             Ok(()) | Err(ObjectError::NoSuchObject) => names,
@@ -217,50 +268,131 @@ impl VolumeFile {
         }
     }
 
-    /// Whether anything may ever have been written to it.
-    async fn may_have_content(&self) -> Result<bool, VolumeError> {
-        if !self.has_content.load(Ordering::Relaxed) && self.volume.attributes(self.inode).await?.was_lent {
-            self.has_content.store(true, Ordering::Relaxed);
+    /// What went wrong with what was written, if this was not told to whoever has the file open: once.
+    pub fn tell_fault(&self) -> Result<(), VolumeError> {
+        let known = self.user.told.load(Ordering::Relaxed);
+        let Some((told, fault)) = self.contents(|contents| contents.fault(self.user.id, known)) else {
+            return Ok(());
+        };
+        self.user.told.store(told, Ordering::Relaxed);
+        Err(fault.told(self.volume()))
+    }
+
+    /// What was written until now is sent, and has an outcome.
+    async fn flush(&self) -> Result<(), VolumeError> {
+        let id = self.user.id;
+        let Some(wanted) = self.contents(|contents| contents.want(id)) else { return Ok(()) };
+        self.behind().urge(id);
+        let patience = self.source.content.patience();
+        if self.behind().until(patience, |contents| contents.has_sent(id, wanted)).await {
+            return Ok(());
         }
-        Ok(self.has_content.load(Ordering::Relaxed))
+        let why = "what was written waits to be taken in";
+        Err(ObjectError::Unanswered { patience_s: patience.as_secs(), why }.into())
     }
 
-    /// Changes the content. From now on there may be some.
-    async fn changed<T, F: Future<Output = Result<T, ObjectError>>>(
+    /// Changes what is lent to this client; asks for that if it is not. None if the content is to be asked.
+    async fn change<T>(
         &self,
-        act: impl Fn() -> F,
-    ) -> Result<T, VolumeError> {
-        self.has_content.store(true, Ordering::Relaxed);
-        self.opened(act).await
-    }
-
-    /// Does something with the content, and shows that the file is open.
-    async fn opened<T, F: Future<Output = Result<T, ObjectError>>>(
-        &self,
-        act: impl Fn() -> F,
-    ) -> Result<T, VolumeError> {
-        self.volume.present().await?;
-        self.show_lately().await?;
-        match act().await {
-            // The machine may have slept.
-            Err(ObjectError::Refused(FileError::Capability(CapabilityError::Expired { .. }))) => {
-                self.renew().await?;
-                Ok(act().await?)
+        act: impl Fn(&mut Contents, Now, (FileId, Generation)) -> Option<Result<T, FileError>> + Sync,
+    ) -> Result<Option<T>, VolumeError> {
+        if !self.source.is_for_writing() {
+            return Ok(None);
+        }
+        for _ in 0..BORROWS_MAX {
+            if let Some(changed) = self.change_own(&act).await? {
+                return Ok(Some(changed));
             }
-            done => Ok(done?),
+            if !self.may_borrow() {
+                break;
+            }
+            let turn = self.user.borrowing.lock().await;
+            if let Some(changed) = self.change_own(&act).await? {
+                return Ok(Some(changed));
+            }
+            if !self.borrow().await? {
+                break;
+            }
+            drop(turn);
         }
+        // What is here and may not be used would be in the way of what goes there.
+        self.user.shared.return_lent(self.user.id, self.source.content.patience()).await;
+        Ok(None)
     }
 
-    async fn renew(&self) -> Result<(), VolumeError> {
-        let (before, at) = (self.with_opened(|opened| opened.capability), clock::now());
-        let (_, capability) = self.volume.renew(&before).await?;
-        self.content.show(capability);
-        self.with_opened(|opened| *opened = Opened { capability, at });
+    /// Changes what is lent to this client, once there is room for that. None if it is not lent.
+    async fn change_own<T>(&self, act: &Act<'_, T>) -> Result<Option<T>, VolumeError> {
+        let id = self.user.id;
+        let patience = self.source.content.patience();
+        let has_room = self.contents(|contents| contents.has_room());
+        if !has_room && !self.behind().until(patience, Contents::has_room).await {
+            let why = "too much was written that no daemon takes in";
+            return Err(ObjectError::Unanswered { patience_s: patience.as_secs(), why }.into());
+        }
+        let changed = self.user.shared.with_lent(id, |contents, at, generation| {
+            let changed = act(contents, at, (id, generation))?;
+            Some((changed, contents.urges(at.0, id)))
+        });
+        let Some((changed, urges)) = changed else { return Ok(None) };
+        if urges {
+            self.behind().urge(id);
+        }
+        Ok(Some(changed.map_err(ObjectError::from)?))
+    }
+
+    /// Whether it makes sense to ask for the file.
+    fn may_borrow(&self) -> bool {
+        let is_shared = clock::now() < *self.user.through.lock().expect("nobody fails while holding it");
+        self.behind().is_on() && !is_shared
+    }
+
+    /// Asks to have the file lent. Whether it is.
+    async fn borrow(&self) -> Result<bool, VolumeError> {
+        let (id, shared) = (self.user.id, &self.user.shared);
+        let lent = |contents: &Contents| contents.generation(id);
+        // A lend that is on its way back has to be over, or it would be taken for the next one.
+        let before = self.contents(|contents| lent(contents).filter(|&of| contents.shows(id, of).is_none()));
+        if before.is_some() {
+            let patience = self.source.content.patience();
+            self.behind().until(patience, |contents| lent(contents) != before).await;
+            return Ok(true);
+        }
+        self.volume().present().await?;
+        self.source.show_lately().await?;
+        let lend = Change::Lend { inode: self.inode(), to: LentTo::Client(SELF) };
+        let attributes = match self.volume().change(&Who::root(), lend).await {
+            Ok(Done::Changed { attributes }) => attributes,
+            Ok(_) => return Err(ObjectError::Mismatch.into()),
+            // It was lent to somebody at the same time.
+            Err(VolumeError::Refused(NameError::Lent { .. })) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let Some(generation) = self.behind().own(&attributes) else {
+            *self.user.through.lock().expect("nobody fails while holding it") = clock::now() + SHARED_FOR;
+            return Ok(false);
+        };
+        shared.adopt(&attributes, &self.source);
+        if self.contents(|contents| lent(contents) != Some(generation)) {
+            self.volume().refuse_lend(self.inode(), generation).await?;
+        }
+        Ok(true)
+    }
+
+    fn behind(&self) -> &Behind {
+        &self.user.shared.behind
+    }
+
+    fn contents<T>(&self, act: impl FnOnce(&mut Contents) -> T) -> T {
+        act(&mut self.behind().contents())
+    }
+}
+
+fn check_length(data: &Bytes) -> Result<(), VolumeError> {
+    let (length, bytes_max) = (data.len() as u64, WRITE_BYTES_MAX);
+    if length > bytes_max {
+        Err(ObjectError::from(FileError::TooLong { length, bytes_max }).into())
+    } else {
         Ok(())
-    }
-
-    fn with_opened<T>(&self, act: impl FnOnce(&mut Opened) -> T) -> T {
-        act(&mut self.opened.lock().expect("nobody fails while holding it"))
     }
 }
 
@@ -271,7 +403,7 @@ async fn with_content(
     stat: Result<Stat, VolumeError>,
 ) -> Result<Attributes, VolumeError> {
     match stat {
-        Ok(stat) if stat.lend >= attributes.lent => {
+        Ok(stat) if stat.lend >= attributes.lent.map(|lent| lent.generation) => {
             let ctime = attributes.ctime.max(stat.changed);
             Ok(Attributes { size: stat.size, mtime: stat.modified, ctime, ..attributes })
         }

@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use base::{ObjectId, WallTime};
 use namespace::{
-    Answer, Ask, Attributes, Change, Done, Expect, InodeId, Make, Name, NameError, Op, Page, Query, Root,
-    SetAttributes, Site, Volume as Counts, Who,
+    Answer, Ask, Attributes, Change, Done, Expect, Generation, InodeId, Make, Name, NameError, Op, Page,
+    Query, Root, SetAttributes, Site, Volume as Counts, Who,
 };
 use node::file::FileError;
 use node::{AccessError, Capability, OpenMode, VolumeName, list_of_volumes, volume_object};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
+use crate::behind::{Behind, Whose};
+use crate::core::content::FileId;
 use crate::core::files::Opening;
 use crate::driver::Client;
 use crate::objects::{Created, Object, ObjectError};
@@ -52,6 +54,12 @@ pub enum VolumeError {
     /// The tree refuses. Nothing has changed.
     #[error(transparent)]
     Refused(#[from] NameError),
+    /// A file was taken back before all was sent that was written to it.
+    #[error(
+        "some of what was written to the file since the last sync is lost, because this client was silent or too slow while others wanted \
+         the file; write it again"
+    )]
+    TakenBack,
     /// The object of the tree cannot be reached, or has none.
     #[error(transparent)]
     Object(ObjectError),
@@ -213,15 +221,78 @@ impl Volume {
 
     /// Asks a question.
     pub async fn ask(&self, who: &Who, ask: Ask) -> Result<Answer, VolumeError> {
-        if let Some(answer) = self.object.known(who, &ask) {
-            return Ok(answer?);
+        if let Some(answer) = self.known(who, &ask) {
+            return answer;
         }
-        Ok(self.object.ask_tree(Query { who: who.clone(), ask }).await?)
+        let (start, patience) = (Instant::now(), self.object.patience());
+        loop {
+            let mut answer = self.object.ask_tree(Query { who: who.clone(), ask: ask.clone() }).await?;
+            match self.show(&mut answer) {
+                None => return Ok(answer),
+                Some((inode, generation)) if start.elapsed() < patience => {
+                    self.refuse_lend(inode, generation).await?;
+                }
+                Some(_) => {
+                    let why = "the file is on its way back from this client";
+                    return Err(ObjectError::Unanswered { patience_s: patience.as_secs(), why }.into());
+                }
+            }
+        }
+    }
+
+    /// Puts in what is lent to this client. Returns what it would have to know of that and does not.
+    fn show(&self, answer: &mut Answer) -> Option<(InodeId, Generation)> {
+        let show = |attributes: &mut Attributes| match self.behind().show(self.object(), attributes) {
+            Whose::Leaving(generation) => Some((attributes.inode, generation)),
+            Whose::Tree | Whose::Content(_) | Whose::Own | Whose::Other => None,
+        };
+        match answer {
+            Answer::Attributes(attributes) => show(attributes),
+            Answer::Page(page) => {
+                let listed = page.entries.iter_mut().filter_map(|listed| listed.attributes.as_mut());
+                // What is on its way says whose it is, and that is all that a listing says of what others have.
+                listed.for_each(|attributes| _ = show(attributes));
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn behind(&self) -> &Behind {
+        &self.object.shared().behind
+    }
+
+    /// What the tree has said of an inode, with what is lent to this client. None if the content is to be asked.
+    pub(crate) async fn settled(
+        &self,
+        mut attributes: Attributes,
+    ) -> Result<Option<Attributes>, VolumeError> {
+        match self.behind().show(self.object(), &mut attributes) {
+            Whose::Tree | Whose::Own => Ok(Some(attributes)),
+            Whose::Content(_) => Ok(None),
+            // Whoever asks for it has it taken back.
+            Whose::Leaving(_) | Whose::Other => {
+                let mut attributes = self.attributes(attributes.inode).await?;
+                let whose = self.behind().show(self.object(), &mut attributes);
+                Ok(Some(attributes).filter(|_| !matches!(whose, Whose::Content(_))))
+            }
+        }
     }
 
     /// The answer to a question, if it is known here. Nobody waits.
     pub fn known(&self, who: &Who, ask: &Ask) -> Option<Result<Answer, VolumeError>> {
-        self.object.known(who, ask).map(|answer| Ok(answer?))
+        let mut answer = self.object.known(who, ask)?;
+        if let Ok(answer) = &mut answer
+            && self.show(answer).is_some()
+        {
+            return None;
+        }
+        Some(answer.map_err(VolumeError::from))
+    }
+
+    /// Whether size and times of a file are lent to this client: then what it shows of them is right, and it may change them at any time.
+    pub fn has_lent(&self, attributes: &Attributes) -> bool {
+        self.behind().own(attributes).is_some()
     }
 
     /// How much longer what is known here of the volume is good, unless that is [told](Client::watch) to have ended before. It is good for
@@ -236,8 +307,18 @@ impl Volume {
     }
 
     async fn change_or_create(&self, who: &Who, change: Change) -> Result<Created, VolumeError> {
+        self.prepare(&change).await;
         let op = Op::wanted(who.clone(), change);
         op.check_limits()?;
+        if let Some(own) = self.removal_of_own(&op) {
+            match self.object.change_tree(own).await {
+                // The name came to name something else meanwhile.
+                Err(ObjectError::Refused(FileError::Tree(
+                    NameError::Stale { .. } | NameError::NoEntry { .. },
+                ))) => {}
+                done => return Ok(self.noted(done?)),
+            }
+        }
         let mut tries = 0;
         loop {
             match self.object.change_tree(op.clone()).await {
@@ -250,9 +331,41 @@ impl Volume {
                 // It was lent to somebody at the same time, who gives it back when asked again.
                 Err(ObjectError::Refused(FileError::Tree(NameError::Lent { .. })))
                     if op.change.wants_back().is_some() => {}
-                done => return Ok(done?),
+                done => return Ok(self.noted(done?)),
             }
         }
+    }
+
+    /// What is lent to this client is returned before somebody sets what is lent with it.
+    async fn prepare(&self, change: &Change) {
+        let Some(inode) = change.wants_back() else { return };
+        let id = FileId { volume: self.object(), inode };
+        // If that takes too long, whoever sets it has it taken back.
+        let _ = self.object.shared().return_lent(id, self.object.patience()).await;
+    }
+
+    /// The same removal, of a file that is lent to this client, by its number: nobody has to ask this client about it.
+    fn removal_of_own(&self, op: &Op) -> Option<Op> {
+        let Change::Unlink { site, holders } = &op.change else { return None };
+        let Site { dir, name, expect: Expect::Any } = site else { return None };
+        let shared = self.object.shared();
+        let inode = shared.cache().named(self.object(), *dir, name)?;
+        shared.behind.contents().generation(FileId { volume: self.object(), inode })?;
+        let change = Change::Unlink { site: site.clone().naming(inode), holders: holders.clone() };
+        Some(Op::wanted(op.who.clone(), change))
+    }
+
+    /// What was written to a file that is gone need not be sent.
+    fn noted(&self, created: Created) -> Created {
+        let gone = match &created.0 {
+            Done::Removed { inode, fate } => Some((*inode, *fate)),
+            Done::Renamed { other: Some(inode), fate: Some(fate), .. } => Some((*inode, *fate)),
+            _ => None,
+        };
+        if let Some((inode, fate)) = gone {
+            self.object.shared().note_removed(FileId { volume: self.object(), inode }, fate);
+        }
+        created
     }
 
     /// The object with its tree.
@@ -303,7 +416,10 @@ impl Volume {
         (dir, name): (InodeId, Name),
         (make, mode, umask): (Make, u16, u16),
     ) -> Result<Attributes, VolumeError> {
-        match self.change(who, Change::Create { dir, name, make, mode, umask, is_exclusive: true }).await? {
+        match self
+            .change(who, Change::Create { dir, name, make, mode, umask, is_exclusive: true, lends: false })
+            .await?
+        {
             Done::Created { attributes, .. } => Ok(attributes),
             _ => Err(ObjectError::Mismatch.into()),
         }
@@ -317,7 +433,8 @@ impl Volume {
         (dir, name): (InodeId, Name),
         (mode, umask): (u16, u16),
     ) -> Result<(Attributes, Option<Capability>), VolumeError> {
-        let change = Change::Create { dir, name, make: Make::file(), mode, umask, is_exclusive: true };
+        let change =
+            Change::Create { dir, name, make: Make::file(), mode, umask, is_exclusive: true, lends: false };
         match self.change_or_create(who, change).await? {
             (Done::Created { attributes, .. }, opened) => Ok((attributes, opened.map(|opened| *opened))),
             _ => Err(ObjectError::Mismatch.into()),

@@ -148,7 +148,9 @@ impl Watched {
             return false;
         }
         match *what {
-            Revoked::Inode { number, epoch } => ends.note(volume, InodeId { number, epoch }),
+            Revoked::Inode { number, epoch } | Revoked::Lend { number, epoch, .. } => {
+                ends.note(volume, InodeId { number, epoch })
+            }
             Revoked::All | Revoked::Before(_) => ends.note_all(volume),
         }
         ends.wait(waiting);

@@ -1,12 +1,12 @@
 //! Attributes that users set, and size and times that are lent.
 
-use base::WallTime;
+use base::{ClientId, WallTime};
 
 use crate::draft::Draft;
 use crate::limits::{FILE_BYTES_MAX, MODE_BITS};
 use crate::{
-    Body, Done, Generation, Given, Inode, InodeId, Kind, NameError, Rights, SetAttributes, SetTime, Table,
-    Volume, Who, XattrName,
+    Body, Done, Generation, Given, Inode, InodeId, Key, Kind, Lent, LentTo, NameError, Part, Rights,
+    SetAttributes, SetTime, Table, Volume, Who, XattrName,
 };
 
 impl<T: Table> Draft<'_, T> {
@@ -21,7 +21,7 @@ impl<T: Table> Draft<'_, T> {
         self.check_owners((id, &found), who, set)?;
         self.check_size((id, &found), who, set)?;
         self.check_times((id, &found), who, set)?;
-        if let Body::File { lent: Some(generation), .. } = found.body
+        if let Body::File { lent: Some(Lent { generation, .. }), .. } = found.body
             && (set.size.is_some() || set.wants_back())
         {
             return Err(NameError::Lent { inode: id, generation });
@@ -129,17 +129,31 @@ impl<T: Table> Draft<'_, T> {
         Ok(())
     }
 
-    /// Lends a file's size and times.
-    pub(crate) fn lend(&mut self, who: &Who, id: InodeId) -> Result<Done, NameError> {
+    /// Lends a file's size and times. Clients may have them lent to nobody but themselves.
+    pub(crate) fn lend(
+        &mut self,
+        (who, client): (&Who, ClientId),
+        id: InodeId,
+        to: LentTo,
+    ) -> Result<Done, NameError> {
         let mut inode = Inode::clone(&*self.inode(id)?);
+        if to.client().is_some_and(|to| to != client) {
+            return Err(NameError::NotPermitted { inode: id });
+        }
         match &mut inode.body {
-            Body::File { lent: Some(generation), .. } => {
+            Body::File { lent: Some(lent), .. } if lent.to == to => {
+                return Ok(Done::Changed { attributes: inode.attributes(id) });
+            }
+            Body::File { lent: Some(Lent { generation, .. }), .. } => {
                 return Err(NameError::Lent { inode: id, generation: *generation });
             }
-            Body::File { lent, was_lent, .. } => (*lent, *was_lent) = (Some(Generation(self.at)), true),
+            Body::File { lent, .. } => *lent = Some(Lent { generation: Generation(self.at), to }),
             _ => return Err(NameError::WrongKind { inode: id }),
         }
         self.volume().check_space(0)?;
+        if let LentTo::Client(client) = to {
+            self.enter_lender(client, id)?;
+        }
         let before = (inode.mode, inode.marks);
         self.end_privileges((id, &mut inode), who);
         if before != (inode.mode, inode.marks) {
@@ -158,13 +172,14 @@ impl<T: Table> Draft<'_, T> {
     ) -> Result<Done, NameError> {
         let mut inode = Inode::clone(&*self.inode(id)?);
         given.map_or(Ok(()), |given| within(given.size))?;
-        let Body::File { size, lent, .. } = &mut inode.body else {
+        let Body::File { size, lent, last_lend, .. } = &mut inode.body else {
             return Err(NameError::WrongKind { inode: id });
         };
-        if *lent != Some(generation) {
+        let Some(ended) = lent.take_if(|lent| lent.generation == generation) else {
             return Err(NameError::NotLent { inode: id, generation });
-        }
-        *lent = None;
+        };
+        *last_lend = Some(generation);
+        self.leave_lender(ended, id);
         if let Some(given) = given {
             let mut volume = self.volume();
             volume.bytes = volume.bytes.saturating_sub((*size).into()) + u128::from(given.size);
@@ -176,6 +191,51 @@ impl<T: Table> Draft<'_, T> {
         let attributes = inode.attributes(id);
         self.put_inode(id, inode);
         Ok(Done::Changed { attributes })
+    }
+
+    /// A client gives back what is lent to it. Unless the content was left alone that takes what the content says.
+    pub(crate) fn return_lend(
+        &mut self,
+        client: ClientId,
+        (id, generation): (InodeId, Generation),
+        (modified, is_untouched): (Option<WallTime>, bool),
+    ) -> Result<Done, NameError> {
+        let mut inode = Inode::clone(&*self.inode(id)?);
+        let its = Lent { generation, to: LentTo::Client(client) };
+        let Body::File { lent, .. } = &mut inode.body else {
+            return Err(NameError::WrongKind { inode: id });
+        };
+        if *lent != Some(its) {
+            return Ok(Done::Changed { attributes: inode.attributes(id) });
+        }
+        if !is_untouched {
+            return Err(NameError::Lent { inode: id, generation });
+        }
+        *lent = None;
+        self.leave_lender(its, id);
+        if let Some(modified) = modified {
+            inode.mtime = modified;
+            inode.ctime = self.stamp(&inode);
+        }
+        let attributes = inode.attributes(id);
+        self.put_inode(id, inode);
+        Ok(Done::Changed { attributes })
+    }
+
+    /// A file is lent to a client, which is on record until it ends.
+    pub(crate) fn enter_lender(&mut self, client: ClientId, id: InodeId) -> Result<(), NameError> {
+        if !self.record(client)? {
+            return Err(NameError::Expired { client });
+        }
+        self.put(Key::Lender(client, id), Part::Mark);
+        Ok(())
+    }
+
+    /// What was lent is given back, or gone.
+    pub(crate) fn leave_lender(&mut self, lent: Lent, id: InodeId) {
+        if let LentTo::Client(client) = lent.to {
+            self.remove(Key::Lender(client, id));
+        }
     }
 
     /// The content of a file changes, and so nobody runs it as somebody else any more.

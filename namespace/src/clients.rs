@@ -61,13 +61,14 @@ impl<T: Table> Draft<'_, T> {
     pub(crate) fn expire(&mut self, client: ClientId) -> Result<Done, NameError> {
         let (mut granted, mut dooms) = (Granted::NONE, false);
         match self.client(client) {
-            Some(ClientState::Ended) => return Ok(Done::Expired { more: false, dooms, granted }),
+            Some(ClientState::Ended) => {
+                return Ok(Done::Expired { more: false, dooms, lends: false, granted });
+            }
             Some(_) => {}
             None => self.add_client(client, ClientState::Ending)?,
         }
         let (held, locked) = (self.held_by(client), self.locked_by(client));
         let more = held.len() + locked.len() > EXPIRE_MAX;
-        let state = if more { ClientState::Ending } else { ClientState::Ended };
         let holds = held.len().min(EXPIRE_MAX);
         for inode in &held[..holds] {
             dooms |= self.release(*inode, client)? == Fate::Doomed;
@@ -78,8 +79,20 @@ impl<T: Table> Draft<'_, T> {
                 self.unlock_client(*inode, client, &mut granted)?;
             }
         }
+        let lends = !self.lent_to(client, 1).is_empty();
+        let state = if more || lends { ClientState::Ending } else { ClientState::Ended };
         self.put(Key::Client(client), Part::Client(state));
-        Ok(Done::Expired { more, dooms, granted })
+        Ok(Done::Expired { more, dooms, lends, granted })
+    }
+
+    /// Some of the files that are lent to a client.
+    pub(crate) fn lent_to(&self, client: ClientId, inodes_max: usize) -> Vec<InodeId> {
+        let page = self.page(Bound::Included(&Key::Lender(client, InodeId::FIRST)), inodes_max);
+        let own = page.into_iter().map_while(|(key, _)| match key {
+            Key::Lender(of, inode) if of == client => Some(inode),
+            _ => None,
+        });
+        own.collect()
     }
 
     /// A few orphans that a client holds, and perhaps one more than an entry takes.

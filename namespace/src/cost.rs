@@ -68,6 +68,7 @@ pub fn op_bytes(op: &Op) -> u64 {
         Change::RemoveXattr { name, .. } => name.as_bytes().len() as u64,
         Change::SetAttributes { .. }
         | Change::Lend { .. }
+        | Change::Return { .. }
         | Change::GiveBack { .. }
         | Change::Hold { .. }
         | Change::Release { .. }

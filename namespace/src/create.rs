@@ -1,14 +1,15 @@
 //! New inodes.
 
+use base::ClientId;
 use bytes::Bytes;
 
-use crate::access::{SETGID, STICKY};
+use crate::access::{SETGID, SETUID, STICKY};
 use crate::acl::Acl;
 use crate::draft::Draft;
 use crate::limits::{LINKS_MAX, MODE_BITS};
 use crate::{
-    Body, Done, Entry, Inode, InodeId, Key, Kind, Make, Marks, Name, NameError, Part, Rights, Table, Target,
-    Who, XattrName,
+    Body, Done, Entry, Generation, Inode, InodeId, Key, Kind, Lent, LentTo, Make, Marks, Name, NameError,
+    Part, Rights, Table, Target, Who, XattrName,
 };
 
 const PERMISSIONS: u16 = 0o777;
@@ -20,6 +21,8 @@ pub(crate) struct Wanted<'o> {
     pub(crate) mode: u16,
     pub(crate) umask: u16,
     pub(crate) is_exclusive: bool,
+    /// To whom a new file is lent.
+    pub(crate) lends: Option<ClientId>,
 }
 
 impl<T: Table> Draft<'_, T> {
@@ -44,7 +47,7 @@ impl<T: Table> Draft<'_, T> {
 
         let id = InodeId::of(self.at);
         assert!(id != InodeId::ROOT && !self.has(&Key::Inode(id)), "{id} is the name of something else");
-        self.add(id, (dir_id, &dir), who, wanted);
+        self.add(id, (dir_id, &dir), who, wanted)?;
         self.put(Key::Entry(dir_id, name.clone()), Part::Entry(Entry { inode: id, kind }));
         self.change_entries(dir_id, 1, i8::from(kind == Kind::Directory))?;
         let attributes = self.inode(id)?.attributes(id);
@@ -76,7 +79,13 @@ impl<T: Table> Draft<'_, T> {
     }
 
     /// Adds an inode with what it inherits.
-    fn add(&mut self, id: InodeId, (dir_id, dir): (InodeId, &Inode), who: &Who, wanted: &Wanted<'_>) {
+    fn add(
+        &mut self,
+        id: InodeId,
+        (dir_id, dir): (InodeId, &Inode),
+        who: &Who,
+        wanted: &Wanted<'_>,
+    ) -> Result<(), NameError> {
         let kind = wanted.make.kind();
         let mut inode = self.blank(dir_id, wanted.make);
         inode.uid = who.uid();
@@ -97,10 +106,27 @@ impl<T: Table> Draft<'_, T> {
                 self.give_acl((id, &mut inode), XattrName::acl_default(), &acl);
             }
         }
+        if let Some(client) = wanted.lends {
+            self.lend_new((id, &mut inode), client)?;
+        }
         self.put_inode(id, inode);
         let mut volume = self.volume();
         volume.inodes += 1;
         self.put_volume(volume);
+        Ok(())
+    }
+
+    /// Whoever creates a file writes to it, mostly.
+    fn lend_new(&mut self, (id, inode): (InodeId, &mut Inode), client: ClientId) -> Result<(), NameError> {
+        // The first write ends these, and nobody here hears of that.
+        let may_be_run_as_others = inode.mode & (SETUID | SETGID) != 0;
+        if let Body::File { lent, .. } = &mut inode.body
+            && !may_be_run_as_others
+        {
+            *lent = Some(Lent { generation: Generation(self.at), to: LentTo::Client(client) });
+            self.enter_lender(client, id)?;
+        }
+        Ok(())
     }
 
     /// The mode before an access ACL takes from it.
@@ -126,7 +152,7 @@ impl<T: Table> Draft<'_, T> {
     fn blank(&self, dir: InodeId, make: &Make) -> Inode {
         let body = match make {
             Make::File { replicas } => {
-                Body::File { size: 0, replicas: replicas.clone(), lent: None, was_lent: false }
+                Body::File { size: 0, replicas: replicas.clone(), lent: None, last_lend: None }
             }
             Make::Directory => Body::Directory { parent: dir, entries: 0 },
             Make::Symlink { target } => Body::Symlink { target: target.detached() },

@@ -27,6 +27,24 @@ pub struct InodeId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub Born);
 
+/// A lend of a file's size and times that is going on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Lent {
+    /// Which.
+    pub generation: Generation,
+    /// To whom.
+    pub to: LentTo,
+}
+
+/// To whom size and times of a file are lent.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum LentTo {
+    /// To its cell: everybody reads and writes there.
+    Content,
+    /// To a client, which alone knows and changes what is in the file.
+    Client(ClientId),
+}
+
 /// A request for a lock that waits: the entry that asked for it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub Born);
@@ -50,6 +68,16 @@ impl InodeId {
     /// The inode that the entry at `born` creates.
     pub const fn of(born: Born) -> Self {
         Self { number: born.seq.0, epoch: born.epoch }
+    }
+}
+
+impl LentTo {
+    /// The client, if it is one.
+    pub const fn client(self) -> Option<ClientId> {
+        match self {
+            Self::Content => None,
+            Self::Client(client) => Some(client),
+        }
     }
 }
 

@@ -37,7 +37,7 @@ pub const PAGE_BYTES_MAX: usize = 64 << 10;
 /// What an entry of a page counts beside its name.
 pub const LISTED_BYTES: usize = 32;
 /// What the attributes of an inode count.
-pub const ATTRIBUTES_BYTES: usize = 224;
+pub const ATTRIBUTES_BYTES: usize = 272;
 /// A new volume has room for so many inodes.
 pub const INODES_MAX_DEFAULT: u64 = 1 << 40;
 /// A new volume has room for files of so many bytes.

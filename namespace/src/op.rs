@@ -6,8 +6,8 @@ use bytes::Bytes;
 use crate::access::{SETGID, SETUID};
 use crate::limits::{HOLDERS_MAX, MODE_BITS, XATTR_BYTES_MAX};
 use crate::{
-    Attributes, Born, CAPABILITY, Generation, InodeId, Kind, Lock, LockKind, Name, NameError, Owner, Stretch,
-    Target, Ticket, Who, XattrName,
+    Attributes, Born, CAPABILITY, Generation, InodeId, Kind, LentTo, Lock, LockKind, Name, NameError, Owner,
+    Stretch, Target, Ticket, Who, XattrName,
 };
 
 /// Something that changes the tree: one entry of its log.
@@ -28,8 +28,7 @@ pub struct Op {
 /// What an operation does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// Creates an inode, named by the entry, under a name. A file is not lent, and has no content before it is.
-    /// [`Done::Created`].
+    /// Creates an inode, named by the entry, under a name. A file has no content before it is lent. [`Done::Created`].
     Create {
         /// The directory.
         dir: InodeId,
@@ -44,6 +43,9 @@ pub enum Change {
         /// Whether it is refused when the name is taken. Otherwise whatever has the name is the outcome, unchanged and
         /// not asked whether it may be opened; only files are created like this.
         is_exclusive: bool,
+        /// Whether a file that is new is lent to the operation's client by this very entry. One that others may run with the rights of
+        /// its owner or group is not.
+        lends: bool,
     },
     /// Gives an inode that has a name another one. Directories have one only. [`Done::Changed`].
     Link {
@@ -104,11 +106,26 @@ pub enum Change {
         /// Which.
         name: XattrName,
     },
-    /// Lends a file's size and times to its cell, for a writer who has it open: set-user-ID and the like end, as with
-    /// every write. The outcome names the generation. [`Done::Changed`].
+    /// Lends a file's size and times, for a writer who has it open: set-user-ID and the like end, as with every write. The outcome
+    /// names the generation. Clients have something lent to themselves only. What is lent like this already stays so. [`Done::Changed`].
     Lend {
         /// Which file.
         inode: InodeId,
+        /// To whom. A client that asks says itself, and may be told that it is lent to the cell.
+        to: LentTo,
+    },
+    /// Gives back what was lent to the operation's client, which answers nothing from it any more. If the cell may have changed under it,
+    /// the cell's own end of the lend comes first: a primary sees to that. Of a lend that is over nothing is changed.
+    /// [`Done::Changed`].
+    Return {
+        /// Which file.
+        inode: InodeId,
+        /// Which lend.
+        generation: Generation,
+        /// When the content shall have changed last, if a user has said so since it did.
+        modified: Option<WallTime>,
+        /// Whether the cell was never asked to change anything under it.
+        is_untouched: bool,
     },
     /// Gives size and times back. Counts for this very lend only. [`Done::Changed`].
     GiveBack {
@@ -390,6 +407,8 @@ pub enum Done {
         more: bool,
         /// Whether anything was doomed.
         dooms: bool,
+        /// Whether files are lent to it. It has not ended before all are given back, and the same is to be said again then.
+        lends: bool,
         /// Who got a lock by this.
         granted: Granted,
     },

@@ -3,7 +3,7 @@
 use std::iter::once;
 
 use crate::draft::Draft;
-use crate::{Ask, Body, Change, Expect, InodeId, Name, Query, Site, Space, Table};
+use crate::{Ask, Body, Change, Expect, InodeId, LentTo, Name, Query, Site, Space, Table};
 
 /// What an operation might change.
 #[derive(Default)]
@@ -80,7 +80,9 @@ impl<T: Table> Draft<'_, T> {
                 touched.inodes.push(*inode);
                 touched.rights.extend(once(*inode).filter(|_| name.space() == Space::AclAccess));
             }
-            Change::Lend { inode } | Change::GiveBack { inode, .. } => touched.inodes.push(*inode),
+            Change::Lend { inode, .. } | Change::Return { inode, .. } | Change::GiveBack { inode, .. } => {
+                touched.inodes.push(*inode);
+            }
             Change::Release { inode, .. } => {
                 touched.inodes.push(*inode);
                 touched.rights.push(*inode);
@@ -134,7 +136,8 @@ const fn changes_counts(change: &Change) -> bool {
         change,
         Change::SetXattr { .. }
             | Change::RemoveXattr { .. }
-            | Change::Lend { .. }
+            | Change::Lend { to: LentTo::Content, .. }
+            | Change::Return { .. }
             | Change::Unlock { .. }
             | Change::Cancel { .. }
             | Change::Settle
@@ -148,6 +151,8 @@ const fn changes_lists(change: &Change) -> bool {
         Change::Unlink { .. }
             | Change::RemoveDirectory { .. }
             | Change::Rename { .. }
+            | Change::Create { lends: true, .. }
+            | Change::Lend { to: LentTo::Client(_), .. }
             | Change::Hold { .. }
             | Change::Release { .. }
             | Change::Deleted { .. }

@@ -6,7 +6,9 @@ use base::{ClientId, Members, WallTime};
 use bytes::Bytes;
 
 use crate::limits::{BYTES_MAX_DEFAULT, INODES_MAX_DEFAULT};
-use crate::{Attributes, Generation, InodeId, Locks, Name, Owner, Target, Ticket, VolumeName, XattrName};
+use crate::{
+    Attributes, Generation, InodeId, Lent, Locks, Name, Owner, Target, Ticket, VolumeName, XattrName,
+};
 
 /// The name of a part. What a directory, an inode or a client has of a kind stands together.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -39,6 +41,8 @@ pub enum Key {
     Wait(Owner, Ticket),
     /// What the volume is called.
     Name,
+    /// That a file is lent to a client.
+    Lender(ClientId, InodeId),
 }
 
 /// What is in a part. A clone copies little.
@@ -133,9 +137,9 @@ pub enum Body {
         /// Who replicates it.
         replicas: Members,
         /// The lend that is going on.
-        lent: Option<Generation>,
-        /// Whether there ever was one: before the first there is no content.
-        was_lent: bool,
+        lent: Option<Lent>,
+        /// The last one that is over and under which the content may have changed.
+        last_lend: Option<Generation>,
     },
     /// A directory.
     Directory {
@@ -249,9 +253,9 @@ impl Inode {
             Body::Fifo | Body::Socket => (0, 0),
             Body::CharDevice { rdev } | Body::BlockDevice { rdev } => (0, *rdev),
         };
-        let (lent, was_lent, replicas) = match &self.body {
-            Body::File { lent, was_lent, replicas, .. } => (*lent, *was_lent, Some(replicas.clone())),
-            _ => (None, false, None),
+        let (lent, last_lend, replicas) = match &self.body {
+            Body::File { lent, last_lend, replicas, .. } => (*lent, *last_lend, Some(replicas.clone())),
+            _ => (None, None, None),
         };
         let Self { mode, uid, gid, links, atime, mtime, ctime, btime, .. } = *self;
         let (kind, has_acl) = (self.kind(), self.marks.acl_access);
@@ -269,7 +273,7 @@ impl Inode {
             ctime,
             btime,
             lent,
-            was_lent,
+            last_lend,
             replicas,
             has_acl,
         }
@@ -291,7 +295,7 @@ impl Part {
                 | (Key::Wait(..), Self::Wait(_))
                 | (Key::Name, Self::Name(_))
                 | (Key::Hold(..) | Key::Orphan(_) | Key::Unsettled(_), Self::Mark)
-                | (Key::Held(..) | Key::Locker(..), Self::Mark)
+                | (Key::Held(..) | Key::Locker(..) | Key::Lender(..), Self::Mark)
         )
     }
 }

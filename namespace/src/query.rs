@@ -6,8 +6,8 @@ use base::{ClientId, Members, WallTime};
 use bytes::Bytes;
 
 use crate::{
-    ClientState, Generation, InodeId, Kind, Lock, Locks, Name, Rights, Target, Ticket, Volume, Who, Wish,
-    XattrName,
+    ClientState, Generation, InodeId, Kind, Lent, LentTo, Lock, Locks, Name, Rights, Target, Ticket, Volume,
+    Who, Wish, XattrName,
 };
 
 /// A question about the tree.
@@ -175,14 +175,27 @@ pub struct Attributes {
     pub ctime: WallTime,
     /// When it was created.
     pub btime: WallTime,
-    /// Which lend of size and times is going on: then the file's cell knows them.
-    pub lent: Option<Generation>,
-    /// Whether there ever was one. A file that was never lent has no content, and no object for it.
-    pub was_lent: bool,
+    /// Which lend of size and times is going on: then whoever has it knows them.
+    pub lent: Option<Lent>,
+    /// The last one that is over and under which the content may have changed. Equal ones mean equal content, as long as there is none
+    /// that is going on. A file that has neither has no content, and no object for it.
+    pub last_lend: Option<Generation>,
     /// Who replicates the file, if it is one.
     pub replicas: Option<Members>,
     /// Whether it has an access ACL.
     pub has_acl: bool,
+}
+
+impl Attributes {
+    /// Whether there may be any content.
+    pub const fn may_have_content(&self) -> bool {
+        self.lent.is_some() || self.last_lend.is_some()
+    }
+
+    /// The lend that is going on, if it is this client's.
+    pub fn lent_to(&self, client: ClientId) -> Option<Generation> {
+        self.lent.filter(|lent| lent.to == LentTo::Client(client)).map(|lent| lent.generation)
+    }
 }
 
 /// Some names of a directory.

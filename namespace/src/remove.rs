@@ -158,7 +158,12 @@ impl<T: Table> Draft<'_, T> {
         self.drop_locks(id);
         self.remove(Key::Orphan(id));
         self.remove(Key::Inode(id));
-        if let Body::File { size, replicas, was_lent: true, .. } = &inode.body {
+        if let Body::File { lent: Some(lent), .. } = inode.body {
+            self.leave_lender(lent, id);
+        }
+        if let Body::File { size, replicas, lent, last_lend } = &inode.body
+            && (lent.is_some() || last_lend.is_some())
+        {
             let doomed = Doomed { replicas: replicas.clone(), size: *size };
             self.put(Key::Doomed(id), Part::Doomed(Arc::new(doomed)));
             return Ok(Fate::Doomed);

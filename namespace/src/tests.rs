@@ -70,7 +70,7 @@ fn site(dir: InodeId, text: &str) -> Site {
 }
 
 fn create(dir: InodeId, text: &str, make: Make, mode: u16) -> Change {
-    Change::Create { dir, name: name(text), make, mode, umask: 0, is_exclusive: true }
+    Change::Create { dir, name: name(text), make, mode, umask: 0, is_exclusive: true, lends: false }
 }
 
 fn unlink(dir: InodeId, text: &str) -> Change {
@@ -134,7 +134,7 @@ impl World {
     /// A file that was lent, and is not any more.
     fn file(&mut self, dir: InodeId, text: &str) -> InodeId {
         let inode = self.create(dir, text, file(), 0o644);
-        self.run(Change::Lend { inode });
+        self.run(Change::Lend { inode, to: LentTo::Content });
         self.give_back(inode, 0);
         inode
     }
@@ -144,7 +144,7 @@ impl World {
     }
 
     fn give_back(&mut self, inode: InodeId, size: u64) {
-        let generation = self.get(inode).lent.unwrap();
+        let generation = self.get(inode).lent.unwrap().generation;
         let now = time(self.seq + 1);
         self.run(Change::GiveBack { inode, generation, given: Some(Given { size, mtime: now, ctime: now }) });
     }

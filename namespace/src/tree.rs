@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use base::{ClientId, WallTime};
 
-use crate::Generation;
 use crate::create::Wanted;
 use crate::draft::Draft;
 use crate::limits::MODE_BITS;
 use crate::{
-    Answer, Body, Born, Change, ClientState, Done, Inode, InodeId, Key, Marks, NameError, Op, Part, Query,
-    Table, Volume, VolumeName,
+    Answer, Body, Born, Change, ClientState, Done, Inode, InodeId, Key, Lent, Marks, NameError, Op, Part,
+    Query, Table, Volume, VolumeName,
 };
 
 /// The mode of a root that nobody has changed.
@@ -113,7 +112,7 @@ impl<T: Table> Tree<T> {
     }
 
     /// The lend of a file's size and times that is going on.
-    pub fn lent(&self, inode: InodeId) -> Option<Generation> {
+    pub fn lent(&self, inode: InodeId) -> Option<Lent> {
         match self.table.get(&Key::Inode(inode))?.1 {
             Part::Inode(found) => match found.body {
                 Body::File { lent, .. } => lent,
@@ -121,6 +120,11 @@ impl<T: Table> Tree<T> {
             },
             _ => None,
         }
+    }
+
+    /// Some of the files that are lent to a client.
+    pub fn lent_to(&self, client: ClientId, inodes_max: usize) -> Vec<InodeId> {
+        Draft::look(&self.table).lent_to(client, inodes_max)
     }
 
     /// The table.
@@ -202,6 +206,7 @@ impl<T: Table> Draft<'_, T> {
             | Change::SetXattr { .. }
             | Change::RemoveXattr { .. }
             | Change::Lend { .. }
+            | Change::Return { .. }
             | Change::GiveBack { .. } => self.run_on_inode(op),
             Change::Hold { .. }
             | Change::Release { .. }
@@ -217,10 +222,12 @@ impl<T: Table> Draft<'_, T> {
         }
     }
 
-    fn run_on_names(&mut self, Op { who, change, .. }: &Op) -> Result<Done, NameError> {
+    fn run_on_names(&mut self, Op { who, client, change, .. }: &Op) -> Result<Done, NameError> {
         match change {
-            Change::Create { dir, name, make, mode, umask, is_exclusive } => {
-                let wanted = Wanted { make, mode: *mode, umask: *umask, is_exclusive: *is_exclusive };
+            Change::Create { dir, name, make, mode, umask, is_exclusive, lends } => {
+                let lends = lends.then_some(*client);
+                let (mode, umask, is_exclusive) = (*mode, *umask, *is_exclusive);
+                let wanted = Wanted { make, mode, umask, is_exclusive, lends };
                 self.create(who, (*dir, name), &wanted)
             }
             Change::Link { inode, dir, name } => self.link(who, *inode, (*dir, name)),
@@ -231,14 +238,17 @@ impl<T: Table> Draft<'_, T> {
         }
     }
 
-    fn run_on_inode(&mut self, Op { who, change, .. }: &Op) -> Result<Done, NameError> {
+    fn run_on_inode(&mut self, Op { who, client, change, .. }: &Op) -> Result<Done, NameError> {
         match change {
             Change::SetAttributes { inode, set } => self.set_attributes(who, *inode, set),
             Change::SetXattr { inode, name, value, how } => {
                 self.set_xattr(who, (*inode, name), (value, *how))
             }
             Change::RemoveXattr { inode, name } => self.remove_xattr(who, (*inode, name)),
-            Change::Lend { inode } => self.lend(who, *inode),
+            Change::Lend { inode, to } => self.lend((who, *client), *inode, *to),
+            Change::Return { inode, generation, modified, is_untouched } => {
+                self.return_lend(*client, (*inode, *generation), (*modified, *is_untouched))
+            }
             Change::GiveBack { inode, generation, given } => {
                 self.give_back((*inode, *generation), given.as_ref())
             }
@@ -288,6 +298,7 @@ impl Change {
             | Self::SetXattr { .. }
             | Self::RemoveXattr { .. }
             | Self::Lend { .. }
+            | Self::Return { .. }
             | Self::Lock { .. }
             | Self::Unlock { .. }
             | Self::Cancel { .. } => true,

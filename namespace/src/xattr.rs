@@ -9,8 +9,8 @@ use crate::acl::Acl;
 use crate::draft::Draft;
 use crate::limits::{MODE_BITS, XATTR_BYTES_MAX, XATTRS_MAX};
 use crate::{
-    Body, CAPABILITY, Done, Inode, InodeId, Key, Kind, Marks, NameError, Part, Rights, Space, Table, Who,
-    XattrHow, XattrName,
+    Body, CAPABILITY, Done, Inode, InodeId, Key, Kind, Lent, Marks, NameError, Part, Rights, Space, Table,
+    Who, XattrHow, XattrName,
 };
 
 const PERMISSIONS: u16 = 0o777;
@@ -26,7 +26,7 @@ impl<T: Table> Draft<'_, T> {
         let mut inode = Inode::clone(&*self.inode(id)?);
         self.allow_xattr((id, &inode), who, name, true)?;
         // The next write ends them, and is known here when it is lent anew.
-        if let Body::File { lent: Some(generation), .. } = inode.body
+        if let Body::File { lent: Some(Lent { generation, .. }), .. } = inode.body
             && name.as_bytes() == CAPABILITY
         {
             return Err(NameError::Lent { inode: id, generation });

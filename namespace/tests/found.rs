@@ -36,7 +36,8 @@ impl World {
     fn create(&mut self, who: &Who, mode: u16, umask: u16) -> (InodeId, u16) {
         let make = Make::File { replicas: Members::new([NodeId(1)]).unwrap() };
         let (dir, name) = (InodeId::ROOT, Name::new(b"file").unwrap());
-        let created = self.run(who, Change::Create { dir, name, make, mode, umask, is_exclusive: true });
+        let created =
+            self.run(who, Change::Create { dir, name, make, mode, umask, is_exclusive: true, lends: false });
         let Ok(Done::Created { attributes, .. }) = created else { panic!("{created:?}") };
         (attributes.inode, attributes.mode)
     }
@@ -76,7 +77,8 @@ fn nothing_is_moved_into_a_removed_directory_wherever_that_was() {
     let name = |text: &str| Name::new(text.as_bytes()).unwrap();
     let mut directory = |dir, text| {
         let (name, make) = (name(text), Make::Directory);
-        let change = Change::Create { dir, name, make, mode: 0o777, umask: 0, is_exclusive: true };
+        let change =
+            Change::Create { dir, name, make, mode: 0o777, umask: 0, is_exclusive: true, lends: false };
         let Ok(Done::Created { attributes, .. }) = world.run(&root, change) else { panic!("it is free") };
         attributes.inode
     };

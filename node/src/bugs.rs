@@ -131,6 +131,24 @@ pub enum Bug {
     ReleasedWithGrants,
     /// Whoever takes a volume over does not ask who has it in a cache.
     GrantsOfDeadNotAskedFor,
+    /// A volume's primary takes nothing back from whom it is lent to before it lends or changes it.
+    LendToTwo,
+    /// The content takes a flush under a lend that has ended there.
+    FlushNotFenced,
+    /// Who asks about what is lent to a client is answered before that has given it back.
+    RecallNotWaitedFor,
+    /// The content takes a client's word for what is lent to it.
+    ConfirmNotAsked,
+    /// The content is told of a lend that the volume's next power cut takes back.
+    ConfirmNotDurable,
+    /// An answer to a revocation that is over takes away what was granted since.
+    LateAnswerDropsGrant,
+    /// What is lent to a client that has ended stays lent.
+    ClientLendForgotten,
+    /// A client is believed that it changed nothing, whatever the content asked.
+    UntouchedWithContent,
+    /// Who is there and flushes has no longer to answer than who may be gone.
+    SlowFlushCutOff,
 }
 
 /// The rules in force: all of them in a product, perhaps all but one in a test.

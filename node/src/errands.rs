@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use base::{ClientId, NodeId, ObjectId, Process, Span, WallTime};
 use lease::Algorithm;
-use namespace::{Change as TreeChange, Generation, Given, Op as TreeOp, Who};
+use namespace::{
+    Ask, Change as TreeChange, Generation, Given, Lent, LentTo, Op as TreeOp, Query as TreeQuery, Who,
+};
 use replication::Ticket;
 
-use crate::file::{Change, FileBody, FileError, FileOf, FileReply, FileReplyBody, Level};
+use crate::file::{Change, FileBody, FileError, FileOf, FileReply, FileReplyBody, Level, Query};
 use crate::files::{Asker, Caller, Hosted};
 use crate::volumes::{OF_DAEMONS, file_object};
 use crate::{Bug, Output, RequestId, Shard};
@@ -54,10 +56,17 @@ pub enum ErrandBody {
     /// The file ends a lend, and says what the volume is to have.
     Return {
         /// Which.
-        generation: Generation,
+        lent: Lent,
+        /// When the content shall have changed last. None for when it has.
+        modified: Option<WallTime>,
     },
     /// The file's content is removed.
     Remove,
+    /// The volume says how the file is lent, once that survives a power cut, and lends nothing.
+    Confirm {
+        /// The lend that a client says it has.
+        generation: Generation,
+    },
 }
 
 /// Errands that are not done yet.
@@ -86,27 +95,34 @@ impl Errand {
     /// Who is to do it: the file or the volume.
     fn object(&self) -> ObjectId {
         match self.body {
-            ErrandBody::Lend | ErrandBody::GiveBack { .. } => self.of.volume,
+            ErrandBody::Lend | ErrandBody::GiveBack { .. } | ErrandBody::Confirm { .. } => self.of.volume,
             ErrandBody::Return { .. } | ErrandBody::Remove => file_object(self.of.volume, self.of.inode),
         }
     }
 
-    fn change(&self) -> (Level, Change) {
-        let tree = |change| {
-            let who = Who::new(NOBODY, NOBODY, &[]).expect("no groups are not too many");
-            Change::Tree(Arc::new(TreeOp::wanted(who, change)))
-        };
+    /// What is asked of whoever is to do it.
+    fn asked(&self, early: bool) -> FileBody {
+        let tree = |change| Change::Tree(Arc::new(TreeOp::wanted(nobody(), change)));
         let inode = self.of.inode;
-        match self.body {
+        let (level, change) = match self.body {
             // What is written under a lend must not survive a power cut that the lend, or the file itself, does not.
-            ErrandBody::Lend => (Level::Durable, tree(TreeChange::Lend { inode })),
+            ErrandBody::Lend => (Level::Durable, tree(TreeChange::Lend { inode, to: LentTo::Content })),
             ErrandBody::GiveBack { generation, given } => {
                 (Level::Written, tree(TreeChange::GiveBack { inode, generation, given }))
             }
             // What the tree is given back must not be written to after a power cut.
-            ErrandBody::Return { generation } => (Level::Durable, Change::Return { of: self.of, generation }),
+            ErrandBody::Return { lent, modified } => {
+                (Level::Durable, Change::Return { of: self.of, lent, modified })
+            }
             ErrandBody::Remove => (Level::Durable, Change::Remove),
-        }
+            ErrandBody::Confirm { .. } => {
+                let query = TreeQuery { who: Who::root(), ask: Ask::Attributes { inode } };
+                return FileBody::Ask(Query::Tree(Arc::new(query)));
+            }
+        };
+        let level = if early { Level::Written } else { level };
+        // Its number is that of the entry that it becomes.
+        FileBody::Change { number: 0, settled: 0, level, under: None, change }
     }
 }
 
@@ -276,15 +292,12 @@ impl<A: Algorithm> Shard<A> {
             caches: false,
         };
         let object = errand.object();
-        let (level, change) = errand.change();
         let is_early = match errand.body {
             ErrandBody::Lend => self.config.breaks(Bug::LendNotDurable),
             ErrandBody::Return { .. } => self.config.breaks(Bug::ReturnNotDurable),
-            ErrandBody::GiveBack { .. } | ErrandBody::Remove => false,
+            ErrandBody::GiveBack { .. } | ErrandBody::Remove | ErrandBody::Confirm { .. } => false,
         };
-        let level = if is_early { Level::Written } else { level };
-        // Its number is that of the entry that it becomes.
-        let body = FileBody::Change { number: 0, settled: 0, level, change };
+        let body = errand.asked(is_early);
         if errand.body == ErrandBody::Remove && self.config.breaks(Bug::DataLeftBehind) {
             return self.files.reply(asker, FileReplyBody::NoSuchFile, None);
         }
@@ -329,12 +342,15 @@ impl<A: Algorithm> Shard<A> {
         }
         let Errand { of, body, .. } = errand;
         match body {
-            ErrandBody::Lend => self.file_lent(now, owner, of, &reply),
-            ErrandBody::GiveBack { generation, .. } => self.file_given_back(owner, of, generation),
-            ErrandBody::Return { generation } if owner == of.volume => {
-                self.file_recalled(now, of, generation, &reply);
+            ErrandBody::Lend => self.file_lent(now, owner, (of, None), &reply),
+            ErrandBody::Confirm { generation } => {
+                self.file_lent(now, owner, (of, Some(generation)), &reply);
             }
-            ErrandBody::Return { generation } => self.file_returned(now, owner, (of, generation), &reply),
+            ErrandBody::GiveBack { generation, .. } => self.file_given_back(owner, of, generation),
+            ErrandBody::Return { lent, modified } if owner == of.volume => {
+                self.file_recalled(now, of, (lent, modified), &reply);
+            }
+            ErrandBody::Return { lent, .. } => self.file_returned(now, owner, (of, lent), &reply),
             ErrandBody::Remove => self.content_removed(now, of, &reply),
         }
     }
@@ -343,6 +359,11 @@ impl<A: Algorithm> Shard<A> {
 /// In whose name a node makes entries of its own.
 pub(crate) fn own_client(me: NodeId) -> ClientId {
     ClientId { certificate: OF_DAEMONS, program: me.0.into() }
+}
+
+/// Who writes, as far as the file is no longer to be run as somebody else.
+pub(crate) fn nobody() -> Who {
+    Who::new(NOBODY, NOBODY, &[]).expect("no groups are not too many")
 }
 
 /// What an errand came to, if it was done or can never be.

@@ -41,7 +41,7 @@ use std::sync::Arc;
 use base::{Span, WallTime};
 use bytes::Bytes;
 use namespace::cost;
-use namespace::{Generation, NameError, Root, Table, VolumeName};
+use namespace::{Generation, Lent, LentTo, NameError, Root, Table, VolumeName};
 use replication::Machine;
 pub use replication::{Mark, Position};
 
@@ -180,6 +180,8 @@ pub enum Query {
         offset: u64,
         /// How much.
         length: u64,
+        /// The lend that has to be going on, for who reads what may change. None for who knows from the volume that it does not.
+        under: Option<Generation>,
     },
     /// Its size and times.
     Stat,
@@ -277,7 +279,7 @@ impl File {
     /// Size, times, and how much is kept.
     pub fn stat(&self) -> Stat {
         let Attributes { size, modified, changed, lend, .. } = self.attributes;
-        let lend = lend.filter(|lend| lend.stage != LendStage::Unused).map(|lend| lend.generation);
+        let lend = lend.filter(|lend| lend.stage != LendStage::Unused).map(|lend| lend.lent.generation);
         Stat { size, modified, changed, allocated: self.chunks.allocated(), lend }
     }
 
@@ -414,42 +416,54 @@ impl File {
     fn borrow_times(
         &mut self,
         at: Position,
-        (of, generation): (FileOf, Generation),
+        (of, lent): (FileOf, Lent),
         (modified, changed): (WallTime, WallTime),
     ) -> Result<(), FileError> {
         match self.attributes.lend {
-            Some(lend) if lend.of != of || lend.generation > generation => return Err(FileError::NotLent),
-            Some(lend) if lend.generation == generation && lend.is_open() => return Ok(()),
-            Some(lend) if lend.generation == generation => return Err(FileError::NotLent),
+            Some(lend) if lend.of != of || lend.lent > lent => return Err(FileError::NotLent),
+            Some(lend) if lend.lent == lent && lend.is_open() => return Ok(()),
+            Some(lend) if lend.lent.generation == lent.generation => return Err(FileError::NotLent),
             Some(_) | None => {}
         }
         self.change(at, changed);
         self.attributes.modified = modified;
-        self.attributes.lend = Some(Lend { of, generation, stage: LendStage::Open });
+        self.attributes.lend = Some(Lend { of, lent, stage: LendStage::Open });
         Ok(())
     }
 
     fn return_times(
         &mut self,
         at: Position,
-        (of, generation): (FileOf, Generation),
+        (of, lent): (FileOf, Lent),
+        modified: Option<WallTime>,
     ) -> Result<Done, FileError> {
         let stage = match self.attributes.lend {
-            Some(lend) if lend.of != of || lend.generation > generation => return Err(FileError::NotLent),
-            Some(lend) if lend.generation == generation && lend.is_open() => LendStage::Ended,
-            Some(lend) if lend.generation == generation => lend.stage,
+            Some(lend) if lend.of != of || lend.lent > lent => return Err(FileError::NotLent),
+            Some(lend) if lend.lent == lent && lend.is_open() => LendStage::Ended,
+            Some(lend) if lend.lent == lent => lend.stage,
             // That it has ended was lost here, and with it nothing that was written under it.
             Some(lend) if lend.is_open() => LendStage::Ended,
             Some(_) | None => LendStage::Unused,
         };
         self.version = at;
-        self.attributes.lend = Some(Lend { of, generation, stage });
+        self.attributes.modified = modified.unwrap_or(self.attributes.modified);
+        self.attributes.lend = Some(Lend { of, lent, stage });
         Ok(Done::Returned { stat: (stage == LendStage::Ended).then(|| self.stat()) })
     }
 
-    /// Without a lend nothing is written to a volume's file.
-    fn check_lent(&self) -> Result<(), FileError> {
-        if self.attributes.lend.is_none_or(|lend| lend.is_open()) { Ok(()) } else { Err(FileError::NotLent) }
+    /// Without a lend nothing is written to a volume's file, and what is lent to a client is written to under that very lend.
+    fn check_lent(&self, under: Option<Generation>) -> Result<(), FileError> {
+        let is_lent = match (self.attributes.lend, under) {
+            (_, Some(_)) if self.tree.table().breaks(Bug::FlushNotFenced) => true,
+            (lend, Some(under)) => Self::is_lent_under(lend, under),
+            (None, None) => true,
+            (Some(lend), None) => lend.is_open() && lend.lent.to == LentTo::Content,
+        };
+        if is_lent { Ok(()) } else { Err(FileError::NotLent) }
+    }
+
+    fn is_lent_under(lend: Option<Lend>, under: Generation) -> bool {
+        lend.is_some_and(|lend| lend.is_open() && lend.lent.generation == under)
     }
 
     /// Nothing is done to a file that was removed, but to begin it anew.
@@ -501,7 +515,7 @@ impl Machine for File {
         OVERHEAD_BYTES + data
     }
 
-    fn apply(&mut self, at: Position, Op { time, change }: &Op) -> Result<Done, FileError> {
+    fn apply(&mut self, at: Position, Op { time, under, change }: &Op) -> Result<Done, FileError> {
         change.check()?;
         if !matches!(change, Change::Begin) {
             self.check_there()?;
@@ -513,7 +527,7 @@ impl Machine for File {
             return Err(FileError::IsTree);
         }
         if change.is_of_bytes() {
-            self.check_lent()?;
+            self.check_lent(*under)?;
         }
         match *change {
             Change::Write { offset, ref data } => return self.write(at, *time, offset, data),
@@ -534,10 +548,12 @@ impl Machine for File {
             }
             Change::Remove => self.remove(at, *time),
             Change::Begin => self.begin(at, *time),
-            Change::Borrow { of, generation, modified, changed } => {
-                self.borrow_times(at, (of, generation), (modified, changed))?;
+            Change::Borrow { of, lent, modified, changed } => {
+                self.borrow_times(at, (of, lent), (modified, changed))?;
             }
-            Change::Return { of, generation } => return self.return_times(at, (of, generation)),
+            Change::Return { of, lent, modified } => {
+                return self.return_times(at, (of, lent), modified);
+            }
             Change::NoSpace => return Err(FileError::NoSpace),
             Change::Plant(ref root) => self.plant(at, &Root { time: *time, ..root.clone() })?,
             Change::Tree(ref op) => return self.change_tree(at, op),
@@ -552,7 +568,10 @@ impl Machine for File {
             Query::Tree(_) if !self.has_tree() => Err(FileError::NoTree),
             Query::Tree(ref query) => Ok(Answer::Tree(Box::new(self.tree.answer(query)?))),
             Query::Read { .. } if self.has_tree() => Err(FileError::IsTree),
-            Query::Read { offset, length } => {
+            Query::Read { under: Some(under), .. } if !Self::is_lent_under(self.attributes.lend, under) => {
+                Err(FileError::NotLent)
+            }
+            Query::Read { offset, length, .. } => {
                 within(length, READ_BYTES_MAX)?;
                 let end = offset.saturating_add(length).min(self.attributes.size);
                 Ok(Answer::Data(self.chunks.read(offset, end)))
@@ -573,7 +592,7 @@ impl Machine for File {
             (Change::Tree(_), _) | (_, Query::Tree(_)) => return false,
             _ => {}
         }
-        let Query::Read { offset, length } = *query else { return true };
+        let Query::Read { offset, length, .. } = *query else { return true };
         if length == 0 || length > READ_BYTES_MAX {
             return false;
         }

@@ -21,6 +21,7 @@ use crate::lends::Lending;
 use crate::locking::Waits;
 use crate::logs::Logs;
 use crate::over::Round;
+use crate::recalls::Recalls;
 use crate::volumes::{OF_DAEMONS, answer_bytes};
 use crate::writes::Writes;
 use crate::{Proof, RequestId, SessionId, Unavailable};
@@ -180,8 +181,8 @@ pub(crate) struct Hosted {
     pub(crate) is_lossy: bool,
     /// What of a volume this node has deleted, by which entry once its data is gone.
     pub(crate) deleting: BTreeMap<InodeId, Option<Position>>,
-    /// What of a volume is to be changed as soon as size and times are given back.
-    pub(crate) recalls: BTreeMap<InodeId, Vec<(Asker, FileBody)>>,
+    /// What of a volume is being taken back from whom it is lent to.
+    pub(crate) recalls: Recalls,
     /// Who has which of its files open, if it is a volume, and who waits for a lock.
     pub(crate) holders: Holders,
     pub(crate) waits: Waits,
@@ -250,11 +251,13 @@ pub(crate) struct Asking {
     pub(crate) about: About,
     /// The inode in which, or of which, something was looked up.
     pub(crate) on: Option<InodeId>,
+    /// What was asked, if it may have to be asked again.
+    pub(crate) again: Option<FileBody>,
 }
 
 impl Asking {
     pub(crate) const fn new(asker: Asker, about: About) -> Self {
-        Self { asker, change: None, about, on: None }
+        Self { asker, change: None, about, on: None, again: None }
     }
 }
 
@@ -284,7 +287,7 @@ impl Hosted {
             ended: Ended::Unknown,
             is_lossy: false,
             deleting: BTreeMap::new(),
-            recalls: BTreeMap::new(),
+            recalls: Recalls::default(),
             holders: Holders::default(),
             waits: Waits::default(),
             preparing: BTreeMap::new(),

@@ -64,11 +64,13 @@ pub struct CacheGrant {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Granting {
     /// Volumes in which something is granted.
-    volumes: BTreeSet<ObjectId>,
+    pub(crate) volumes: BTreeSet<ObjectId>,
     /// Those that are led here and have clients on record.
     recorded: BTreeSet<ObjectId>,
     /// Revocations that were not answered, by their number in the session.
     asked: BTreeMap<(SessionId, u64), (ObjectId, Revoked)>,
+    /// Those of them that are of a lend and took no grant.
+    pub(crate) sparing: BTreeSet<(SessionId, u64)>,
     /// When they need not be any more.
     due: BTreeSet<(WallTime, SessionId, u64)>,
     /// Sessions that were closed early, and until when their clients may count on them.

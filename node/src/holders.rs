@@ -93,6 +93,11 @@ impl Holders {
         Self { due: Due::ALL, ..Self::default() }
     }
 
+    /// There may be something to do for a client.
+    pub(crate) fn look_at(&mut self, client: ClientId) {
+        self.due.some.insert(client);
+    }
+
     /// A client opens something.
     fn note(&mut self, client: ClientId, (inode, stamp): (InodeId, u64)) {
         let noted = self.noted.entry(client).or_default();
@@ -391,7 +396,7 @@ impl<A: Algorithm> Shard<A> {
         } else {
             due.some.iter().filter_map(|&client| Some((client, tree.client(client)?))).collect()
         };
-        let mut wanted = Vec::new();
+        let (mut wanted, mut lenders) = (Vec::new(), Vec::new());
         // Who ends does so over several entries.
         let is_there = |state: &ClientState| matches!(state, ClientState::Alive | ClientState::Ending);
         let is_needed = looked_at.iter().any(|(_, state)| is_there(state));
@@ -401,6 +406,8 @@ impl<A: Algorithm> Shard<A> {
             let is_gone = heard + grace <= now && !here.contains(&client);
             let is_told = hosted.holders.told.contains(&client);
             match state {
+                // What is lent to it goes back first.
+                ClientState::Ending if !tree.lent_to(client, 1).is_empty() => lenders.push(client),
                 ClientState::Ending => wanted.push(TreeChange::Expire { client }),
                 ClientState::Alive if is_gone && !rules.breaks(Bug::SilentKept) => {
                     wanted.push(TreeChange::Expire { client });
@@ -424,6 +431,8 @@ impl<A: Algorithm> Shard<A> {
             let alive = looked_at.iter().filter(|(_, state)| *state == ClientState::Alive);
             hosted.holders.keep(&alive.map(|&(client, _)| client).collect());
         }
+        lenders.retain(|_| !rules.breaks(Bug::ClientLendForgotten));
+        lenders.into_iter().for_each(|client| self.recall_from(now, object, client));
         wanted
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use base::{ClientId, Epoch, NodeId, ObjectId, Process, Span, WallTime};
 use lease::{Algorithm, Ended, Watermark};
+use namespace::Generation;
 use replication::{
     AskError, Checkpoint, Event, LeadError, Memory, Message, Output as ReplicaOutput, ProposeError, Replica,
     Request, Standing, Tenure, When,
@@ -191,10 +192,7 @@ impl<A: Algorithm> Shard<A> {
                 return self.refuse_file(now, object, asker, FileReplyBody::Refused(error));
             }
         }
-        if self.waits_for_lend(now, object, asker, &body)
-            || self.waits_for_recall(now, object, asker, &body)
-            || self.keeps_waiting(now, object, asker, &body)
-        {
+        if self.waits_for_lend(now, object, asker, &body) || self.keeps_waiting(now, object, asker, &body) {
             return;
         }
         self.put_to_replica(now, object, asker, body);
@@ -222,23 +220,24 @@ impl<A: Algorithm> Shard<A> {
         let ticket = self.files.ticket();
         let is_of_volume =
             |change: &Change| matches!(change, Change::Tree(_) | Change::Plant(_) | Change::Remove);
-        let kept =
-            matches!(&body, FileBody::Change { change, .. } if is_of_volume(change)).then(|| body.clone());
+        let is_change = matches!(&body, FileBody::Change { change, .. } if is_of_volume(change));
+        let kept = (is_change || is_of_tree).then(|| body.clone());
         let admitted = match self.admit(now, object, asker, body) {
             Ok(admitted) => admitted,
             Err(refusal) => return self.refuse_file(now, object, asker, refusal),
         };
         let refusal = match admitted {
             Admitted::Create => Some(FileReplyBody::Exists),
-            Admitted::Change { number, settled, level, ref change, is_allowed } => {
+            Admitted::Change { number, settled, level, under, ref change, is_allowed } => {
                 if let Some(kept) = kept
-                    && self.waits_for_grants(now, object, (asker, kept), change)
+                    && (self.waits_for_recall(now, object, (asker, &kept), change)
+                        || self.waits_for_grants(now, object, (asker, kept), change))
                 {
                     return;
                 }
                 let asker = Asker { is_shown: asker.is_shown && is_allowed, ..asker };
                 let request = Request { client: asker.client, number, settled };
-                self.propose_change(now, object, (asker, request, level), change)
+                self.propose_change(now, object, (asker, request, level), (under, change))
             }
             Admitted::Attend(said) => return self.attend(now, object, asker, &said),
             Admitted::Ask(query, about) => {
@@ -246,7 +245,8 @@ impl<A: Algorithm> Shard<A> {
                     return self.refuse_file(now, object, asker, refusal);
                 }
                 let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-                hosted.asking.insert(ticket, Asking { on: looked_up(&query), ..Asking::new(asker, about) });
+                let (on, again) = (looked_up(&query), kept);
+                hosted.asking.insert(ticket, Asking { on, again, ..Asking::new(asker, about) });
                 let asked = hosted.replica.ask(now, ticket, query.clone());
                 if asked == Err(AskError::Recovering) && hosted.wait(asker, FileBody::Ask(query)) {
                     hosted.asking.remove(&ticket);
@@ -283,9 +283,10 @@ impl<A: Algorithm> Shard<A> {
         now: WallTime,
         object: ObjectId,
         (asker, mut request, level): (Asker, Request, Level),
-        change: &Change,
+        (under, change): (Option<Generation>, &Change),
     ) -> Option<FileReplyBody> {
         let (is_idle, me) = (self.files.writes.is_idle(), self.me().node);
+        let may_lend = self.may_lend(now, object, asker, change);
         let hosted = self.files.hosted.get_mut(&object)?;
         let next = hosted.replica.next_position();
         if let (Caller::Node(_), Some(next)) = (asker.from, next) {
@@ -294,8 +295,10 @@ impl<A: Algorithm> Shard<A> {
         }
         let rules = self.config.rules();
         let (map, full, holders) = (&self.config.map, &self.files.full, &hosted.holders);
+        let recalls = &hosted.recalls;
         let asked = Asked { now, object, client: asker.client };
-        let op = operation(asked, change, &hosted.replica, Place { map, full, holders, me, rules });
+        let place = Place { map, full, holders, recalls, may_lend, me, rules };
+        let op = Op { under, ..operation(asked, change, &hosted.replica, place) };
         if op.change.check().is_err() {
             // Too many clients may have it open: most of them have still to say that they do not.
             return Some(FileReplyBody::Unavailable(Unavailable::Overloaded));
@@ -314,7 +317,7 @@ impl<A: Algorithm> Shard<A> {
             hosted.heard.insert(asker.client, now);
             begins.iter().for_each(|at| hosted.holders.note_removal(&wanted, *at));
             if let (Change::Return { .. }, Some(next)) = (change, next) {
-                hosted.lending.turn(next, false);
+                hosted.lending.turn(next, None);
             }
             if level == Level::Durable {
                 hosted.replica.sync_with_last();
@@ -351,7 +354,7 @@ impl<A: Algorithm> Shard<A> {
             }
             change => change,
         };
-        match propose(&mut hosted.replica, now, request, Op { time: now, change: op }) {
+        match propose(&mut hosted.replica, now, request, Op { time: now, under: None, change: op }) {
             Ok(()) => Some(next),
             Err(error) => {
                 // If the object knows too many daemons to know this one, a client that was silent for long makes room first.
@@ -426,6 +429,7 @@ impl<A: Algorithm> Shard<A> {
                     || self.delete_doomed(now, object)
                     || self.tend_volume(now, object)
                     || self.release_waits(now, object)
+                    || self.release_recalls(now, object)
                 {
                     continue;
                 }
@@ -575,7 +579,7 @@ impl<A: Algorithm> Shard<A> {
     /// Tells everybody who waits for this node to serve that it will not.
     pub(crate) fn send_waiting_away(&mut self, object: ObjectId, body: &FileReplyBody) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        let recalls = std::mem::take(&mut hosted.recalls).into_values().flatten();
+        let recalls = std::mem::take(&mut hosted.recalls).take_waiting();
         let waits = hosted.waits.take().into_iter().map(|wait| (wait.asker, wait.body()));
         let waiting = std::mem::take(&mut hosted.waiting).into_iter().chain(recalls).chain(waits);
         let waiting: Vec<_> = waiting.collect();
@@ -652,6 +656,10 @@ impl<A: Algorithm> Shard<A> {
         let was = std::mem::replace(&mut hosted.stage, Stage::Leaving);
         let at = hosted.replica.committed();
         self.end_grants(now, object, Some(&FileReplyBody::Unavailable(Unavailable::NoMajority)));
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        for (asker, _) in std::mem::take(&mut hosted.recalls).take_waiting() {
+            self.files.reply(asker, FileReplyBody::Unavailable(Unavailable::NoMajority), None);
+        }
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         self.errands.end(object);
         if !keeps_answering {

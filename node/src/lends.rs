@@ -6,11 +6,11 @@
 
 use base::{ObjectId, Span, WallTime};
 use lease::Algorithm;
-use namespace::{Attributes, Done as TreeDone, Generation, Given};
+use namespace::{Attributes, Done as TreeDone, Generation, Given, Lent, LentTo};
 use replication::Position;
 
 use crate::errands::{ErrandBody, outcome_of};
-use crate::file::{Change, Done, FileBody, FileError, FileOf, FileReplyBody, LendStage, Level, Query};
+use crate::file::{Change, Done, FileBody, FileError, FileOf, FileReplyBody, Lend, LendStage, Level, Query};
 use crate::files::{Asker, Hosted};
 use crate::volumes::file_object;
 use crate::{Bug, Shard, Unavailable};
@@ -23,10 +23,12 @@ const GIVEN_BACK_AFTER: Span = Span::from_secs(1);
 pub(crate) struct Lending {
     /// Which file it is.
     pub(crate) of: Option<FileOf>,
-    /// The last entry that begins or ends a lend, and whether it begins one.
-    turning: Option<(Position, bool)>,
+    /// The last entry that begins or ends a lend, and which it begins.
+    turning: Option<(Position, Option<Lent>)>,
     /// Whether the volume, or this file itself, was asked something that is not answered.
     is_busy: bool,
+    /// The client's lend that the volume is asked about beside that.
+    confirming: Option<Generation>,
     /// Whether the volume knows in this tenure that the last lend has ended.
     is_told: bool,
     /// When something was changed last.
@@ -42,30 +44,59 @@ impl Lending {
     }
 
     /// What ends or begins a lend is the entry there.
-    pub(crate) const fn turn(&mut self, at: Position, opens: bool) {
+    pub(crate) const fn turn(&mut self, at: Position, opens: Option<Lent>) {
         self.turning = Some((at, opens));
     }
 }
 
 impl Hosted {
-    /// Whether what is proposed now comes to stand where size and times are lent.
-    fn is_lent(&self) -> bool {
+    /// The lend under which what is proposed now comes to stand.
+    fn lent(&self) -> Option<Lent> {
         match self.lending.turning {
             Some((at, opens)) if self.replica.committed() < at => opens,
-            _ => self.replica.machine().attributes().1.lend().is_some_and(|lend| lend.is_open()),
+            _ => {
+                let lend = self.replica.machine().attributes().1.lend();
+                lend.filter(Lend::is_open).map(|lend| lend.lent)
+            }
         }
     }
 
-    /// Whether it has size and times, and so is led until they are given back.
+    /// Whether it has size and times, and so is led until they are given back. What is lent to a client the volume takes back.
     pub(crate) fn lends_on(&self) -> bool {
-        self.replica.machine().attributes().1.lend().is_some_and(|lend| lend.is_open())
+        let lend = self.replica.machine().attributes().1.lend();
+        lend.is_some_and(|lend| lend.is_open() && lend.lent.to == LentTo::Content)
+    }
+
+    /// Whether a change may be proposed now; if not, what the volume is to be asked; or why it never may.
+    fn may_change(&self, under: Option<Generation>) -> Result<(), Option<ErrandBody>> {
+        let lent = self.lent();
+        match under {
+            None if lent.is_some_and(|lent| lent.to == LentTo::Content) => Ok(()),
+            None => Err(Some(ErrandBody::Lend)),
+            Some(under) if lent.is_some_and(|lent| lent.generation == under) => Ok(()),
+            Some(under) => {
+                // What the log knows of is over, or never was a client's.
+                let last = self.replica.machine().attributes().1.lend().map(|lend| lend.lent.generation);
+                let last = last.max(lent.map(|lent| lent.generation));
+                Err((last < Some(under)).then_some(ErrandBody::Confirm { generation: under }))
+            }
+        }
+    }
+
+    /// What the volume is to be asked for the first change that waits.
+    fn wanted_errand(&self) -> ErrandBody {
+        let under = self.waiting.iter().find_map(|(_, body)| match body {
+            FileBody::Change { under, change, .. } if change.is_of_bytes() => Some(*under),
+            _ => None,
+        });
+        under.flatten().map_or(ErrandBody::Lend, |generation| ErrandBody::Confirm { generation })
     }
 
     /// The last lend, if it has ended and the volume may not know that.
     fn untold_end(&self) -> Option<(FileOf, ErrandBody)> {
         let lend = self.replica.machine().attributes().1.lend()?;
         // That it has ended is said once more in the log: only what that comes to says that it would survive a power cut.
-        let again = ErrandBody::Return { generation: lend.generation };
+        let again = ErrandBody::Return { lent: lend.lent, modified: None };
         (!lend.is_open() && !self.lending.is_told).then_some((lend.of, again))
     }
 
@@ -78,12 +109,12 @@ impl Hosted {
             LendStage::Ended => Some(given(&machine.stat())),
             LendStage::Unused => None,
         };
-        Some((lend.of, ErrandBody::GiveBack { generation: lend.generation, given }))
+        Some((lend.of, ErrandBody::GiveBack { generation: lend.lent.generation, given }))
     }
 
     /// Whether the end of a lend is under way in this file's log.
     fn is_ending(&self) -> bool {
-        self.lending.turning.is_some_and(|(at, opens)| !opens && self.replica.committed() < at)
+        self.lending.turning.is_some_and(|(at, opens)| opens.is_none() && self.replica.committed() < at)
     }
 }
 
@@ -105,7 +136,7 @@ impl<A: Algorithm> Shard<A> {
         asker: Asker,
         body: &FileBody,
     ) -> bool {
-        let FileBody::Change { change, .. } = body else {
+        let &FileBody::Change { ref change, under, .. } = body else {
             self.tell_volume_again(object, body);
             return false;
         };
@@ -119,10 +150,28 @@ impl<A: Algorithm> Shard<A> {
             return false;
         }
         hosted.lending.used = now;
-        if hosted.is_lent() || self.config.breaks(Bug::LendNotAsked) {
-            self.watch_lend(now, object);
-            return false;
+        match hosted.may_change(under) {
+            Err(_) if self.config.breaks(Bug::LendNotAsked) => {}
+            Ok(()) => {}
+            Err(None) if self.config.breaks(Bug::FlushNotFenced) => return false,
+            Err(None) => {
+                self.files.reply(asker, FileReplyBody::Refused(FileError::NotLent), None);
+                return true;
+            }
+            Err(Some(ErrandBody::Confirm { generation })) if self.config.breaks(Bug::ConfirmNotAsked) => {
+                let lent = Lent { generation, to: LentTo::Client(asker.client) };
+                self.borrow(now, object, of, (lent, (now, now)));
+                return false;
+            }
+            Err(Some(_)) => return self.asks_for_lend(object, of, (asker, body)),
         }
+        self.watch_lend(now, object);
+        false
+    }
+
+    /// Keeps a change until the volume has said what it is to be made under.
+    fn asks_for_lend(&mut self, object: ObjectId, of: FileOf, (asker, body): (Asker, &FileBody)) -> bool {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return true };
         if !hosted.wait(asker, body.clone()) {
             let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);
             self.files.reply(asker, busy, None);
@@ -130,6 +179,11 @@ impl<A: Algorithm> Shard<A> {
         }
         if !std::mem::replace(&mut hosted.lending.is_busy, true) {
             self.ask_for_lend(object, of);
+        } else if let FileBody::Change { under: Some(generation), .. } = *body
+            && hosted.lending.confirming.replace(generation) != Some(generation)
+        {
+            // What the volume was asked for may wait for just this: that the client that has the file sends what it has.
+            self.run_errand(object, of, ErrandBody::Confirm { generation });
         }
         true
     }
@@ -137,7 +191,10 @@ impl<A: Algorithm> Shard<A> {
     /// Has the volume lend, once it knows what came of the lend before.
     fn ask_for_lend(&mut self, object: ObjectId, of: FileOf) {
         let Some(hosted) = self.files.hosted.get(&object) else { return };
-        let (of, body) = hosted.untold_end().unwrap_or((of, ErrandBody::Lend));
+        let wanted = hosted.wanted_errand();
+        // Whoever has lent again knows what came of the lend before.
+        let untold = hosted.untold_end().filter(|_| !matches!(wanted, ErrandBody::Confirm { .. }));
+        let (of, body) = untold.unwrap_or((of, wanted));
         self.run_errand(object, of, body);
     }
 
@@ -151,13 +208,23 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// The volume has lent, or says why not.
-    pub(crate) fn file_lent(&mut self, now: WallTime, object: ObjectId, of: FileOf, reply: &FileReplyBody) {
+    /// The volume has lent, or says how it has, or why not. Whoever asked for a client wants to hear of that lend.
+    pub(crate) fn file_lent(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        (of, under): (FileOf, Option<Generation>),
+        reply: &FileReplyBody,
+    ) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        if under.is_some() {
+            hosted.lending.confirming = None;
+        }
+        let again = under.map_or(ErrandBody::Lend, |generation| ErrandBody::Confirm { generation });
         if let FileReplyBody::Changed { outcome: Ok(_), level: Level::Written, .. } = reply
             && !self.config.breaks(Bug::LendNotDurable)
         {
-            return self.run_errand(object, of, ErrandBody::Lend);
+            return self.run_errand(object, of, again);
         }
         let attributes = match lent_attributes(reply) {
             Ok(attributes) => attributes,
@@ -168,42 +235,84 @@ impl<A: Algorithm> Shard<A> {
         };
         if hosted.is_ending() {
             // What would be borrowed may be over before that is so.
-            return self.run_errand_later(now, object, of, ErrandBody::Lend);
+            return self.run_errand_later(now, object, of, again);
         }
         let known = hosted.replica.machine().attributes().1.lend();
-        let generation = match (attributes.lent, known) {
-            // It was given back in between.
-            (None, _) => return self.run_errand(object, of, ErrandBody::Lend),
-            (Some(generation), Some(known)) if known.generation == generation && known.is_open() => {
+        let lent = match (attributes.lent, under) {
+            (Some(lent), Some(under)) if lent.generation == under && lent.to != LentTo::Content => lent,
+            (_, Some(under)) => return self.refuse_flushes(now, object, of, under),
+            (Some(lent), None) if lent.to == LentTo::Content => lent,
+            // It was given back in between, or a client has it: that is taken back first.
+            (_, None) => return self.run_errand_later(now, object, of, ErrandBody::Lend),
+        };
+        match known {
+            Some(known) if known.lent == lent && known.is_open() => {
                 hosted.lending.is_busy = false;
                 return self.serve_waiting(now, object);
             }
-            (Some(generation), Some(known)) if known.generation >= generation => {
+            Some(known) if known.lent >= lent && under.is_none() => {
                 hosted.lending.is_told = false;
                 return self.ask_for_lend(object, of);
             }
-            (Some(generation), _) => generation,
-        };
+            Some(known) if known.lent >= lent => {
+                return self.refuse_flushes(now, object, of, lent.generation);
+            }
+            Some(_) | None => {}
+        }
         hosted.lending.is_busy = false;
-        let (modified, changed) = (attributes.mtime, attributes.ctime);
-        let borrow = Change::Borrow { of, generation, modified, changed };
-        let Some(at) = self.propose_own(now, object, borrow) else {
+        if !self.borrow(now, object, of, (lent, (attributes.mtime, attributes.ctime))) {
             let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);
             return self.send_waiting_away(object, &busy);
-        };
-        if let Some(hosted) = self.files.hosted.get_mut(&object) {
-            hosted.lending.turn(at, true);
-            hosted.lending.is_told = false;
         }
         self.watch_lend(now, object);
         self.serve_waiting(now, object);
+    }
+
+    /// Size and times are this file's from now on, or its client's.
+    fn borrow(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        of: FileOf,
+        (lent, (modified, changed)): (Lent, (WallTime, WallTime)),
+    ) -> bool {
+        let Some(at) = self.propose_own(now, object, Change::Borrow { of, lent, modified, changed }) else {
+            return false;
+        };
+        if let Some(hosted) = self.files.hosted.get_mut(&object) {
+            hosted.lending.turn(at, Some(lent));
+            hosted.lending.is_told = false;
+        }
+        true
+    }
+
+    /// A client's lend is over, or never was. What else waits goes on.
+    fn refuse_flushes(&mut self, now: WallTime, object: ObjectId, of: FileOf, ended: Generation) {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        hosted.lending.is_busy = false;
+        let is_under = |(_, body): &(Asker, FileBody)| matches!(body, FileBody::Change { under: Some(under), .. } if *under == ended);
+        let waiting = std::mem::take(&mut hosted.waiting).into_iter();
+        let (refused, others): (Vec<_>, Vec<_>) = waiting.partition(is_under);
+        hosted.waiting.extend(others);
+        for (asker, _) in refused {
+            self.files.reply(asker, FileReplyBody::Refused(FileError::NotLent), None);
+        }
+        let is_wanted = self.files.hosted.get_mut(&object).is_some_and(|hosted| {
+            hosted.lending.is_busy = !hosted.waiting.is_empty();
+            hosted.lending.is_busy
+        });
+        if is_wanted {
+            self.ask_for_lend(object, of);
+        } else {
+            self.serve_waiting(now, object);
+        }
     }
 
     /// The volume knows that the lend has ended.
     pub(crate) fn file_given_back(&mut self, object: ObjectId, of: FileOf, generation: Generation) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let last = hosted.replica.machine().attributes().1.lend();
-        if last.is_some_and(|last| last.generation == generation) {
+        if last.is_some_and(|last| last.lent.generation == generation) {
             hosted.lending.is_told = true;
         }
         hosted.lending.is_busy = !hosted.waiting.is_empty();
@@ -217,7 +326,7 @@ impl<A: Algorithm> Shard<A> {
         &mut self,
         now: WallTime,
         object: ObjectId,
-        (of, generation): (FileOf, Generation),
+        (of, lent): (FileOf, Lent),
         reply: &FileReplyBody,
     ) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
@@ -227,7 +336,7 @@ impl<A: Algorithm> Shard<A> {
         };
         let may_be_lost = is_durable == Some(false) && !self.config.breaks(Bug::ReturnNotDurable);
         if may_be_lost {
-            return self.run_errand_later(now, object, of, ErrandBody::Return { generation });
+            return self.run_errand_later(now, object, of, ErrandBody::Return { lent, modified: None });
         }
         if let Some((of, ended)) = hosted.ended_lend().filter(|_| is_durable.is_some()) {
             return self.run_errand(object, of, ended);
@@ -252,18 +361,20 @@ impl<A: Algorithm> Shard<A> {
             let Some(hosted) = self.files.hosted.get_mut(&object) else { continue };
             hosted.lending.is_watched = false;
             let lend = hosted.replica.machine().attributes().1.lend();
-            let Some(lend) = lend.filter(|lend| lend.is_open() && hosted.serves()) else { continue };
+            // What is lent to a client the volume takes back.
+            let is_its = |lend: &Lend| lend.is_open() && lend.lent.to == LentTo::Content;
+            let Some(lend) = lend.filter(is_its).filter(|_| hosted.serves()) else { continue };
             let is_used = hosted.lending.used + GIVEN_BACK_AFTER > now || !hosted.changing.is_empty();
             if is_used || hosted.lending.is_busy {
                 self.watch_lend(now, object);
                 continue;
             }
             hosted.lending.is_busy = true;
-            let (generation, given) = (lend.generation, Some(given(&hosted.replica.machine().stat())));
+            let (generation, given) = (lend.lent.generation, Some(given(&hosted.replica.machine().stat())));
             let end = if self.config.breaks(Bug::GivenBackFirst) {
                 ErrandBody::GiveBack { generation, given }
             } else {
-                ErrandBody::Return { generation }
+                ErrandBody::Return { lent: lend.lent, modified: None }
             };
             self.run_errand(object, lend.of, end);
         }
@@ -276,7 +387,7 @@ impl<A: Algorithm> Shard<A> {
         hosted.lending.begin(now);
         hosted.deleting.clear();
         hosted.preparing.clear();
-        hosted.waiting.extend(std::mem::take(&mut hosted.recalls).into_values().flatten());
+        hosted.waiting.extend(std::mem::take(&mut hosted.recalls).take_waiting());
         hosted.waiting.extend(hosted.waits.take().into_iter().map(|wait| (wait.asker, wait.body())));
         if let Some(lend) = hosted.replica.machine().attributes().1.lend() {
             hosted.lending.of = Some(lend.of);

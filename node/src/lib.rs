@@ -62,6 +62,7 @@ mod orders;
 mod output;
 mod over;
 mod owner;
+mod recalls;
 mod refused;
 mod replies;
 mod requests;

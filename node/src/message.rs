@@ -7,8 +7,8 @@
 
 use std::fmt;
 
-use base::{ClientId, Epoch, Incarnation, MEMBERS_MAX, NodeId, ObjectId, Process, WallTime};
-use namespace::InodeId;
+use base::{ClientId, Epoch, Incarnation, MEMBERS_MAX, NodeId, ObjectId, Process, Seq, WallTime};
+use namespace::{Generation, InodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::bounded;
@@ -260,12 +260,29 @@ pub enum Revoked {
     Before(Epoch),
     /// All that was granted in the volume over this session.
     All,
+    /// What is lent of one inode, by the entry that lends: to be given back before that is said.
+    Lend {
+        /// The inode's number.
+        number: u64,
+        /// Its epoch.
+        epoch: Epoch,
+        /// The epoch of the entry.
+        lent_in: Epoch,
+        /// Its place.
+        lent_at: Seq,
+    },
 }
 
 impl Revoked {
     /// One inode.
     pub const fn inode(inode: InodeId) -> Self {
         Self::Inode { number: inode.number, epoch: inode.epoch }
+    }
+
+    /// What is lent of one inode.
+    pub const fn lend(inode: InodeId, Generation(born): Generation) -> Self {
+        let InodeId { number, epoch } = inode;
+        Self::Lend { number, epoch, lent_in: born.epoch, lent_at: born.seq }
     }
 }
 

@@ -14,6 +14,7 @@ use std::ops::Bound;
 
 use base::{ObjectId, Span, WallTime};
 use lease::Algorithm;
+use namespace::LentTo;
 
 use crate::files::{Hosted, Stage};
 use crate::message::is_file_of_volume;
@@ -51,7 +52,8 @@ impl Hosted {
     /// committed.
     fn is_unfinished(&self) -> bool {
         let lend = self.replica.machine().attributes().1.lend();
-        let is_lent = lend.is_some_and(|lend| lend.is_open());
+        // What is lent to a client the volume has ended.
+        let is_lent = lend.is_some_and(|lend| lend.is_open() && lend.lent.to == LentTo::Content);
         let may_end = self.view.is_none() && self.has_nothing_left();
         is_lent || may_end || self.replica.tail() != self.replica.committed()
     }

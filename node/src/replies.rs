@@ -2,11 +2,11 @@
 
 use base::{ObjectId, Seq, WallTime};
 use lease::Algorithm;
-use namespace::{Ask, InodeId, NameError};
+use namespace::{Answer as TreeAnswer, Ask, Done as TreeDone, InodeId, NameError};
 use replication::{Ticket, Waiting};
 
 use crate::access::About;
-use crate::file::{Done, FileError, FileReply, FileReplyBody, Level, Mark, Query};
+use crate::file::{Answer, Done, FileError, FileReply, FileReplyBody, Level, Mark, Query};
 use crate::files::{Asker, Asking, Caller};
 use crate::{Bug, Shard, Unavailable};
 
@@ -57,7 +57,12 @@ impl<A: Algorithm> Shard<A> {
         (body, until): (FileReplyBody, WallTime),
     ) {
         let asking = self.files.hosted.get_mut(&object).and_then(|hosted| hosted.asking.remove(&ticket));
-        if let Some(Asking { asker, change, about, on }) = asking {
+        if let Some(Asking { asker, change, about, on, again }) = asking {
+            if self.waits_with_answer(now, object, (asker, again.as_ref()), &body)
+                || about == About::Lend && self.waits_until_durable(now, object, asker, &body)
+            {
+                return;
+            }
             let Asker { from, id, .. } = asker;
             let (level, opened) = (Level::Durable, None);
             let changed = |(done, mark)| FileReplyBody::Changed { outcome: Ok(done), mark, level, opened };
@@ -66,6 +71,36 @@ impl<A: Algorithm> Shard<A> {
             let (body, proofs) = self.show(now, object, (asker, about), body);
             self.answer_file(object, (from, FileReply { id, body, proofs, grant }), Some(until));
         }
+    }
+
+    /// Keeps what a daemon is told of a lend until that would survive a power cut. False if there is nothing to tell.
+    fn waits_until_durable(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        asker: Asker,
+        body: &FileReplyBody,
+    ) -> bool {
+        let FileReplyBody::Answer(Ok(Answer::Tree(answer))) = body else { return false };
+        let TreeAnswer::Attributes(attributes) = &**answer else { return false };
+        self.note_confirmed(object, attributes);
+        let ticket = self.files.ticket();
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return true };
+        let done = Done::Tree(Box::new(TreeDone::Changed { attributes: attributes.clone() }));
+        let at = hosted.replica.committed();
+        let mark = Mark { at, generation: at.epoch };
+        if self.config.breaks(Bug::ConfirmNotDurable) {
+            let (outcome, level, opened) = (Ok(done), Level::Durable, None);
+            self.files.reply(asker, FileReplyBody::Changed { outcome, mark, level, opened }, None);
+            return true;
+        }
+        let change = Some((done, mark));
+        hosted.asking.insert(ticket, Asking { change, ..Asking::new(asker, About::Itself) });
+        if hosted.replica.sync_committed(now, ticket).is_err() {
+            hosted.asking.remove(&ticket);
+            self.files.reply(asker, FileReplyBody::Unavailable(Unavailable::Overloaded), None);
+        }
+        true
     }
 
     pub(crate) fn answer_unknown(&mut self, object: ObjectId, waiting: Waiting) {

@@ -9,20 +9,19 @@ use std::sync::Arc;
 use base::{ClientId, Members, NodeId, ObjectId, WallTime};
 use lease::Algorithm;
 use namespace::{
-    Answer as TreeAnswer, Ask, Born, Change as TreeChange, Done as TreeDone, Generation, InodeId, Lock, Make,
+    Answer as TreeAnswer, Ask, Born, Change as TreeChange, Done as TreeDone, InodeId, LentTo, Lock, Make,
     Op as TreeOp, Query as TreeQuery, Who, cost,
 };
 use replication::{Position, Replica};
 
-use crate::access::Admitted;
-use crate::errands::{ErrandBody, outcome_of};
+use crate::errands::{ErrandBody, nobody, outcome_of};
 use crate::file::{
-    Answer, Change, Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody, Level, Op, Query,
+    Answer, Change, Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody, Op, Query,
 };
-use crate::files::{Asker, Hosted};
+use crate::files::Hosted;
 use crate::holders::Holders;
-use crate::lends::given;
 use crate::message::{file_of, volume_of};
+use crate::recalls::Recalls;
 use crate::space::within_space;
 use crate::{Bug, ClusterMap, Rules, Shard, Unavailable};
 
@@ -30,8 +29,6 @@ use crate::{Bug, ClusterMap, Rules, Shard, Unavailable};
 const ANSWERS_BYTES_MAX: u64 = 16 << 20;
 /// So many questions and syncs of one volume wait at once.
 const ASKING_MAX: usize = 512;
-/// So many changes of a volume wait until times are given back.
-const RECALLS_MAX: usize = 1_024;
 /// So much of what is doomed is looked at in addition at a time, and so much of it is being deleted at once: whose data cannot be removed at
 /// present must not stand in the way of others.
 const DELETED_AT_ONCE: usize = 64;
@@ -55,6 +52,9 @@ pub(crate) struct Place<'a> {
     pub(crate) map: &'a ClusterMap,
     pub(crate) full: &'a BTreeSet<NodeId>,
     pub(crate) holders: &'a Holders,
+    pub(crate) recalls: &'a Recalls,
+    /// Whether whoever asks may be lent something.
+    pub(crate) may_lend: bool,
     pub(crate) me: NodeId,
     pub(crate) rules: Rules,
 }
@@ -67,11 +67,21 @@ pub(crate) fn operation(asked: Asked, change: &Change, replica: &Replica<File>, 
         if !place.rules.breaks(Bug::ClientSaysWhen) {
             (op.time, op.client) = (asked.now, asked.client);
         }
+        if let TreeChange::Return { inode, generation, .. } = op.change
+            && let Some(given) = place.recalls.given(inode)
+        {
+            op.change = TreeChange::GiveBack { inode, generation, given };
+        }
         match &mut op.change {
-            TreeChange::Create { make: Make::File { replicas }, .. } => {
+            TreeChange::Create { make: Make::File { replicas }, lends, .. } => {
+                *lends &= place.may_lend;
                 if let Some(next) = replica.next_position() {
                     *replicas = members_of_next(asked.object, next, place.map);
                 }
+            }
+            TreeChange::Lend { inode, to } => {
+                *to = lent_to(asked, *inode, replica, &place);
+                op.who = nobody();
             }
             TreeChange::Lock { lock: Lock { owner, .. }, .. } | TreeChange::Unlock { owner, .. } => {
                 owner.client = asked.client;
@@ -81,7 +91,17 @@ pub(crate) fn operation(asked: Asked, change: &Change, replica: &Replica<File>, 
             change => place.holders.enter(change, replica.machine().tree(), place.rules),
         }
     }
-    Op { time: asked.now, change }
+    Op { time: asked.now, under: None, change }
+}
+
+/// To whom a file is lent: to the client that wants it, unless somebody else does or did lately.
+fn lent_to(asked: Asked, inode: InodeId, replica: &Replica<File>, place: &Place<'_>) -> LentTo {
+    let its = LentTo::Client(asked.client);
+    let may_have = match replica.machine().tree().lent(inode) {
+        Some(lent) => lent.to == its,
+        None => place.may_lend && !place.recalls.is_wanted(inode, asked.now),
+    };
+    if may_have { its } else { LentTo::Content }
 }
 
 /// Where the file is replicated that the next entry creates.
@@ -207,53 +227,6 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Keeps a change of a file that has to be given back before until it is. False if it is not lent.
-    ///
-    /// The file's log is not to know the end of a lend that a power cut takes back here.
-    pub(crate) fn waits_for_recall(
-        &mut self,
-        now: WallTime,
-        object: ObjectId,
-        asker: Asker,
-        body: &FileBody,
-    ) -> bool {
-        let FileBody::Change { change: Change::Tree(op), .. } = body else { return false };
-        if op.change.wants_back().is_none() {
-            return false;
-        }
-        // Who may not change it ends nobody's lend.
-        let Ok(Admitted::Change { change: Change::Tree(admitted), .. }) =
-            self.admit(now, object, asker, body.clone())
-        else {
-            return false;
-        };
-        let Some(inode) = admitted.change.wants_back() else { return false };
-        let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
-        if asker.request(body).is_some_and(|request| hosted.replica.knows(request)) {
-            return false;
-        }
-        let Some(generation) = hosted.replica.machine().tree().lent(inode) else { return false };
-        let is_again = |(other, asked): &&mut (Asker, FileBody)| other.request(asked) == asker.request(body);
-        let waiting = hosted.recalls.get_mut(&inode);
-        if let Some((other, _)) = waiting.and_then(|waiting| waiting.iter_mut().find(is_again)) {
-            // Whoever asks again has given the first reply up.
-            *other = asker;
-            return true;
-        }
-        let count: usize = hosted.recalls.values().map(Vec::len).sum();
-        let is_first = !hosted.recalls.contains_key(&inode);
-        let errand = (FileOf { volume: object, inode }, ErrandBody::Return { generation });
-        if count >= RECALLS_MAX || is_first && !self.run_errands_when_durable(now, object, vec![errand]) {
-            self.files.reply(asker, FileReplyBody::Unavailable(Unavailable::Overloaded), None);
-            return true;
-        }
-        if let Some(hosted) = self.files.hosted.get_mut(&object) {
-            hosted.recalls.entry(inode).or_default().push((asker, body.clone()));
-        }
-        self.drain_replica(now, object);
-        true
-    }
-
     /// A tree keeps to all rules, but for a planted bug.
     pub(crate) fn keep_tree_to_rules(&mut self, object: ObjectId) {
         let spares_others = self.config.breaks(Bug::EntryTimeIgnored) && self.me().node != NodeId(0);
@@ -264,28 +237,5 @@ impl<A: Algorithm> Shard<A> {
         if let Some(hosted) = self.files.hosted.get_mut(&object) {
             hosted.replica.machine_mut().keep_to(rules);
         }
-    }
-
-    /// A file has ended a lend because somebody here waits for its times.
-    pub(crate) fn file_recalled(
-        &mut self,
-        now: WallTime,
-        of: FileOf,
-        generation: Generation,
-        reply: &FileReplyBody,
-    ) {
-        if let FileReplyBody::Changed { outcome: Ok(Done::Returned { stat }), level, .. } = reply {
-            if *level == Level::Written {
-                return self.run_errand_later(now, of.volume, of, ErrandBody::Return { generation });
-            }
-            let given = stat.as_ref().map(given);
-            let change = TreeChange::GiveBack { inode: of.inode, generation, given };
-            self.propose_own(now, of.volume, Change::Tree(Arc::new(TreeOp::wanted(Who::root(), change))));
-        }
-        let Some(hosted) = self.files.hosted.get_mut(&of.volume) else { return };
-        for (asker, body) in hosted.recalls.remove(&of.inode).unwrap_or_default() {
-            self.put_to_replica(now, of.volume, asker, body);
-        }
-        self.drain_replica(now, of.volume);
     }
 }

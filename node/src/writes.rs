@@ -287,7 +287,7 @@ mod tests {
         let epoch = Epoch::default();
         let change = Change::Append { data: Bytes::from(vec![1; 1 << 20]).into() };
         let client = base::ClientId { certificate: 1, program: 1 };
-        let op = Op { time: at(0), change };
+        let op = Op { time: at(0), under: None, change };
         let body = Body::Op { request: Request { client, number: seq, settled: 1 }, op };
         let entry = Entry { at: Position { epoch, seq: Seq(seq) }, lease: 1, body };
         held(

@@ -48,7 +48,7 @@ pub struct Config {
     pub parts_max: usize,
     /// Versions of parts in one message.
     pub versions_max: usize,
-    /// Bytes of one message with parts, or with the end of a state. Default 4 MiB.
+    /// Bytes of one message with parts, or with the end of a state. Default 5 MiB.
     pub page_bytes_max: u64,
     /// What was not answered for so long is sent again. Longer than a round trip and a write.
     pub retry_after: Span,
@@ -112,7 +112,7 @@ impl Default for Config {
             kept_lending_bytes_max: 64 << 20,
             parts_max: 64,
             versions_max: 1_024,
-            page_bytes_max: 4 << 20,
+            page_bytes_max: 5 << 20,
             retry_after: Span::from_millis(200),
             isolated_after: Span::from_secs(1),
             tell_after: Span::from_millis(20),

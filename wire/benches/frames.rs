@@ -83,7 +83,8 @@ fn data(criterion: &mut Criterion) {
         let bytes = Bytes::from(vec![0x5a; length]);
         let request = |data: Payload| {
             let change = Change::Write { offset: 1 << 30, data };
-            let body = FileBody::Change { number: 1_000, settled: 990, level: Level::Written, change };
+            let body =
+                FileBody::Change { number: 1_000, settled: 990, level: Level::Written, under: None, change };
             vec![FileRequest {
                 id: RequestId(1_000_000),
                 object: ObjectId::new(70_000, 12_345),

@@ -32,7 +32,7 @@ record!(Mark { at, generation });
 record!(Request { client, number, settled });
 record!(Stat { size, modified, changed, allocated, lend });
 record!(FileOf { volume, inode });
-record!(Lend { of, generation, stage });
+record!(Lend { of, lent, stage });
 choice!(LendStage, "how far a lend is":
     0 Open;
     1 Ended;
@@ -73,8 +73,8 @@ choice!(Change, "a change of a file":
     7 NoSpace;
     8 Plant(root);
     9 Tree(op);
-    10 Borrow { of, generation, modified, changed };
-    11 Return { of, generation };
+    10 Borrow { of, lent, modified, changed };
+    11 Return { of, lent, modified };
 );
 choice!(Key, "the name of a part":
     0 Attributes;
@@ -154,11 +154,13 @@ impl Field for Bytes {
 impl Field for Op {
     fn put(&self, out: &mut Sink) {
         self.time.put(out);
+        self.under.put(out);
         self.change.put(out);
     }
 
     fn get(from: &mut Source<'_>) -> Result<Self, DecodeError> {
-        let op = Self { time: WallTime::get(from)?, change: Change::get(from)? };
+        let (time, under) = (WallTime::get(from)?, Field::get(from)?);
+        let op = Self { time, under, change: Change::get(from)? };
         match op.change.check() {
             Ok(()) => Ok(op),
             Err(_) => Err(DecodeError::Impossible("an entry with a change that no file can take")),

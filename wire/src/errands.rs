@@ -25,8 +25,9 @@ record!(Errand { id, of, body });
 choice!(ErrandBody, "what a daemon is asked to do":
     0 Lend;
     1 GiveBack { generation, given };
-    2 Return { generation };
+    2 Return { lent, modified };
     3 Remove;
+    4 Confirm { generation };
 );
 
 impl Weighed for Errand {

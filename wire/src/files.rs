@@ -24,7 +24,7 @@ use crate::kind::{FILE_METADATA_BYTES_MAX, Kind, Sender};
 /// The most messages, requests or replies about files in one frame.
 pub const FILE_BATCH_MAX: usize = 1_024;
 /// What a message between replicas costs at most, and all in one frame together.
-pub const FILE_MESSAGE_BYTES_MAX: u64 = 4 << 20;
+pub const FILE_MESSAGE_BYTES_MAX: u64 = 5 << 20;
 /// The most data in one frame between a client and a daemon.
 pub const FILE_DATA_BYTES_MAX: u64 = 1 << 20;
 const _: () = assert!(
@@ -283,7 +283,7 @@ choice!(Memory, "what a replica remembers":
 record!(FileRequest { id, object, shown, body, proof, holds, caches });
 choice!(FileBody, "what is asked about a file":
     0 Create;
-    1 Change { number, settled, level, change };
+    1 Change { number, settled, level, under, change };
     2 Ask(query);
     3 Sync { oldest, newest };
     4 Open { who, inode, mode };
@@ -296,7 +296,7 @@ choice!(Level, "how safe a change is":
     1 Durable;
 );
 choice!(Query, "a question about a file":
-    0 Read { offset, length };
+    0 Read { offset, length, under };
     1 Stat;
     2 Tree(query);
 );

@@ -17,7 +17,7 @@ const DATAGRAM_BYTES_MAX: u32 = 65_507;
 /// Holds a full batch of messages, with every number at its largest.
 const BATCH_BYTES_MAX: u32 = 1024 * 1024;
 /// Holds all of the largest message between replicas of a file, whatever it consists of, and how many messages there are.
-const FILE_PEER_BYTES_MAX: u32 = (4 << 20) + 1_024;
+const FILE_PEER_BYTES_MAX: u32 = (5 << 20) + 1_024;
 const _: () = assert!(FILE_PEER_BYTES_MAX as u64 > FILE_MESSAGE_BYTES_MAX);
 /// Holds a full batch of requests or replies about files, without their data.
 pub(crate) const FILE_METADATA_BYTES_MAX: u32 = 256 * 1_024;

@@ -24,9 +24,9 @@ use base::{ClientId, Members, WallTime};
 use bytes::Bytes;
 use namespace::limits::{LOCKS_MAX, MODE_BITS, WAITING_MAX, XATTR_BYTES_MAX};
 use namespace::{
-    Attributes, Born, ClientState, GROUPS_MAX, Generation, InodeId, Kind, Lock, LockKind, LockMode, Locks,
-    NAME_BYTES_MAX, Name, NotAName, Owner, Rights, Root, Stretch, TARGET_BYTES_MAX, Target, Ticket,
-    VOLUME_NAME_BYTES_MAX, VolumeName, Waiting, Who, Wish, XATTR_NAME_BYTES_MAX, XattrName,
+    Attributes, Born, ClientState, GROUPS_MAX, Generation, InodeId, Kind, Lent, LentTo, Lock, LockKind,
+    LockMode, Locks, NAME_BYTES_MAX, Name, NotAName, Owner, Rights, Root, Stretch, TARGET_BYTES_MAX, Target,
+    Ticket, VOLUME_NAME_BYTES_MAX, VolumeName, Waiting, Who, Wish, XATTR_NAME_BYTES_MAX, XattrName,
 };
 
 use crate::DecodeError;
@@ -39,6 +39,11 @@ pub(crate) use parts::{get_part, put_part};
 record!(Born { epoch, seq });
 record!(InodeId { number, epoch });
 number!(Generation, Ticket);
+record!(Lent { generation, to });
+choice!(LentTo, "to whom a file is lent":
+    0 Content;
+    1 Client(client);
+);
 choice!(Kind, "what an inode is":
     0 File;
     1 Directory;
@@ -189,7 +194,7 @@ impl Field for Times {
 
 impl Field for Attributes {
     fn put(&self, out: &mut Sink) {
-        let Self { inode, kind, mode, uid, gid, links, rdev, size, lent, was_lent, .. } = self;
+        let Self { inode, kind, mode, uid, gid, links, rdev, size, lent, last_lend, .. } = self;
         let Self { replicas, has_acl, .. } = self;
         let Self { atime, mtime, ctime, btime, .. } = *self;
         inode.put(out);
@@ -200,7 +205,7 @@ impl Field for Attributes {
         (*rdev, *size).put(out);
         Times { atime, mtime, ctime, btime }.put(out);
         lent.put(out);
-        was_lent.put(out);
+        last_lend.put(out);
         replicas.put(out);
         has_acl.put(out);
     }
@@ -212,7 +217,7 @@ impl Field for Attributes {
         let links = u32::get(from)?;
         let (rdev, size) = Field::get(from)?;
         let Times { atime, mtime, ctime, btime } = Times::get(from)?;
-        let (lent, was_lent) = (Field::get(from)?, bool::get(from)?);
+        let (lent, last_lend) = Field::get(from)?;
         let replicas = Option::<Members>::get(from)?;
         let has_acl = bool::get(from)?;
         let attributes = Self {
@@ -229,7 +234,7 @@ impl Field for Attributes {
             ctime,
             btime,
             lent,
-            was_lent,
+            last_lend,
             replicas,
             has_acl,
         };
@@ -242,15 +247,20 @@ impl Field for Attributes {
 }
 
 /// Only files are lent and replicated, only devices have numbers, and what has neither names nor content is of no size.
-const fn goes_with_kind(attributes: &Attributes) -> bool {
-    let Attributes { kind, rdev, size, lent, was_lent, replicas, .. } = attributes;
+fn goes_with_kind(attributes: &Attributes) -> bool {
+    let Attributes { kind, rdev, size, lent, last_lend, replicas, .. } = attributes;
     match kind {
-        Kind::File => *rdev == 0 && replicas.is_some() && (*was_lent || lent.is_none()),
-        _ if lent.is_some() || *was_lent || replicas.is_some() => false,
+        Kind::File => *rdev == 0 && replicas.is_some() && are_in_order(lent.as_ref(), last_lend.as_ref()),
+        _ if lent.is_some() || last_lend.is_some() || replicas.is_some() => false,
         Kind::Directory | Kind::Symlink => *rdev == 0,
         Kind::Fifo | Kind::Socket => *rdev == 0 && *size == 0,
         Kind::CharDevice | Kind::BlockDevice => *size == 0,
     }
+}
+
+/// A lend that is going on is later than one that is over.
+fn are_in_order(lent: Option<&Lent>, last: Option<&Generation>) -> bool {
+    lent.is_none_or(|lent| last.is_none_or(|last| *last < lent.generation))
 }
 
 /// Writes a few bytes and how many they are.

@@ -155,6 +155,14 @@ impl Fs {
         Ok(self.content(&open).await?.sync().await?)
     }
 
+    /// What went wrong with what was written before, told to whoever closes a descriptor.
+    pub(crate) fn tell_fault(&self, handle: u64) -> Result<(), FsError> {
+        match self.files.get(handle) {
+            Ok(open) => Ok(open.opened().1.tell_fault()?),
+            Err(_) => Ok(()),
+        }
+    }
+
     /// A stretch reads as zeros from now on. With `keeps_size` the size stays; without it the stretch has to be within it.
     pub(crate) async fn zero(
         &self,

@@ -67,6 +67,7 @@ const fn of_volume(error: &VolumeError) -> Errno {
         VolumeError::Exists(_) => Errno::EXIST,
         VolumeError::NotEmpty(_) => Errno::NOTEMPTY,
         VolumeError::Refused(error) => of_tree(error),
+        VolumeError::TakenBack => Errno::IO,
         VolumeError::Object(error) => of_object(error),
     }
 }

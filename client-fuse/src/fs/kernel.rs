@@ -60,7 +60,7 @@ impl Drop for Changing<'_> {
 impl Fs {
     /// How an inode is, if that is known without asking anybody and the kernel can be told at once.
     pub(crate) fn attributes_at_once(&self, number: u64) -> Option<Shown> {
-        self.believable(self.inodes.id(number).ok()?)
+        self.shown_at_once(self.inodes.id(number).ok()?)
     }
 
     /// What has a name, or that nothing has, on the same conditions. The kernel refers to it from now on.
@@ -70,16 +70,17 @@ impl Fs {
         (dir, name): super::names::Place<'_>,
     ) -> Option<Result<Shown, FsError>> {
         let (dir, name) = super::names::place(&self.inodes, (dir, name)).ok()?;
-        let found = match self.now().volume.known(who, &Ask::Lookup { dir, name })? {
+        let identity = self.now();
+        let found = match identity.volume.known(who, &Ask::Lookup { dir, name })? {
             Ok(Answer::Attributes(found)) => found,
             Ok(_) => return None,
             Err(error) => return Some(Err(error.into())),
         };
-        if found.lent.is_some() {
+        if found.lent.is_some() && !identity.volume.has_lent(&found) {
             return None;
         }
         // Of what it does not have yet it believes nothing.
-        let shown = if self.inodes.entered(found.inode) { self.believable(found.inode) } else { None };
+        let shown = if self.inodes.entered(found.inode) { self.shown_at_once(found.inode) } else { None };
         Some(Ok(shown.unwrap_or((found, Duration::ZERO))))
     }
 
@@ -88,6 +89,21 @@ impl Fs {
         let inode = self.inodes.id(number).ok()?;
         match self.now().volume.known(&self.root, &Ask::Readlink { inode })? {
             Ok(Answer::Target(target)) => Some(target.as_bytes().clone()),
+            _ => None,
+        }
+    }
+
+    fn shown_at_once(&self, inode: InodeId) -> Option<Shown> {
+        self.believable(inode).or_else(|| self.lent(inode))
+    }
+
+    /// What is lent to this client, of which the kernel believes nothing.
+    fn lent(&self, inode: InodeId) -> Option<Shown> {
+        let identity = self.now();
+        match identity.volume.known(&self.root, &Ask::Attributes { inode })? {
+            Ok(Answer::Attributes(attributes)) if identity.volume.has_lent(&attributes) => {
+                Some((attributes, Duration::ZERO))
+            }
             _ => None,
         }
     }

@@ -36,6 +36,7 @@ mod shown;
 #[cfg(test)]
 mod tests;
 mod told;
+mod under;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -43,9 +44,7 @@ use std::sync::Arc;
 
 use base::{MonoTime, NodeId, ObjectId, Span};
 use namespace::Attributes;
-use node::file::{
-    Answer, Change, Done, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Query,
-};
+use node::file::{Answer, Done, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Level, Query};
 use node::{Capability, ClusterMap, RequestId, Unavailable};
 
 use super::grants::Told;
@@ -326,16 +325,6 @@ impl Files {
         self.begin(now, object, Wish::Create)
     }
 
-    /// Changes a file, once. Whoever wants it durable is told when it is; or that it is written, and syncs.
-    pub fn change(&mut self, now: MonoTime, object: ObjectId, change: Change, level: Level) -> FileTicket {
-        if let Err(error) = change.check() {
-            let ticket = self.ticket();
-            self.outputs.push_back(FileOutput::Event(FileEvent::Refused { ticket, error }));
-            return ticket;
-        }
-        self.begin(now, object, Wish::Change(change, level))
-    }
-
     /// Asks a question. The answer holds all changes that had a result before.
     pub fn ask(&mut self, now: MonoTime, object: ObjectId, query: Query) -> FileTicket {
         self.begin(now, object, Wish::Ask(query))
@@ -531,7 +520,13 @@ impl Files {
         {
             let task = match wish {
                 Wish::Create => Task::Create,
-                Wish::Change(change, level) => Task::Change { number: object.number(), level, change },
+                Wish::Change(change, level) => {
+                    Task::Change { number: object.number(), level, change, under: None }
+                }
+                Wish::Flush(change, under) => {
+                    let (number, level) = (object.number(), Level::Written);
+                    Task::Change { number, level, change, under: Some(under) }
+                }
                 Wish::Ask(query) => Task::Ask(query),
                 Wish::Open(opening) => Task::Open(opening),
             };

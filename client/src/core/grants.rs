@@ -35,7 +35,7 @@ mod volume;
 use std::collections::BTreeMap;
 
 use base::{Epoch, MonoTime, NodeId, ObjectId, Seq, Span};
-use namespace::{Answer, Ask, Change, Done, NameError, Who};
+use namespace::{Answer, Ask, Attributes, Change, Done, InodeId, Name, NameError, Who};
 use node::{CacheGrant, Named, Revoked};
 
 use volume::Volume;
@@ -154,6 +154,18 @@ impl Cache {
         let answer = volume.answer(who, ask)?;
         self.hits += 1;
         Some(answer)
+    }
+
+    /// How a file is in the tree, and which it is, if that may be answered at `now`. It may be lent to this client.
+    pub fn attributes(&mut self, now: MonoTime, object: ObjectId, inode: InodeId) -> Option<Attributes> {
+        let volume = self.volumes.get_mut(&object)?;
+        let link = self.links.get(&volume.by?.node)?;
+        (now < link.valid_until).then(|| volume.attributes(inode))?
+    }
+
+    /// What a name of a directory stands for, as far as anybody knows here.
+    pub fn named(&self, object: ObjectId, dir: InodeId, name: &Name) -> Option<InodeId> {
+        self.volumes.get(&object)?.named(dir, name)
     }
 
     /// Until when what was answered about a volume is good, unless that is taken back before.

@@ -14,6 +14,7 @@
 //!
 //! A client's part of [files](mod@files) is a core of its own beside this one. They share connections and nothing else.
 
+pub mod content;
 pub mod files;
 pub mod grants;
 mod link;

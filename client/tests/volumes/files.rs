@@ -125,7 +125,7 @@ async fn what_nothing_was_written_to_is_read_where_its_volume_is() {
     assert_eq!(file.set_modified(&Who::root(), SetTime::To(WallTime::ZERO)).await.unwrap().size, 0);
     file.sync().await.unwrap();
     let seen = client.attributes(&volume, file.inode()).await.unwrap();
-    assert_eq!((seen.size, seen.was_lent), (0, false));
+    assert_eq!((seen.size, seen.may_have_content()), (0, false));
     // What is written through another handle is seen through this one.
     cluster.start_daemon(there.0);
     let other = client.open_file(&volume, &Who::root(), (file.inode(), OpenMode::ReadWrite)).await.unwrap();

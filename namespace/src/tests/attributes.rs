@@ -81,9 +81,9 @@ fn set_ids_end_when_somebody_else_could_use_them() {
         (member(), 0o6745, set, 0o2745),
         (user(1), 0o6745, set, 0o0745),
         (Who::root(), 0o6755, set, 0o6755),
-        (member(), 0o6755, |inode, _| Change::Lend { inode }, 0o0755),
-        (user(2), 0o6745, |inode, _| Change::Lend { inode }, 0o0745),
-        (Who::root(), 0o6755, |inode, _| Change::Lend { inode }, 0o6755),
+        (member(), 0o6755, |inode, _| Change::Lend { inode, to: LentTo::Content }, 0o0755),
+        (user(2), 0o6745, |inode, _| Change::Lend { inode, to: LentTo::Content }, 0o0745),
+        (Who::root(), 0o6755, |inode, _| Change::Lend { inode, to: LentTo::Content }, 0o6755),
     ];
     for (number, (who, before, change, after)) in table.into_iter().enumerate() {
         let (mut world, inode) = of_one();
@@ -118,7 +118,7 @@ fn what_has_no_size_gets_none() {
 fn size_and_times_of_a_lent_file_are_not_set_nor_what_a_write_ends() {
     let mut world = World::default();
     let inode = world.create(ROOT, "f", file(), 0o600);
-    world.run(Change::Lend { inode });
+    world.run(Change::Lend { inode, to: LentTo::Content });
     let lent = NameError::Lent { inode, generation: Generation(at(2)) };
     let none = SetAttributes::default();
     let time = Some(SetTime::Now);
@@ -137,8 +137,9 @@ fn size_and_times_of_a_lent_file_are_not_set_nor_what_a_write_ends() {
     let (value, how) = (bytes::Bytes::from_static(b"c"), XattrHow::Any);
     assert_eq!(world.error(Change::SetXattr { inode, name: capability, value, how }), lent);
     world.run(chmod(inode, 0o644));
-    assert_eq!(world.error(Change::Lend { inode }), lent);
-    assert_eq!(world.get(inode).lent, Some(Generation(at(2))));
+    assert_eq!(world.error(lend_to(inode, 0)), lent);
+    world.run(Change::Lend { inode, to: LentTo::Content });
+    assert_eq!(world.get(inode).lent, Some(Lent { generation: Generation(at(2)), to: LentTo::Content }));
 }
 
 #[test]
@@ -146,8 +147,8 @@ fn times_of_a_file_that_was_never_lent_are_set_here() {
     let mut world = World::default();
     let inode = world.create(ROOT, "f", file(), 0o600);
     world.run(set(inode, SetAttributes { mtime: Some(SetTime::To(time(77))), ..SetAttributes::default() }));
-    let Attributes { mtime, lent, was_lent, .. } = world.get(inode);
-    assert_eq!((mtime, lent, was_lent), (time(77), None, false));
+    let Attributes { mtime, lent, last_lend, .. } = world.get(inode);
+    assert_eq!((mtime, lent, last_lend), (time(77), None, None));
 }
 
 #[test]
@@ -156,20 +157,20 @@ fn that_a_file_was_lent_is_never_forgotten() {
     let inode = world.create(ROOT, "f", file(), 0o600);
     let refused = Change::GiveBack { inode, generation: Generation(at(1)), given: None };
     world.error(refused);
-    assert!(!world.get(inode).was_lent);
-    world.run(Change::Lend { inode });
-    assert!(world.get(inode).was_lent);
+    assert!(!world.get(inode).may_have_content());
+    world.run(Change::Lend { inode, to: LentTo::Content });
+    assert!(world.get(inode).may_have_content());
     let generation = Generation(at(world.seq));
     world.run(Change::GiveBack { inode, generation, given: None });
-    let Attributes { lent, was_lent, .. } = world.get(inode);
-    assert_eq!((lent, was_lent), (None, true), "though nothing was written under it");
+    let Attributes { lent, last_lend, .. } = world.get(inode);
+    assert_eq!((lent, last_lend), (None, Some(generation)), "though nothing was written under it");
 }
 
 #[test]
 fn only_the_lend_that_goes_on_is_given_back() {
     let mut world = World::default();
     let inode = world.create(ROOT, "f", file(), 0o600);
-    world.run(Change::Lend { inode });
+    world.run(Change::Lend { inode, to: LentTo::Content });
     let back = |seq, size| Change::GiveBack {
         inode,
         generation: Generation(at(seq)),
@@ -185,12 +186,15 @@ fn only_the_lend_that_goes_on_is_given_back() {
     world.run(set(inode, SetAttributes { mtime: Some(SetTime::To(time(77))), ..SetAttributes::default() }));
     world.error(back(2, 7));
     assert_eq!((world.get(inode).size, world.get(inode).mtime), (5, time(77)));
-    world.run(Change::Lend { inode });
+    world.run(Change::Lend { inode, to: LentTo::Content });
     let again = world.seq;
-    assert_eq!(world.get(inode).lent, Some(Generation(at(again))));
+    assert_eq!(world.get(inode).lent, Some(Lent { generation: Generation(at(again)), to: LentTo::Content }));
     world.run(back(again, 9));
     assert_eq!((world.get(inode).size, world.volume().bytes), (9, 9));
-    assert_eq!(world.error(Change::Lend { inode: ROOT }), NameError::WrongKind { inode: ROOT });
+    assert_eq!(
+        world.error(Change::Lend { inode: ROOT, to: LentTo::Content }),
+        NameError::WrongKind { inode: ROOT }
+    );
 }
 
 #[test]
@@ -198,20 +202,110 @@ fn a_full_volume_lends_nothing_and_makes_nothing_longer() {
     let mut world = World::default();
     let (inode, other) = (world.file(ROOT, "f"), world.create(ROOT, "g", file(), 0));
     let size = |size| SetAttributes { size: Some(size), ..SetAttributes::default() };
-    world.run(Change::Lend { inode: other });
+    world.run(Change::Lend { inode: other, to: LentTo::Content });
     world.run(Change::Limit { inodes_max: 99, bytes_max: 100 });
     assert_eq!(world.error(set(inode, size(101))), NameError::NoSpace { bytes_max: 100 });
     world.run(set(inode, size(100)));
     let full = NameError::NoSpace { bytes_max: 100 };
     assert_eq!(world.error(create(ROOT, "h", file(), 0)), full);
-    assert_eq!(world.error(Change::Lend { inode }), full);
+    assert_eq!(world.error(Change::Lend { inode, to: LentTo::Content }), full);
     world.create(ROOT, "h", Make::Directory, 0);
     world.give_back(other, 1000);
     assert_eq!(world.volume().bytes, 1100, "what was lent before may be more");
     world.run(set(inode, size(10)));
     world.run(unlink(ROOT, "g"));
-    assert_eq!(world.error(Change::Lend { inode }), full, "the data is still there");
+    assert_eq!(world.error(Change::Lend { inode, to: LentTo::Content }), full, "the data is still there");
     world.run(Change::Deleted { inode: other });
-    world.run(Change::Lend { inode });
+    world.run(Change::Lend { inode, to: LentTo::Content });
     assert_eq!(world.volume().bytes, 10);
+}
+
+fn lend_to(inode: InodeId, number: u64) -> Change {
+    Change::Lend { inode, to: LentTo::Client(client(number)) }
+}
+
+fn returned(inode: InodeId, generation: Generation, modified: Option<u64>, is_untouched: bool) -> Change {
+    Change::Return { inode, generation, modified: modified.map(time), is_untouched }
+}
+
+#[test]
+fn what_is_lent_to_a_client_is_lent_to_nobody_else() {
+    let mut world = World::default();
+    let inode = world.create(ROOT, "f", file(), 0o600);
+    let lent =
+        |seq, number| Some(Lent { generation: Generation(at(seq)), to: LentTo::Client(client(number)) });
+    let foreign = world.try_for(client(2), &Who::root(), lend_to(inode, 1));
+    assert_eq!(foreign, Err(NameError::NotPermitted { inode }));
+    world.try_for(client(1), &Who::root(), lend_to(inode, 1)).unwrap();
+    let first = world.seq;
+    assert_eq!(world.get(inode).lent, lent(first, 1));
+    let refused = Err(NameError::Lent { inode, generation: Generation(at(first)) });
+    assert_eq!(world.try_for(client(2), &Who::root(), lend_to(inode, 2)), refused);
+    assert_eq!(world.try_as(&Who::root(), Change::Lend { inode, to: LentTo::Content }), refused);
+    world.try_for(client(1), &Who::root(), lend_to(inode, 1)).unwrap();
+    assert_eq!(world.get(inode).lent, lent(first, 1), "twice is once");
+    assert_eq!(world.tree.lent_to(client(1), 9), [inode]);
+}
+
+#[test]
+fn what_was_left_alone_is_given_back_without_its_content() {
+    let mut world = World::default();
+    let inode = world.create(ROOT, "f", file(), 0o600);
+    world.try_for(client(1), &Who::root(), lend_to(inode, 1)).unwrap();
+    let generation = Generation(at(world.seq));
+    let give = |world: &mut World, number, change| world.try_for(client(number), &Who::root(), change);
+    give(&mut world, 2, returned(inode, generation, None, true)).unwrap();
+    assert!(world.get(inode).lent.is_some(), "it is not theirs");
+    let touched = give(&mut world, 1, returned(inode, generation, None, false));
+    assert_eq!(touched, Err(NameError::Lent { inode, generation }));
+    give(&mut world, 1, returned(inode, generation, Some(77), true)).unwrap();
+    let Attributes { lent, last_lend, mtime, .. } = world.get(inode);
+    assert_eq!((lent, last_lend, mtime), (None, None, time(77)));
+    assert!(world.tree.lent_to(client(1), 9).is_empty());
+    give(&mut world, 1, returned(inode, generation, Some(78), true)).unwrap();
+    assert_eq!(world.get(inode).mtime, time(77), "it is over");
+}
+
+#[test]
+fn the_entry_that_creates_a_file_may_lend_it() {
+    let mut world = World::default();
+    let lending = |text: &str, mode| {
+        let Change::Create { dir, name, make, umask, is_exclusive, .. } = create(ROOT, text, file(), mode)
+        else {
+            unreachable!("it creates")
+        };
+        Change::Create { dir, name, make, mode, umask, is_exclusive, lends: true }
+    };
+    let made = world.try_for(client(1), &Who::root(), lending("f", 0o644)).unwrap();
+    let Done::Created { attributes, .. } = made else { panic!("{made:?}") };
+    assert_eq!(attributes.lent_to(client(1)), Some(Generation(at(world.seq))));
+    let found = world.try_for(client(2), &Who::root(), lending("f", 0o644));
+    assert!(found.is_err() || world.get(attributes.inode).lent_to(client(2)).is_none(), "it was there");
+    let made = world.try_for(client(1), &Who::root(), lending("g", 0o4755)).unwrap();
+    let Done::Created { attributes, .. } = made else { panic!("{made:?}") };
+    assert_eq!(attributes.lent, None, "a first write would end more than size and times");
+}
+
+#[test]
+fn who_would_have_others_run_a_file_gets_it_back_first() {
+    let mut world = World::default();
+    let inode = world.create(ROOT, "f", file(), 0o600);
+    world.try_for(client(1), &Who::root(), lend_to(inode, 1)).unwrap();
+    let generation = Generation(at(world.seq));
+    assert_eq!(world.error(chmod(inode, 0o4755)), NameError::Lent { inode, generation });
+    world.run(chmod(inode, 0o755));
+}
+
+#[test]
+fn the_end_of_a_client_waits_for_what_is_lent_to_it() {
+    let mut world = World::default();
+    let inode = world.create(ROOT, "f", file(), 0o600);
+    world.try_for(client(1), &Who::root(), lend_to(inode, 1)).unwrap();
+    let Done::Expired { lends: true, .. } = world.run(Change::Expire { client: client(1) }) else { panic!() };
+    assert_eq!(world.tree.client(client(1)), Some(ClientState::Ending));
+    world.give_back(inode, 5);
+    let Done::Expired { lends: false, .. } = world.run(Change::Expire { client: client(1) }) else {
+        panic!()
+    };
+    assert_eq!(world.tree.client(client(1)), Some(ClientState::Ended));
 }

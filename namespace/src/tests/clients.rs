@@ -17,7 +17,7 @@ fn a_client_that_has_ended_does_nothing_until_it_is_forgotten() {
     let gone = client(5);
     world.run(Change::Welcome { client: gone, opens: true });
     assert_eq!(world.ask(Ask::Clients { after: None }), Answer::Clients(vec![(gone, ClientState::Alive)]));
-    let done = Done::Expired { more: false, dooms: false, granted: Granted::NONE };
+    let done = Done::Expired { more: false, dooms: false, lends: false, granted: Granted::NONE };
     assert_eq!(world.error(Change::Forget { client: gone }), NameError::NotExpired { client: gone });
     assert_eq!(world.run(Change::Expire { client: gone }), done);
     assert_eq!(world.run(Change::Expire { client: gone }), done, "twice is once");
@@ -27,7 +27,7 @@ fn a_client_that_has_ended_does_nothing_until_it_is_forgotten() {
         create(ROOT, "g", Make::Fifo, 0),
         unlink(ROOT, "f"),
         chmod(inode, 0),
-        Change::Lend { inode },
+        Change::Lend { inode, to: LentTo::Content },
         lock(5, inode, LockMode::Shared, false),
         Change::Welcome { client: gone, opens: true },
     ] {
@@ -50,7 +50,8 @@ fn the_end_of_a_client_ends_what_it_holds_has_and_waits_for() {
     world.try_for(client(1), &Who::root(), lock(1, kept, LockMode::Exclusive, false)).unwrap();
     world.try_for(client(2), &Who::root(), lock(2, kept, LockMode::Shared, true)).unwrap();
     let ticket = Ticket(at(world.seq));
-    let Done::Expired { more: false, dooms: true, granted } = world.run(Change::Expire { client: client(1) })
+    let Done::Expired { more: false, dooms: true, lends: false, granted } =
+        world.run(Change::Expire { client: client(1) })
     else {
         panic!()
     };

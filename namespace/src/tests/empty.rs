@@ -1,7 +1,7 @@
 //! Trees as they begin, and when they are empty.
 
 use super::*;
-use crate::{Root, VolumeName};
+use crate::{LentTo, Root, VolumeName};
 
 #[test]
 fn a_tree_is_planted_with_its_root_and_nothing_else() {
@@ -26,7 +26,7 @@ fn what_has_no_name_keeps_a_tree_from_being_empty_until_its_data_is_gone() {
     world.run(create(InodeId::ROOT, "a", file(), 0o644));
     assert!(!world.tree.is_empty());
     let (inode, holder) = (id(1), client(1));
-    world.run(Change::Lend { inode });
+    world.run(Change::Lend { inode, to: LentTo::Content });
     world.run(Change::Unlink { site: site(InodeId::ROOT, "a"), holders: vec![holder] });
     assert!(!world.tree.is_empty(), "it is an orphan");
     assert!(world.tree.doomed(9).is_empty());

@@ -46,6 +46,7 @@ fn the_umask_takes_away_unless_there_is_a_default_acl() {
         mode: 0o666,
         umask: 0o027,
         is_exclusive: true,
+        lends: false,
     };
     let Done::Created { attributes, .. } = world.run(masked(ROOT, "a")) else { panic!() };
     assert_eq!(attributes.mode, 0o640);
@@ -59,8 +60,8 @@ fn the_umask_takes_away_unless_there_is_a_default_acl() {
 fn a_file_is_not_lent_by_the_entry_that_creates_it() {
     let mut world = World::default();
     let inode = world.create(ROOT, "f", file(), 0o600);
-    let Attributes { lent, was_lent, replicas: told, .. } = world.get(inode);
-    assert_eq!((lent, was_lent, told), (None, false, Some(replicas())));
+    let Attributes { lent, last_lend, replicas: told, .. } = world.get(inode);
+    assert_eq!((lent, last_lend, told), (None, None, Some(replicas())));
 }
 
 #[test]
@@ -74,6 +75,7 @@ fn a_name_that_is_taken_is_found_or_refused() {
         mode: 0,
         umask: 0,
         is_exclusive,
+        lends: false,
     };
     let before = world.tree.clone();
     let Done::Created { attributes, is_new: false } = world.run_as(&user(5), open(file(), false)) else {

@@ -38,7 +38,7 @@ fn a_file_that_was_never_lent_has_no_data_either() {
     let inode = world.create(ROOT, "f", file(), 0o600);
     world.run(set(inode, SetAttributes { size: Some(7), ..SetAttributes::default() }));
     assert_eq!(world.run(unlink(ROOT, "f")), Done::Removed { inode, fate: Fate::Gone });
-    assert_eq!(world.error(Change::Lend { inode }), NameError::NoInode { inode });
+    assert_eq!(world.error(Change::Lend { inode, to: LentTo::Content }), NameError::NoInode { inode });
     assert_eq!((world.volume().inodes, world.volume().bytes), (1, 0));
     let inode = world.create(ROOT, "g", file(), 0o600);
     world.run(unlink_held("g", &[1]));
@@ -52,7 +52,7 @@ fn an_orphan_may_be_lent_for_the_first_time() {
     let mut world = World::default();
     let inode = world.create(ROOT, "f", file(), 0o600);
     world.run(unlink_held("f", &[1]));
-    world.run(Change::Lend { inode });
+    world.run(Change::Lend { inode, to: LentTo::Content });
     let release = Change::Release { inode, client: client(1) };
     assert_eq!(world.run(release), Done::Released { fate: Fate::Doomed });
 }
@@ -70,7 +70,7 @@ fn holders_keep_what_has_no_name() {
     let link = Change::Link { inode, dir: ROOT, name: name("g") };
     assert_eq!(world.error(link), NameError::Orphan { inode });
     world.run(chmod(inode, 0o600));
-    world.run(Change::Lend { inode });
+    world.run(Change::Lend { inode, to: LentTo::Content });
     world.give_back(inode, 40);
 
     world.run(Change::Hold { inode, client: client(3) });

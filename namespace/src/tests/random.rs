@@ -26,11 +26,11 @@ pub(super) fn beginning() -> Vec<Op> {
         create(id(2), "b", file(), 0o640),
         create(id(3), "c", link, 0),
         linked,
-        Change::Lend { inode: id(4) },
-        Change::Lend { inode: id(5) },
+        Change::Lend { inode: id(4), to: LentTo::Content },
+        Change::Lend { inode: id(5), to: LentTo::Content },
         free(4, 9),
         free(5, 10),
-        Change::Lend { inode: id(6) },
+        Change::Lend { inode: id(6), to: LentTo::Content },
     ];
     assert!((changes.len() as u64) < FIRST);
     let op = |change| Op { time: time(1), who: Who::root(), client: client(0), change };
@@ -113,7 +113,7 @@ fn name_change() -> impl Strategy<Value = Change> {
     prop_oneof![
         5 => (any_dir(), any_name(), any_make(), any_mode(), any::<bool>()).prop_map(
             |(dir, name, make, mode, is_exclusive)| {
-                Change::Create { dir, name, make, mode, umask: 0o022, is_exclusive }
+                Change::Create { dir, name, make, mode, umask: 0o022, is_exclusive, lends: false }
             }
         ),
         2 => (any_file(), any_dir(), any_name())
@@ -195,7 +195,7 @@ fn inode_change() -> impl Strategy<Value = Change> {
         3 => (any_inode(), acl, any_acl())
             .prop_map(|(inode, name, acl)| Change::SetXattr { inode, name, value: acl.into(), how: XattrHow::Any }),
         1 => (any_inode(), removed).prop_map(|(inode, name)| Change::RemoveXattr { inode, name }),
-        2 => any_file().prop_map(|inode| Change::Lend { inode }),
+        2 => any_file().prop_map(|inode| Change::Lend { inode, to: LentTo::Content }),
         1 => lent().prop_map(|(inode, generation)| Change::GiveBack { inode, generation, given: None }),
         4 => (lent(), 0..9_u64, 0..99_u64).prop_map(|((inode, generation), size, now)| {
             let now = time(now);

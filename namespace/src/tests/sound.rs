@@ -81,8 +81,11 @@ fn check_inode(tree: &Tree<Memory>, key: &Key, inode: &Inode, counts: &Counts) {
     } else {
         assert_eq!((inode.links, directories), (names, 0), "{id}");
     }
-    if let Body::File { lent: Some(_), was_lent, .. } = inode.body {
-        assert!(was_lent, "{id}");
+    if let Body::File { lent: Some(lent), last_lend, .. } = inode.body {
+        assert!(last_lend.is_none_or(|last| last < lent.generation), "{id}");
+        if let LentTo::Client(client) = lent.to {
+            assert_eq!(tree.part(&Key::Lender(client, id)), Some(Part::Mark), "{id}");
+        }
     }
     assert_eq!(is_orphan, inode.links == 0, "{id}");
     assert_eq!(is_orphan, inode.holders > 0, "{id}");

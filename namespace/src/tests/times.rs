@@ -40,7 +40,7 @@ fn each_operation_sets_the_times_that_posix_says() {
         (set(f, times(None, Some(SetTime::Now))), ["", "", "mc", ""]),
         (set(f, times(Some(SetTime::To(time(2))), Some(SetTime::To(time(3))))), ["", "", "amc", ""]),
         (set_xattr(f, "user.a", b"x"), ["", "", "c", ""]),
-        (Change::Lend { inode: f }, ["", "", "", ""]),
+        (Change::Lend { inode: f, to: LentTo::Content }, ["", "", "", ""]),
     ];
     for (change, expected) in table {
         let mut world = World::default();

@@ -158,7 +158,7 @@ fn capabilities_end_when_the_file_changes() {
     for change in [
         |inode| chown(inode, 0, 0),
         |inode| set(inode, SetAttributes { size: Some(1), ..SetAttributes::default() }),
-        |inode| Change::Lend { inode },
+        |inode| Change::Lend { inode, to: LentTo::Content },
     ] {
         let mut world = World::default();
         let inode = world.file(ROOT, "f");

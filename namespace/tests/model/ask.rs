@@ -57,7 +57,8 @@ impl Model {
             Change::SetAttributes { .. } => self.set_attributes(op),
             Change::SetXattr { .. } => self.set_xattr(op),
             Change::RemoveXattr { .. } => self.remove_xattr(op),
-            &Change::Lend { inode } => self.lend(at, op, inode),
+            &Change::Lend { inode, to } => self.lend(at, op, (inode, to)),
+            Change::Return { .. } => self.return_lend(op),
             Change::Lock { .. } => self.lock(at, op),
             Change::Unlock { .. } => self.unlock(op),
             &Change::Cancel { inode, ticket } => self.cancel(op, inode, ticket),
@@ -104,8 +105,10 @@ impl Model {
                 freed.push(inode);
             }
         }
-        self.clients.insert(client, if more { ClientState::Ending } else { ClientState::Ended });
-        Ok(Done::Expired { more, dooms, granted: self.settle(&freed) })
+        let lends = self.nodes.values().any(|node| node.is_lent_to(client));
+        let state = if more || lends { ClientState::Ending } else { ClientState::Ended };
+        self.clients.insert(client, state);
+        Ok(Done::Expired { more, dooms, lends, granted: self.settle(&freed) })
     }
 
     fn forget(&mut self, client: ClientId) -> Result<Done, NameError> {

@@ -1,8 +1,9 @@
 //! Setting attributes; lending size and times, and getting them back.
 
+use base::ClientId;
 use namespace::{
-    Born, Change, Done, Generation, Given, InodeId, Kind, NameError, Op, Rights, SetAttributes, SetTime, Who,
-    XattrName, limits,
+    Born, Change, Done, Generation, Given, InodeId, Kind, Lent, LentTo, NameError, Op, Rights, SetAttributes,
+    SetTime, Who, XattrName, limits,
 };
 
 use crate::access::Acl;
@@ -66,7 +67,7 @@ impl Model {
         node.may_set_times(inode, set, who)?;
         let sets_id = set.mode.is_some_and(|mode| mode & 0o6000 != 0);
         let needs_back = set.size.is_some() || set.mtime.is_some() || set.atime.is_some() || sets_id;
-        if let Some(generation) = node.lent.filter(|_| needs_back) {
+        if let Some(Lent { generation, .. }) = node.lent.filter(|_| needs_back) {
             return Err(NameError::Lent { inode, generation });
         }
         let grows = size > node.size;
@@ -76,17 +77,31 @@ impl Model {
         Ok(())
     }
 
-    pub(crate) fn lend(&mut self, at: Born, op: &Op, inode: InodeId) -> Result<Done, NameError> {
+    pub(crate) fn lend(
+        &mut self,
+        at: Born,
+        op: &Op,
+        (inode, to): (InodeId, LentTo),
+    ) -> Result<Done, NameError> {
         let node = self.node(inode)?;
+        if to != LentTo::Content && to != LentTo::Client(op.client) {
+            return Err(NameError::NotPermitted { inode });
+        }
         node.has_content(inode)?;
-        if let Some(generation) = node.lent {
+        if node.lent.is_some_and(|lent| lent.to == to) {
+            return Ok(Done::Changed { attributes: self.attributes(inode)? });
+        }
+        if let Some(Lent { generation, .. }) = node.lent {
             return Err(NameError::Lent { inode, generation });
         }
         if self.bytes() >= u128::from(self.bytes_max) {
             return Err(NameError::NoSpace { bytes_max: self.bytes_max });
         }
+        if to != LentTo::Content {
+            self.record(op.client)?;
+        }
         let node = self.node_mut(inode);
-        (node.lent, node.was_lent) = (Some(Generation(at)), true);
+        node.lent = Some(Lent { generation: Generation(at), to });
         if node.end_privileges(&op.who) {
             node.mark(op.time);
         }
@@ -104,11 +119,11 @@ impl Model {
             return Err(NameError::TooLong { size });
         }
         node.has_content(inode)?;
-        if node.lent != Some(generation) {
+        if node.lent.is_none_or(|lent| lent.generation != generation) {
             return Err(NameError::NotLent { inode, generation });
         }
         let node = self.node_mut(inode);
-        node.lent = None;
+        (node.lent, node.last_lend) = (None, Some(generation));
         if let Some(Given { size, mtime, ctime }) = given {
             (node.size, node.mtime) = (size, mtime);
             node.mark(ctime);
@@ -117,7 +132,34 @@ impl Model {
     }
 }
 
+impl Model {
+    /// What was left alone is given back at once, with what a user has set. What is not the client's any more stays as it is.
+    pub(crate) fn return_lend(&mut self, op: &Op) -> Result<Done, NameError> {
+        let Change::Return { inode, generation, modified, is_untouched } = op.change else {
+            unreachable!("it is asked to return it")
+        };
+        let node = self.node(inode)?;
+        node.has_content(inode)?;
+        if node.lent == Some(Lent { generation, to: LentTo::Client(op.client) }) {
+            if !is_untouched {
+                return Err(NameError::Lent { inode, generation });
+            }
+            let node = self.node_mut(inode);
+            node.lent = None;
+            if let Some(modified) = modified {
+                node.mtime = modified;
+                node.mark(op.time);
+            }
+        }
+        Ok(Done::Changed { attributes: self.attributes(inode)? })
+    }
+}
+
 impl Node {
+    pub(crate) fn is_lent_to(&self, client: ClientId) -> bool {
+        self.lent.is_some_and(|lent| lent.to == LentTo::Client(client))
+    }
+
     fn has_content(&self, inode: InodeId) -> Result<(), NameError> {
         if self.kind == Kind::File { Ok(()) } else { Err(NameError::WrongKind { inode }) }
     }

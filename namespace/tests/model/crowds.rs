@@ -32,7 +32,7 @@ impl Crowd<'_> {
         let replicas = base::Members::new([base::NodeId(1)]).expect("a node");
         let (name, make) = (name(number), Make::File { replicas });
         let (dir, mode, umask) = (InodeId::ROOT, 0o600, 0);
-        self.step(0, Change::Create { dir, name, make, mode, umask, is_exclusive: true })?;
+        self.step(0, Change::Create { dir, name, make, mode, umask, is_exclusive: true, lends: false })?;
         Ok(InodeId::of(born(self.now)))
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use namespace::{
-    Ask, Born, Change, ClientState, Generation, Given, InodeId, Kind, Lock, LockKind, LockMode, Make, Op,
-    Owner, Query, RenameHow, SetAttributes, SetTime, Stretch, Target, Ticket, XattrHow, limits,
+    Ask, Born, Change, ClientState, Generation, Given, InodeId, Kind, Lent, LentTo, Lock, LockKind, LockMode,
+    Make, Op, Owner, Query, RenameHow, SetAttributes, SetTime, Stretch, Target, Ticket, XattrHow, limits,
 };
 
 use crate::access::Acl;
@@ -21,7 +21,7 @@ const LENT: fn(&Model) -> bool = |model| model.nodes.values().any(|node| node.le
 const ORPHANS: fn(&Model) -> bool = |model| !model.orphans().is_empty();
 const WAITING: fn(&Model) -> bool = |model| model.nodes.values().any(|node| !node.queue.is_empty());
 
-const CHANGES: [Drawn; 21] = [
+const CHANGES: [Drawn; 22] = [
     (18, ALWAYS, create),
     (4, ALWAYS, link),
     (5, ALWAYS, |dice| Change::Unlink {
@@ -33,10 +33,9 @@ const CHANGES: [Drawn; 21] = [
     (10, ALWAYS, set_attributes),
     (8, ALWAYS, set_xattr),
     (3, ALWAYS, remove_xattr),
-    (4, ALWAYS, |dice| Change::Lend {
-        inode: dice.one(|node| node.kind == Kind::File && node.lent.is_none()),
-    }),
+    (6, ALWAYS, lend),
     (5, LENT, give_back),
+    (4, LENT, return_lend),
     (3, ORPHANS, |dice| Change::Hold { inode: dice.held(), client: dice.client() }),
     (3, ORPHANS, release),
     (2, |model| !model.doomed.is_empty(), deleted),
@@ -75,7 +74,7 @@ impl Dice<'_> {
                     let change =
                         if makes_sense(self.model) || self.once_in(8) { draw(self) } else { create(self) };
                     let mut op = Op { time, who, client, change };
-                    is_of_its_client(&mut op, self.once_in(20));
+                    is_of_its_client(&mut op, self.once_in(20), self.model);
                     return op;
                 }
             }
@@ -113,11 +112,16 @@ impl Dice<'_> {
     }
 }
 
-/// Locks are asked for by the client whose they are, but for a few.
-fn is_of_its_client(op: &mut Op, is_foreign: bool) {
+/// Locks and lends are asked for and given back by the client whose they are, but for a few.
+fn is_of_its_client(op: &mut Op, is_foreign: bool, model: &Model) {
     match &op.change {
         Change::Lock { lock: Lock { owner, .. }, .. } | Change::Unlock { owner, .. } if !is_foreign => {
             op.client = owner.client;
+        }
+        Change::Lend { to: LentTo::Client(client), .. } if !is_foreign => op.client = *client,
+        Change::Return { inode, .. } if !is_foreign => {
+            let lent = model.nodes.get(inode).and_then(|node| node.lent);
+            op.client = lent.and_then(|lent| lent.to.client()).unwrap_or(op.client);
         }
         _ => {}
     }
@@ -148,7 +152,15 @@ fn create(dice: &mut Dice<'_>) -> Change {
     };
     let umask = dice.pick(&[0, 0, 0, 0o022, 0o077, 0o027]);
     let is_exclusive = dice.below(2) == 1;
-    Change::Create { dir: dice.dir(), name: dice.name(), make, mode: dice.mode(), umask, is_exclusive }
+    Change::Create {
+        dir: dice.dir(),
+        name: dice.name(),
+        make,
+        mode: dice.mode(),
+        umask,
+        is_exclusive,
+        lends: dice.once_in(2),
+    }
 }
 
 fn link(dice: &mut Dice<'_>) -> Change {
@@ -241,10 +253,31 @@ fn set_xattr(dice: &mut Dice<'_>) -> Change {
     Change::SetXattr { inode, name, value, how }
 }
 
+fn lend(dice: &mut Dice<'_>) -> Change {
+    let is_new = !dice.once_in(4);
+    let inode = dice.one(|node| node.kind == Kind::File && (node.lent.is_none() || !is_new));
+    let to = if dice.below(2) == 0 { LentTo::Content } else { LentTo::Client(dice.client()) };
+    Change::Lend { inode, to }
+}
+
+/// What a client has, mostly.
+fn return_lend(dice: &mut Dice<'_>) -> Change {
+    let inode = dice.one(|node| node.lent.is_some_and(|lent| lent.to != LentTo::Content));
+    let lent = dice.model.nodes.get(&inode).and_then(|node| node.lent);
+    let generation = generation(dice, lent);
+    let modified = dice.once_in(2).then(|| dice.time());
+    Change::Return { inode, generation, modified, is_untouched: !dice.once_in(4) }
+}
+
+fn generation(dice: &mut Dice<'_>, lent: Option<Lent>) -> Generation {
+    let none = Generation(Born::default());
+    lent.filter(|_| !dice.once_in(8)).map_or(none, |lent| lent.generation)
+}
+
 fn give_back(dice: &mut Dice<'_>) -> Change {
     let inode = dice.lent();
     let lent = dice.model.nodes.get(&inode).and_then(|node| node.lent);
-    let generation = lent.filter(|_| !dice.once_in(8)).unwrap_or(Generation(Born::default()));
+    let generation = generation(dice, lent);
     let (size, mtime, ctime) = (size(dice), dice.time(), dice.time());
     let given = (!dice.once_in(4)).then_some(Given { size, mtime, ctime });
     Change::GiveBack { inode, generation, given }

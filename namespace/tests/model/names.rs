@@ -2,15 +2,15 @@
 
 use base::{ClientId, WallTime};
 use namespace::{
-    Born, Change, Done, Expect, Fate, InodeId, Kind, Make, Name, NameError, Op, RenameHow, Rights, Site, Who,
-    limits,
+    Born, Change, Done, Expect, Fate, Generation, InodeId, Kind, Lent, LentTo, Make, Name, NameError, Op,
+    RenameHow, Rights, Site, Who, limits,
 };
 
 use crate::state::{Model, Node};
 
 impl Model {
     pub(crate) fn create(&mut self, at: Born, op: &Op) -> Result<Done, NameError> {
-        let Change::Create { dir, ref name, ref make, is_exclusive, .. } = op.change else {
+        let Change::Create { dir, ref name, ref make, is_exclusive, lends, .. } = op.change else {
             unreachable!("it is asked to create")
         };
         let directory = self.directory(dir)?;
@@ -37,7 +37,11 @@ impl Model {
             return Err(NameError::NoInodes { inodes_max: volume.inodes_max });
         }
         let inode = InodeId::of(at);
-        let node = newborn(directory, op);
+        let mut node = newborn(directory, op);
+        if lends && is_file && node.mode & 0o6000 == 0 {
+            self.record(op.client)?;
+            node.lent = Some(Lent { generation: Generation(at), to: LentTo::Client(op.client) });
+        }
         self.nodes.insert(inode, node);
         self.add(dir, name, inode, op.time);
         Ok(Done::Created { attributes: self.attributes(inode)?, is_new: true })

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{ClientId, Members, WallTime};
 use bytes::Bytes;
 use namespace::{
-    Attributes, ClientState, Fate, Generation, InodeId, Kind, LockKind, Name, NameError, Owner, Target,
+    Attributes, ClientState, Fate, Generation, InodeId, Kind, Lent, LockKind, Name, NameError, Owner, Target,
     Volume, Waiting, XattrName, limits,
 };
 
@@ -36,8 +36,8 @@ pub(crate) struct Node {
     pub(crate) ctime: WallTime,
     pub(crate) btime: WallTime,
     pub(crate) replicas: Option<Members>,
-    pub(crate) lent: Option<Generation>,
-    pub(crate) was_lent: bool,
+    pub(crate) lent: Option<Lent>,
+    pub(crate) last_lend: Option<Generation>,
     pub(crate) target: Option<Target>,
     pub(crate) children: BTreeMap<Name, InodeId>,
     pub(crate) acl: Option<Acl>,
@@ -134,7 +134,7 @@ impl Model {
             ctime: node.ctime,
             btime: node.btime,
             lent: node.lent,
-            was_lent: node.was_lent,
+            last_lend: node.last_lend,
             replicas: node.replicas.clone(),
             has_acl: node.acl.is_some(),
         })
@@ -150,7 +150,7 @@ impl Model {
             return Fate::Orphan { holders: u32::try_from(holders).expect("few") };
         }
         let node = self.nodes.remove(&inode).expect("it is there");
-        match node.replicas.filter(|_| node.was_lent) {
+        match node.replicas.filter(|_| node.lent.is_some() || node.last_lend.is_some()) {
             Some(replicas) => {
                 self.doomed.insert(inode, (replicas, node.size));
                 Fate::Doomed
@@ -196,7 +196,7 @@ impl Node {
             btime: time,
             replicas: None,
             lent: None,
-            was_lent: false,
+            last_lend: None,
             target: None,
             children: BTreeMap::new(),
             acl: None,

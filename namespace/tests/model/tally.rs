@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use namespace::{Done, Fate, NameError, Op};
 
 /// What comes of each kind of operation: it is done, and, but for these, refused.
-const CHANGES: [&str; 21] = [
+const CHANGES: [&str; 22] = [
     "Cancel",
     "Create",
     "Deleted",
@@ -22,6 +22,7 @@ const CHANGES: [&str; 21] = [
     "RemoveDirectory",
     "RemoveXattr",
     "Rename",
+    "Return",
     "SetAttributes",
     "SetXattr",
     "Settle",
@@ -73,9 +74,10 @@ const ERRORS: [&str; 36] = [
     "XattrTooLong",
 ];
 
-const EVENTS: [&str; 14] = [
+const EVENTS: [&str; 15] = [
     "doomed",
     "doomed by expiry",
+    "ends with lends",
     "exchanged",
     "expired in part",
     "gone",
@@ -168,9 +170,14 @@ fn events(done: &Done) -> Vec<&'static str> {
         }
         Done::Unlocked { granted } if granted.more => vec!["granted in part"],
         Done::Unlocked { granted } if !granted.all.is_empty() => vec!["granted"],
-        Done::Expired { dooms, granted, more } => {
-            let (dooms, grants, more) = (*dooms, !granted.all.is_empty(), *more);
-            let all = [(dooms, "doomed by expiry"), (grants, "granted by expiry"), (more, "expired in part")];
+        Done::Expired { dooms, granted, lends, more } => {
+            let (dooms, grants, lends, more) = (*dooms, !granted.all.is_empty(), *lends, *more);
+            let all = [
+                (dooms, "doomed by expiry"),
+                (grants, "granted by expiry"),
+                (more, "expired in part"),
+                (lends, "ends with lends"),
+            ];
             all.into_iter().filter(|(is, _)| *is).map(|(_, event)| event).collect()
         }
         _ => Vec::new(),

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use namespace::{
-    Change, Done, InodeId, Kind, NameError, Op, Rights, Space, Who, XattrHow, XattrName, limits,
+    Change, Done, InodeId, Kind, Lent, NameError, Op, Rights, Space, Who, XattrHow, XattrName, limits,
 };
 
 use crate::access::Acl;
@@ -15,7 +15,8 @@ impl Model {
         };
         let node = self.node(inode)?;
         node.may_change_xattr(inode, name, &op.who)?;
-        if let Some(generation) = node.lent.filter(|_| name.as_bytes() == b"security.capability") {
+        if let Some(Lent { generation, .. }) = node.lent.filter(|_| name.as_bytes() == b"security.capability")
+        {
             return Err(NameError::Lent { inode, generation });
         }
         let length = (name.as_bytes().len() + value.len()) as u64;

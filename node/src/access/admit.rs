@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base::{ObjectId, WallTime};
 use lease::Algorithm;
 use namespace::{
-    AclId, Ask, Change as TreeChange, Lock, Op as TreeOp, Query as TreeQuery, Rights, Space, Who, XattrName,
-    map_acl,
+    AclId, Ask, Change as TreeChange, Generation, Lock, Op as TreeOp, Query as TreeQuery, Rights, Space, Who,
+    XattrName, map_acl,
 };
 use replication::Request;
 
@@ -27,6 +27,7 @@ pub(crate) enum Admitted {
         number: u64,
         settled: u64,
         level: Level,
+        under: Option<Generation>,
         change: Change,
         is_allowed: bool,
     },
@@ -42,9 +43,10 @@ impl Admitted {
     /// What daemons ask of each other no rule is about.
     fn of_service(body: FileBody) -> Result<Self, FileError> {
         match body {
-            FileBody::Change { number, settled, level, change } => {
-                Ok(Self::Change { number, settled, level, change, is_allowed: true })
+            FileBody::Change { number, settled, level, under, change } => {
+                Ok(Self::Change { number, settled, level, under, change, is_allowed: true })
             }
+            FileBody::Ask(query @ Query::Tree(_)) => Ok(Self::Ask(query, About::Lend)),
             _ => Err(FileError::NotForClients),
         }
     }
@@ -59,6 +61,8 @@ pub(crate) enum About {
     Acl,
     /// What the client shows for an open file.
     Open(OpenMode),
+    /// A lend, as a daemon wants to know it.
+    Lend,
 }
 
 /// What a session may do with a volume.
@@ -79,15 +83,16 @@ impl<A: Algorithm> Shard<A> {
         asker: Asker,
         body: FileBody,
     ) -> Result<Admitted, FileReplyBody> {
-        if let FileBody::Change { number, settled, level, change: change @ Change::Tree(_) } = &body
+        if let FileBody::Change { number, settled, level, under, change: change @ Change::Tree(_) } = &body
             && self.has_no_tree(object)
         {
             // What there is none of refuses it, in its own order. But it might be planted by what is under way.
             let hosted = self.files.hosted.get(&object);
             let is_settled = hosted.is_some_and(|hosted| hosted.replica.tail() == hosted.replica.committed());
-            let (number, settled, level, change) = (*number, *settled, *level, change.clone());
+            let (number, settled, level, under) = (*number, *settled, *level, *under);
+            let change = change.clone();
             return if is_settled {
-                Ok(Admitted::Change { number, settled, level, change, is_allowed: true })
+                Ok(Admitted::Change { number, settled, level, under, change, is_allowed: true })
             } else {
                 Err(FileReplyBody::Unavailable(Unavailable::Overloaded))
             };
@@ -114,7 +119,7 @@ impl<A: Algorithm> Shard<A> {
         Ok(match body {
             FileBody::Create => Admitted::Create,
             FileBody::Sync { oldest, newest } => Admitted::Sync { oldest, newest },
-            FileBody::Change { number, settled, level, change } => {
+            FileBody::Change { number, settled, level, under, change } => {
                 let request = Request { client: asker.client, number, settled };
                 let is_known =
                     self.files.hosted.get(&object).is_some_and(|hosted| hosted.replica.knows(request));
@@ -132,7 +137,7 @@ impl<A: Algorithm> Shard<A> {
                     }
                     change => change,
                 };
-                Admitted::Change { number, settled, level, change, is_allowed }
+                Admitted::Change { number, settled, level, under, change, is_allowed }
             }
             FileBody::Ask(Query::Tree(query)) => {
                 let (mut query, about) = access()?.admit_query(query, asker.proof)?;

@@ -51,14 +51,15 @@ impl Access<'_> {
                 self.enter(&mut to.dir)?;
             }
             TreeChange::SetAttributes { inode, .. }
+            | TreeChange::Lend { inode, .. }
+            | TreeChange::Return { inode, .. }
             | TreeChange::SetXattr { inode, .. }
             | TreeChange::RemoveXattr { inode, .. }
             | TreeChange::Lock { inode, .. }
             | TreeChange::Unlock { inode, .. }
             | TreeChange::Cancel { inode, .. } => self.take(inode, proof)?,
             // No client asks for these, or they are about no inode.
-            TreeChange::Lend { .. }
-            | TreeChange::GiveBack { .. }
+            TreeChange::GiveBack { .. }
             | TreeChange::Hold { .. }
             | TreeChange::Release { .. }
             | TreeChange::Deleted { .. }

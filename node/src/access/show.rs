@@ -165,9 +165,10 @@ impl Access<'_> {
 
     /// What the client shows for a file from now on.
     fn open(&self, now: WallTime, attributes: &Attributes, mode: OpenMode) -> Result<Capability, FileError> {
-        let Attributes { inode, kind, lent: lend, .. } = *attributes;
+        let Attributes { inode, kind, lent, .. } = *attributes;
         check_kind(inode, kind)?;
         let keys = self.config.capability_keys.as_ref().ok_or(AccessError::NoKeys)?;
+        let lend = lent.map(|lent| lent.generation);
         let source = Source { volume: self.volume, inode, lend };
         Ok(keys.issue(source, (self.certificate.id, mode), now + CAPABILITY_LASTS, now))
     }
@@ -186,6 +187,6 @@ const fn check_kind(inode: InodeId, kind: Kind) -> Result<(), NameError> {
 pub(crate) const fn refused(about: About, error: FileError) -> FileReplyBody {
     match about {
         About::Open(_) => FileReplyBody::Refused(error),
-        About::Itself | About::Acl => FileReplyBody::Answer(Err(error)),
+        About::Itself | About::Acl | About::Lend => FileReplyBody::Answer(Err(error)),
     }
 }

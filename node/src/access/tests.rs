@@ -11,7 +11,7 @@ use crate::{ClusterMap, Osd, Settings, file_object, object_named, volume_object}
 const ROOT: InodeId = InodeId::ROOT;
 
 fn change(change: Change) -> FileBody {
-    FileBody::Change { number: 1, settled: 1, level: Level::Written, change }
+    FileBody::Change { number: 1, settled: 1, level: Level::Written, under: None, change }
 }
 
 fn plant() -> FileBody {

@@ -1,6 +1,6 @@
 //! What a client may ask for.
 
-use namespace::{Ask, Change};
+use namespace::{Ask, Change, LentTo};
 
 use super::{Export, ExportAccess};
 
@@ -44,13 +44,17 @@ pub const fn change_kind(change: &Change) -> ChangeKind {
         | Change::Rename { .. }
         | Change::SetAttributes { .. }
         | Change::SetXattr { .. }
-        | Change::RemoveXattr { .. } => ChangeKind::Writes,
+        | Change::RemoveXattr { .. }
+        // To itself, if it shows that it has the file open for writing.
+        | Change::Lend { to: LentTo::Client(_), .. } => ChangeKind::Writes,
         Change::Lock { .. } | Change::Unlock { .. } | Change::Cancel { .. } => ChangeKind::Locks,
         // Whom they name, its primary says.
         Change::Welcome { .. } | Change::Expire { .. } => ChangeKind::Own,
+        // What is lent to it, its client gives back whatever it may do by then.
+        Change::Return { .. } => ChangeKind::Own,
         // The cell of a file borrows size and times for whoever has shown it a capability, and gives them back whatever that may
         // do by then.
-        Change::Lend { .. }
+        Change::Lend { to: LentTo::Content, .. }
         | Change::GiveBack { .. }
         // They name a client, which must not be able to name another one. Its primary knows who opens and closes.
         | Change::Hold { .. }

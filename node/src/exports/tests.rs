@@ -1,8 +1,8 @@
 use base::{ClientId, ClusterId, Epoch, Members, NodeId, Seq};
 use bytes::Bytes;
 use namespace::{
-    Ask, Born, Change, Expect, Generation, InodeId, Lock, LockKind, LockMode, Make, Name, Owner, RenameHow,
-    Rights, SetAttributes, Site, Stretch, Ticket, XattrHow, XattrName,
+    Ask, Born, Change, Expect, Generation, InodeId, LentTo, Lock, LockKind, LockMode, Make, Name, Owner,
+    RenameHow, Rights, SetAttributes, Site, Stretch, Ticket, XattrHow, XattrName,
 };
 use proptest::prelude::*;
 
@@ -359,7 +359,10 @@ fn changes() -> Vec<(Change, ChangeKind)> {
     let make = Make::File { replicas: members };
     let generation = Generation(BORN);
     vec![
-        (Change::Create { dir: INODE, name: name(), make, mode, umask, is_exclusive: false }, Writes),
+        (
+            Change::Create { dir: INODE, name: name(), make, mode, umask, is_exclusive: false, lends: false },
+            Writes,
+        ),
         (Change::Link { inode, dir: INODE, name: name() }, Writes),
         (Change::Unlink { site: site(), holders: holders() }, Writes),
         (Change::RemoveDirectory { site: site(), holders: holders() }, Writes),
@@ -367,7 +370,9 @@ fn changes() -> Vec<(Change, ChangeKind)> {
         (Change::SetAttributes { inode, set: SetAttributes::default() }, Writes),
         (Change::SetXattr { inode, name: xattr(), value: Bytes::new(), how: XattrHow::Any }, Writes),
         (Change::RemoveXattr { inode, name: xattr() }, Writes),
-        (Change::Lend { inode }, Service),
+        (Change::Lend { inode, to: LentTo::Content }, Service),
+        (Change::Lend { inode, to: LentTo::Client(client) }, Writes),
+        (Change::Return { inode, generation, modified: None, is_untouched: true }, Own),
         (Change::GiveBack { inode, generation, given: None }, Service),
         (Change::Hold { inode, client }, Service),
         (Change::Release { inode, client }, Service),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::WallTime;
-use namespace::{Generation, Root, cost};
+use namespace::{Generation, Lent, Root, cost};
 
 use super::{FILE_BYTES_MAX, FileError, FileOf, Payload, WRITE_BYTES_MAX};
 
@@ -12,6 +12,9 @@ use super::{FILE_BYTES_MAX, FileError, FileOf, Payload, WRITE_BYTES_MAX};
 pub struct Op {
     /// When, as the primary says.
     pub time: WallTime,
+    /// The lend to a client under which bytes are changed. It has to be going on here. None for whoever writes through: then the file has to
+    /// be lent to its content.
+    pub under: Option<Generation>,
     /// What.
     pub change: Change,
 }
@@ -57,7 +60,7 @@ pub enum Change {
         /// Which file it is.
         of: FileOf,
         /// The lend.
-        generation: Generation,
+        lent: Lent,
         /// When the content changed last, as the tree has it.
         modified: WallTime,
         /// When anything did.
@@ -68,7 +71,9 @@ pub enum Change {
         /// Which file it is.
         of: FileOf,
         /// The lend.
-        generation: Generation,
+        lent: Lent,
+        /// When the content shall have changed last. None for when it has.
+        modified: Option<WallTime>,
     },
     /// What was asked for found no space on the disks: a primary puts this in its place, and nothing changes.
     NoSpace,

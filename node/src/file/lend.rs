@@ -5,7 +5,7 @@
 //! tree is given back is what there is, whenever it is asked for.
 
 use base::ObjectId;
-use namespace::{Generation, InodeId};
+use namespace::{InodeId, Lent};
 
 /// Which file of which volume some content is of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -21,8 +21,8 @@ pub struct FileOf {
 pub struct Lend {
     /// Whose.
     pub of: FileOf,
-    /// Which.
-    pub generation: Generation,
+    /// Which, and to whom.
+    pub lent: Lent,
     /// How far it is.
     pub stage: LendStage,
 }

@@ -1,7 +1,7 @@
 //! What clients ask about files, and what they are told. Data travels as it is: these have no byte layout of their own.
 
 use base::{Epoch, NodeId, ObjectId};
-use namespace::{Change as TreeChange, InodeId, LockKind, LockMode, Who};
+use namespace::{Change as TreeChange, Generation, InodeId, LockKind, LockMode, Who};
 
 use super::{Answer, Change, Done, FileError, Mark, Query};
 use crate::message::is_file_of_volume;
@@ -40,6 +40,8 @@ pub enum FileBody {
         settled: u64,
         /// When to reply.
         level: Level,
+        /// If a client changes bytes of what is lent to it, that lend.
+        under: Option<Generation>,
         /// The change.
         change: Change,
     },
@@ -94,10 +96,13 @@ impl FileBody {
         }
     }
 
-    /// The content of a volume's file that has to be open before it is locked, and for what: only who may write to a range locks it
+    /// The content of a volume's file that has to be open before it is lent or locked, and for what: only who may write to a range locks it
     /// against all others.
     pub fn locks(&self, volume: ObjectId) -> Option<(ObjectId, OpenMode)> {
         let Self::Change { change: Change::Tree(op), .. } = self else { return None };
+        if let TreeChange::Lend { inode, .. } = &op.change {
+            return Some((file_object(volume, *inode), OpenMode::ReadWrite));
+        }
         let TreeChange::Lock { inode, lock, .. } = &op.change else { return None };
         let mode = match (lock.kind, lock.mode) {
             (LockKind::Fcntl, LockMode::Exclusive) => OpenMode::ReadWrite,

@@ -29,7 +29,7 @@ struct History {
 impl History {
     fn change(&mut self, change: Change) -> Result<Done, FileError> {
         self.seq += 1;
-        self.file.apply(at(self.seq), &Op { time: time(self.seq), change })
+        self.file.apply(at(self.seq), &Op { time: time(self.seq), under: None, change })
     }
 
     fn write(&mut self, offset: u64, data: &[u8]) {
@@ -62,7 +62,7 @@ impl History {
 }
 
 fn read(file: &File, offset: u64, length: u64) -> Vec<u8> {
-    match file.answer(&Query::Read { offset, length }).unwrap() {
+    match file.answer(&Query::Read { offset, length, under: None }).unwrap() {
         Answer::Data(data) => data.to_bytes().unwrap().to_vec(),
         Answer::Stat(_) | Answer::Tree(_) => panic!("a read gives data"),
     }
@@ -98,7 +98,7 @@ impl Disk {
     }
 
     fn read(&self, file: &File, offset: u64, length: u64) -> Vec<u8> {
-        let Ok(Answer::Data(mut data)) = file.answer(&Query::Read { offset, length }) else {
+        let Ok(Answer::Data(mut data)) = file.answer(&Query::Read { offset, length, under: None }) else {
             panic!("a read gives data")
         };
         let wanted: Vec<Stored> = data.stored().cloned().collect();
@@ -250,7 +250,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         assert_eq!(history.change(change), Err(error));
         assert_eq!(history.file, before);
     }
-    let query = Query::Read { offset: 0, length: READ_BYTES_MAX + 1 };
+    let query = Query::Read { offset: 0, length: READ_BYTES_MAX + 1, under: None };
     let too_long = FileError::TooLong { length: READ_BYTES_MAX + 1, bytes_max: READ_BYTES_MAX };
     assert_eq!(history.file.answer(&query), Err(too_long));
 }
@@ -282,7 +282,7 @@ fn nothing_written_changes_nothing() {
 fn times_are_those_of_the_operations_and_changes_never_go_back() {
     let mut file = File::default();
     let mut touch = |seq, now, change| {
-        file.apply(at(seq), &Op { time: time(now), change }).unwrap();
+        file.apply(at(seq), &Op { time: time(now), under: None, change }).unwrap();
         let Stat { modified, changed, .. } = file.stat();
         (modified.as_micros(), changed.as_micros())
     };
@@ -299,7 +299,7 @@ fn each_change_of_content_is_later_than_the_one_before() {
     let mut seen = Vec::new();
     for (seq, now) in [(1, 50), (2, 50), (3, 50), (4, 20), (5, 60)] {
         let change = Change::Append { data: Payload::from(bytes(1, 1)) };
-        file.apply(at(seq), &Op { time: time(now), change }).unwrap();
+        file.apply(at(seq), &Op { time: time(now), under: None, change }).unwrap();
         assert_eq!(file.stat().modified, file.stat().changed);
         seen.push(file.stat().changed.as_micros());
     }
@@ -397,7 +397,11 @@ fn a_file_that_was_removed_is_nothing_until_it_is_begun_anew() {
         assert_eq!(history.change(change.clone()), Err(FileError::Removed), "{change:?}");
         assert_eq!(history.file, kept, "{change:?}");
     }
-    for query in [Query::Stat, Query::Read { offset: 0, length: 9 }, Query::Read { offset: 0, length: 0 }] {
+    for query in [
+        Query::Stat,
+        Query::Read { offset: 0, length: 9, under: None },
+        Query::Read { offset: 0, length: 0, under: None },
+    ] {
         assert_eq!(history.file.answer(&query), Err(FileError::Removed), "{query:?}");
     }
     let mut other = File::default();
@@ -413,10 +417,10 @@ fn a_file_that_was_removed_is_nothing_until_it_is_begun_anew() {
 
 #[test]
 fn what_cannot_change_an_answer_does_not_hold_it_up() {
-    let read = Query::Read { offset: 10, length: 10 };
+    let read = Query::Read { offset: 10, length: 10, under: None };
     let file = |size| {
         let mut file = File::default();
-        file.apply(at(1), &Op { time: time(1), change: Change::Truncate { size } }).unwrap();
+        file.apply(at(1), &Op { time: time(1), under: None, change: Change::Truncate { size } }).unwrap();
         file
     };
     // The first ends behind what is read, the second in it.
@@ -443,12 +447,12 @@ fn what_cannot_change_an_answer_does_not_hold_it_up() {
         (Change::Remove, true, true, true),
         (Change::Begin, true, true, true),
     ] {
-        let op = Op { time: time(1), change };
+        let op = Op { time: time(1), under: None, change };
         let overlaps =
             [long.overlaps(&op, &read), short.overlaps(&op, &read), long.overlaps(&op, &Query::Stat)];
         assert_eq!(overlaps, [reads, reads_end, stats], "{op:?}");
         let decides_all = matches!(op.change, Change::Remove | Change::Begin);
-        assert_eq!(short.overlaps(&op, &Query::Read { offset: 10, length: 0 }), decides_all);
+        assert_eq!(short.overlaps(&op, &Query::Read { offset: 10, length: 0, under: None }), decides_all);
     }
 }
 
@@ -564,12 +568,12 @@ proptest! {
         let mut snapshot = (file.clone(), model.clone());
         // Whether nothing since then has been in the way of the question.
         let mut is_free = true;
-        let query = Query::Read { offset, length };
+        let query = Query::Read { offset, length, under: None };
         for (step, (change, now)) in changes.into_iter().enumerate() {
             if step == snapshot_at {
                 (snapshot, is_free) = ((file.clone(), model.clone()), true);
             }
-            let op = Op { time: time(now), change };
+            let op = Op { time: time(now), under: None, change };
             let before = [query.clone(), Query::Stat]
                 .map(|query| (query.clone(), file.overlaps(&op, &query), file.answer(&query)));
             is_free &= !snapshot.0.overlaps(&op, &query);

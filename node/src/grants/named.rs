@@ -33,9 +33,10 @@ impl Named {
                 named.inodes.push(*inode);
                 named.rights.push(*inode);
             }
-            Change::Lend { inode } => named.inodes.push(*inode),
+            Change::Lend { inode, .. } => named.inodes.push(*inode),
             // What is lent, and what has no name, nobody has in a cache; and locks and clients neither.
             Change::GiveBack { .. }
+            | Change::Return { .. }
             | Change::Hold { .. }
             | Change::Release { .. }
             | Change::Deleted { .. }

@@ -3,7 +3,7 @@
 use base::{ClientId, ObjectId, Seq, WallTime};
 use lease::Algorithm;
 use namespace::{
-    Answer as TreeAnswer, Attributes, ClientState, Done as TreeDone, InodeId, Key, NameError, Part,
+    Answer as TreeAnswer, Attributes, ClientState, Done as TreeDone, InodeId, Key, LentTo, NameError, Part,
 };
 use replication::Position;
 
@@ -59,7 +59,8 @@ impl<A: Algorithm> Shard<A> {
             return true;
         }
         let (is_held, to_tell) = hosted.grants.in_the_way(&touched, asker.session());
-        if !is_held && !hosted.grants.is_behind(&touched) {
+        let is_settling = decided_by_lends(change).is_some_and(|inode| hosted.grants.is_changing(inode));
+        if !is_held && !is_settling && !hosted.grants.is_behind(&touched) {
             return false;
         }
         if !hosted.grants.hold(asker, body, touched) {
@@ -72,7 +73,13 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Tells a session that something is not granted any more. It counts on it no longer than it was confirmed before.
-    pub(super) fn revoke(&mut self, now: WallTime, object: ObjectId, session: SessionId, what: Revoked) {
+    pub(crate) fn revoke(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        session: SessionId,
+        what: Revoked,
+    ) -> u64 {
         let number = self.sessions.next_revocation(session);
         self.sessions.tell(session, Reply::Revoke { number, volume: object, what }, None);
         let over = if self.config.breaks(Bug::RevocationNotWaitedFor) {
@@ -82,6 +89,7 @@ impl<A: Algorithm> Shard<A> {
         };
         self.granting.asked.insert((session, number), (object, what));
         self.granting.due.insert((over, session, number));
+        number
     }
 
     /// A session has dropped what it was told to, or cannot count on it any more.
@@ -92,11 +100,26 @@ impl<A: Algorithm> Shard<A> {
         number: u64,
         is_answered: bool,
     ) {
-        let Some((object, what)) = self.granting.asked.remove(&(session, number)) else { return };
+        let is_lax = self.config.breaks(Bug::LateAnswerDropsGrant);
+        let asked = if is_lax && !is_answered {
+            self.granting.asked.get(&(session, number)).copied()
+        } else {
+            self.granting.asked.remove(&(session, number))
+        };
+        let Some((object, what)) = asked else { return };
         let client = self.sessions.get(session).map(|session| session.client);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         match what {
-            Revoked::Inode { number, epoch } => hosted.grants.drop(InodeId { number, epoch }, session),
+            Revoked::Inode { number, epoch } => {
+                hosted.grants.end_revoking(InodeId { number, epoch }, session);
+            }
+            Revoked::Lend { number: inode, epoch, .. } => {
+                let inode = InodeId { number: inode, epoch };
+                if is_lax {
+                    hosted.grants.drop(inode, session);
+                }
+                self.recall_answered(now, object, (session, number), inode);
+            }
             Revoked::All => hosted.grants.drop_session(session),
             Revoked::Before(tenure) => {
                 if tenure == hosted.grants.tenure
@@ -113,6 +136,7 @@ impl<A: Algorithm> Shard<A> {
 
     /// Looks at changes that wait.
     pub(crate) fn pass_held(&mut self, now: WallTime, object: ObjectId) {
+        self.go_on_with_recalls(now, object);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         if hosted.grants.is_passing {
             hosted.grants.is_stale = true;
@@ -160,7 +184,9 @@ impl<A: Algorithm> Shard<A> {
     ) -> Option<Box<CacheGrant>> {
         let told = match outcome {
             Ok(Done::Tree(done)) => match &**done {
-                TreeDone::Created { attributes, .. } | TreeDone::Changed { attributes } => of(attributes),
+                TreeDone::Created { attributes, .. } | TreeDone::Changed { attributes } => {
+                    of(attributes, asker.client)
+                }
                 _ => None,
             },
             _ => None,
@@ -180,9 +206,13 @@ impl<A: Algorithm> Shard<A> {
         let mut told: Vec<InodeId> = on.into_iter().collect();
         match answer {
             Ok(Answer::Tree(answer)) => match &**answer {
-                TreeAnswer::Attributes(attributes) => told.extend(of(attributes)),
+                TreeAnswer::Attributes(attributes) => told.extend(of(attributes, asker.client)),
                 TreeAnswer::Page(page) => {
-                    told.extend(page.entries.iter().filter_map(|listed| of(listed.attributes.as_ref()?)));
+                    told.extend(
+                        page.entries
+                            .iter()
+                            .filter_map(|listed| of(listed.attributes.as_ref()?, asker.client)),
+                    );
                 }
                 TreeAnswer::Target(_) => {}
                 _ => return None,
@@ -205,10 +235,17 @@ impl<A: Algorithm> Shard<A> {
         let session = asker.session()?;
         let may = self.may_grant(now, object, asker, session);
         let revoked = self.sessions.revocations(session);
-        let grants = &mut self.files.hosted.get_mut(&object)?.grants;
+        let hosted = self.files.hosted.get_mut(&object)?;
+        let (grants, recalls) = (&mut hosted.grants, &hosted.recalls);
         let mut inodes = told;
-        inodes.retain(|&inode| may && grants.may_give(inode, session));
-        inodes.iter().for_each(|&inode| grants.give(inode, session));
+        inodes.retain(|&inode| may && grants.may_give(inode, session) && !recalls.has(inode));
+        let tree = hosted.replica.machine().tree();
+        for &inode in &inodes {
+            grants.give(inode, session);
+            if tree.lent(inode).is_some() {
+                grants.note_lender(session);
+            }
+        }
         if !inodes.is_empty() {
             self.granting.volumes.insert(object);
         }
@@ -239,6 +276,30 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
+    /// Whether a file may be lent by this change to whoever asks for it.
+    pub(crate) fn may_lend(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        asker: Asker,
+        change: &Change,
+    ) -> bool {
+        let Change::Tree(op) = change else { return false };
+        let asks = matches!(
+            op.change,
+            namespace::Change::Create { lends: true, .. }
+                | namespace::Change::Lend { to: LentTo::Client(_), .. }
+        );
+        let Some(session) = asker.session().filter(|_| asks) else { return false };
+        if !self.may_grant(now, object, asker, session) {
+            return false;
+        }
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
+        let is_new = matches!(op.change, namespace::Change::Create { .. });
+        let has_begun = hosted.grants.have_begun() || is_new;
+        has_begun && hosted.recalls.has_room(asker.client, hosted.replica.machine().tree())
+    }
+
     /// Whether the lease of a volume outlasts a session that is confirmed now.
     fn covers_session(&self, now: WallTime, object: ObjectId) -> bool {
         self.lease.valid_until(now, object).is_some_and(|until| until >= now + self.config.cover())
@@ -254,7 +315,9 @@ impl<A: Algorithm> Shard<A> {
             let Some(hosted) = self.files.hosted.get_mut(&object) else { continue };
             let sessions = hosted.grants.trusted_sessions();
             sessions.iter().for_each(|session| hosted.grants.revoke_session(*session));
-            sessions.into_iter().for_each(|session| self.revoke(now, object, session, Revoked::All));
+            for session in sessions {
+                self.revoke(now, object, session, Revoked::All);
+            }
         }
     }
 
@@ -262,6 +325,10 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn check_grants(&mut self, now: WallTime) {
         while let Some(&(at, session, number)) = self.granting.due.first().filter(|(at, ..)| *at <= now) {
             self.granting.due.remove(&(at, session, number));
+            if let Some(later) = self.revocation_goes_on(now, session, number) {
+                self.granting.due.insert((later, session, number));
+                continue;
+            }
             self.revocation_over(now, session, number, false);
         }
         while let Some(&(at, session, client)) = self.granting.closed.first().filter(|(at, ..)| *at <= now) {
@@ -274,6 +341,13 @@ impl<A: Algorithm> Shard<A> {
             self.end_grace(now, object);
             self.pass_held(now, object);
         }
+    }
+
+    /// Until when a revocation is waited for that is due, if it is of a lend and its client may be flushing.
+    fn revocation_goes_on(&self, now: WallTime, session: SessionId, number: u64) -> Option<WallTime> {
+        let (object, what) = self.granting.asked.get(&(session, number))?;
+        let Revoked::Lend { number, epoch, .. } = *what else { return None };
+        self.has_time_to_flush(now, *object, (session, InodeId { number, epoch }))
     }
 
     /// A session is closed, whose client may count on it until then.
@@ -305,7 +379,17 @@ impl<A: Algorithm> Shard<A> {
     }
 }
 
-/// The inode, if it can be granted.
-fn of(attributes: &Attributes) -> Option<InodeId> {
-    (attributes.lent.is_none() && attributes.links > 0).then_some(attributes.inode)
+/// The inode of which has to be known whether it is lent when such a change is made an entry.
+fn decided_by_lends(change: &Change) -> Option<InodeId> {
+    let Change::Tree(op) = change else { return None };
+    match &op.change {
+        namespace::Change::Lend { inode, .. } => Some(*inode),
+        change => change.wants_back(),
+    }
+}
+
+/// The inode, if it can be granted. What is lent to a client can be to that one, also without a name.
+fn of(attributes: &Attributes, client: ClientId) -> Option<InodeId> {
+    let is_its = attributes.lent_to(client).is_some();
+    (is_its || attributes.lent.is_none() && attributes.links > 0).then_some(attributes.inode)
 }

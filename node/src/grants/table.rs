@@ -25,6 +25,8 @@ pub(crate) struct Grants {
     holders: BTreeMap<InodeId, BTreeMap<SessionId, Standing>>,
     by_session: BTreeMap<SessionId, BTreeSet<InodeId>>,
     count: usize,
+    /// Those that were told of a lend to them.
+    lenders: BTreeSet<SessionId>,
     /// Changes that are entries and have no outcome.
     under_way: BTreeMap<(ClientId, u64), UnderWay>,
     places: BTreeSet<Seq>,
@@ -101,7 +103,7 @@ impl Grants {
 
     /// The sessions that have any.
     pub(super) fn sessions(&self) -> Vec<SessionId> {
-        self.by_session.keys().copied().collect()
+        self.by_session.keys().chain(&self.lenders).copied().collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Those that have any which is to be counted on.
@@ -111,7 +113,8 @@ impl Grants {
                 .iter()
                 .any(|inode| self.standing(*inode, *session) == Some(Standing::Granted))
         };
-        self.by_session.keys().copied().filter(is_trusted).collect()
+        let trusted = self.by_session.keys().copied().filter(is_trusted);
+        trusted.chain(self.lenders.iter().copied()).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     fn standing(&self, inode: InodeId, session: SessionId) -> Option<Standing> {
@@ -140,6 +143,35 @@ impl Grants {
         }
     }
 
+    /// A session was told that something is lent to its client.
+    pub(super) fn note_lender(&mut self, session: SessionId) {
+        self.lenders.insert(session);
+    }
+
+    /// A grant is not to be counted on any more, if it is one and nobody was told that yet.
+    pub(crate) fn begin_revoking(&mut self, inode: InodeId, session: SessionId) -> bool {
+        let standing = self.holders.get_mut(&inode).and_then(|holders| holders.get_mut(&session));
+        standing.is_some_and(|standing| std::mem::replace(standing, Standing::Revoked) == Standing::Granted)
+    }
+
+    /// What was revoked is dropped. What was granted again since stays.
+    pub(crate) fn end_revoking(&mut self, inode: InodeId, session: SessionId) {
+        if self.standing(inode, session) == Some(Standing::Revoked) {
+            self.drop(inode, session);
+        }
+    }
+
+    /// Whether somebody may have something of an earlier tenure.
+    pub(crate) fn awaits(&self, client: ClientId) -> bool {
+        self.grace.as_ref().is_some_and(|grace| grace.is_blind || grace.unanswered.contains(&client))
+    }
+
+    /// Whether an entry without an outcome may change it.
+    pub(super) fn is_changing(&self, inode: InodeId) -> bool {
+        let mut by = self.changing.range((inode, None)..=(inode, Some(SessionId(u64::MAX))));
+        by.next().is_some()
+    }
+
     /// Takes a grant away.
     pub(super) fn drop(&mut self, inode: InodeId, session: SessionId) {
         let Some(holders) = self.holders.get_mut(&inode) else { return };
@@ -160,12 +192,14 @@ impl Grants {
 
     /// Takes all grants of a session away.
     pub(super) fn drop_session(&mut self, session: SessionId) {
+        self.lenders.remove(&session);
         let inodes = self.by_session.get(&session).cloned().unwrap_or_default();
         inodes.into_iter().for_each(|inode| self.drop(inode, session));
     }
 
     /// A session may not count on any of its grants any more.
     pub(super) fn revoke_session(&mut self, session: SessionId) {
+        self.lenders.remove(&session);
         for inode in self.by_session.get(&session).into_iter().flatten() {
             if let Some(holders) = self.holders.get_mut(inode) {
                 holders.insert(session, Standing::Revoked);

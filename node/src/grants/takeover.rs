@@ -69,6 +69,8 @@ impl<A: Algorithm> Shard<A> {
         }
         // What is answered later is about grants that are no more.
         self.granting.asked.retain(|_, (of, _)| *of != object);
+        let asked = &self.granting.asked;
+        self.granting.sparing.retain(|key| asked.contains_key(key));
         self.granting.volumes.remove(&object);
         self.granting.recorded.remove(&object);
         self.granting.graces.retain(|(_, other)| *other != object);
@@ -98,6 +100,7 @@ impl<A: Algorithm> Shard<A> {
             *other != session && self.sessions.get(*other).is_some_and(|other| other.client == client)
         };
         let earlier: Vec<SessionId> = self.sessions.ids().filter(is_earlier).collect();
+        self.ask_back_again(now, session, client);
         earlier.into_iter().for_each(|other| self.session_counts_on_nothing(now, other));
         let graces: Vec<ObjectId> = self.granting.graces.iter().map(|&(_, object)| object).collect();
         for object in graces {

@@ -67,7 +67,15 @@ pub(crate) fn user(uid: u32) -> Who {
 }
 
 pub(crate) fn create(dir: InodeId, text: &str, make: Make) -> TreeChange {
-    TreeChange::Create { dir, name: name(text), make, mode: 0o777, umask: 0, is_exclusive: true }
+    TreeChange::Create {
+        dir,
+        name: name(text),
+        make,
+        mode: 0o777,
+        umask: 0,
+        is_exclusive: true,
+        lends: false,
+    }
 }
 
 fn plant(called: &str) -> Change {
@@ -126,7 +134,7 @@ impl Story {
     pub(crate) fn next(&mut self, client: u64, change: Change) -> FileBody {
         let number = self.numbers.entry(client).or_default();
         *number += 1;
-        FileBody::Change { number: *number, settled: *number, level: Level::Written, change }
+        FileBody::Change { number: *number, settled: *number, level: Level::Written, under: None, change }
     }
 
     fn change(&mut self, client: u64, change: Change) -> FileReplyBody {

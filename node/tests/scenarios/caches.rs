@@ -93,7 +93,7 @@ impl Story {
     fn change_as(&mut self, client: u64, member: usize, change: Change) -> node::RequestId {
         self.numbers += 1;
         let (number, settled, level) = (self.numbers, 1, Level::Written);
-        let body = FileBody::Change { number, settled, level, change };
+        let body = FileBody::Change { number, settled, level, under: None, change };
         self.cluster.ask_file(client, self.members[member], volume(), body)
     }
 
@@ -147,7 +147,15 @@ fn op(change: TreeChange) -> Change {
 
 fn make(text: &str) -> Change {
     let (dir, name) = (ROOT, name(text));
-    op(TreeChange::Create { dir, name, make: Make::Directory, mode: 0o755, umask: 0, is_exclusive: true })
+    op(TreeChange::Create {
+        dir,
+        name,
+        make: Make::Directory,
+        mode: 0o755,
+        umask: 0,
+        is_exclusive: true,
+        lends: false,
+    })
 }
 
 fn a_change_waits_for_whoever_has_it_in_a_cache(bug: Option<Bug>) {

@@ -83,6 +83,7 @@ fn who_creates_a_file_has_it_open_whatever_its_mode_says() {
         mode: 0,
         umask: 0,
         is_exclusive,
+        lends: false,
     };
     let body = story.next(BUILD, Change::Tree(Arc::new(Op::wanted(user(5), make(true)))));
     let (_, first) = outcome(story.ask(BUILD, body.clone())).unwrap();

@@ -239,7 +239,9 @@ impl Client {
             &Reply::Revoke { number, what, .. } => {
                 self.revocations.push((node, number));
                 match what {
-                    Revoked::Inode { number, epoch } => drop(self.cached.remove(&InodeId { number, epoch })),
+                    Revoked::Inode { number, epoch } | Revoked::Lend { number, epoch, .. } => {
+                        self.cached.remove(&InodeId { number, epoch });
+                    }
                     Revoked::All => self.cached.retain(|_, cached| cached.by != node),
                     Revoked::Before(tenure) => self.cached.retain(|_, cached| cached.tenure >= tenure),
                 }

@@ -38,7 +38,7 @@ fn write(cluster: &mut Daemons, node: u32, number: u64, offset: u64, data: &'sta
         1,
         node,
         FILE,
-        FileBody::Change { number, settled: number, level: Level::Written, change },
+        FileBody::Change { number, settled: number, level: Level::Written, under: None, change },
     );
     cluster.run(ms(20));
     let told = cluster.file_reply(1, id);
@@ -46,7 +46,7 @@ fn write(cluster: &mut Daemons, node: u32, number: u64, offset: u64, data: &'sta
 }
 
 fn ask(cluster: &mut Daemons, node: u32) -> RequestId {
-    let query = Query::Read { offset: CHUNK_BYTES - 4, length: 100 };
+    let query = Query::Read { offset: CHUNK_BYTES - 4, length: 100, under: None };
     cluster.ask_file(1, node, FILE, FileBody::Ask(query))
 }
 
@@ -179,6 +179,6 @@ fn a_member_that_lags_is_given_what_is_on_disk() {
     cluster.let_go();
     cluster.run(ms(2_000));
     let theirs = cluster.shard(third).file(FILE).unwrap().machine();
-    let answer = theirs.answer(&Query::Read { offset: CHUNK_BYTES - 4, length: 100 });
+    let answer = theirs.answer(&Query::Read { offset: CHUNK_BYTES - 4, length: 100, under: None });
     assert_eq!(Some(FileReplyBody::Answer(answer)), data("\0ABCdef"));
 }

@@ -11,7 +11,7 @@ use crate::files::{Daemons, FILE, created, created_with, data, read, write};
 
 fn change(cluster: &mut Daemons, node: u32, (number, text): (u64, &str)) -> RequestId {
     let change = write(text);
-    let body = FileBody::Change { number, settled: number, level: Level::Durable, change };
+    let body = FileBody::Change { number, settled: number, level: Level::Durable, under: None, change };
     cluster.ask_file(1, node, FILE, body)
 }
 

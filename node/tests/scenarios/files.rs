@@ -46,8 +46,13 @@ impl Writer {
         change: Change,
     ) -> Option<FileReplyBody> {
         self.number += 1;
-        let body =
-            FileBody::Change { number: self.number, settled: self.number, level: Level::Written, change };
+        let body = FileBody::Change {
+            number: self.number,
+            settled: self.number,
+            level: Level::Written,
+            under: None,
+            change,
+        };
         let id = cluster.ask_file(1, node, FILE, body);
         cluster.file_reply(1, id)
     }
@@ -61,7 +66,7 @@ impl Writer {
 }
 
 pub(crate) fn read(cluster: &mut Daemons, node: u32) -> Option<FileReplyBody> {
-    let query = Query::Read { offset: 0, length: 100 };
+    let query = Query::Read { offset: 0, length: 100, under: None };
     let id = cluster.ask_file(1, node, FILE, FileBody::Ask(query));
     cluster.run(ms(20));
     cluster.file_reply(1, id)
@@ -143,6 +148,7 @@ fn a_change_that_is_sent_again_takes_effect_once() {
         number: 1,
         settled: 1,
         level: Level::Written,
+        under: None,
         change: Change::Append { data: Bytes::from_static(b"once").into() },
     };
     let first = cluster.ask_file(1, members[0], FILE, append());
@@ -363,6 +369,7 @@ fn a_change_has_not_any_number_of_askers() {
         number: 1,
         settled: 1,
         level: Level::Written,
+        under: None,
         change: Change::Append { data: Bytes::from_static(b"again").into() },
     };
     let asked: Vec<_> = (0..20).map(|_| cluster.ask_file(1, members[0], FILE, append())).collect();

@@ -40,7 +40,7 @@ fn append(cluster: &mut Daemons, client: u64, node: u32, number: u64) -> Option<
         client,
         node,
         FILE,
-        FileBody::Change { number, settled: number, level: Level::Written, change },
+        FileBody::Change { number, settled: number, level: Level::Written, under: None, change },
     );
     cluster.run(ms(20));
     cluster.file_reply(client, id)
@@ -51,7 +51,8 @@ fn is_changed(told: &Option<FileReplyBody>) -> bool {
 }
 
 fn read(cluster: &mut Daemons, node: u32) -> Option<FileReplyBody> {
-    let id = cluster.ask_file(1, node, FILE, FileBody::Ask(Query::Read { offset: 0, length: 100 }));
+    let id =
+        cluster.ask_file(1, node, FILE, FileBody::Ask(Query::Read { offset: 0, length: 100, under: None }));
     cluster.run(ms(20));
     cluster.file_reply(1, id)
 }
@@ -209,7 +210,7 @@ fn a_file_is_let_go_when_its_backups_have_it() {
             1,
             first,
             FILE,
-            FileBody::Change { number, settled: number, level: Level::Written, change },
+            FileBody::Change { number, settled: number, level: Level::Written, under: None, change },
         );
         assert!(is_changed(&cluster.file_reply(1, id)));
     }
@@ -282,6 +283,7 @@ fn who_does_not_lead_any_more_declares_nobody_over() {
         number: 1,
         settled: 1,
         level: Level::Written,
+        under: None,
         change: Change::Append { data: Bytes::from_static(b"x").into() },
     };
     let id = cluster.ask_file(3, first, FILE, body);
@@ -305,7 +307,7 @@ fn the_logs_of_many_files_are_bounded() {
             1,
             first,
             object,
-            FileBody::Change { number: 1, settled: 1, level: Level::Written, change },
+            FileBody::Change { number: 1, settled: 1, level: Level::Written, under: None, change },
         );
         assert!(is_changed(&cluster.file_reply(1, id)));
     }
@@ -324,7 +326,7 @@ fn the_logs_of_many_files_are_bounded() {
         1,
         first,
         object,
-        FileBody::Change { number: 2, settled: 2, level: Level::Written, change },
+        FileBody::Change { number: 2, settled: 2, level: Level::Written, under: None, change },
     );
     assert!(is_changed(&cluster.file_reply(1, id)));
     cluster.start(third);

@@ -60,7 +60,7 @@ impl Cell {
     pub(crate) fn change(&mut self, cluster: &mut Daemons, change: Change) -> Option<FileReplyBody> {
         self.number += 1;
         let (number, level) = (self.number, Level::Written);
-        self.ask(cluster, &FileBody::Change { number, settled: number, level, change })
+        self.ask(cluster, &FileBody::Change { number, settled: number, level, under: None, change })
     }
 
     pub(crate) fn write(&mut self, cluster: &mut Daemons, text: &str) {
@@ -143,19 +143,17 @@ fn set_modified(inode: InodeId, to: WallTime) -> Change {
 #[test]
 fn size_and_times_are_the_files_until_nothing_has_changed_for_a_while() {
     let (mut cluster, members, _, mut cell) = with_file(None);
-    let Attributes { lent, was_lent, .. } = attributes(&mut cluster, &members);
-    assert_eq!((lent, was_lent), (None, false), "whoever creates a file does not lend it");
+    assert!(!attributes(&mut cluster, &members).may_have_content(), "it is lent to nobody");
     cell.write(&mut cluster, "hello");
     let stat = cell.stat(&mut cluster);
-    let Attributes { lent, was_lent, .. } = attributes(&mut cluster, &members);
-    assert!(was_lent && lent.is_some());
-    assert_eq!((stat.size, stat.lend), (5, lent));
+    let lent = attributes(&mut cluster, &members).lent.unwrap();
+    assert_eq!((stat.size, stat.lend), (5, Some(lent.generation)));
     cluster.run(ms(1_500));
-    let Attributes { size, mtime, lent, was_lent, .. } = attributes(&mut cluster, &members);
-    assert_eq!((size, mtime, lent, was_lent), (5, stat.modified, None, true));
+    let Attributes { size, mtime, lent: now, last_lend, .. } = attributes(&mut cluster, &members);
+    assert_eq!((size, mtime, now, last_lend), (5, stat.modified, None, Some(lent.generation)));
     // Whoever changes it again borrows first.
     cell.write(&mut cluster, "hello again");
-    let again = attributes(&mut cluster, &members).lent;
+    let again = attributes(&mut cluster, &members).lent.map(|lent| lent.generation);
     assert!(again > stat.lend);
     assert_eq!(cell.stat(&mut cluster).lend, again);
     cluster.run(ms(1_500));
@@ -221,7 +219,7 @@ fn what_was_given_back_is_not_written_to_after_a_power_cut(bug: Option<Bug>) {
     let (mut cluster, members, mut cell) = apart(bug);
     cell.number += 1;
     let (number, level) = (cell.number, Level::Durable);
-    let body = FileBody::Change { number, settled: number, level, change: write("first") };
+    let body = FileBody::Change { number, settled: number, level, under: None, change: write("first") };
     cell.ask(&mut cluster, &body);
     // The disks have enough to do for a while.
     cluster.run(ms(900));
@@ -299,11 +297,11 @@ fn a_lend_under_which_nothing_was_written_leaves_all_as_the_volume_has_it() {
     });
     let node = cluster.map.members(cell.object)[0].0;
     let (number, level) = (1, Level::Written);
-    let body = FileBody::Change { number, settled: 1, level, change: write("never") };
+    let body = FileBody::Change { number, settled: 1, level, under: None, change: write("never") };
     cluster.ask_file(1, node, cell.object, body);
     cluster.run(ms(300));
     let lent = lookup_somewhere(&mut cluster, &members, &text);
-    assert!(lent.was_lent && lent.lent.is_some());
+    let lend = lent.lent.unwrap().generation;
     cluster.kill_with_notice(node);
     cluster.held.clear();
     cluster.let_go();
@@ -311,7 +309,7 @@ fn a_lend_under_which_nothing_was_written_leaves_all_as_the_volume_has_it() {
     writer.change(&mut cluster, members[0], read_now(of.inode));
     cluster.run(ms(300));
     let after = lookup_somewhere(&mut cluster, &members, &text);
-    assert_eq!((after.size, after.mtime, after.lent, after.was_lent), (0, before.mtime, None, true));
+    assert_eq!((after.size, after.mtime, after.lent, after.last_lend), (0, before.mtime, None, Some(lend)));
     assert_eq!(cell.stage(&cluster), LendStage::Unused);
     cell.number = 1;
     cell.write(&mut cluster, "late");
@@ -327,7 +325,7 @@ fn what_nothing_was_written_to_is_the_volumes_alone_and_leaves_nothing() {
     let then = WallTime::from_micros(77);
     let told = outcome(writer.change(&mut cluster, members[0], set_modified(cell.of.inode, then)));
     let Ok(TreeDone::Changed { attributes }) = told else { panic!("root may") };
-    assert_eq!((attributes.mtime, attributes.was_lent), (then, false));
+    assert_eq!((attributes.mtime, attributes.may_have_content()), (then, false));
     let site = Site::new(InodeId::ROOT, name(&cell.name));
     let told = writer.change(&mut cluster, members[0], op(TreeChange::Unlink { site, holders: Vec::new() }));
     assert!(matches!(outcome(told), Ok(TreeDone::Removed { fate: namespace::Fate::Gone, .. })));
@@ -426,8 +424,8 @@ fn the_content_of_a_file_is_for_whoever_has_it_open_for_that() {
     let bodies = [
         FileBody::Ask(Query::Stat),
         FileBody::Sync { oldest: mark, newest: mark },
-        FileBody::Ask(Query::Read { offset: 0, length: 9 }),
-        FileBody::Change { number: 1, settled: 1, level, change: write("x") },
+        FileBody::Ask(Query::Read { offset: 0, length: 9, under: None }),
+        FileBody::Change { number: 1, settled: 1, level, under: None, change: write("x") },
     ];
     let refusals = |cluster: &mut Daemons| {
         bodies.each_ref().map(|body| {

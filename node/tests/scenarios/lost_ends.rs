@@ -41,6 +41,7 @@ fn write_durably(cluster: &mut Daemons, cell: &mut Cell, text: &str) {
         number: cell.number,
         settled: cell.number,
         level: Level::Durable,
+        under: None,
         change: write(text),
     };
     let told = cell.ask(cluster, &body);
@@ -57,7 +58,7 @@ fn what_a_power_cut_gives_its_name_back_has_its_data(bug: Option<Bug>) {
     cluster.run(ms(500));
     lose_power(&mut cluster, &members);
     lookup_somewhere(&mut cluster, &members, &cell.name.clone());
-    let told = cell.ask(&mut cluster, &FileBody::Ask(Query::Read { offset: 0, length: 9 }));
+    let told = cell.ask(&mut cluster, &FileBody::Ask(Query::Read { offset: 0, length: 9, under: None }));
     let Some(FileReplyBody::Answer(Ok(Answer::Data(data)))) = told else { panic!("{told:?}") };
     assert_eq!(data.len(), 4);
 }
@@ -71,7 +72,12 @@ fn the_end_of_a_lend_that_is_not_durable_is_not_told_by_whoever_asks() {
     delay_disks(&mut cluster, &nodes);
     let (number, level) = (101, Level::Written);
     let change = read_now(cell.of.inode);
-    cluster.ask_file(1, members[0], FILE, FileBody::Change { number, settled: number, level, change });
+    cluster.ask_file(
+        1,
+        members[0],
+        FILE,
+        FileBody::Change { number, settled: number, level, under: None, change },
+    );
     cluster.run(ms(100));
     assert_eq!(cell.stage(&cluster), LendStage::Ended);
     cell.stat(&mut cluster);
@@ -116,7 +122,7 @@ fn a_lend_that_is_recalled_before_it_is_heard_of_fails_no_write() {
     };
     cluster.hold_back(is_lend);
     let (number, level) = (1, Level::Written);
-    let body = FileBody::Change { number, settled: number, level, change: write("hello") };
+    let body = FileBody::Change { number, settled: number, level, under: None, change: write("hello") };
     let waiting = cluster.ask_file(1, nodes[0], cell.object, body);
     cluster.run(ms(300));
     assert!(lookup_somewhere(&mut cluster, &members, &cell.name).lent.is_some());
@@ -129,7 +135,7 @@ fn a_lend_that_is_recalled_before_it_is_heard_of_fails_no_write() {
         flying => is_lend(flying),
     });
     let (number, change) = (101, read_now(cell.of.inode));
-    let setting = FileBody::Change { number, settled: number, level, change };
+    let setting = FileBody::Change { number, settled: number, level, under: None, change };
     let set = cluster.ask_file(1, members[0], FILE, setting);
     cluster.run(ms(50));
     assert!(cluster.held.iter().any(|flying| matches!(flying, Flying::File { .. })), "it is being ended");
@@ -159,7 +165,8 @@ fn no_object_becomes_a_volumes_file_by_what_is_shown_for_it() {
     cluster.shown.insert(plain, shown);
     cluster.ask_file(1, node, plain, FileBody::Ask(Query::Stat));
     cluster.shown.remove(&plain);
-    let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change: write("mine") };
+    let body =
+        FileBody::Change { number: 1, settled: 1, level: Level::Written, under: None, change: write("mine") };
     let id = cluster.ask_file(2, node, plain, body);
     cluster.run(ms(100));
     let told = cluster.file_reply(2, id);
@@ -175,7 +182,7 @@ fn what_took_effect_in_time_is_told_after_that_and_done_once() {
     cell.write(&mut cluster, "hello");
     let append = |number| {
         let change = Change::Append { data: bytes::Bytes::from_static(b"!").into() };
-        FileBody::Change { number, settled: 2, level: Level::Written, change }
+        FileBody::Change { number, settled: 2, level: Level::Written, under: None, change }
     };
     let told = cell.ask(&mut cluster, &append(2));
     cluster.run(CAPABILITY_LASTS);
@@ -204,7 +211,13 @@ fn who_may_not_change_a_file_ends_nobodys_lend() {
     let (capability, volume) = (opened.unwrap(), crate::access::volume());
     let object = node::file_object(volume, file.inode);
     story.cluster.shown.insert(object, Box::new(capability));
-    let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change: write("hello") };
+    let body = FileBody::Change {
+        number: 1,
+        settled: 1,
+        level: Level::Written,
+        under: None,
+        change: write("hello"),
+    };
     let told = story.ask_about(crate::access::ADMIN, object, body);
     assert!(matches!(told, FileReplyBody::Changed { outcome: Ok(_), .. }), "{told:?}");
     story.cluster.hold_back(|flying| matches!(flying, Flying::Errand { errand, .. } if matches!(errand.body, ErrandBody::Return { .. })));

@@ -3,6 +3,7 @@
 mod access;
 #[macro_use]
 mod bugs;
+mod behind;
 mod caches;
 mod capabilities;
 mod client;

@@ -55,7 +55,7 @@ impl Program {
     fn send(&mut self, cluster: &mut Daemons, change: Change, holds: Option<u64>) -> Option<FileReplyBody> {
         self.number += 1;
         let (number, level) = (self.number, Level::Written);
-        self.ask(cluster, &FileBody::Change { number, settled: number, level, change }, holds)
+        self.ask(cluster, &FileBody::Change { number, settled: number, level, under: None, change }, holds)
     }
 
     fn change(&mut self, cluster: &mut Daemons, change: TreeChange) -> Result<TreeDone, FileError> {
@@ -134,7 +134,7 @@ fn cell(client: u64, inode: InodeId) -> Cell {
 }
 
 fn read(cluster: &mut Daemons, cell: &Cell) -> Option<FileReplyBody> {
-    cell.ask(cluster, &FileBody::Ask(Query::Read { offset: 0, length: 100 }))
+    cell.ask(cluster, &FileBody::Ask(Query::Read { offset: 0, length: 100, under: None }))
 }
 
 fn is_there(cluster: &mut Daemons, cell: &Cell) -> bool {

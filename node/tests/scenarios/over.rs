@@ -191,7 +191,13 @@ fn the_mark_of_what_is_in_no_volume_stays() {
     let object = object_named("mine");
     cluster.ask_file(1, 1, object, FileBody::Create);
     cluster.run(ms(1_000));
-    let body = FileBody::Change { number: 1, settled: 1, level: Level::Durable, change: Change::Remove };
+    let body = FileBody::Change {
+        number: 1,
+        settled: 1,
+        level: Level::Durable,
+        under: None,
+        change: Change::Remove,
+    };
     cluster.ask_file(1, 1, object, body);
     cluster.run(ms(LONG));
     assert_eq!(hosts(&cluster, object), [1, 2, 3]);

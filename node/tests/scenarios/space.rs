@@ -19,7 +19,7 @@ fn change(cluster: &mut Daemons, node: u32, number: u64, change: Change) -> Opti
         1,
         node,
         FILE,
-        FileBody::Change { number, settled: number, level: Level::Written, change },
+        FileBody::Change { number, settled: number, level: Level::Written, under: None, change },
     );
     cluster.run(ms(20));
     cluster.file_reply(1, id)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base::{ClientId, ObjectId, WallTime};
 use bytes::Bytes;
 use namespace::{
-    Answer as TreeAnswer, Ask, Attributes, Change as TreeChange, Done as TreeDone, InodeId, Make, Name,
-    NameError, Op, Root, Site, Who,
+    Answer as TreeAnswer, Ask, Attributes, Change as TreeChange, Done as TreeDone, InodeId, LentTo, Make,
+    Name, NameError, Op, Root, Site, Who,
 };
 use node::file::{Answer, Change, Done, FileBody, FileError, FileReplyBody, Level, Query};
 use node::{Bug, VolumeName, file_object};
@@ -25,7 +25,7 @@ pub(crate) fn op(change: TreeChange) -> Change {
 
 pub(crate) fn make(text: &str, make: Make) -> Change {
     let (dir, name) = (InodeId::ROOT, name(text));
-    op(TreeChange::Create { dir, name, make, mode: 0o755, umask: 0, is_exclusive: true })
+    op(TreeChange::Create { dir, name, make, mode: 0o755, umask: 0, is_exclusive: true, lends: false })
 }
 
 /// Three daemons, a volume with its primary, the first, and somebody who changes it.
@@ -120,8 +120,13 @@ fn who_was_away_for_long_takes_over_the_parts_that_differ() {
 #[test]
 fn a_creation_that_is_sent_again_takes_effect_once() {
     let (mut cluster, members, _) = planted(None);
-    let create =
-        || FileBody::Change { number: 2, settled: 2, level: Level::Written, change: make("f", Make::file()) };
+    let create = || FileBody::Change {
+        number: 2,
+        settled: 2,
+        level: Level::Written,
+        under: None,
+        change: make("f", Make::file()),
+    };
     let first = cluster.ask_file(1, members[0], FILE, create());
     let told = outcome(cluster.file_reply(1, first)).unwrap();
     cluster.kill_with_notice(members[0]);
@@ -146,6 +151,7 @@ fn what_a_client_says_of_time_of_itself_and_of_replicas_is_not_taken() {
                 mode: 0o644,
                 umask: 0,
                 is_exclusive: true,
+                lends: false,
             },
         )
     };
@@ -202,7 +208,7 @@ fn what_is_doomed_is_deleted_whoever_leads() {
 fn changes(cluster: &mut Daemons, (client, number): (u64, u64), node: u32, change: &Change) -> bool {
     for _ in 0..5 {
         let change = change.clone();
-        let body = FileBody::Change { number, settled: number, level: Level::Written, change };
+        let body = FileBody::Change { number, settled: number, level: Level::Written, under: None, change };
         let id = cluster.ask_file(client, node, FILE, body);
         if matches!(cluster.file_reply(client, id), Some(FileReplyBody::Changed { outcome: Ok(_), .. })) {
             return true;
@@ -288,7 +294,7 @@ fn what_the_service_does_itself_no_client_may_ask_for() {
     let client = ClientId { certificate: 9, program: 9 };
     let inode = InodeId::ROOT;
     for change in [
-        TreeChange::Lend { inode },
+        TreeChange::Lend { inode, to: LentTo::Content },
         TreeChange::Deleted { inode },
         TreeChange::Settle,
         TreeChange::Forget { client },

@@ -401,7 +401,7 @@ impl<'a> Process<'a> {
         let at = Position { epoch: Epoch { number: 1, node }, seq: Seq(seq) };
         let request = Request { client: ClientId { certificate: 1, program: 1 }, number: seq, settled: 1 };
         let time = WallTime::ZERO + Span::from_micros(self.known.handed);
-        let body = Body::Op { request, op: Op { time, change } };
+        let body = Body::Op { request, op: Op { time, under: None, change } };
         let entries = vec![Entry { at, lease: 0, body }];
         let record = Record::Appended { after: Seq(seq - 1), entries, committed: Seq(0) };
         FileRecord { object, record }
@@ -447,7 +447,15 @@ fn draw_tree_change(file: &File, random: &mut Random) -> Change {
     let make = if random.chance(1, 2) { Make::file() } else { Make::Directory };
     let doomed = file.tree().doomed(1).first().copied();
     let change = match (random.below(20), doomed) {
-        (0..7, _) => TreeChange::Create { dir, name: one, make, mode: 0o755, umask: 0, is_exclusive: true },
+        (0..7, _) => TreeChange::Create {
+            dir,
+            name: one,
+            make,
+            mode: 0o755,
+            umask: 0,
+            is_exclusive: true,
+            lends: false,
+        },
         (7..11, _) => TreeChange::Unlink { site: Site::new(dir, one), holders },
         (11..13, _) => TreeChange::RemoveDirectory { site: Site::new(dir, one), holders },
         (13..15, _) => {

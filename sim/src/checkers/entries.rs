@@ -585,7 +585,7 @@ mod tests {
         let client = ClientId { certificate: 1, program: 1 };
         let request = Request { client, number: request, settled: 1 };
         let change = Change::Truncate { size: request.number };
-        let op = Op { time: WallTime::ZERO, change };
+        let op = Op { time: WallTime::ZERO, under: None, change };
         Entry { at: at(number, seq), lease: 0, body: Body::Op { request, op } }
     }
 

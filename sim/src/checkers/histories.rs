@@ -542,7 +542,7 @@ mod tests {
         for number in effective.clone() {
             let request = Request { client, number: number.into(), settled: 1 };
             let change = node::file::Change::Append { data: appended(number).into() };
-            let body = Body::Op { request, op: Op { time: base::WallTime::ZERO, change } };
+            let body = Body::Op { request, op: Op { time: base::WallTime::ZERO, under: None, change } };
             log.push(Entry { at: at(1 + log.len() as u64), lease: 0, body });
         }
         let read = FileOp::Read { offset: 0, length: 99 };

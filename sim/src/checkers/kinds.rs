@@ -134,7 +134,7 @@ mod tests {
 
     fn make(text: &str) -> TreeChange {
         let (dir, name, make) = (InodeId::ROOT, name(text), Make::Directory);
-        TreeChange::Create { dir, name, make, mode: 0o755, umask: 0, is_exclusive: true }
+        TreeChange::Create { dir, name, make, mode: 0o755, umask: 0, is_exclusive: true, lends: false }
     }
 
     fn remove(text: &str) -> TreeChange {
@@ -190,7 +190,7 @@ mod tests {
 
         fn append(&mut self, client: ClientId, number: u64, change: Change) {
             let request = Request { client, number, settled: 1 };
-            let body = Body::Op { request, op: Op { time: WallTime::ZERO, change } };
+            let body = Body::Op { request, op: Op { time: WallTime::ZERO, under: None, change } };
             self.log.push(Entry { at: at(1 + self.log.len() as u64), lease: 0, body });
         }
 
@@ -399,7 +399,7 @@ mod tests {
         let change = Change::Tree(Arc::new(op));
         let bodies = [
             Body::Barrier { generation: LATER },
-            Body::Op { request, op: Op { time: WallTime::ZERO, change } },
+            Body::Op { request, op: Op { time: WallTime::ZERO, under: None, change } },
         ];
         let behind = (3..).zip(bodies).map(|(seq, body)| Entry { at: later(seq), lease: 0, body });
         let log: Vec<_> = rest.into_iter().chain(behind).collect();

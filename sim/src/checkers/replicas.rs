@@ -130,7 +130,7 @@ mod tests {
         let client = ClientId { certificate: 9, program: 1 };
         let request = Request { client, number: seq, settled: 1 };
         let change = Change::Append { data: vec![byte; 3].into() };
-        entry(seq, Body::Op { request, op: Op { time: WallTime::ZERO, change } })
+        entry(seq, Body::Op { request, op: Op { time: WallTime::ZERO, under: None, change } })
     }
 
     fn log(bytes: &[u8]) -> Vec<Entry<Op>> {

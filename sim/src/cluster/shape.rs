@@ -126,9 +126,11 @@ impl Shape {
                 let (start, end) = (self.real(offset), self.real(offset + length));
                 Wanted::Change(Change::Punch { offset: start, length: end - start })
             }
-            FileOp::Read { offset, length } => {
-                Wanted::Ask(Query::Read { offset: self.real(offset), length: (length * self.unit()) as u64 })
-            }
+            FileOp::Read { offset, length } => Wanted::Ask(Query::Read {
+                offset: self.real(offset),
+                length: (length * self.unit()) as u64,
+                under: None,
+            }),
             FileOp::Stat => Wanted::Ask(Query::Stat),
             FileOp::Remove => Wanted::Change(Change::Remove),
             FileOp::Begin | FileOp::Nothing => Wanted::Change(Change::Begin),
@@ -166,7 +168,7 @@ impl Shape {
         let mut bytes = vec![0; size];
         for offset in (0..size).step_by(self.read_max()) {
             let length = self.read_max().min(size - offset) * self.unit();
-            let query = Query::Read { offset: self.real(offset), length: length as u64 };
+            let query = Query::Read { offset: self.real(offset), length: length as u64, under: None };
             if let Ok(Answer::Data(data)) = file.answer(&query)
                 && let Some(data) = self.data(&data)
             {
@@ -253,7 +255,7 @@ mod tests {
                 let at = Position { epoch: Epoch { number, node: NodeId(1) }, seq: Seq(number) };
                 let outcome = match shape.to_real(&op) {
                     Wanted::Change(change) => {
-                        shape.changed(&op, &file.apply(at, &Op { time: WallTime::ZERO, change }))
+                        shape.changed(&op, &file.apply(at, &Op { time: WallTime::ZERO, under: None, change }))
                     }
                     Wanted::Ask(query) => shape.answered(&file.answer(&query)),
                 };

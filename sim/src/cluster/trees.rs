@@ -286,7 +286,7 @@ impl Known {
         };
         let is_exclusive = make.kind() != Kind::File || random.chance(2, 3);
         let (mode, umask) = (MODES[random.index(MODES.len())], [0, 0o022][random.index(2)]);
-        Change::Create { dir, name, make, mode, umask, is_exclusive }
+        Change::Create { dir, name, make, mode, umask, is_exclusive, lends: false }
     }
 
     fn draw_question(&self, habits: TreeHabits, random: &mut Random) -> Ask {
@@ -375,7 +375,10 @@ pub(super) fn last_directory(number: u64) -> VolumeOp {
     let name = Name::new(format!("last {number}").as_bytes()).expect("it is short");
     let make = Make::Directory;
     let dir = InodeId::ROOT;
-    change(&Who::root(), Change::Create { dir, name, make, mode: 0o755, umask: 0, is_exclusive: true })
+    change(
+        &Who::root(),
+        Change::Create { dir, name, make, mode: 0o755, umask: 0, is_exclusive: true, lends: false },
+    )
 }
 
 /// Puts the client on record that asks for it.

@@ -20,6 +20,7 @@ const HELD: u8 = 10;
 const LOCKER: u8 = 11;
 const WAIT: u8 = 12;
 const NAME: u8 = 13;
+const LENDER: u8 = 14;
 
 /// The bytes of a key. Those of two keys are in the order of the keys.
 pub fn encode_name_key(key: &Key) -> Vec<u8> {
@@ -40,6 +41,7 @@ pub fn encode_name_key(key: &Key) -> Vec<u8> {
         Key::Locker(..) => sort(LOCKER),
         Key::Wait(..) => sort(WAIT),
         Key::Name => sort(NAME),
+        Key::Lender(..) => sort(LENDER),
     }
     match key {
         Key::Volume | Key::Name => {}
@@ -61,7 +63,7 @@ pub fn encode_name_key(key: &Key) -> Vec<u8> {
             put_client(*client, &mut bytes);
         }
         Key::Client(client) => put_client(*client, &mut bytes),
-        Key::Held(client, inode) | Key::Locker(client, inode) => {
+        Key::Held(client, inode) | Key::Locker(client, inode) | Key::Lender(client, inode) => {
             put_client(*client, &mut bytes);
             put_inode(*inode, &mut bytes);
         }
@@ -98,6 +100,7 @@ pub fn decode_name_key(bytes: &[u8]) -> Option<Key> {
             Key::Wait(owner, Ticket(Born { epoch: get_epoch(from)?, seq: Seq(get_u64(from)?) }))
         }
         NAME => Key::Name,
+        LENDER => Key::Lender(get_client(from)?, get_inode(from)?),
         _ => return None,
     };
     rest.is_empty().then_some(key)

@@ -13,7 +13,7 @@ use crate::field::{Element, Field, Sink, Source, choice, record};
 
 record!(Op { time, who, client, change });
 choice!(Change, "a change of a tree", check_change:
-    0 Create { dir, name, make, mode, umask, is_exclusive };
+    0 Create { dir, name, make, mode, umask, is_exclusive, lends };
     1 Link { inode, dir, name };
     2 Unlink { site, holders };
     3 RemoveDirectory { site, holders };
@@ -21,7 +21,7 @@ choice!(Change, "a change of a tree", check_change:
     5 SetAttributes { inode, set };
     6 SetXattr { inode, name, value, how };
     7 RemoveXattr { inode, name };
-    8 Lend { inode };
+    8 Lend { inode, to };
     9 GiveBack { inode, generation, given };
     10 Hold { inode, client };
     11 Release { inode, client };
@@ -34,6 +34,7 @@ choice!(Change, "a change of a tree", check_change:
     18 Expire { client };
     19 Forget { client };
     20 Limit { inodes_max, bytes_max };
+    21 Return { inode, generation, modified, is_untouched };
 );
 choice!(Make, "what is created":
     0 File { replicas };
@@ -78,7 +79,7 @@ choice!(Done, "what came of a change of a tree":
     7 Locked { waits, granted };
     8 Unlocked { granted };
     9 Welcomed;
-    10 Expired { more, dooms, granted };
+    10 Expired { more, dooms, lends, granted };
     11 Forgotten;
     12 Limited;
 );

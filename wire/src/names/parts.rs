@@ -9,7 +9,7 @@ use bytes::Bytes;
 use namespace::limits::{CLIENTS_MAX, FILE_BYTES_MAX, LINKS_MAX, MODE_BITS, XATTR_BYTES_MAX, XATTRS_MAX};
 use namespace::{Body, Born, Doomed, Entry, Inode, Key, Marks, Part, Volume};
 
-use super::Times;
+use super::{Times, are_in_order};
 use crate::DecodeError;
 use crate::field::{Field, Sink, Source, choice, read_whole_as, record, split_metadata};
 
@@ -66,7 +66,12 @@ pub(crate) fn get_part(key: &Key, from: &mut Source<'_>) -> Result<Part, DecodeE
         Key::Client(_) => Part::Client(Field::get(from)?),
         Key::Wait(..) => Part::Wait(Field::get(from)?),
         Key::Name => Part::Name(Field::get(from)?),
-        Key::Hold(..) | Key::Orphan(_) | Key::Unsettled(_) | Key::Held(..) | Key::Locker(..) => Part::Mark,
+        Key::Hold(..)
+        | Key::Orphan(_)
+        | Key::Unsettled(_)
+        | Key::Held(..)
+        | Key::Locker(..)
+        | Key::Lender(..) => Part::Mark,
     })
 }
 
@@ -108,13 +113,14 @@ choice!(Key, "the name of a part of a tree":
     11 Locker(client, inode);
     12 Wait(owner, ticket);
     13 Name;
+    14 Lender(client, inode);
 );
 
 record!(Entry { inode, kind });
 record!(Doomed { replicas, size }, check_doomed);
 record!(Volume { inodes, inodes_max, bytes, bytes_max, clients }, check_volume);
 choice!(Body, "what an inode has", check_body:
-    0 File { size, replicas, lent, was_lent };
+    0 File { size, replicas, lent, last_lend };
     1 Directory { parent, entries };
     2 Symlink { target };
     3 Fifo;
@@ -210,10 +216,10 @@ const fn check_size(size: u64) -> Result<(), DecodeError> {
     if size > FILE_BYTES_MAX { Err(DecodeError::Impossible("a file of such a size")) } else { Ok(()) }
 }
 
-const fn check_body(body: &Body) -> Result<(), DecodeError> {
+fn check_body(body: &Body) -> Result<(), DecodeError> {
     match body {
-        Body::File { lent: Some(_), was_lent: false, .. } => {
-            Err(DecodeError::Impossible("a first lend before it"))
+        Body::File { lent, last_lend, .. } if !are_in_order(lent.as_ref(), last_lend.as_ref()) => {
+            Err(DecodeError::Impossible("a lend before one that is over"))
         }
         Body::File { size, .. } => check_size(*size),
         _ => Ok(()),

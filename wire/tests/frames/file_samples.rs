@@ -6,7 +6,8 @@ use std::sync::Arc;
 use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, Span, View, ViewId, WallTime};
 use bytes::Bytes;
 use namespace::{
-    Ask, Born, Generation, Given, InodeId, Kind, Make, Name, NameError, Root, Volume, VolumeName, Who,
+    Ask, Born, Generation, Given, InodeId, Kind, Lent, LentTo, Make, Name, NameError, Root, Volume,
+    VolumeName, Who,
 };
 use node::file::{
     Answer, Attributes, Change, Chunk, Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody,
@@ -74,10 +75,11 @@ pub(crate) fn changes() -> Vec<Change> {
 
 /// What daemons do to a volume's file by themselves.
 fn lends() -> Vec<Change> {
-    let (of, generation) = (file_of(), generation());
+    let (of, lent) = (file_of(), lent());
     vec![
-        Change::Borrow { of, generation, modified: time(7), changed: time(8) },
-        Change::Return { of, generation },
+        Change::Borrow { of, lent, modified: time(7), changed: time(8) },
+        Change::Return { of, lent, modified: None },
+        Change::Return { of, lent, modified: Some(time(9)) },
     ]
 }
 
@@ -90,6 +92,7 @@ fn tree_changes() -> Vec<Change> {
         mode: 0o644,
         umask: 0o022,
         is_exclusive: true,
+        lends: false,
     };
     let op = namespace::Op { time: time(128), who: Who::root(), client: CLIENT, change: create };
     vec![
@@ -109,7 +112,7 @@ fn tree_entries() -> Vec<Entry<Op>> {
         Entry {
             at: at(5, seq),
             lease: 0xabcd,
-            body: Body::Op { request, op: Op { time: time(128), change } },
+            body: Body::Op { request, op: Op { time: time(128), under: None, change } },
         }
     };
     (1..).zip(tree_changes().into_iter().chain(lends())).map(entry).collect()
@@ -134,12 +137,10 @@ fn volume() -> namespace::Part {
 pub(crate) fn entries() -> Vec<Entry<Op>> {
     let request = |number| Request { client: CLIENT, number, settled: 1 };
     let mut bodies = vec![Body::Barrier { generation: epoch(2) }];
-    bodies.extend(
-        (2..).zip(changes()).map(|(number, change)| Body::Op {
-            request: request(number),
-            op: Op { time: time(128), change },
-        }),
-    );
+    bodies.extend((2..).zip(changes()).map(|(number, change)| Body::Op {
+        request: request(number),
+        op: Op { time: time(128), under: None, change },
+    }));
     bodies.push(Body::Expire { client: CLIENT, since: time(2), forget: time(1) });
     bodies.push(Body::View(members()));
     bodies.push(Body::Settled(view().id));
@@ -287,7 +288,8 @@ fn proof() -> Proof {
 
 /// The inode that is opened.
 fn opened_attributes() -> namespace::Attributes {
-    let Source { inode, lend: lent, .. } = capability().source;
+    let Source { inode, lend, .. } = capability().source;
+    let lent = lend.map(|generation| Lent { generation, to: LentTo::Content });
     let (mode, uid, gid, links, rdev, size) = (0o644, 1_000, 100, 1, 0, 9);
     let (atime, mtime, ctime, btime) = (time(1), time(2), time(3), time(0));
     namespace::Attributes {
@@ -304,7 +306,7 @@ fn opened_attributes() -> namespace::Attributes {
         ctime,
         btime,
         lent,
-        was_lent: true,
+        last_lend: Some(Generation(Born { epoch: epoch(4), seq: Seq(2) })),
         replicas: Some(members()),
         has_acl: false,
     }
@@ -316,15 +318,18 @@ pub(crate) fn file_requests() -> Vec<FileRequest> {
         number,
         settled: 1,
         level: if number % 2 == 0 { Level::Durable } else { Level::Written },
+        under: (number > 3).then(generation),
         change,
     }));
-    bodies.push(FileBody::Ask(Query::Read { offset: 200, length: 0x4000 }));
+    bodies.push(FileBody::Ask(Query::Read { offset: 200, length: 0x4000, under: None }));
+    bodies.push(FileBody::Ask(Query::Read { offset: 0, length: 9, under: Some(generation()) }));
     bodies.push(FileBody::Ask(Query::Stat));
     bodies.push(FileBody::Sync { oldest: Mark { at: at(5, 8), ..mark() }, newest: mark() });
     bodies.extend(tree_changes().into_iter().map(|change| FileBody::Change {
         number: 9,
         settled: 1,
         level: Level::Written,
+        under: None,
         change,
     }));
     let query = namespace::Query { who: Who::root(), ask: Ask::Attributes { inode: InodeId::ROOT } };
@@ -356,13 +361,19 @@ const fn generation() -> Generation {
     Generation(Born { epoch: epoch(5), seq: Seq(2) })
 }
 
+const fn lent() -> Lent {
+    Lent { generation: generation(), to: LentTo::Client(CLIENT) }
+}
+
 pub(crate) fn errands() -> Vec<Errand> {
     let given = Given { size: 300, mtime: time(7), ctime: time(8) };
     let bodies = [
         ErrandBody::Lend,
         ErrandBody::GiveBack { generation: generation(), given: Some(given) },
         ErrandBody::GiveBack { generation: generation(), given: None },
-        ErrandBody::Return { generation: generation() },
+        ErrandBody::Return { lent: lent(), modified: None },
+        ErrandBody::Return { lent: lent(), modified: Some(time(9)) },
+        ErrandBody::Confirm { generation: generation() },
         ErrandBody::Remove,
     ];
     (1..).zip(bodies).map(|(id, body)| Errand { id: RequestId(id), of: file_of(), body }).collect()
@@ -498,7 +509,7 @@ pub(crate) fn mixed() -> Head<File> {
 
 pub(crate) fn attributes() -> (Position, Attributes) {
     let time = WallTime::from_micros;
-    let lend = Lend { of: file_of(), generation: generation(), stage: LendStage::Ended };
+    let lend = Lend { of: file_of(), lent: lent(), stage: LendStage::Ended };
     (at(5, 8), Attributes::new(9, time(300), time(301)).unwrap().lent(lend))
 }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, View, ViewId, WallTime};
 use bytes::Bytes;
+use namespace::{Lent, LentTo};
 use node::file::{
     Answer, CHUNK_BYTES, Change, Chunk, Done, FILE_BYTES_MAX, FileBody, FileReply, FileReplyBody,
     FileRequest, Key, Level, Mark, Op, Part, Piece, Position, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX,
@@ -65,7 +66,7 @@ fn requests(frame: Vec<u8>) -> Result<Vec<FileRequest>, DecodeError> {
 fn long_data_is_not_copied() {
     let data = Bytes::from(vec![7; 100_000]);
     let change = Change::Write { offset: 1, data: data.clone().into() };
-    let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
+    let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, under: None, change };
     let request = FileRequest {
         id: RequestId(1),
         object: OBJECT,
@@ -97,6 +98,7 @@ fn short_data_does_not_keep_its_frame() {
         number: 1,
         settled: 1,
         level: Level::Written,
+        under: None,
         change,
     });
     let requests: Vec<_> = bodies
@@ -199,7 +201,7 @@ fn entries_follow_each_other() {
 fn entries_hold_what_files_can_take() {
     let with_change = |change| {
         let (request, time) = (Request { client: CLIENT, number: 1, settled: 1 }, WallTime::ZERO);
-        let body = Body::Op { request, op: Op { time, change } };
+        let body = Body::Op { request, op: Op { time, under: None, change } };
         let entries = vec![Entry { at: at(5, 1), lease: 1, body }];
         sent(Message::Append { epoch: epoch(5), after: Position::START, entries, committed: Seq(0) })
     };
@@ -219,6 +221,7 @@ fn entries_hold_what_files_can_take() {
         number: 1,
         settled: 1,
         level: Level::Written,
+        under: None,
         change: Change::Truncate { size: u64::MAX },
     };
     let asked = vec![FileRequest {
@@ -236,7 +239,7 @@ fn entries_hold_what_files_can_take() {
 #[test]
 fn files_are_removed_and_begun_anew() {
     for (change, kind) in [(Change::Remove, 5), (Change::Begin, 6)] {
-        let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
+        let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, under: None, change };
         let asked = vec![FileRequest {
             id: RequestId(1),
             object: OBJECT,
@@ -457,7 +460,7 @@ fn no_message_takes_more_bytes_than_it_costs() {
     let entry = |body| Entry { at: END, lease: u64::MAX, body };
     let op = |change| {
         let request = Request { client: CLIENT, number: u64::MAX, settled: u64::MAX };
-        entry(Body::Op { request, op: Op { time: WallTime::MAX, change } })
+        entry(Body::Op { request, op: Op { time: WallTime::MAX, under: None, change } })
     };
     let data = Bytes::from(vec![1; 1 << 20]);
     let append = |entries| Message::Append { epoch, after: END, entries, committed: Seq(u64::MAX) };
@@ -532,7 +535,7 @@ fn full_batches_fit_into_a_frame() {
     let data = Bytes::from(vec![1; share]);
     let change = Change::Write { offset: u64::MAX, data: data.clone().into() };
     let bodies = [
-        FileBody::Change { number: u64::MAX, settled: u64::MAX, level: Level::Written, change },
+        FileBody::Change { number: u64::MAX, settled: u64::MAX, level: Level::Written, under: None, change },
         FileBody::Sync { oldest: mark, newest: mark },
     ];
     for body in bodies {
@@ -587,8 +590,8 @@ fn largest_opened() -> FileReplyBody {
         mtime: WallTime::MAX,
         ctime: WallTime::MAX,
         btime: WallTime::ZERO,
-        lent: lend,
-        was_lent: true,
+        lent: lend.map(|generation| Lent { generation, to: LentTo::Client(CLIENT) }),
+        last_lend: Some(namespace::Generation(namespace::Born { seq: Seq(u64::MAX - 1), ..born() })),
         replicas: Some(largest_members()),
         has_acl: true,
     };
@@ -675,7 +678,7 @@ fn batches_end_where_a_frame_does() {
     let write = |bytes: u64| {
         let data = Bytes::from(vec![1; usize::try_from(bytes).unwrap()]);
         let change = Change::Append { data: data.into() };
-        let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, change };
+        let body = FileBody::Change { number: 1, settled: 1, level: Level::Written, under: None, change };
         FileRequest {
             id: RequestId(1),
             object: OBJECT,
@@ -737,7 +740,7 @@ proptest! {
                 id: RequestId(id),
                 object: ObjectId::new(number, low),
                 shown: None,
-                body: FileBody::Change { number, settled: low, level: Level::Written, change },
+                body: FileBody::Change { number, settled: low, level: Level::Written, under: None, change },
                 proof: None,
                 holds: None,
                 caches: number % 2 == 1,
@@ -757,7 +760,7 @@ proptest! {
         for (step, change, lease) in epochs {
             (number, seq) = (number + step, seq + 1);
             let request = Request { client: CLIENT, number: lease, settled: seq };
-            let op = Op { time: WallTime::from_micros(lease), change };
+            let op = Op { time: WallTime::from_micros(lease), under: None, change };
             entries.push(Entry { at: at(number, seq), lease, body: Body::Op { request, op } });
         }
         let message = Message::Append { epoch: epoch(number), after, entries, committed: Seq(first) };

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use base::{ClientId, Epoch, Members, NodeId, Seq, WallTime};
 use bytes::Bytes;
 use namespace::{
-    Body, Born, ClientState, Doomed, Entry, Generation, Inode, InodeId, Key, Kind, Lock, LockKind, LockMode,
-    Locks, Marks, Name, Owner, Part, Stretch, Target, Ticket, Volume, VolumeName, Waiting, XattrName,
+    Body, Born, ClientState, Doomed, Entry, Generation, Inode, InodeId, Key, Kind, Lent, LentTo, Lock,
+    LockKind, LockMode, Locks, Marks, Name, Owner, Part, Stretch, Target, Ticket, Volume, VolumeName,
+    Waiting, XattrName,
 };
 
 pub(crate) const CLIENT: ClientId = ClientId { certificate: 255, program: 1 };
@@ -68,7 +69,9 @@ pub(crate) fn inode(body: Body) -> Inode {
 }
 
 pub(crate) fn file() -> Body {
-    Body::File { size: 4096, replicas: replicas(), lent: Some(Generation(born(9))), was_lent: true }
+    let lent = Lent { generation: Generation(born(9)), to: LentTo::Client(CLIENT) };
+    let last_lend = Some(Generation(born(8)));
+    Body::File { size: 4096, replicas: replicas(), lent: Some(lent), last_lend }
 }
 
 /// The bodies of all kinds but files.
@@ -103,6 +106,7 @@ pub(crate) fn name_parts() -> Vec<(Key, Born, Part)> {
         (Key::Locker(CLIENT, id), Part::Mark),
         (Key::Wait(OWNER, Ticket(born(8))), Part::Wait(id)),
         (Key::Name, Part::Name(VolumeName::parse("home").unwrap().into())),
+        (Key::Lender(CLIENT, id), Part::Mark),
     ];
     parts.map(|(key, part)| (key, born(10), part)).into()
 }

@@ -155,6 +155,11 @@ pub(crate) fn daemon() -> DaemonFrame {
     replies.push(Reply::Revoke { number: 1, volume, what: Revoked::Inode { number: 300, epoch } });
     replies.push(Reply::Revoke { number: 2, volume, what: Revoked::Before(epoch) });
     replies.push(Reply::Revoke { number: 3, volume, what: Revoked::All });
+    replies.push(Reply::Revoke {
+        number: 4,
+        volume,
+        what: Revoked::Lend { number: 300, epoch, lent_in: epoch, lent_at: base::Seq(2) },
+    });
     DaemonFrame { acked: 200, replies }
 }
 

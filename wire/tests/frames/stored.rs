@@ -34,13 +34,13 @@ fn refusals_that_need_no_words_are_read() {
 #[test]
 fn what_is_kept_looks_as_documented() {
     let appended = records().remove(1);
-    let expected = "8e000000 03 8001 01 03 09 \
+    let expected = "93000000 03 8001 01 03 09 \
         040104cdd702 00 0201 \
-        040105cdd702 01 ff01 01 02 01 8001 00 c801 04 a581b5c1 \
-        050106cdd702 01 ff01 01 03 01 8001 01 04 d17dd8ae \
-        050107cdd702 01 ff01 01 04 01 8001 02 05 \
-        050108cdd702 01 ff01 01 05 01 8001 03 01 02 \
-        050109cdd702 01 ff01 01 06 01 8001 04 01 07 \
+        040105cdd702 01 ff01 01 02 01 8001 0000 c801 04 a581b5c1 \
+        050106cdd702 01 ff01 01 03 01 8001 0001 04 d17dd8ae \
+        050107cdd702 01 ff01 01 04 01 8001 0002 05 \
+        050108cdd702 01 ff01 01 05 01 800100 03 01 02 \
+        050109cdd702 01 ff01 01 06 01 800100 04 01 07 \
         05010acdd702 02 ff01 01 02 01 \
         05010bcdd702 03 03 01 02 ac02 \
         05010ccdd702 04 04 01 06 04 736f6d65 64617461";
@@ -71,7 +71,7 @@ fn what_is_kept_looks_as_documented() {
         6120 6368756e6b 0000000000 616e64206d6f7265 6661722061776179";
     expect(bytes(&records()[3]), placed);
     expect(bytes(&mixed()), &format!("e2000000 0601 0501 {rest} 02 0501 000000 00 00 00 01 0102 010102 01"));
-    expect(bytes(&attributes()), "14000000 050108 09 ac02 ad02 00 01 01c801 020501 050102 01");
+    expect(bytes(&attributes()), "18000000 050108 09 ac02 ad02 00 01 01c801 020501 050102 01ff010101");
     let micros = base::WallTime::from_micros;
     let removed = (at(5, 8), node::file::Attributes::removed(micros(300), micros(301)));
     expect(bytes(&removed), "0a000000 050108 00 ac02 ad02 01 00");

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use base::{MonoTime, NodeId, ObjectId, Span};
-use namespace::{InodeId, Who};
+use namespace::{Generation, InodeId, Who};
 use node::file::{Change, FileBody, Level, Mark, Query};
 use node::{Capability, OpenMode, RequestId, Unavailable};
 
@@ -19,6 +19,8 @@ const DOUBLINGS_MAX: u32 = 1;
 pub(super) enum Wish {
     Create,
     Change(Change, Level),
+    /// Under a lend to this client.
+    Flush(Change, Generation),
     Ask(Query),
     Open(Opening),
 }
@@ -40,6 +42,7 @@ pub(super) enum Task {
         number: u64,
         level: Level,
         change: Change,
+        under: Option<Generation>,
     },
     Ask(Query),
     Open(Opening),
@@ -93,7 +96,9 @@ impl Wish {
     /// How much memory its data takes.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Change(change, _) => usize::try_from(change.data_bytes()).unwrap_or(usize::MAX),
+            Self::Change(change, _) | Self::Flush(change, _) => {
+                usize::try_from(change.data_bytes()).unwrap_or(usize::MAX)
+            }
             Self::Create | Self::Ask(_) | Self::Open(_) => 0,
         }
     }
@@ -125,9 +130,9 @@ impl Job {
     pub(super) fn body(&self, settled: u64) -> FileBody {
         match &self.task {
             Task::Create => FileBody::Create,
-            &Task::Change { number, level, ref change } => {
+            &Task::Change { number, level, ref change, under } => {
                 assert!(settled <= number, "change {number} has no reply, but {settled} is settled");
-                FileBody::Change { number, settled, level, change: change.clone() }
+                FileBody::Change { number, settled, level, under, change: change.clone() }
             }
             Task::Ask(query) => FileBody::Ask(query.clone()),
             Task::Open(Opening::Open(who, inode, mode)) => {

@@ -69,7 +69,7 @@ impl Object {
         let numbers = self.next - self.settled();
         let unsynced = self.owed.len() + self.open.len();
         let fits = match wish {
-            Wish::Change(..) => numbers < UNDER_WAY_MAX as u64 && unsynced < UNSYNCED_MAX,
+            Wish::Change(..) | Wish::Flush(..) => numbers < UNDER_WAY_MAX as u64 && unsynced < UNSYNCED_MAX,
             Wish::Create | Wish::Ask(_) | Wish::Open(_) => true,
         };
         if !fits || self.under_way >= UNDER_WAY_MAX {

@@ -87,7 +87,7 @@ mod tests {
             ctime: time,
             btime: time,
             lent: None,
-            was_lent: false,
+            last_lend: None,
             replicas: None,
             has_acl: false,
         };

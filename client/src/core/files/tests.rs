@@ -1,6 +1,6 @@
 use base::{ClusterId, Epoch, Seq, WallTime};
 use namespace::{Ask, Attributes, InodeId, Kind, Who};
-use node::file::{FileBody, Level, Mark, Position, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX};
+use node::file::{Change, FileBody, Level, Mark, Position, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX};
 use node::{CertificateId, KeyEpoch, Open, OpenMode, Osd, Proof, Settings, Source, Tag};
 
 use super::*;
@@ -673,7 +673,7 @@ fn impossible_changes_are_not_sent() {
     let ticket = story.files.change(story.now, OBJECT, Change::Append { data }, Level::Written);
     let error = FileError::TooLong { length, bytes_max: WRITE_BYTES_MAX };
     assert_eq!(story.event(), [FileEvent::Refused { ticket, error }]);
-    let query = Query::Read { offset: 0, length: READ_BYTES_MAX + 1 };
+    let query = Query::Read { offset: 0, length: READ_BYTES_MAX + 1, under: None };
     let ticket = story.files.ask(story.now, OBJECT, query);
     let sent = story.sent_one();
     let answer = Err(FileError::TooLong { length: READ_BYTES_MAX + 1, bytes_max: READ_BYTES_MAX });

@@ -1,5 +1,8 @@
-use base::{Epoch, WallTime};
-use namespace::{Attributes, Fate, InodeId, Kind, Make, Name, NameError, Page, SetAttributes, Site};
+use base::{ClientId, Epoch, WallTime};
+use namespace::{
+    Attributes, Born, Fate, Generation, InodeId, Kind, Lent, LentTo, Make, Name, NameError, Page,
+    SetAttributes, Site,
+};
 use node::{CacheGrant, GrantKind, Revoked};
 
 use super::*;
@@ -51,7 +54,7 @@ fn attributes(inode: InodeId, mode: u16) -> Attributes {
         ctime: time,
         btime: time,
         lent: None,
-        was_lent: false,
+        last_lend: None,
         replicas: None,
         has_acl: false,
     }
@@ -63,7 +66,7 @@ fn look(text: &str) -> Ask {
 
 fn create(text: &str) -> Change {
     let (dir, name, make) = (DIR, name(text), Make::Directory);
-    Change::Create { dir, name, make, mode: 0o755, umask: 0, is_exclusive: true }
+    Change::Create { dir, name, make, mode: 0o755, umask: 0, is_exclusive: true, lends: false }
 }
 
 fn chmod(inode: InodeId) -> Change {
@@ -438,4 +441,51 @@ fn volumes_have_caches_of_their_own() {
     assert_eq!(story.cache.answer(at(1), other, (&story.who, &look("a"))), None);
     story.cache.revoke(NODE, 1, (other, Revoked::inode(DIR)));
     assert_eq!(story.names(), [Some(true), Some(false)]);
+}
+
+fn lend_of(seq: u64) -> Generation {
+    Generation(Born { epoch: epoch(1), seq: Seq(seq) })
+}
+
+fn lent(seq: u64) -> Attributes {
+    let to = LentTo::Client(ClientId { certificate: 1, program: 1 });
+    let lent = Some(Lent { generation: lend_of(seq), to });
+    Attributes { kind: Kind::File, lent, ..attributes(inode(2), 0o644) }
+}
+
+/// What was read before the lend says that nobody changes the file.
+#[test]
+fn what_is_lent_by_ones_own_change_is_known_and_not_what_was_before() {
+    let mut story = Story::knowing();
+    let change = Change::Lend { inode: inode(2), to: LentTo::Content };
+    let before = story.grant(&[inode(2)]);
+    let id = story.cache.begin(VOLUME, &change);
+    assert_eq!(story.cache.attributes(at(1), VOLUME, inode(2)), None);
+    story.at = 11;
+    let done = Done::Changed { attributes: lent(11) };
+    let told = story.grant(&[inode(2)]);
+    story.cache.end(id, &change, (&told, Some(&done)));
+    assert_eq!(story.cache.attributes(at(999), VOLUME, inode(2)), Some(lent(11)));
+    let ask = Ask::Attributes { inode: inode(2) };
+    let late = Ok(Answer::Attributes(attributes(inode(2), 0o644)));
+    story.cache.tell(VOLUME, (&story.who.clone(), &ask), (&before, &late));
+    assert_eq!(story.cache.attributes(at(999), VOLUME, inode(2)), Some(lent(11)));
+    assert_eq!(story.cache.attributes(at(1_000), VOLUME, inode(2)), None, "as long as the session lasts");
+    story.revoke(inode(2));
+    assert_eq!(story.cache.attributes(at(1), VOLUME, inode(2)), None);
+}
+
+#[test]
+fn what_is_returned_is_known_as_it_came_to_be() {
+    let mut story = Story::knowing();
+    let ask = Ask::Attributes { inode: inode(2) };
+    story.told(&ask, Ok(lent(10)));
+    let change =
+        Change::Return { inode: inode(2), generation: lend_of(10), modified: None, is_untouched: false };
+    let id = story.cache.begin(VOLUME, &change);
+    story.at = 12;
+    let after = Attributes { last_lend: Some(lend_of(10)), lent: None, size: 5, ..lent(10) };
+    let told = story.grant(&[inode(2)]);
+    story.cache.end(id, &change, (&told, Some(&Done::Changed { attributes: after.clone() })));
+    assert_eq!(story.cache.attributes(at(1), VOLUME, inode(2)), Some(after));
 }

@@ -167,7 +167,7 @@ impl Volume {
     /// Something is taken back.
     pub(super) fn revoke(&mut self, by: Connection, number: u64, what: Revoked) {
         match what {
-            Revoked::Inode { number: inode, epoch } => {
+            Revoked::Inode { number: inode, epoch } | Revoked::Lend { number: inode, epoch, .. } => {
                 let inode = InodeId { number: inode, epoch };
                 self.revocations(by).note(inode, number);
                 if self.by == Some(by) {
@@ -217,6 +217,11 @@ impl Volume {
         }
     }
 
+    /// What a name stands for, which may be over.
+    pub(super) fn named(&self, dir: InodeId, name: &Name) -> Option<InodeId> {
+        self.inodes.get(&dir)?.find(name)?.map(|(inode, _)| inode)
+    }
+
     fn lookup(&mut self, who: &Who, dir: InodeId, name: &Name) -> Option<Result<Answer, NameError>> {
         if self.busy.has_name(dir, name) || self.busy.has_rights(dir) {
             return None;
@@ -229,7 +234,7 @@ impl Volume {
         }
     }
 
-    fn attributes(&mut self, inode: InodeId) -> Option<Attributes> {
+    pub(super) fn attributes(&mut self, inode: InodeId) -> Option<Attributes> {
         if self.busy.has_inode(inode) {
             return None;
         }
@@ -359,9 +364,14 @@ impl Volume {
             (
                 Change::SetAttributes { inode, .. }
                 | Change::SetXattr { inode, .. }
-                | Change::RemoveXattr { inode, .. },
+                | Change::RemoveXattr { inode, .. }
+                | Change::Lend { inode, .. },
                 Done::Changed { attributes },
             ) if alone.inodes.contains(inode) => self.keep_attributes(attributes, grant),
+            // What is lent is answered by nobody else, and of this lend nothing is answered any more.
+            (Change::Return { inode, .. }, Done::Changed { attributes }) if !self.busy.has_inode(*inode) => {
+                self.keep_attributes(attributes, grant);
+            }
             _ => {}
         }
     }

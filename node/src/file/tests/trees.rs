@@ -23,7 +23,7 @@ fn tree(change: TreeChange) -> Change {
 
 fn directory(called: &str) -> Change {
     let (dir, name, make) = (InodeId::ROOT, name(called), Make::Directory);
-    tree(TreeChange::Create { dir, name, make, mode: 0o755, umask: 0, is_exclusive: true })
+    tree(TreeChange::Create { dir, name, make, mode: 0o755, umask: 0, is_exclusive: true, lends: false })
 }
 
 fn without(called: &str) -> Change {
@@ -72,7 +72,10 @@ fn bytes_and_names_are_not_in_one_file() {
     ] {
         assert_eq!(history.change(change.clone()), Err(FileError::IsTree), "{change:?}");
     }
-    assert_eq!(history.file.answer(&Query::Read { offset: 0, length: 1 }), Err(FileError::IsTree));
+    assert_eq!(
+        history.file.answer(&Query::Read { offset: 0, length: 1, under: None }),
+        Err(FileError::IsTree)
+    );
     let mut file = History::default();
     assert_eq!(file.change(directory("a")), Err(FileError::NoTree));
     assert_eq!(file.file.answer(&lookup("a")), Err(FileError::NoTree));
@@ -149,7 +152,7 @@ fn what_was_changed_of_a_tree_is_taken_once_and_again_if_it_was_not_kept() {
 #[test]
 fn a_question_waits_for_what_may_change_its_answer() {
     let history = planted();
-    let op = |change| Op { time: time(9), change };
+    let op = |change| Op { time: time(9), under: None, change };
     let overlaps = |change, query: &Query| history.file.overlaps(&op(change), query);
     assert!(overlaps(directory("a"), &lookup("a")));
     assert!(!overlaps(directory("b"), &lookup("a")));

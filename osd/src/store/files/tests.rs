@@ -61,7 +61,7 @@ pub(in crate::store) fn record(seq: u64, data: &Bytes) -> FileRecord {
     let client = base::ClientId { certificate: 1, program: 1 };
     let body = Body::Op {
         request: Request { client, number: seq, settled: 1 },
-        op: Op { time: WallTime::ZERO, change },
+        op: Op { time: WallTime::ZERO, under: None, change },
     };
     let entries = vec![Entry { at: at(seq), lease: 0, body }];
     FileRecord { object: FILE, record: Record::Appended { after: Seq(seq - 1), entries, committed: Seq(0) } }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base::{Epoch, MEMBERS_MAX, NodeId, Random, Seq};
 use namespace::limits::{CLIENTS_MAX, FILE_BYTES_MAX, GRANTED_MAX, HOLDERS_MAX, LINKS_MAX, XATTRS_MAX};
 use namespace::{
-    Ask, Body, Change, Doomed, Entry, Fate, Given, Grant, Granted, Inode, Listed, Make, Marks, NotAcl, Page,
-    RenameHow, SetAttributes, SetTime, Site, Volume, XattrHow,
+    Ask, Body, Change, Doomed, Entry, Fate, Given, Grant, Granted, Inode, LentTo, Listed, Make, Marks,
+    NotAcl, Page, RenameHow, SetAttributes, SetTime, Site, Volume, XattrHow,
 };
 
 use super::*;
@@ -236,7 +236,7 @@ impl Dice {
 
     fn change(&mut self) -> Change {
         let inode = self.inode();
-        match self.below(21) {
+        match self.below(22) {
             0 => Change::Create {
                 dir: inode,
                 name: self.name(),
@@ -244,6 +244,7 @@ impl Dice {
                 mode: self.mode(),
                 umask: self.mode(),
                 is_exclusive: self.coin(),
+                lends: self.coin(),
             },
             1 => Change::Link { inode, dir: self.inode(), name: self.name() },
             2 => Change::Unlink { site: self.site(), holders: self.holders() },
@@ -258,7 +259,7 @@ impl Dice {
                 Change::SetXattr { inode, name: self.xattr_name(), value: self.value(), how }
             }
             7 => Change::RemoveXattr { inode, name: self.xattr_name() },
-            8 => Change::Lend { inode },
+            8 => Change::Lend { inode, to: self.lent_to() },
             9 => {
                 let (generation, size) = (self.generation(), self.u64());
                 let given = Given { size, mtime: self.time(), ctime: self.time() };
@@ -277,6 +278,10 @@ impl Dice {
             17 => Change::Welcome { client: self.client(), opens: self.coin() },
             18 => Change::Expire { client: self.client() },
             19 => Change::Forget { client: self.client() },
+            20 => {
+                let (generation, modified) = (self.generation(), self.maybe(Self::time));
+                Change::Return { inode, generation, modified, is_untouched: self.coin() }
+            }
             _ => Change::Limit { inodes_max: self.u64(), bytes_max: self.u64() },
         }
     }
@@ -312,7 +317,12 @@ impl Dice {
             7 => Done::Locked { waits: self.maybe(Self::ticket), granted: self.granted() },
             8 => Done::Unlocked { granted: self.granted() },
             9 => Done::Welcomed,
-            10 => Done::Expired { more: self.coin(), dooms: self.coin(), granted: self.granted() },
+            10 => Done::Expired {
+                more: self.coin(),
+                dooms: self.coin(),
+                lends: self.coin(),
+                granted: self.granted(),
+            },
             11 => Done::Forgotten,
             _ => Done::Limited,
         }
@@ -429,12 +439,22 @@ impl Dice {
         Volume { inodes, inodes_max: self.u64(), bytes, bytes_max: self.u64(), clients }
     }
 
+    /// One that is going on is later than one that is over.
+    fn lends(&mut self) -> (Option<Lent>, Option<Generation>) {
+        let lent = self.maybe(|draw| Lent { generation: draw.generation(), to: draw.lent_to() });
+        let last = self.maybe(Self::generation);
+        (lent, last.filter(|last| lent.is_none_or(|lent| *last < lent.generation)))
+    }
+
+    fn lent_to(&mut self) -> LentTo {
+        if self.coin() { LentTo::Content } else { LentTo::Client(self.client()) }
+    }
+
     fn body(&mut self) -> Body {
         match self.kind() {
             Kind::File => {
-                let lent = self.maybe(Self::generation);
-                let was_lent = lent.is_some() || self.coin();
-                Body::File { size: self.up_to(FILE_BYTES_MAX), replicas: self.members(), lent, was_lent }
+                let (lent, last_lend) = self.lends();
+                Body::File { size: self.up_to(FILE_BYTES_MAX), replicas: self.members(), lent, last_lend }
             }
             Kind::Directory => Body::Directory { parent: self.inode(), entries: self.u64() },
             Kind::Symlink => Body::Symlink { target: self.target() },
@@ -471,7 +491,7 @@ impl Dice {
 
     pub(super) fn key(&mut self) -> Key {
         let (inode, client) = (self.inode(), self.client());
-        match self.below(13) {
+        match self.below(14) {
             0 => Key::Inode(inode),
             1 => Key::Volume,
             2 => Key::Entry(inode, self.name()),
@@ -485,7 +505,8 @@ impl Dice {
             10 => Key::Held(client, inode),
             11 => Key::Locker(client, inode),
             12 => Key::Wait(self.owner(), self.ticket()),
-            _ => Key::Name,
+            13 => Key::Name,
+            _ => Key::Lender(client, inode),
         }
     }
 

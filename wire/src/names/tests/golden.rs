@@ -3,7 +3,7 @@
 //! Groups of digits belong together; `docs/wire.md` says what they are. What stands behind a bar is in the tail.
 
 use namespace::{
-    Ask, Body, Change, Expect, Fate, Given, Grant, Granted, Listed, Make, NotAcl, Page, RenameHow,
+    Ask, Body, Change, Expect, Fate, Given, Grant, Granted, LentTo, Listed, Make, NotAcl, Page, RenameHow,
     SetAttributes, SetTime, Site, Volume, XattrHow,
 };
 
@@ -82,8 +82,15 @@ fn site(expect: Expect) -> Site {
 
 fn changes() -> Vec<Change> {
     let (inode, dir, name) = (inode_id(7), ID, entry_name());
-    let create =
-        |make| Change::Create { dir, name: entry_name(), make, mode: 0o640, umask: 0o22, is_exclusive: true };
+    let create = |make| Change::Create {
+        dir,
+        name: entry_name(),
+        make,
+        mode: 0o640,
+        umask: 0o22,
+        is_exclusive: true,
+        lends: false,
+    };
     let target = Target::new(Bytes::from_static(b"../x")).unwrap();
     let time = WallTime::from_micros(301);
     let set = SetAttributes {
@@ -109,7 +116,9 @@ fn changes() -> Vec<Change> {
         Change::SetAttributes { inode, set },
         Change::SetXattr { inode, name: xattr_name(), value, how: XattrHow::Replace },
         Change::RemoveXattr { inode, name: xattr_name() },
-        Change::Lend { inode },
+        Change::Lend { inode, to: LentTo::Content },
+        Change::Lend { inode, to: LentTo::Client(CLIENT) },
+        Change::Return { inode, generation, modified: Some(time), is_untouched: true },
         Change::GiveBack { inode, generation, given: Some(Given { size: 300, mtime: time, ctime: time }) },
         Change::Hold { inode, client: CLIENT },
         Change::Release { inode, client: CLIENT },
@@ -128,9 +137,9 @@ fn changes() -> Vec<Change> {
 #[test]
 fn operations_look_as_documented() {
     let expected = [
-        "00 010000 06 61206e616d65 00 03 01 02 ac02 a003 12 01",
-        "00 010000 06 61206e616d65 02 04 2e2e2f78 a003 12 01",
-        "00 010000 06 61206e616d65 06 8010 a003 12 01",
+        "00 010000 06 61206e616d65 00 03 01 02 ac02 a003 12 0100",
+        "00 010000 06 61206e616d65 02 04 2e2e2f78 a003 12 0100",
+        "00 010000 06 61206e616d65 06 8010 a003 12 0100",
         "01 070501 010000 06 61206e616d65",
         "02 010000 06 61206e616d65 02 070501 01 ff01 01",
         "03 010000 06 61206e616d65 00 00",
@@ -138,7 +147,9 @@ fn operations_look_as_documented() {
         "05 070501 01 ff1f 01 e807 00 01 ac02 01 00 01 01 ad02 01",
         "06 070501 06 757365722e61 0a b2ca43c7 02 | 736f6d652076616c7565",
         "07 070501 06 757365722e61",
-        "08 070501",
+        "08 070501 00",
+        "08 070501 01 ff01 01",
+        "15 070501 050109 01 ad02 01",
         "09 070501 050109 01 ac02 ad02 ad02",
         "0a 070501 ff01 01",
         "0b 070501 ff01 01",
@@ -173,7 +184,7 @@ fn outcomes() -> Vec<Done> {
         Done::Locked { waits: Some(Ticket(born(8))), granted: Granted::NONE },
         Done::Unlocked { granted: granted() },
         Done::Welcomed,
-        Done::Expired { more: false, dooms: true, granted: Granted::NONE },
+        Done::Expired { more: false, dooms: true, lends: true, granted: Granted::NONE },
         Done::Forgotten,
         Done::Limited,
     ]
@@ -182,7 +193,7 @@ fn outcomes() -> Vec<Done> {
 #[test]
 fn outcomes_look_as_documented() {
     let expected = [
-        "00 070501 00 a003 e807 64 01 00 8020 e807 04 00 01 01 050109 01 01 03 01 02 ac02 01 01",
+        "00 070501 00 a003 e807 64 01 00 8020 e807 04 00 01 01 050109 01ff010101050108 01 03 01 02 ac02 01 01",
         "01 070501 05 a003 e807 64 01 8302 00 e807 04 00 01 00 00 00 01",
         "02 070501 00 02",
         "03 070501 01 010000 01 01 03",
@@ -192,7 +203,7 @@ fn outcomes_look_as_documented() {
         "07 01 050108 00 00",
         "08 01 ff00000000000000 0100000000000000 06 050108 01",
         "09",
-        "0a 00 01 00 00",
+        "0a 00 01 010000",
         "0b",
         "0c",
     ];
@@ -313,7 +324,7 @@ fn answers_look_as_documented() {
 #[test]
 fn parts_look_as_documented() {
     let expected = [
-        "00 070501 01 05010a a003 05 e807 64 01 00 02 ac02 e807 04 00 01 00 8020 03 01 02 ac02 01 050109 01",
+        "00 070501 01 05010a a003 05 e807 64 01 00 02 ac02 e807 04 00 01 00 8020 03 01 02 ac02 01 050109 01ff010101050108",
         "01 01 05010a 09 ac02 02 00 ffffffffffffffffff01 02",
         "02 010000 06 61206e616d65 01 05010a 070501 00",
         "03 070501 06 757365722e61 01 05010a 0a b2ca43c7 | 736f6d652076616c7565",
@@ -327,6 +338,7 @@ fn parts_look_as_documented() {
         "0b ff01 01 070501 01 05010a",
         "0c ff00000000000000 0100000000000000 06 050108 01 05010a 070501",
         "0d 01 05010a 04 686f6d65",
+        "0e ff01 01 070501 01 05010a",
     ];
     let placed = name_parts().into_iter().map(|(key, at, part)| (key, Some((at, part))));
     assert_all::<Placed>(&placed.collect::<Vec<_>>(), &expected);
@@ -345,7 +357,7 @@ fn assert_all<T: Field + PartialEq + Debug>(values: &[T], expected: &[&str]) {
 fn what_is_kept_looks_as_documented() {
     // A length, the entry, and what the part looks like; the key is elsewhere.
     let expected = [
-        "20 05010a a003 05 e807 64 01 00 02 ac02 e807 04 00 01 00 8020 03 01 02 ac02 01 050109 01",
+        "27 05010a a003 05 e807 64 01 00 02 ac02 e807 04 00 01 00 8020 03 01 02 ac02 01 050109 01ff010101050108",
         "13 05010a 09 ac02 02 00 ffffffffffffffffff01 02",
         "07 05010a 070501 00",
         "08 05010a 0a b2ca43c7 736f6d652076616c7565",

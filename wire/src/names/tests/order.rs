@@ -38,7 +38,7 @@ proptest! {
     #[test]
     fn bytes_are_those_of_one_key_or_none(
         bytes in proptest::collection::vec(any::<u8>(), 0..64),
-        sort in 0..14_u8,
+        sort in 0..15_u8,
         cut in 0..64_usize,
     ) {
         let bytes = [&[sort], &bytes[..bytes.len().min(cut)]].concat();
@@ -68,6 +68,7 @@ fn keys_look_as_documented() {
         format!("0b {client} {inode}"),
         format!("0c {client} 0000000000000006 0000000000000005 00000001 0000000000000008"),
         "0d".to_owned(),
+        format!("0e {client} {inode}"),
     ];
     let keys: Vec<Key> = name_parts().into_iter().map(|(key, ..)| key).collect();
     assert_eq!(keys.len(), expected.len());
@@ -81,7 +82,7 @@ fn keys_look_as_documented() {
         assert!((0..numbers).all(|length| decode_name_key(&bytes[..length]).is_none()), "{key:?}");
     }
     assert_eq!(decode_name_key(&[]), None);
-    assert_eq!(decode_name_key(&[14]), None);
+    assert_eq!(decode_name_key(&[15]), None);
 }
 
 #[test]

@@ -79,8 +79,10 @@ fn inode(body: Body) -> Inode {
 }
 
 fn file() -> Body {
-    let (size, lent) = (namespace::limits::FILE_BYTES_MAX, Some(Generation(BORN)));
-    Body::File { size, replicas: members(), lent, was_lent: true }
+    let lent = Lent { generation: Generation(BORN), to: LentTo::Client(CLIENT) };
+    let last_lend = Some(Generation(Born { seq: Seq(BORN.seq.0 - 1), ..BORN }));
+    let size = namespace::limits::FILE_BYTES_MAX;
+    Body::File { size, replicas: members(), lent: Some(lent), last_lend }
 }
 
 fn largest_ops() -> Vec<Op> {
@@ -94,6 +96,7 @@ fn largest_ops() -> Vec<Op> {
         mode: 0o7777,
         umask: 0o7777,
         is_exclusive: true,
+        lends: false,
     };
     let to = Some(SetTime::To(NEVER));
     let set = SetAttributes {
@@ -223,8 +226,8 @@ fn a_file_and_its_name_are_kept_in_few_bytes() {
     let body = Body::File {
         size: 1 << 20,
         replicas: Members::new([1, 2, 3].map(NodeId)).unwrap(),
-        lent: Some(Generation(born(1_000_000))),
-        was_lent: true,
+        lent: Some(Lent { generation: Generation(born(1_000_000)), to: LentTo::Content }),
+        last_lend: None,
     };
     let inode = Inode {
         mode: 0o644,
@@ -242,7 +245,7 @@ fn a_file_and_its_name_are_kept_in_few_bytes() {
     };
     let id = InodeId::of(born(1_000_000));
     let kept = |part: Part| encode_name_part(born(1_000_000), &part).concat().len();
-    assert_eq!(kept(Part::Inode(inode.into())), 45);
+    assert_eq!(kept(Part::Inode(inode.into())), 46);
     assert_eq!(kept(Part::Entry(namespace::Entry { inode: id, kind: Kind::File })), 14);
     assert_eq!(encode_name_key(&Key::Inode(id)).len(), 21);
     assert_eq!(encode_name_key(&Key::Entry(id, Name::new(b"a name").unwrap())).len(), 27);

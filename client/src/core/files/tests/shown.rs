@@ -19,7 +19,7 @@ pub(super) fn told(inode: InodeId) -> (FileReplyBody, Proof) {
         ctime: time,
         btime: time,
         lent: None,
-        was_lent: false,
+        last_lend: None,
         replicas: Some(base::Members::new([NodeId(1)]).unwrap()),
         has_acl: false,
     };

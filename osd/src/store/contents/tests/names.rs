@@ -31,7 +31,7 @@ fn tree(changes: &[TreeChange]) -> Names {
 
 fn make(text: &str) -> TreeChange {
     let (dir, name, make) = (InodeId::ROOT, name(text), Make::Directory);
-    TreeChange::Create { dir, name, make, mode: 0o755, umask: 0, is_exclusive: true }
+    TreeChange::Create { dir, name, make, mode: 0o755, umask: 0, is_exclusive: true, lends: false }
 }
 
 fn remove(text: &str) -> TreeChange {

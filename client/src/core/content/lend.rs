@@ -1,0 +1,363 @@
+//! What is lent to this client: size and time of a file, what was written to it, and what of that is being sent.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use base::{MonoTime, Span, WallTime};
+use bytes::Bytes;
+use namespace::Generation;
+
+use super::extents::Extents;
+use super::{Fault, FlushId, Recall, Step, Work};
+
+/// What was written waits so long for more.
+const GATHERED_FOR: Span = Span::from_millis(500);
+/// What is written to one file is sent when it is more.
+const GATHERED_BYTES: usize = 4 << 20;
+/// A file in which nothing was changed for so long is given back.
+const REST: Span = Span::from_secs(1);
+/// What could not be sent is sent again after so long.
+const RETRY: Span = Span::from_millis(100);
+/// So many pieces of one file are under way.
+const FLIGHTS_MAX: usize = 4;
+/// No piece is longer, or has one of its multiples within.
+const UNIT: u64 = node::file::WRITE_BYTES_MAX;
+
+#[derive(Clone, Debug)]
+enum Flight {
+    /// Data of this range; the first write of which it has something.
+    Write(Range<u64>, u64),
+    /// The content gets this size.
+    Resize(u64),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Held,
+    /// Somebody else wants it: nothing is answered from here any more.
+    Recalled,
+    /// All is sent, and the volume is told.
+    Returning,
+}
+
+/// When more has to be sent than its own rules say.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pressure {
+    /// All files together have too much that is not sent.
+    pub(super) is_full: bool,
+    /// By then it should be sent: the session is nearly over.
+    pub(super) by: Option<MonoTime>,
+}
+
+/// One lend to this client.
+#[derive(Debug)]
+pub(super) struct Lend {
+    pub(super) generation: Generation,
+    pub(super) size: u64,
+    pub(super) modified: WallTime,
+    /// When anything was changed last, the time itself included.
+    pub(super) changed: WallTime,
+    /// Under which lend the content became what it was before this one.
+    pub(super) before: Option<Generation>,
+    /// Where the content ends with all that it has taken in.
+    remote: u64,
+    /// Where it may end, if everything was taken in of which nobody said so.
+    reach: u64,
+    /// The content is to be cut here before anything else.
+    cut: Option<u64>,
+    pub(super) extents: Extents,
+    flights: BTreeMap<FlushId, Flight>,
+    is_touched: bool,
+    is_modified: bool,
+    stage: Stage,
+    recalls: Vec<Recall>,
+    /// When the first was written of what is not being sent.
+    since: Option<MonoTime>,
+    /// When something was changed last.
+    changed_at: MonoTime,
+    /// Everything up to this write is to be sent.
+    wanted: u64,
+    retry_at: MonoTime,
+    /// Changes are counted.
+    pub(super) order: u64,
+    /// How often the content may have changed: what was read before is not kept.
+    pub(super) changes: u64,
+}
+
+impl Lend {
+    pub(super) fn new(
+        now: MonoTime,
+        (generation, before): (Generation, Option<Generation>),
+        (size, modified): (u64, WallTime),
+    ) -> Self {
+        Self {
+            generation,
+            size,
+            modified,
+            changed: WallTime::ZERO,
+            before,
+            remote: size,
+            reach: size,
+            cut: None,
+            extents: Extents::default(),
+            flights: BTreeMap::new(),
+            is_touched: false,
+            is_modified: false,
+            stage: Stage::Held,
+            recalls: Vec::new(),
+            since: None,
+            changed_at: now,
+            wanted: 0,
+            retry_at: MonoTime::default(),
+            order: 0,
+            changes: 0,
+        }
+    }
+
+    /// Whether it answers and takes changes, as long as the session lasts.
+    pub(super) fn serves(&self) -> bool {
+        self.stage == Stage::Held
+    }
+
+    pub(super) const fn is_touched(&self) -> bool {
+        self.is_touched
+    }
+
+    /// Behind this the content has nothing, or nothing that counts.
+    pub(super) fn upto(&self) -> u64 {
+        let resized = self.flights.values().filter_map(|flight| match flight {
+            Flight::Resize(size) => Some(*size),
+            Flight::Write(..) => None,
+        });
+        resized.chain(self.cut).fold(self.remote, u64::min)
+    }
+
+    pub(super) fn has_flights(&self) -> bool {
+        !self.flights.is_empty()
+    }
+
+    /// Whether all has been sent and taken in.
+    pub(super) fn is_clean(&self) -> bool {
+        self.extents.is_empty() && self.flights.is_empty() && self.cut.is_none() && self.remote == self.size
+    }
+
+    /// Whether everything up to a change has been taken in.
+    pub(super) fn has_sent(&self, order: u64) -> bool {
+        let flown = self.flights.values().map(|flight| match flight {
+            Flight::Write(_, order) => *order,
+            Flight::Resize(_) => 0,
+        });
+        let oldest = flown.chain(self.extents.oldest()).min();
+        let resizes = self.cut.is_some() || oldest.is_none() && self.remote != self.size;
+        !resizes && oldest.is_none_or(|oldest| oldest > order)
+    }
+
+    /// Everything until now is to be sent. Returns up to which change that is.
+    pub(super) fn want(&mut self) -> u64 {
+        self.wanted = self.order;
+        self.order
+    }
+
+    pub(super) fn recall(&mut self, recall: Option<Recall>) {
+        self.recalls.extend(recall);
+        if self.stage == Stage::Held {
+            self.stage = Stage::Recalled;
+        }
+    }
+
+    /// Nobody waits any more that a daemon asked over a connection that is gone.
+    pub(super) fn forget_recalls(&mut self, node: base::NodeId) {
+        self.recalls.retain(|recall| recall.from != node);
+    }
+
+    pub(super) fn take_recalls(&mut self) -> Vec<Recall> {
+        std::mem::take(&mut self.recalls)
+    }
+
+    pub(super) fn write(&mut self, (now, time): (MonoTime, WallTime), offset: u64, data: &Bytes) {
+        if data.is_empty() {
+            return;
+        }
+        self.change(now, time);
+        self.extents.put(offset, data, self.order);
+        self.size = self.size.max(offset + data.len() as u64);
+    }
+
+    pub(super) fn truncate(&mut self, (now, time): (MonoTime, WallTime), size: u64) {
+        self.change(now, time);
+        if size < self.size {
+            self.extents.remove(size..u64::MAX);
+            if self.reach > size {
+                self.cut = Some(self.cut.map_or(size, |cut| cut.min(size)));
+            }
+        }
+        self.size = size;
+    }
+
+    pub(super) fn set_modified(&mut self, (now, at): (MonoTime, WallTime), time: WallTime) {
+        (self.modified, self.is_modified, self.changed_at) = (time, true, now);
+        self.changed = self.changed.max(at);
+    }
+
+    /// Whether whoever looks after it has to know of what was written at `now`.
+    pub(super) fn urges(&self, now: MonoTime) -> bool {
+        self.since == Some(now) || self.extents.bytes() > GATHERED_BYTES
+    }
+
+    /// Something was changed at the daemon under this lend.
+    pub(super) fn punched(&mut self, (now, time): (MonoTime, WallTime)) {
+        (self.is_touched, self.changes, self.changed_at) = (true, self.changes + 1, now);
+        (self.modified, self.is_modified) = (self.modified.max(time), true);
+        self.changed = self.changed.max(time);
+    }
+
+    fn change(&mut self, now: MonoTime, time: WallTime) {
+        self.order += 1;
+        self.changed_at = now;
+        self.since.get_or_insert(now);
+        // What was changed later has the later time, whatever the clock says.
+        (self.modified, self.is_modified) = (self.modified.max(time), true);
+        self.changed = self.changed.max(time);
+    }
+
+    /// What is to be done about it at `now`.
+    pub(super) fn next(&mut self, now: MonoTime, pressure: Pressure, flush: FlushId) -> Step {
+        if self.stage == Stage::Returning {
+            return Step::Wait(None);
+        }
+        if self.is_clean() {
+            self.since = None;
+            let rested = self.changed_at + REST;
+            if self.stage == Stage::Held && now < rested {
+                return Step::Wait(Some(rested));
+            }
+            self.stage = Stage::Returning;
+            let modified = self.is_modified.then_some(self.modified);
+            return Step::Work(Work::Return { modified, is_untouched: !self.is_touched });
+        }
+        if now < self.retry_at {
+            return Step::Wait(Some(self.retry_at));
+        }
+        let due = self.due(pressure);
+        if due.is_some_and(|due| now < due) {
+            return Step::Wait(due);
+        }
+        match self.send(flush) {
+            Some(work) => Step::Work(work),
+            None => Step::Wait(None),
+        }
+    }
+
+    /// When what is here is to be sent; none if at once.
+    fn due(&self, pressure: Pressure) -> Option<MonoTime> {
+        let is_wanted = self.wanted > 0 && !self.has_sent(self.wanted);
+        let is_much = self.extents.bytes() > GATHERED_BYTES || pressure.is_full;
+        if is_wanted || is_much || self.stage != Stage::Held {
+            return None;
+        }
+        let gathered = self.since.map(|since| since + GATHERED_FOR);
+        gathered.into_iter().chain(pressure.by).min()
+    }
+
+    fn send(&mut self, flush: FlushId) -> Option<Work> {
+        if let Some(size) = self.cut {
+            if self.has_flights() {
+                return None;
+            }
+            self.cut = None;
+            return Some(self.resize(flush, size));
+        }
+        let resizes = |flight: &Flight| matches!(flight, Flight::Resize(_));
+        if self.flights.len() >= FLIGHTS_MAX || self.flights.values().any(resizes) {
+            return None;
+        }
+        let under_way: Vec<Range<u64>> = self.flights.values().filter_map(Flight::range).collect();
+        if let Some((offset, data, order)) = self.extents.send(flush, UNIT, &under_way) {
+            let length: usize = data.iter().map(Bytes::len).sum();
+            let range = offset..offset + length as u64;
+            self.begun(range.end);
+            self.flights.insert(flush, Flight::Write(range, order));
+            return Some(Work::Write { flush, offset, data });
+        }
+        (self.extents.is_empty() && !self.has_flights()).then(|| self.resize(flush, self.size))
+    }
+
+    fn resize(&mut self, flush: FlushId, size: u64) -> Work {
+        self.flights.insert(flush, Flight::Resize(size));
+        self.begun(size);
+        Work::Resize { flush, size }
+    }
+
+    fn begun(&mut self, end: u64) {
+        self.reach = self.reach.max(end);
+        (self.is_touched, self.changes) = (true, self.changes + 1);
+        if !self.extents.has_waiting() && self.cut.is_none() {
+            self.since = None;
+        }
+    }
+
+    /// Something was taken in. Returns what of it was not changed here meanwhile.
+    pub(super) fn sent(&mut self, flush: FlushId) -> Vec<(u64, Bytes)> {
+        self.changes += 1;
+        match self.flights.remove(&flush) {
+            Some(Flight::Write(range, _)) => self.remote = self.remote.max(range.end),
+            Some(Flight::Resize(size)) => (self.remote, self.reach) = (size, size),
+            None => {}
+        }
+        self.extents.sent(flush)
+    }
+
+    /// Something was not taken in, or nobody knows: it is tried again.
+    pub(super) fn unsent(&mut self, now: MonoTime, flush: FlushId) {
+        (self.changes, self.retry_at) = (self.changes + 1, now + RETRY);
+        self.since.get_or_insert(now);
+        match self.flights.remove(&flush) {
+            Some(Flight::Resize(size)) if size < self.reach => {
+                self.cut = Some(self.cut.map_or(size, |cut| cut.min(size)));
+            }
+            Some(Flight::Write(..)) => self.extents.unsent(flush),
+            Some(Flight::Resize(_)) | None => {}
+        }
+    }
+
+    /// Something will not be taken in. Returns what range is lost, if it is data.
+    pub(super) fn refused(&mut self, flush: FlushId) -> Option<Range<u64>> {
+        self.changes += 1;
+        self.extents.sent(flush);
+        match self.flights.remove(&flush)? {
+            Flight::Write(range, _) => Some(range),
+            Flight::Resize(size) => {
+                // To ask for the same again is of no use.
+                (self.remote, self.reach) = (size, self.reach.max(size));
+                None
+            }
+        }
+    }
+
+    /// The volume did not answer: it is told again.
+    pub(super) fn not_returned(&mut self) {
+        self.stage = Stage::Recalled;
+    }
+
+    /// All that is lost with it.
+    pub(super) fn lost(&self) -> Vec<Range<u64>> {
+        let ranges = self.extents.within(&(0..u64::MAX)).into_iter();
+        ranges.map(|(offset, data)| offset..offset + data.len() as u64).collect()
+    }
+}
+
+impl Flight {
+    fn range(&self) -> Option<Range<u64>> {
+        match self {
+            Self::Write(range, _) => Some(range.clone()),
+            Self::Resize(_) => None,
+        }
+    }
+}
+
+impl Fault {
+    /// Whether nothing more can be sent under a lend.
+    pub(super) const fn ends_lend(&self) -> bool {
+        matches!(self, Self::NotLent | Self::Removed | Self::Ended)
+    }
+}
