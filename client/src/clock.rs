@@ -1,11 +1,18 @@
 //! The clocks of a client: the only place of this crate that reads them.
 
+use std::time::Duration;
+
 use base::{MonoTime, WallTime};
 use rustix::time::{ClockId, Timespec};
 
 /// The time since the machine's start, suspended or not: what sessions are measured by.
 pub(crate) fn now() -> MonoTime {
     MonoTime::from_micros(micros(rustix::time::clock_gettime(ClockId::Boottime)))
+}
+
+/// How long ago that was.
+pub(crate) fn elapsed(start: MonoTime) -> Duration {
+    Duration::from_micros(now().since(start).as_micros())
 }
 
 /// The time of day: what certificates are checked by.

@@ -12,7 +12,6 @@ use bytes::Bytes;
 use namespace::Generation;
 use node::file::{FileError, READ_BYTES_MAX};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use crate::behind::Whose;
 use crate::clock;
@@ -98,8 +97,8 @@ impl VolumeFile {
         }
         let patience = self.source().content.patience();
         let range = offset..offset.saturating_add(length);
-        let (start, mut looks) = (Instant::now(), 0);
-        while start.elapsed() < patience {
+        let (start, mut looks) = (clock::now(), 0);
+        while clock::elapsed(start) < patience {
             match self.try_to_read(&range).await? {
                 Tried::Read(data) => return Ok(data),
                 Tried::Again => {}

@@ -14,9 +14,10 @@ use namespace::{
 };
 use node::file::FileError;
 use node::{AccessError, Capability, OpenMode, VolumeName, list_of_volumes, volume_object};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::behind::{Behind, Whose};
+use crate::clock;
 use crate::core::content::FileId;
 use crate::core::files::Opening;
 use crate::driver::Client;
@@ -224,12 +225,12 @@ impl Volume {
         if let Some(answer) = self.known(who, &ask) {
             return answer;
         }
-        let (start, patience) = (Instant::now(), self.object.patience());
+        let (start, patience) = (clock::now(), self.object.patience());
         loop {
             let mut answer = self.object.ask_tree(Query { who: who.clone(), ask: ask.clone() }).await?;
             match self.show(&mut answer) {
                 None => return Ok(answer),
-                Some((inode, generation)) if start.elapsed() < patience => {
+                Some((inode, generation)) if clock::elapsed(start) < patience => {
                     self.refuse_lend(inode, generation).await?;
                 }
                 Some(_) => {

@@ -127,7 +127,7 @@ impl Recalls {
     pub(crate) fn has_room(&mut self, client: ClientId, tree: &Names) -> bool {
         let count = || Count { lends: tree.lent_to(client, LENDS_MAX).len(), refused: 0 };
         let known = self.counts.entry(client).or_insert_with(count);
-        if known.lends >= LENDS_MAX && known.refused % REFUSED_MAX == 0 {
+        if known.lends >= LENDS_MAX && known.refused.is_multiple_of(REFUSED_MAX) {
             *known = count();
         }
         if known.lends >= LENDS_MAX {

@@ -131,6 +131,7 @@ fn a_dead_mount_is_taken_away() {
     let (point, process) = cluster.mount_in_front("m");
     fs::write(point.join("a"), "hello").unwrap();
     let open = File::open(point.join("a")).unwrap();
+    open.sync_all().unwrap();
     kill_process(process, Signal::KILL).unwrap();
     cluster.wait_for(process);
     assert_eq!(fs::metadata(&point).unwrap_err().raw_os_error(), Some(107), "ENOTCONN");

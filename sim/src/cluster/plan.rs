@@ -354,7 +354,7 @@ fn draw_narrow_limits(shard: &mut ShardConfig, random: &mut Random) {
 const fn least_bytes(config: &replication::Config) -> (u64, u64) {
     let (largest, parts) = ((1 << 20) + 1_024, (1 << 16) + 320 * config.versions_max as u64);
     let clients = config.clients_max + replication::HOUSE_CLIENTS_MAX;
-    let table = 1_024 + 64 * clients + 384 * config.outcomes_max + 32 * config.expired_max;
+    let table = 1_024 + 64 * clients + 448 * config.outcomes_max + 32 * config.expired_max;
     let page = if parts > table as u64 { parts } else { table as u64 };
     (largest, page + 2_048)
 }
