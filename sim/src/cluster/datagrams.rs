@@ -15,7 +15,7 @@ impl<A: Algorithm> World<'_, A> {
         for at in [first, second].into_iter().flatten() {
             // Whoever runs there by then may get it.
             let life = self.running(to).life;
-            self.queue.push(at, Task::To(to, life, Input::Datagram(datagram.clone())));
+            self.queue.push(at, Task::To(to, life, Box::new(Input::Datagram(datagram.clone()))));
         }
     }
 

@@ -261,7 +261,7 @@ impl<A: Algorithm> World<'_, A> {
         }
         for task in inbox {
             if let Task::To(machine, life, input) = task {
-                self.deliver(machine, life, input)?;
+                self.deliver(machine, life, *input)?;
             }
         }
         match self.client_on(machine) {

@@ -72,7 +72,7 @@ impl<A: Algorithm> World<'_, A> {
         let Some(at) = self.network.route_stream(self.now, (machine, other)) else { return };
         let Some(connection) = self.connections.get_mut(id) else { return };
         let (at, life) = (connection.after_the_last(Side::Acceptor, at), connection.life(Side::Dialer));
-        self.queue.push(at, Task::To(other, life, Input::Opened(id)));
+        self.queue.push(at, Task::To(other, life, Box::new(Input::Opened(id))));
     }
 
     fn tell_opened(
@@ -165,7 +165,7 @@ impl<A: Algorithm> World<'_, A> {
         match arrival {
             Some(at) => {
                 let at = connection.after_the_last(side, at);
-                self.queue.push(at, Task::To(to, life, Input::Stream(id, payload)));
+                self.queue.push(at, Task::To(to, life, Box::new(Input::Stream(id, payload))));
             }
             None => connection.keep_back(side, payload),
         }

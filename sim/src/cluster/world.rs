@@ -52,7 +52,7 @@ const SPINS_MAX: u32 = 50_000;
 #[derive(Clone, Debug)]
 pub(super) enum Task {
     /// Something for one process; it waits while that is frozen, and is void when it has ended.
-    To(usize, u64, Input),
+    To(usize, u64, Box<Input>),
     /// An end of a connection has heard nothing for long.
     Silence(ConnectionId, Side),
     /// A machine calls another.
@@ -363,7 +363,7 @@ impl<'a, A: Algorithm> World<'a, A> {
 
     fn happen(&mut self, task: Task) -> Result<(), Violation> {
         match task {
-            Task::To(machine, life, input) => self.deliver(machine, life, input),
+            Task::To(machine, life, input) => self.deliver(machine, life, *input),
             Task::Silence(id, side) => self.look_at_silence(id, side),
             Task::Dial(from, to) => {
                 self.dial(from, to);
@@ -429,7 +429,7 @@ impl<'a, A: Algorithm> World<'a, A> {
     /// Puts an input into the queue, for the process that is there now.
     pub(super) fn push_input(&mut self, at: TrueTime, machine: usize, input: Input) {
         let life = self.running(machine).life;
-        self.queue.push(at, Task::To(machine, life, input));
+        self.queue.push(at, Task::To(machine, life, Box::new(input)));
     }
 
     pub(super) fn deliver(&mut self, machine: usize, life: u64, input: Input) -> Result<(), Violation> {
@@ -438,7 +438,7 @@ impl<'a, A: Algorithm> World<'a, A> {
         }
         if self.running(machine).frozen {
             if !matches!(input, Input::Wake) {
-                self.running_mut(machine).inbox.push(Task::To(machine, life, input));
+                self.running_mut(machine).inbox.push(Task::To(machine, life, Box::new(input)));
             }
             return Ok(());
         }
