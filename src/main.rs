@@ -6,6 +6,7 @@ mod background;
 mod bench;
 mod cert;
 mod cluster_dir;
+mod demo;
 mod down;
 mod family;
 mod init;
@@ -47,6 +48,7 @@ struct Cli {
 enum Command {
     Bench(bench::Args),
     Cert(cert::Args),
+    Demo(demo::Args),
     Down(down::Args),
     Init(init::Args),
     Lock(lock::Args),
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse_from(mount::as_helper(&arguments).unwrap_or(arguments)).command {
         Command::Bench(args) => bench::run(args),
         Command::Cert(args) => cert::run(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Init(args) => init::run(&args),
         Command::Lock(args) => lock::run(&args),

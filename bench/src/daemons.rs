@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,8 +10,12 @@ use std::time::{Duration, Instant};
 use osd::lifeline;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long a daemon may take to stop before it is killed.
+use crate::netns::Namespaces;
+
+/// How long a daemon that is not needed any more may take to stop before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long one may take that is to stop in order: longer than its supervisor waits before it kills it.
+const ORDERLY_STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// Looks at a stopping daemon this often.
 const STOP_POLL: Duration = Duration::from_millis(10);
 /// What `/proc` counts processor time in.
@@ -21,13 +26,24 @@ pub struct Daemons {
     program: PathBuf,
     folder: PathBuf,
     supervisors: Vec<Child>,
+    /// Where each runs, if not beside this process.
+    namespaces: Option<Namespaces>,
 }
 
 impl Daemons {
     /// Starts `program osd --config FOLDER/osd-N/osd.toml` for each of `count` daemons, with their logs beside that.
     pub fn start(program: &Path, folder: &Path, count: usize) -> io::Result<Self> {
+        Self::start_in(None, (program, folder), count)
+    }
+
+    /// The same, each in a network namespace of its own if there are some.
+    pub fn start_in(
+        namespaces: Option<Namespaces>,
+        (program, folder): (&Path, &Path),
+        count: usize,
+    ) -> io::Result<Self> {
         let (program, folder) = (program.to_owned(), folder.to_owned());
-        let mut daemons = Self { program, folder, supervisors: Vec::new() };
+        let mut daemons = Self { program, folder, supervisors: Vec::new(), namespaces };
         for id in 1..=count {
             let child = daemons.spawn(id)?;
             daemons.supervisors.push(child);
@@ -80,6 +96,44 @@ impl Daemons {
         let _ = supervisor.wait();
     }
 
+    /// Kills all daemons at once. Their supervisors start them again.
+    pub fn kill_all(&self) {
+        self.daemon_pids().collect::<Vec<_>>().into_iter().for_each(|pid| signal(pid, Signal::KILL));
+    }
+
+    /// Stops daemon `id` and its supervisor where they are: they hold what they hold, and say nothing.
+    pub fn freeze(&self, id: usize) {
+        // The supervisor first, or it would see its child stand still.
+        with_children(self.supervisors[id - 1].id()).into_iter().for_each(|pid| signal(pid, Signal::STOP));
+    }
+
+    /// Both go on.
+    pub fn resume(&self, id: usize) {
+        with_children(self.supervisors[id - 1].id()).into_iter().for_each(|pid| signal(pid, Signal::CONT));
+    }
+
+    /// Asks daemon `id` to stop, as a service manager would, and returns when it and its supervisor are gone.
+    pub fn stop(&mut self, id: usize) -> io::Result<()> {
+        let supervisor = &mut self.supervisors[id - 1];
+        signal(supervisor.id(), Signal::TERM);
+        let deadline = Instant::now() + ORDERLY_STOP_TIMEOUT;
+        while supervisor.try_wait()?.is_none() {
+            if Instant::now() > deadline {
+                let patience = ORDERLY_STOP_TIMEOUT.as_secs();
+                return Err(io::Error::other(format!(
+                    "daemon {id} does not stop in {patience} s; see its log"
+                )));
+            }
+            std::thread::sleep(STOP_POLL);
+        }
+        Ok(())
+    }
+
+    /// The namespaces that they run in.
+    pub const fn namespaces(&self) -> Option<&Namespaces> {
+        self.namespaces.as_ref()
+    }
+
     /// Starts a daemon again whose supervisor is gone.
     pub fn restart(&mut self, id: usize) -> io::Result<()> {
         self.supervisors[id - 1] = self.spawn(id)?;
@@ -92,8 +146,13 @@ impl Daemons {
         let mut command = Command::new(&self.program);
         command.arg("osd").arg("--config").arg(home.join("osd.toml"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        // What a terminal sends is for the command in front of it, which stops them in order.
+        command.process_group(0);
         // If this process is killed, nobody is left to stop them.
         lifeline::tie(&mut command, Signal::TERM);
+        if let Some(namespaces) = &self.namespaces {
+            namespaces.enter_member(&mut command, id);
+        }
         command.spawn()
     }
 }
@@ -102,14 +161,17 @@ impl Drop for Daemons {
     fn drop(&mut self) {
         for child in &self.supervisors {
             signal(child.id(), Signal::TERM);
+            // A frozen one would not hear it.
+            with_children(child.id()).into_iter().for_each(|pid| signal(pid, Signal::CONT));
         }
         let deadline = Instant::now() + STOP_TIMEOUT;
         for child in &mut self.supervisors {
             while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
                 std::thread::sleep(STOP_POLL);
             }
-            // Without its supervisor a daemon stops by itself.
-            let _ = child.kill();
+            if matches!(child.try_wait(), Ok(None)) {
+                with_children(child.id()).into_iter().for_each(|pid| signal(pid, Signal::KILL));
+            }
             let _ = child.wait();
         }
     }

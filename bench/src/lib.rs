@@ -3,7 +3,10 @@
 //! A measurement sets its subject up, runs it in several short rounds and reports medians as a plain struct; the
 //! command prints that. Deliberately absent: printing and argument parsing.
 
+pub mod control;
 pub mod daemons;
+pub mod demo;
+pub mod failover;
 pub mod floor;
 pub mod heap;
 pub mod lease_load;
@@ -11,6 +14,8 @@ pub mod lease_memory;
 pub mod lease_quic;
 pub mod lock_failover;
 pub mod meta_load;
+mod mounted;
+pub mod netns;
 pub mod object_load;
 mod others;
 mod stats;

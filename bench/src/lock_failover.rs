@@ -10,7 +10,9 @@ use rustix::process::Signal;
 use serde::Serialize;
 use tokio::time::{sleep, timeout};
 
+use crate::control::{CONTROL_STALL_MAX, Control};
 use crate::daemons::{Daemons, signal};
+use crate::failover::millis;
 
 /// How long a cluster has to come back after an event.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -18,8 +20,6 @@ const READY_TIMEOUT: Duration = Duration::from_secs(20);
 const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Looks at a lock this often.
 const POLL: Duration = Duration::from_millis(1);
-/// A control timer that overshoots by more makes the round void: the machine stalled, not the locks.
-const CONTROL_STALL_MAX: Duration = Duration::from_millis(20);
 
 /// What is done to the lock's surroundings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -119,7 +119,7 @@ pub async fn run(
             stage.wait_until_well().await?;
             let control = Control::start();
             let time = stage.play(failure).await?;
-            if control.worst().await > CONTROL_STALL_MAX {
+            if control.end() > CONTROL_STALL_MAX {
                 figures.void_rounds += 1;
             } else {
                 figures.rounds += 1;
@@ -318,35 +318,6 @@ impl Drop for Holder {
     }
 }
 
-/// A thread that only sleeps: what it overshoots is the machine's doing.
-struct Control {
-    stop: std::sync::mpsc::Sender<()>,
-    thread: std::thread::JoinHandle<Duration>,
-}
-
-impl Control {
-    fn start() -> Self {
-        let (stop, stopped) = std::sync::mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            let mut worst = Duration::ZERO;
-            loop {
-                let begun = Instant::now();
-                if stopped.recv_timeout(POLL) != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                    return worst;
-                }
-                worst = worst.max(begun.elapsed().saturating_sub(POLL));
-            }
-        });
-        Self { stop, thread }
-    }
-
-    async fn worst(self) -> Duration {
-        // It ends at once, told or not.
-        let _ = self.stop.send(());
-        self.thread.join().unwrap_or(Duration::MAX)
-    }
-}
-
 /// How long it may take until the lock is kept again, or somebody else's.
 fn bound(failure: Failure, config: &Config) -> Option<Duration> {
     let lease = config.map.settings().lease_config();
@@ -358,8 +329,4 @@ fn bound(failure: Failure, config: &Config) -> Option<Duration> {
         Failure::Machine => Some(micros(lease.t_max + lease.epsilon) + session + Duration::from_millis(200)),
         Failure::Freeze => None,
     }
-}
-
-fn millis(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1e5).round() / 100.0
 }

@@ -7,7 +7,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use base::{ObjectId, WallTime};
+use base::{NodeId, ObjectId, WallTime};
 use namespace::{
     Answer, Ask, Attributes, Change, Done, Expect, Generation, InodeId, Make, Name, NameError, Op, Page,
     Query, Root, SetAttributes, Site, Volume as Counts, Who,
@@ -218,6 +218,12 @@ impl Volume {
     /// The object that its tree is.
     pub const fn object(&self) -> ObjectId {
         self.object.id()
+    }
+
+    /// The daemon that is believed to be the primary of its tree: whoever has answered for it last, unless it is gone.
+    pub fn primary(&self) -> Option<NodeId> {
+        let object = self.object();
+        self.object.shared().with_objects(|objects| objects.core.believed(object))
     }
 
     /// Asks a question.

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ::bench::daemons::Daemons;
+use ::bench::netns::Namespaces;
 use anyhow::Context;
 use node::Settings;
 use rustix::fs::{FlockOperation, flock};
@@ -24,16 +25,37 @@ const LOCK: &str = "lock";
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 
 /// Running daemons and the way to them. The order of the fields is the order in which they go.
-pub(super) struct Cluster {
-    pub(super) daemons: Daemons,
-    pub(super) config: client::Config,
-    _folder: TempDir,
+pub(crate) struct Cluster {
+    pub(crate) daemons: Daemons,
+    pub(crate) config: client::Config,
+    folder: TempDir,
     _lock: File,
 }
 
 impl Cluster {
     /// Starts `members` daemons, all of them members of every cell, with their data in a fresh folder below `dir`.
-    pub(super) fn start(members: u8, settings: Settings, dir: Option<&Path>) -> anyhow::Result<Self> {
+    pub(crate) fn start(members: u8, settings: Settings, dir: Option<&Path>) -> anyhow::Result<Self> {
+        let addresses = free_addresses(members.into())?;
+        Self::start_at((addresses, None), settings, dir)
+    }
+
+    /// The same, each daemon in a network namespace of its own.
+    pub(super) fn start_apart(members: u8, namespaces: Namespaces) -> anyhow::Result<Self> {
+        let addresses = Namespaces::addresses(members.into());
+        Self::start_at((addresses, Some(namespaces)), Settings::default(), None)
+    }
+
+    /// A folder for whatever else belongs to the measurement; it goes with the cluster.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn start_at(
+        (addresses, namespaces): (Vec<String>, Option<Namespaces>),
+        settings: Settings,
+        dir: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        let members = u8::try_from(addresses.len()).context("there are few daemons")?;
         let parent = dir.map_or_else(std::env::temp_dir, Path::to_owned);
         take_away_abandoned(&parent);
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent);
@@ -43,7 +65,7 @@ impl Cluster {
             .context("could not mark the folder as in use")?;
         let home = folder.path().join("cluster");
         let plan = cluster_dir::Plan {
-            addresses: free_addresses(members.into())?,
+            addresses,
             replicas: Some(members),
             settings,
             clients: Vec::new(),
@@ -52,10 +74,10 @@ impl Cluster {
         };
         cluster_dir::create(&home, &plan, crate::init::now_s()?)?;
         let program = std::env::current_exe().context("could not find this program")?;
-        let daemons =
-            Daemons::start(&program, &home, members.into()).context("could not start the daemons")?;
+        let daemons = Daemons::start_in(namespaces, (&program, &home), members.into())
+            .context("could not start the daemons")?;
         let config = client::Config::find(Some(&home))?;
-        Ok(Self { daemons, config, _folder: folder, _lock: lock })
+        Ok(Self { daemons, config, folder, _lock: lock })
     }
 }
 
