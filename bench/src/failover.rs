@@ -279,3 +279,47 @@ fn new_name() -> String {
 pub(crate) fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e5).round() / 100.0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> Figures {
+        Figures {
+            event: Event::Crash,
+            over: "mount",
+            rounds: 5,
+            void_rounds: 0,
+            writer_stall_p50_ms: 20.0,
+            writer_stall_max_ms: 150.0,
+            reader_stall_p50_ms: 20.0,
+            reader_stall_max_ms: 40.0,
+            quiet_stall_max_ms: 10.0,
+            control_stall_max_ms: 5.0,
+            bound_ms: 150.0,
+            acked_bytes: 1,
+            acked_lost: 0,
+            errors: 0,
+            error_texts: Vec::new(),
+            stalls_ms: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_misses_its_bar_is_said() {
+        assert_eq!(good().shortfalls(), [""; 0]);
+        for (figures, expected) in [
+            (Figures { writer_stall_max_ms: 151.0, ..good() }, "a writer waited 151 ms"),
+            (Figures { reader_stall_max_ms: 151.0, ..good() }, "a reader waited 151 ms"),
+            (Figures { acked_lost: 1, ..good() }, "1 acknowledged bytes lost"),
+            (Figures { errors: 1, ..good() }, "1 errors"),
+            (Figures { acked_bytes: 0, ..good() }, "nothing was acknowledged"),
+            (Figures { rounds: 3, void_rounds: 1, ..good() }, "1 rounds are void"),
+            (Figures { rounds: 0, void_rounds: 5, ..good() }, "5 rounds are void"),
+        ] {
+            let missed = figures.shortfalls();
+            assert!(missed.len() == 1 && missed[0].contains(expected), "{missed:?} lack {expected}");
+        }
+        assert_eq!(Figures { rounds: 4, void_rounds: 1, ..good() }.shortfalls(), [""; 0]);
+    }
+}
