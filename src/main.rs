@@ -29,7 +29,7 @@ use std::process::ExitCode;
 
 use ::bench::heap::CountingAllocator;
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -95,6 +95,11 @@ fn main() -> ExitCode {
     }
 }
 
+/// Whether there is a command of this name.
+fn has_command(name: &str) -> bool {
+    Cli::command().find_subcommand(name).is_some()
+}
+
 /// One thread is enough for what waits for a network.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -121,8 +126,6 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     /// What clap finds wrong it says only when the subcommand in question is used.

@@ -129,6 +129,28 @@ impl Daemons {
         Ok(())
     }
 
+    /// Has daemon `id` hand over all that it leads, and lead nothing until [`undrain`](Self::undrain).
+    pub fn drain(&self, id: usize) -> io::Result<()> {
+        self.order("drain", id)
+    }
+
+    /// It may lead again.
+    pub fn undrain(&self, id: usize) -> io::Result<()> {
+        self.order("undrain", id)
+    }
+
+    /// What an operator does with the command.
+    fn order(&self, what: &str, id: usize) -> io::Result<()> {
+        let mut command = Command::new(&self.program);
+        command.arg(what).arg(id.to_string()).arg("--cluster").arg(self.folder.join("admin"));
+        let output = command.stdin(Stdio::null()).output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(io::Error::other(format!("`fleasefs {what} {id}` failed: {said}")))
+    }
+
     /// The namespaces that they run in.
     pub const fn namespaces(&self) -> Option<&Namespaces> {
         self.namespaces.as_ref()

@@ -26,6 +26,7 @@ use super::cluster::Cluster;
 ///   machine    its supervisor is killed, too, so nobody reports its death
 ///   freeze     both stand still for some seconds, and go on
 ///   restart    it is stopped in order, and started again
+///   drain      the same, after `fleasefs drain`; where there is that command
 ///   partition  it is cut off from everybody for some seconds; takes root and `ip`
 ///   all        all daemons are killed at once
 /// The figure is the longest call of each program, the longest of all rounds. A
@@ -69,16 +70,22 @@ enum Happens {
     Machine,
     Freeze,
     Restart,
+    Drain,
     Partition,
     All,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let events = if args.events.is_empty() {
-        Event::EVERY.to_vec()
+    let can_drain = crate::has_command("drain");
+    let is_possible = |event: &Event| can_drain || *event != Event::Drain;
+    let events: Vec<Event> = if args.events.is_empty() {
+        Event::EVERY.into_iter().filter(is_possible).collect()
     } else {
         args.events.iter().map(|&event| event.into()).collect()
     };
+    if !events.iter().all(is_possible) {
+        bail!("this version has no command `fleasefs drain`; leave `drain` out");
+    }
     let (apart, together): (Vec<Event>, Vec<Event>) =
         events.into_iter().partition(|event| *event == Event::Partition);
     let bar =
@@ -137,6 +144,7 @@ impl From<Happens> for Event {
             Happens::Machine => Self::Machine,
             Happens::Freeze => Self::Freeze,
             Happens::Restart => Self::Restart,
+            Happens::Drain => Self::Drain,
             Happens::Partition => Self::Partition,
             Happens::All => Self::All,
         }

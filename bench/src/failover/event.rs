@@ -32,6 +32,8 @@ pub enum Event {
     Freeze,
     /// The daemon is stopped in order, and started again.
     Restart,
+    /// The same, after an operator has had it hand over all that it leads.
+    Drain,
     /// The daemon is cut off from all others, and from whoever uses it.
     Partition,
     /// All daemons are killed at once, and their supervisors start them again.
@@ -40,8 +42,8 @@ pub enum Event {
 
 impl Event {
     /// All there are.
-    pub const EVERY: [Self; 6] =
-        [Self::Crash, Self::Machine, Self::Freeze, Self::Restart, Self::Partition, Self::All];
+    pub const EVERY: [Self; 7] =
+        [Self::Crash, Self::Machine, Self::Freeze, Self::Restart, Self::Drain, Self::Partition, Self::All];
 
     /// As people say it.
     pub const fn name(self) -> &'static str {
@@ -50,6 +52,7 @@ impl Event {
             Self::Machine => "machine",
             Self::Freeze => "freeze",
             Self::Restart => "restart",
+            Self::Drain => "drain",
             Self::Partition => "partition",
             Self::All => "all",
         }
@@ -60,7 +63,7 @@ impl Event {
         let lease = config.map.settings().lease_config();
         let expiry = Duration::from_micros((lease.t_max + lease.epsilon).as_micros());
         match self {
-            Self::Restart => PLANNED_MAX.max(quiet * 2),
+            Self::Restart | Self::Drain => PLANNED_MAX.max(quiet * 2),
             Self::Crash => CRASH_MAX,
             Self::Machine | Self::Freeze | Self::Partition => expiry + TAKEOVER_MAX,
             Self::All => ALL_MAX,
@@ -71,7 +74,7 @@ impl Event {
     pub(crate) fn lasts(self, config: &Config) -> Duration {
         match self {
             Self::Machine | Self::Freeze | Self::Partition => self.bound(config, Duration::ZERO) + MARGIN,
-            Self::Crash | Self::Restart | Self::All => MARGIN,
+            Self::Crash | Self::Restart | Self::Drain | Self::All => MARGIN,
         }
     }
 
@@ -81,7 +84,10 @@ impl Event {
             Self::Crash => daemons.kill(victim),
             Self::Machine => daemons.kill_machine(victim),
             Self::Freeze => daemons.freeze(victim),
-            Self::Restart => {
+            Self::Restart | Self::Drain => {
+                if self == Self::Drain {
+                    daemons.drain(victim)?;
+                }
                 daemons.stop(victim)?;
                 daemons.restart(victim)?;
             }
@@ -95,6 +101,7 @@ impl Event {
     pub(crate) fn end(self, daemons: &mut Daemons, victim: usize) -> Result<(), FailoverError> {
         match self {
             Self::Machine => daemons.restart(victim)?,
+            Self::Drain => daemons.undrain(victim)?,
             Self::Freeze => daemons.resume(victim),
             Self::Partition => daemons.namespaces().ok_or_else(no_namespaces)?.mend(victim)?,
             Self::Crash | Self::Restart | Self::All => {}
