@@ -97,6 +97,8 @@ pub struct Figures {
     pub error_texts: Vec<String>,
     /// Each round that counts: the longest stall of the writer, that of the reader of its file, and that of the reader of others.
     pub stalls_ms: Vec<[f64; 3]>,
+    /// The same of the rounds that are void.
+    pub void_stalls_ms: Vec<[f64; 3]>,
 }
 
 impl Figures {
@@ -140,7 +142,7 @@ pub fn run(
     (event, rounds): (Event, u32),
     mut progress: impl FnMut(&str),
 ) -> Result<Figures, FailoverError> {
-    let (mut counted, mut void_rounds) = (Vec::new(), 0);
+    let (mut counted, mut void) = (Vec::new(), Vec::new());
     let (mut quiet, mut control) = (Duration::ZERO, Duration::ZERO);
     let (mut acked_bytes, mut acked_lost, mut errors, mut error_texts) = (0, 0, 0, Vec::new());
     for number in 1..=rounds {
@@ -156,7 +158,7 @@ pub fn run(
         error_texts.extend(texts);
         (quiet, control) = (quiet.max(round.quiet), control.max(round.control));
         if round.control > CONTROL_STALL_MAX {
-            void_rounds += 1;
+            void.push(round.stalls);
         } else {
             counted.push(round.stalls);
         }
@@ -169,6 +171,8 @@ pub fn run(
     };
     let (writer_stall_p50_ms, writer_stall_max_ms) = stalls(|[writer, ..]| *writer);
     let (reader_stall_p50_ms, reader_stall_max_ms) = stalls(|[_, same, other]| *same.max(other));
+    let all_ms = |rounds: &[[Duration; 3]]| rounds.iter().map(|stalls| stalls.map(millis)).collect();
+    let void_rounds = u32::try_from(void.len()).unwrap_or(rounds);
     Ok(Figures {
         event,
         over: stage.over(),
@@ -185,7 +189,8 @@ pub fn run(
         acked_lost,
         errors,
         error_texts,
-        stalls_ms: counted.iter().map(|stalls| stalls.map(millis)).collect(),
+        stalls_ms: all_ms(&counted),
+        void_stalls_ms: all_ms(&void),
     })
 }
 
@@ -302,6 +307,7 @@ mod tests {
             errors: 0,
             error_texts: Vec::new(),
             stalls_ms: Vec::new(),
+            void_stalls_ms: Vec::new(),
         }
     }
 

@@ -103,7 +103,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         all.extend(measure(args, (&mut cluster, &apart), &bar)?);
     }
     bar.finish_and_clear();
-    print(&all, args.json).context("could not print the figures")?;
+    if !args.json {
+        print(&all).context("could not print the figures")?;
+    }
     if let Some(path) = &args.plot {
         fs::write(path, failover::plot(&all))
             .with_context(|| format!("could not write {}", path.display()))?;
@@ -132,7 +134,12 @@ fn measure(
     }
     let mut all = Vec::new();
     for &event in events {
-        all.push(failover::run(&mut stage, (event, rounds), |step| bar.set_message(step.to_owned()))?);
+        let figures = failover::run(&mut stage, (event, rounds), |step| bar.set_message(step.to_owned()))?;
+        if args.json {
+            // At once: what is measured is not lost with what may go wrong later.
+            bar.suspend(|| print_json(&figures)).context("could not print the figures")?;
+        }
+        all.push(figures);
     }
     Ok(all)
 }
@@ -151,15 +158,14 @@ impl From<Happens> for Event {
     }
 }
 
-fn print(all: &[Figures], json: bool) -> anyhow::Result<()> {
+fn print_json(figures: &Figures) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    if json {
-        for figures in all {
-            serde_json::to_writer(&mut out, figures)?;
-            writeln!(out)?;
-        }
-        return Ok(());
-    }
+    serde_json::to_writer(&mut out, figures)?;
+    Ok(writeln!(out)?)
+}
+
+fn print(all: &[Figures]) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
     let [event, rounds, void, writer, reader] = ["event", "rounds", "void", "writer", "reader"];
     let [quiet, bound, bytes, lost, errors] = ["without", "bound", "bytes", "lost", "errors"];
     writeln!(
