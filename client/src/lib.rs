@@ -47,6 +47,7 @@ mod holding;
 mod lock;
 mod objects;
 mod reading;
+mod reopening;
 mod source;
 mod volume_files;
 mod volumes;

@@ -9,7 +9,7 @@ use base::{MonoTime, ObjectId, Span};
 use bytes::Bytes;
 use client::core::Rules;
 use client::core::content::{
-    Contents, Fault, FileId, FlushId, Known, Recall, Sent, Step, Through, Under, Whose, Work as Wants,
+    Contents, Fault, FileId, FlushId, Known, Recall, Sent, Step, Through, Times, Under, Whose, Work as Wants,
 };
 use client::core::files::{FileEvent, FileTicket, Files, Opening as Opens};
 use client::core::grants::Told as Came;
@@ -359,9 +359,9 @@ impl<A: Algorithm> World<'_, A> {
                 (flush, Change::Write { offset, data: Payload::new(joined(&data)) })
             }
             Wants::Resize { flush, size } => (flush, Change::Truncate { size }),
-            Wants::Return { modified, is_untouched } => {
+            Wants::Return { times: Times { modified, accessed }, is_untouched } => {
                 let inode = id.inode;
-                let change = TreeChange::Return { inode, generation, modified, is_untouched };
+                let change = TreeChange::Return { inode, generation, modified, accessed, is_untouched };
                 return self.return_lend(client, (id, generation), change);
             }
         };

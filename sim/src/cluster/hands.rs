@@ -457,7 +457,8 @@ impl<A: Algorithm> World<'_, A> {
     /// A lend that is not known goes back, and is never used.
     fn refuse(&mut self, client: usize, doing: &mut Doing, (generation, looks): (Generation, bool)) {
         let Some((volume, inode)) = self.place_of(client, doing.opening) else { return };
-        let change = TreeChange::Return { inode, generation, modified: None, is_untouched: false };
+        let change =
+            TreeChange::Return { inode, generation, modified: None, accessed: None, is_untouched: false };
         let op = VolumeOp::Change(Op::wanted(Who::root(), change).into());
         self.ask_tree(client, doing, (volume, op, For::Refuse(looks)));
     }

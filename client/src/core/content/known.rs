@@ -6,7 +6,7 @@ use base::{MonoTime, ObjectId};
 use bytes::Bytes;
 use namespace::{Attributes, Generation, LentTo};
 
-use super::{Contents, FileId, Plan, PlanMark, View};
+use super::{Contents, FileId, Plan, PlanMark, Shown, View};
 use crate::core::grants::Cache;
 
 /// Whose a file's size and times are, as the volume says.
@@ -89,8 +89,9 @@ impl Contents {
         }
         let Some(generation) = self.own(attributes) else { return Whose::Other };
         match self.shows(FileId { volume, inode: attributes.inode }, generation) {
-            Some((size, modified, changed)) => {
+            Some(Shown { size, modified, accessed, changed }) => {
                 (attributes.size, attributes.mtime) = (size, modified);
+                attributes.atime = accessed.unwrap_or(attributes.atime);
                 attributes.ctime = attributes.ctime.max(changed);
                 Whose::Own
             }
