@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use base::{MonoTime, Span, WallTime};
 use bytes::{Bytes, BytesMut};
-use namespace::{Attributes, Change as TreeChange, Fate, Generation, InodeId, LentTo, Op, Who};
+use namespace::{Attributes, Change as TreeChange, Fate, Generation, InodeId, Op, Who};
 use node::file::{Change, FileError, Payload};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
-use crate::core::content::{Contents, Fault, FileId, FlushId, Sent, Shown, Step, Times, Work};
+use crate::core::content::{Contents, Fault, FileId, FlushId, Known, Sent, Step, Times, Whose, Work};
 use crate::driver::Shared;
 use crate::objects::ObjectError;
 use crate::source::Source;
@@ -37,8 +37,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct Behind {
     is_on: AtomicBool,
-    /// Which program this client is: lends to others have other numbers.
-    program: u64,
     session: Span,
     /// Held for moments only. Locked after the cache, which says whether anything may be answered from here.
     contents: Mutex<Contents>,
@@ -50,28 +48,12 @@ pub(crate) struct Behind {
     progress: watch::Sender<u64>,
 }
 
-/// Whose a file's size and times are, as the volume says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Whose {
-    /// The tree's.
-    Tree,
-    /// The content's, which is to be asked.
-    Content(Generation),
-    /// This client's, and they are shown.
-    Own,
-    /// This client's, which is about to return them, or does not know of them.
-    Leaving(Generation),
-    /// Another client's.
-    Other,
-}
-
 impl Behind {
     pub(crate) fn new(program: u64, session: Span, is_on: bool) -> Self {
         Self {
             is_on: AtomicBool::new(is_on),
-            program,
             session,
-            contents: Mutex::new(Contents::new()),
+            contents: Mutex::new(Contents::new(program)),
             keepers: Mutex::default(),
             fetching: Mutex::default(),
             progress: watch::Sender::new(0),
@@ -94,27 +76,12 @@ impl Behind {
 
     /// The lend that attributes speak of, if it is to this client.
     pub(crate) fn own(&self, attributes: &Attributes) -> Option<Generation> {
-        let lent = attributes.lent?;
-        lent.to.client().filter(|client| client.program == self.program).map(|_| lent.generation)
+        self.contents().own(attributes)
     }
 
     /// Puts in size and times if they are lent to this client, and says whose they are.
     pub(crate) fn show(&self, volume: base::ObjectId, attributes: &mut Attributes) -> Whose {
-        let Some(lent) = attributes.lent else { return Whose::Tree };
-        if lent.to == LentTo::Content {
-            return Whose::Content(lent.generation);
-        }
-        let Some(generation) = self.own(attributes) else { return Whose::Other };
-        let id = FileId { volume, inode: attributes.inode };
-        match self.contents().shows(id, generation) {
-            Some(Shown { size, modified, accessed, changed }) => {
-                (attributes.size, attributes.mtime) = (size, modified);
-                attributes.atime = accessed.unwrap_or(attributes.atime);
-                attributes.ctime = attributes.ctime.max(changed);
-                Whose::Own
-            }
-            None => Whose::Leaving(generation),
-        }
+        self.contents().show(volume, attributes)
     }
 
     /// Waits until something is so. False if that takes too long.
@@ -187,17 +154,23 @@ impl Behind {
 }
 
 impl Shared {
+    /// Acts on what is known of a file. Nothing is taken back meanwhile.
+    pub(crate) fn with_known<T>(&self, id: FileId, act: impl FnOnce(&mut Known<'_>) -> T) -> T {
+        let mut cache = self.cache();
+        let (now, mut contents) = (clock::now(), self.behind.contents());
+        act(&mut Known { now, id, cache: &mut cache, contents: &mut contents })
+    }
+
     /// Acts on what is lent to this client, if that may be done without asking.
     pub(crate) fn with_lent<T>(
         &self,
         id: FileId,
         act: impl FnOnce(&mut Contents, (MonoTime, WallTime), Generation) -> Option<T>,
     ) -> Option<T> {
-        let mut cache = self.cache();
-        let now = clock::now();
-        let attributes = cache.attributes(now, id.volume, id.inode)?;
-        let generation = self.behind.own(&attributes)?;
-        act(&mut self.behind.contents(), (now, clock::wall()), generation)
+        self.with_known(id, |known| {
+            let generation = known.lent()?;
+            act(known.contents, (known.now, clock::wall()), generation)
+        })
     }
 
     /// A file may be lent to this client, as its volume says: then it is looked after.

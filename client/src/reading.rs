@@ -1,8 +1,5 @@
-//! Reading files of volumes: from what is known here where the volume's grants allow it, and else from the daemons.
-//!
-//! What a daemon says of content is what somebody has written to it at some time. Whoever reads has made sure that this is what is to be
-//! seen now: because nobody changes the content while the volume grants that, because the client has the file lent, because the content was
-//! asked under the lend that the volume names, or because the volume says afterwards that nothing was lent meanwhile.
+//! Reading files of volumes: from what is known here where the volume's grants allow it, and else from the daemons. What to do when, the
+//! [core](crate::core::content::Reading) says.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -13,9 +10,8 @@ use namespace::Generation;
 use node::file::{FileError, READ_BYTES_MAX};
 use tokio::task::JoinSet;
 
-use crate::behind::Whose;
 use crate::clock;
-use crate::core::content::{BLOCK_BYTES, Plan, PlanMark, View};
+use crate::core::content::{BLOCK_BYTES, Plan, PlanMark, ReadStep, Reading, Said, Under, View};
 use crate::objects::ObjectError;
 use crate::source::Source;
 use crate::volume_files::VolumeFile;
@@ -23,8 +19,6 @@ use crate::volumes::VolumeError;
 
 /// How long it waits for what changes just now, before it looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// A lend that nothing may be answered by is given back after so many looks.
-const LOOKS_MAX: u32 = 8;
 /// Who reads one piece after the other has so much read ahead at first, and twice as much each time.
 const AHEAD_MIN: u64 = 256 << 10;
 /// No more.
@@ -42,23 +36,12 @@ pub(crate) struct Reader {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct SoFar {
-    /// Under which lend the content answers, as it seemed last.
-    under: Option<Generation>,
-    /// Which lend the content did not know of.
-    unknown: Option<Generation>,
+    under: Under,
     /// Where the next piece begins, if one follows the other.
     next: u64,
     /// How much is read ahead, and up to where it was.
     window: u64,
     upto: u64,
-}
-
-/// What came of one try.
-enum Tried {
-    Read(Bytes),
-    /// Something has changed: at once, or after a while.
-    Again,
-    Later,
 }
 
 impl Reader {
@@ -96,23 +79,24 @@ impl VolumeFile {
             return Err(ObjectError::from(error).into());
         }
         let patience = self.source().content.patience();
-        let range = offset..offset.saturating_add(length);
-        let (start, mut looks) = (clock::now(), 0);
-        while clock::elapsed(start) < patience {
-            match self.try_to_read(&range).await? {
-                Tried::Read(data) => return Ok(data),
-                Tried::Again => {}
-                Tried::Later => {
-                    looks += 1;
-                    if looks == LOOKS_MAX {
-                        self.source().shared().return_lent(self.source().id(), patience).await;
+        let mut reading = Reading::new(offset..offset.saturating_add(length));
+        let start = clock::now();
+        let mut step = ReadStep::Again;
+        loop {
+            step = match step {
+                ReadStep::Done(data) => {
+                    if let Some((read, view)) = reading.planned() {
+                        self.read_ahead(self.reader().ahead(&read), view);
                     }
-                    self.source().shared().behind.pause(LOOK_EVERY).await;
+                    return Ok(data);
                 }
+                step => self.read_on(&mut reading, step).await?,
+            };
+            if clock::elapsed(start) >= patience && !matches!(step, ReadStep::Done(_)) {
+                let (patience_s, why) = (patience.as_secs(), "it changes hands all the time");
+                return Err(ObjectError::Unanswered { patience_s, why }.into());
             }
         }
-        Err(ObjectError::Unanswered { patience_s: patience.as_secs(), why: "it changes hands all the time" }
-            .into())
     }
 
     /// The same, if it is known here. Nobody waits. Needs a running tokio runtime.
@@ -126,86 +110,37 @@ impl VolumeFile {
         Some(plan.assemble(&[]))
     }
 
-    async fn try_to_read(&self, range: &Range<u64>) -> Result<Tried, VolumeError> {
+    /// Does what a read wants. Returns what it wants then.
+    async fn read_on(&self, reading: &mut Reading, step: ReadStep) -> Result<ReadStep, VolumeError> {
         let source = self.source();
-        if let Some((plan, view)) = source.plan(range.clone()) {
-            return self.read_planned(&plan, view).await;
-        }
-        if let Some(under) = self.reader().with(|so_far| so_far.under) {
-            return self.read_under(range, under).await;
-        }
-        let mut attributes = source.volume.attributes(self.inode()).await?;
-        match source.shared().behind.show(source.volume.object(), &mut attributes) {
-            Whose::Tree if attributes.last_lend.is_none() => Ok(Tried::Read(Bytes::new())),
-            Whose::Tree => {
-                let data = source.read(range, None).await?;
-                Ok(if source.is_still(attributes.last_lend).await? {
-                    Tried::Read(data)
-                } else {
-                    Tried::Again
-                })
+        let (id, shared) = (source.id(), source.shared());
+        match step {
+            ReadStep::Done(_) => return Ok(step),
+            ReadStep::Again => {}
+            ReadStep::Wait => shared.behind.pause(LOOK_EVERY).await,
+            ReadStep::GiveBack => {
+                shared.return_lent(id, source.content.patience()).await;
             }
-            Whose::Content(generation) if self.reader().with(|so_far| so_far.unknown) == Some(generation) => {
-                let data = source.read(range, None).await;
-                self.lent_since(generation, data).await
+            ReadStep::Fetch(blocks, ..) if shared.behind.is_fetching(id, &blocks) => {
+                shared.behind.pause(LOOK_EVERY).await;
             }
-            Whose::Content(generation) => {
-                self.reader().with(|so_far| so_far.under = Some(generation));
-                Ok(Tried::Again)
+            ReadStep::Fetch(blocks, view, mark) => {
+                let fetched = source.fetch(&blocks, (view, mark)).await?;
+                return Ok(shared.with_known(id, |known| reading.fetched(known, &fetched)));
             }
-            Whose::Own | Whose::Leaving(_) | Whose::Other => Ok(Tried::Later),
-        }
-    }
-
-    /// Reads where everybody reads and writes.
-    async fn read_under(&self, range: &Range<u64>, under: Generation) -> Result<Tried, VolumeError> {
-        match self.source().read(range, Some(under)).await {
-            Ok(data) => Ok(Tried::Read(data)),
-            Err(VolumeError::Object(
-                ObjectError::Refused(FileError::NotLent) | ObjectError::NoSuchObject,
-            )) => {
-                self.reader().with(|so_far| (so_far.under, so_far.unknown) = (None, Some(under)));
-                Ok(Tried::Again)
+            ReadStep::Ask(under) => {
+                let said = said(source.read(reading.range(), under).await)?;
+                return Ok(self.reader().with(|so_far| reading.answered(&mut so_far.under, said)));
             }
-            Err(error) => Err(error),
+            ReadStep::Look => {
+                let attributes = source.volume.attributes(self.inode()).await?;
+                return Ok(self.reader().with(|so_far| {
+                    shared.with_known(id, |known| reading.looked(known, &mut so_far.under, &attributes))
+                }));
+            }
         }
-    }
-
-    /// The content may not know yet that it is lent. Nothing is written to it by others as long as it is.
-    async fn lent_since(
-        &self,
-        generation: Generation,
-        data: Result<Bytes, VolumeError>,
-    ) -> Result<Tried, VolumeError> {
-        let data = match data {
-            // Nothing was ever written to it, or it is gone, and then the volume says so.
-            Err(VolumeError::Object(ObjectError::NoSuchObject)) => Bytes::new(),
-            data => data?,
-        };
-        let mut attributes = self.source().volume.attributes(self.inode()).await?;
-        let whose = self.source().shared().behind.show(self.source().volume.object(), &mut attributes);
-        let is_same = whose == Whose::Content(generation);
-        Ok(if is_same { Tried::Read(data) } else { Tried::Again })
-    }
-
-    async fn read_planned(&self, plan: &Plan, view: View) -> Result<Tried, VolumeError> {
-        let (source, mark) = (self.source(), plan.mark);
-        let behind = &source.shared().behind;
-        if behind.is_fetching(source.id(), &plan.missing) {
-            behind.pause(LOOK_EVERY).await;
-            return Ok(Tried::Again);
-        }
-        let fetched = source.fetch(&plan.missing, (view, mark)).await?;
-        let is_good = plan.missing.is_empty()
-            || match view {
-                View::Lent(_) => true,
-                View::Still(tag, _) => source.stays(tag) || source.is_still(tag).await?,
-            };
-        if !is_good {
-            return Ok(Tried::Again);
-        }
-        self.read_ahead(self.reader().ahead(plan.range()), view);
-        Ok(Tried::Read(plan.assemble(&fetched)))
+        let under = self.reader().with(|so_far| so_far.under);
+        Ok(shared.with_known(id, |known| reading.next(known, &under)))
     }
 
     fn read_ahead(&self, ahead: Range<u64>, view: View) {
@@ -224,30 +159,8 @@ impl VolumeFile {
 }
 
 impl Source {
-    /// How to read without asking the volume, if it may be.
     fn plan(&self, range: Range<u64>) -> Option<(Plan, View)> {
-        let (id, shared) = (self.id(), self.shared());
-        let mut cache = shared.cache();
-        let attributes = cache.attributes(clock::now(), id.volume, id.inode)?;
-        let view = match (attributes.lent, shared.behind.own(&attributes)) {
-            (None, _) => View::Still(attributes.last_lend, attributes.size),
-            (Some(_), Some(generation)) => View::Lent(generation),
-            (Some(_), None) => return None,
-        };
-        let plan = shared.behind.contents().plan(id, view, range)?;
-        Some((plan, view))
-    }
-
-    /// Whether the volume still grants that nobody has changed the content since this lend.
-    fn stays(&self, tag: Option<Generation>) -> bool {
-        let attributes = self.shared().cache().attributes(clock::now(), self.volume.object(), self.inode);
-        attributes.is_some_and(|attributes| attributes.lent.is_none() && attributes.last_lend == tag)
-    }
-
-    /// The same, for who asks.
-    async fn is_still(&self, tag: Option<Generation>) -> Result<bool, VolumeError> {
-        let attributes = self.volume.attributes(self.inode).await?;
-        Ok(attributes.lent.is_none() && attributes.last_lend == tag)
+        self.shared().with_known(self.id(), |known| known.plan(range))
     }
 
     async fn read(&self, range: &Range<u64>, under: Option<Generation>) -> Result<Bytes, VolumeError> {
@@ -274,14 +187,7 @@ impl Source {
         while let Some(run) = runs.join_next().await {
             fetched.extend(run.unwrap_or_else(|_| Err(ObjectError::Closed.into()))?);
         }
-        let may_keep = match view {
-            View::Lent(_) => true,
-            View::Still(tag, _) => self.stays(tag),
-        };
-        if may_keep {
-            let mut contents = self.shared().behind.contents();
-            fetched.iter().for_each(|(block, data)| contents.keep(id, mark, (*block, data)));
-        }
+        self.shared().with_known(id, |known| known.keep((view, mark), &fetched));
         drop(fetching);
         Ok(fetched)
     }
@@ -296,6 +202,16 @@ impl Source {
         let block_bytes = usize::try_from(BLOCK_BYTES).expect("a block fits into memory");
         let mut pieces = data.chunks(block_bytes).map(|piece| data.slice_ref(piece));
         Ok(run.map(|block| (block, pieces.next().unwrap_or_default())).collect())
+    }
+}
+
+/// What a content says, unless that is an error.
+fn said(read: Result<Bytes, VolumeError>) -> Result<Said, VolumeError> {
+    match read {
+        Ok(data) => Ok(Said::Data(data)),
+        Err(VolumeError::Object(ObjectError::Refused(FileError::NotLent))) => Ok(Said::NotLent),
+        Err(VolumeError::Object(ObjectError::NoSuchObject)) => Ok(Said::Nothing),
+        Err(error) => Err(error),
     }
 }
 

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use base::{ClientId, MonoTime, Span, WallTime};
+use base::{ClientId, MonoTime, WallTime};
 use bytes::Bytes;
 use namespace::{
     Attributes, Change, Done, Generation, InodeId, LentTo, Name, NameError, SetAttributes, SetTime, Who,
@@ -17,7 +17,9 @@ use node::file::{Change as ContentChange, FileError, Stat, WRITE_BYTES_MAX};
 
 use crate::behind::Behind;
 use crate::clock;
-use crate::core::content::{Contents, FileId};
+use crate::core::content::{
+    Borrowed, ChangeStep, Changing, Contents, FileId, Lent, LookStep, Looking, Through,
+};
 use crate::driver::{Client, Shared};
 use crate::holding::Held;
 use crate::objects::ObjectError;
@@ -25,10 +27,6 @@ use crate::reading::Reader;
 use crate::source::Source;
 use crate::volumes::{Volume, VolumeError};
 
-/// A file that several use is asked for again after so long: until then all of them write to its content.
-const SHARED_FOR: Span = Span::from_secs(10);
-/// How often a lend by which nothing may be answered is asked for.
-const BORROWS_MAX: u32 = 3;
 /// Whoever this is, the primary of the volume says.
 const SELF: ClientId = ClientId { certificate: 0, program: 0 };
 
@@ -46,6 +44,9 @@ type Now = (MonoTime, WallTime);
 type Act<'a, T> =
     dyn Fn(&mut Contents, Now, (FileId, Generation)) -> Option<Result<T, FileError>> + Sync + 'a;
 
+/// What came of it, and whether whoever looks after the lend has to know at once.
+type Changed<T> = (Result<T, FileError>, bool);
+
 /// Whoever has the file open.
 #[derive(Debug)]
 struct User {
@@ -55,8 +56,7 @@ struct User {
     told: AtomicU64,
     /// One asks for the file at a time.
     borrowing: tokio::sync::Mutex<()>,
-    /// Until then what is written goes to the content.
-    through: Mutex<MonoTime>,
+    through: Mutex<Through>,
     reader: Reader,
 }
 
@@ -130,23 +130,35 @@ impl Client {
         attributes: Attributes,
     ) -> Result<Attributes, VolumeError> {
         let inode = attributes.inode;
-        let Some(attributes) = volume.settled(attributes).await? else {
-            return self.attributes_of_content(volume, inode).await;
-        };
-        Ok(attributes)
+        let mut looking = Looking::new();
+        let mut step = volume.look(&mut looking, attributes);
+        loop {
+            step = match step {
+                LookStep::Done(attributes) => return Ok(*attributes),
+                LookStep::Look => {
+                    let attributes = volume.attributes(inode).await?;
+                    volume.look(&mut looking, attributes)
+                }
+                LookStep::Stat => {
+                    let (attributes, capability) = volume.open(&Who::root(), inode, OpenMode::Look).await?;
+                    match volume.look(&mut looking, attributes) {
+                        LookStep::Stat => {
+                            let stat = volume.tree().content(capability).stat().await;
+                            looking.answered(known_of(stat.map_err(VolumeError::from))?.as_ref())
+                        }
+                        step => step,
+                    }
+                }
+            };
+        }
     }
+}
 
-    async fn attributes_of_content(
-        &self,
-        volume: &Volume,
-        inode: InodeId,
-    ) -> Result<Attributes, VolumeError> {
-        let (attributes, capability) = volume.open(&Who::root(), inode, OpenMode::Look).await?;
-        let Some(attributes) = volume.settled(attributes.clone()).await? else {
-            let stat = volume.tree().content(capability).stat().await;
-            return with_content(volume, attributes, stat.map_err(VolumeError::from)).await;
-        };
-        Ok(attributes)
+impl Volume {
+    /// What to do next to know how a file is, of which the tree says this.
+    fn look(&self, looking: &mut Looking, attributes: Attributes) -> LookStep {
+        let id = FileId { volume: self.object(), inode: attributes.inode };
+        self.tree().shared().with_known(id, |known| looking.looked(known, attributes))
     }
 }
 
@@ -154,7 +166,7 @@ impl VolumeFile {
     fn new(source: Source, held: Held) -> Self {
         let (shared, id) = (Arc::clone(source.shared()), source.id());
         let told = AtomicU64::new(shared.behind.contents().open(id));
-        let (through, reader) = (Mutex::new(MonoTime::default()), Reader::default());
+        let (through, reader) = (Mutex::new(Through::default()), Reader::default());
         let borrowing = tokio::sync::Mutex::new(());
         let user = Arc::new(User { shared, id, told, borrowing, through, reader });
         Self { source, held: Arc::new(held), user }
@@ -261,11 +273,21 @@ impl VolumeFile {
 
     /// The same, for who was told just now what the tree knows.
     pub async fn completed(&self, attributes: Attributes) -> Result<Attributes, VolumeError> {
-        if let Some(attributes) = self.volume().settled(attributes.clone()).await? {
-            return Ok(attributes);
+        let mut looking = Looking::new();
+        let mut step = self.volume().look(&mut looking, attributes);
+        loop {
+            step = match step {
+                LookStep::Done(attributes) => return Ok(*attributes),
+                LookStep::Look => {
+                    let attributes = self.volume().attributes(self.inode()).await?;
+                    self.volume().look(&mut looking, attributes)
+                }
+                LookStep::Stat => {
+                    let stat = self.source.opened(|| self.source.content.stat()).await;
+                    looking.answered(known_of(stat)?.as_ref())
+                }
+            };
         }
-        let stat = self.source.opened(|| self.source.content.stat()).await;
-        with_content(self.volume(), attributes, stat).await
     }
 
     /// Sets the time of the last change of its content.
@@ -327,36 +349,40 @@ impl VolumeFile {
         if !self.source.is_for_writing() {
             return Ok(None);
         }
-        for _ in 0..BORROWS_MAX {
-            if let Some(changed) = self.change_own(&act).await? {
-                return Ok(Some(changed));
-            }
-            if !self.may_borrow() {
-                break;
-            }
-            let turn = self.user.borrowing.lock().await;
-            if let Some(changed) = self.change_own(&act).await? {
-                return Ok(Some(changed));
-            }
-            if !self.borrow().await? {
-                break;
-            }
-            drop(turn);
-        }
-        // What is here and may not be used would be in the way of what goes there.
-        self.user.shared.return_lent(self.user.id, self.source.content.patience()).await;
-        Ok(None)
-    }
-
-    /// Changes what is lent to this client, once there is room for that. None if it is not lent.
-    async fn change_own<T>(&self, act: &Act<'_, T>) -> Result<Option<T>, VolumeError> {
+        let (id, shared) = (self.user.id, &self.user.shared);
         let patience = self.source.content.patience();
-        let has_room = self.contents(|contents| contents.has_room());
-        if !has_room && !self.behind().until(patience, Contents::has_room).await {
-            let why = "too much was written that no daemon takes in";
-            return Err(ObjectError::Unanswered { patience_s: patience.as_secs(), why }.into());
+        let mut changing = Changing::new(self.behind().is_on());
+        loop {
+            match self.next_of_change(&mut changing, &act) {
+                ChangeStep::Done((changed, urges)) => {
+                    if urges {
+                        self.behind().urge(id);
+                    }
+                    return Ok(Some(changed.map_err(ObjectError::from)?));
+                }
+                ChangeStep::Through => return Ok(None),
+                ChangeStep::WaitForRoom => {
+                    if !self.behind().until(patience, Contents::has_room).await {
+                        let why = "too much was written that no daemon takes in";
+                        return Err(ObjectError::Unanswered { patience_s: patience.as_secs(), why }.into());
+                    }
+                }
+                ChangeStep::WaitForEnd(lend) => {
+                    self.behind().until(patience, |contents| contents.generation(id) != Some(lend)).await;
+                }
+                ChangeStep::GiveBack => {
+                    shared.return_lent(id, patience).await;
+                }
+                ChangeStep::Borrow => {
+                    let turn = self.user.borrowing.lock().await;
+                    let is_lent = shared.with_known(id, |known| known.lent()).is_some();
+                    if !is_lent {
+                        self.borrow(&mut changing).await?;
+                    }
+                    drop(turn);
+                }
+            }
         }
-        self.try_to_change(act).transpose()
     }
 
     /// Changes what is lent to this client. None if it is not.
@@ -372,42 +398,41 @@ impl VolumeFile {
         Some(changed.map_err(|error| ObjectError::from(error).into()))
     }
 
-    /// Whether it makes sense to ask for the file.
-    fn may_borrow(&self) -> bool {
-        let is_shared = clock::now() < *self.user.through.lock().expect("nobody fails while holding it");
-        self.behind().is_on() && !is_shared
+    fn next_of_change<T>(&self, changing: &mut Changing, act: &Act<'_, T>) -> ChangeStep<Changed<T>> {
+        let through = *self.user.through.lock().expect("nobody fails while holding it");
+        self.user.shared.with_known(self.user.id, |known| {
+            changing.next(known, &through, |known, generation| {
+                let at = (known.now, clock::wall());
+                let changed = act(known.contents, at, (known.id, generation))?;
+                Some((changed, known.contents.urges(at.0, known.id)))
+            })
+        })
     }
 
-    /// Asks to have the file lent. Whether it is.
-    async fn borrow(&self) -> Result<bool, VolumeError> {
+    /// Asks to have the file lent.
+    async fn borrow(&self, changing: &mut Changing) -> Result<(), VolumeError> {
         let (id, shared) = (self.user.id, &self.user.shared);
-        let lent = |contents: &Contents| contents.generation(id);
-        // A lend that is on its way back has to be over, or it would be taken for the next one.
-        let before = self.contents(|contents| lent(contents).filter(|&of| contents.shows(id, of).is_none()));
-        if before.is_some() {
-            let patience = self.source.content.patience();
-            self.behind().until(patience, |contents| lent(contents) != before).await;
-            return Ok(true);
-        }
         self.volume().present().await?;
         self.source.show_lately().await?;
         let lend = Change::Lend { inode: self.inode(), to: LentTo::Client(SELF) };
-        let attributes = match self.volume().change(&Who::root(), lend).await {
-            Ok(Done::Changed { attributes }) => attributes,
+        let done = self.volume().change(&Who::root(), lend).await;
+        let lent = match &done {
+            Ok(Done::Changed { attributes }) => Lent::Shown(attributes),
             Ok(_) => return Err(ObjectError::Mismatch.into()),
-            // It was lent to somebody at the same time.
-            Err(VolumeError::Refused(NameError::Lent { .. })) => return Ok(false),
-            Err(error) => return Err(error),
+            Err(VolumeError::Refused(NameError::Lent { .. })) => Lent::ToOther,
+            Err(error) => return Err(error.clone()),
         };
-        let Some(generation) = self.behind().own(&attributes) else {
-            *self.user.through.lock().expect("nobody fails while holding it") = clock::now() + SHARED_FOR;
-            return Ok(false);
+        let borrowed = {
+            let mut through = self.user.through.lock().expect("nobody fails while holding it");
+            shared.with_known(id, |known| changing.lent(known, &mut through, &lent))
         };
-        shared.adopt(&attributes, &self.source);
-        if self.contents(|contents| lent(contents) != Some(generation)) {
-            self.volume().refuse_lend(self.inode(), generation).await?;
+        if let (Borrowed::Own(generation), Lent::Shown(attributes)) = (borrowed, lent) {
+            shared.adopt(attributes, &self.source);
+            if self.contents(|contents| contents.generation(id) != Some(generation)) {
+                self.volume().refuse_lend(self.inode(), generation).await?;
+            }
         }
-        Ok(true)
+        Ok(())
     }
 
     fn behind(&self) -> &Behind {
@@ -428,20 +453,11 @@ fn check_length(data: &Bytes) -> Result<(), VolumeError> {
     }
 }
 
-/// What the tree knows of a file, with what its content knows of lends that are not older.
-async fn with_content(
-    volume: &Volume,
-    attributes: Attributes,
-    stat: Result<Stat, VolumeError>,
-) -> Result<Attributes, VolumeError> {
+/// What a content knows of itself; none if nothing was ever written to it, or it is gone.
+fn known_of(stat: Result<Stat, VolumeError>) -> Result<Option<Stat>, VolumeError> {
     match stat {
-        Ok(stat) if stat.lend >= attributes.lent.map(|lent| lent.generation) => {
-            let ctime = attributes.ctime.max(stat.changed);
-            Ok(Attributes { size: stat.size, mtime: stat.modified, ctime, ..attributes })
-        }
-        Ok(_) => Ok(attributes),
-        // Nothing was ever written to it; or it was removed meanwhile, and then the volume says so.
-        Err(VolumeError::Object(ObjectError::NoSuchObject)) => volume.attributes(attributes.inode).await,
+        Ok(stat) => Ok(Some(stat)),
+        Err(VolumeError::Object(ObjectError::NoSuchObject)) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -16,9 +16,9 @@ use node::file::FileError;
 use node::{AccessError, Capability, OpenMode, VolumeName, list_of_volumes, volume_object};
 use tokio::time::sleep;
 
-use crate::behind::{Behind, Whose};
+use crate::behind::Behind;
 use crate::clock;
-use crate::core::content::{FileId, Times};
+use crate::core::content::{FileId, Times, Whose};
 use crate::core::files::Opening;
 use crate::driver::Client;
 use crate::objects::{Created, Object, ObjectError};
@@ -267,23 +267,6 @@ impl Volume {
 
     fn behind(&self) -> &Behind {
         &self.object.shared().behind
-    }
-
-    /// What the tree has said of an inode, with what is lent to this client. None if the content is to be asked.
-    pub(crate) async fn settled(
-        &self,
-        mut attributes: Attributes,
-    ) -> Result<Option<Attributes>, VolumeError> {
-        match self.behind().show(self.object(), &mut attributes) {
-            Whose::Tree | Whose::Own => Ok(Some(attributes)),
-            Whose::Content(_) => Ok(None),
-            // Whoever asks for it has it taken back.
-            Whose::Leaving(_) | Whose::Other => {
-                let mut attributes = self.attributes(attributes.inode).await?;
-                let whose = self.behind().show(self.object(), &mut attributes);
-                Ok(Some(attributes).filter(|_| !matches!(whose, Whose::Content(_))))
-            }
-        }
     }
 
     /// The answer to a question, if it is known here. Nobody waits.

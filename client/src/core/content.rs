@@ -27,9 +27,13 @@
 //!
 //! Whether a grant is good: [`grants`](super::grants) knows. Whether the daemons have room for what is written: they say so when it is sent.
 
+mod changing;
 mod extents;
+mod known;
 mod lend;
+mod looking;
 mod pages;
+mod reading;
 #[cfg(test)]
 mod tests;
 
@@ -41,8 +45,14 @@ use bytes::{Bytes, BytesMut};
 use namespace::{Generation, InodeId};
 use node::file::{CHUNK_BYTES, FILE_BYTES_MAX, FileError};
 
+use super::{Bug, Rules};
+
+pub use changing::{Borrowed, ChangeStep, Changing, Lent, Through};
+pub use known::{Known, Whose};
 use lend::{Lend, Pressure};
+pub use looking::{LookStep, Looking};
 use pages::{Pages, blocks};
+pub use reading::{ReadStep, Reading, Said, Under};
 
 /// Content is kept in pieces of this length.
 pub const BLOCK_BYTES: u64 = 128 << 10;
@@ -184,6 +194,8 @@ pub struct PlanMark {
     /// Whose lend the content is, or what it was before.
     tag: Option<Generation>,
     lend: Option<(Generation, u64)>,
+    /// How much was begun by then that changes the content.
+    begins: u64,
 }
 
 /// Who knows that a file may be read here, and what of it.
@@ -211,6 +223,9 @@ struct File {
 /// The content of files as a client knows it.
 #[derive(Debug)]
 pub struct Contents {
+    /// Which program this client is: lends to others have other numbers.
+    program: u64,
+    rules: Rules,
     files: BTreeMap<FileId, File>,
     pages: Pages,
     /// The last lends that were here and are over.
@@ -223,16 +238,12 @@ pub struct Contents {
     lost: Vec<(FileId, Range<u64>)>,
 }
 
-impl Default for Contents {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Contents {
-    /// Nothing is known yet.
-    pub const fn new() -> Self {
+    /// A program knows nothing yet.
+    pub const fn new(program: u64) -> Self {
         Self {
+            program,
+            rules: Rules::ALL,
             files: BTreeMap::new(),
             pages: Pages::new(KEPT_BYTES),
             over: BTreeMap::new(),
@@ -242,6 +253,12 @@ impl Contents {
             answered: Vec::new(),
             lost: Vec::new(),
         }
+    }
+
+    /// The same, by these rules.
+    #[must_use]
+    pub fn with_rules(self, rules: Rules) -> Self {
+        Self { rules, ..self }
     }
 
     /// Somebody opens a file. Returns how many of its faults are none of theirs.
@@ -319,7 +336,7 @@ impl Contents {
     /// A lend of which nothing is known here is not to be used: it is on its way back. False if it is known.
     pub fn disown(&mut self, id: FileId, generation: Generation) -> bool {
         let is_unknown = self.generation(id) != Some(generation);
-        if is_unknown {
+        if is_unknown && !self.rules.breaks(Bug::RevokedLendUsed) {
             self.note_over(id, generation);
         }
         is_unknown
@@ -374,12 +391,16 @@ impl Contents {
     pub fn plan(&mut self, id: FileId, view: View, range: Range<u64>) -> Option<Plan> {
         let (size, upto, mark) = match view {
             View::Still(tag, size) => {
+                if self.rules.breaks(Bug::OldBlocksRead) {
+                    self.pages.retag(id, tag);
+                }
                 self.pages.tag(id, tag);
-                (size, if tag.is_some() { size } else { 0 }, PlanMark { tag, lend: None })
+                (size, if tag.is_some() { size } else { 0 }, PlanMark { tag, lend: None, begins: 0 })
             }
             View::Lent(generation) => {
                 let lend = self.served(id, generation)?;
-                let mark = PlanMark { tag: lend.before, lend: Some((generation, lend.changes)) };
+                let (tag, begins) = (lend.before, lend.begins);
+                let mark = PlanMark { tag, lend: Some((generation, lend.changes)), begins };
                 (lend.size, lend.upto(), mark)
             }
         };
@@ -410,13 +431,25 @@ impl Contents {
                 lend.changes == changes && !lend.has_flights() && lend.upto() >= block * BLOCK_BYTES
             }),
         };
-        if !is_same {
+        if !is_same && !self.rules.breaks(Bug::ChangedBlockKept) {
             return;
         }
         let upto = self.files.get(&id).and_then(|file| Some(file.lend.as_ref()?.upto())).unwrap_or(u64::MAX);
         let length = upto.saturating_sub(block * BLOCK_BYTES).min(data.len() as u64);
         let length = usize::try_from(length).expect("it is no longer than what is in memory");
         self.pages.put(id, block, data.slice(..length));
+    }
+
+    /// Whether what a content says of these blocks may be of a later time than a plan: something was sent since that it may have or not.
+    pub fn may_differ(&self, id: FileId, mark: PlanMark, blocks: &[u64]) -> bool {
+        let Some((generation, _)) = mark.lend else { return false };
+        let lend = self.files.get(&id).and_then(|file| file.lend.as_ref());
+        lend.filter(|lend| lend.generation == generation).is_none_or(|lend| {
+            blocks.iter().any(|block| {
+                let start = block * BLOCK_BYTES;
+                lend.may_differ(mark.begins, &(start..start + BLOCK_BYTES))
+            })
+        })
     }
 
     /// Whether a block is kept.
@@ -435,6 +468,9 @@ impl Contents {
 
     /// Everything that was changed until now is to be sent. Returns what to ask [`has_sent`](Self::has_sent) for; none if nothing is here.
     pub fn want(&mut self, id: FileId) -> Option<(Generation, u64)> {
+        if self.rules.breaks(Bug::SyncForgetsLend) {
+            return None;
+        }
         let lend = self.files.get_mut(&id)?.lend.as_mut()?;
         Some((lend.generation, lend.want()))
     }
@@ -447,7 +483,14 @@ impl Contents {
 
     /// A daemon wants a lend back. Whether the answer has to wait for that: what is not known here never will be.
     pub fn recall(&mut self, (id, generation): (FileId, Generation), recall: Option<Recall>) -> bool {
-        !self.disown(id, generation) && self.with_lend((id, generation), |lend| lend.recall(recall)).is_some()
+        if self.disown(id, generation) {
+            return false;
+        }
+        let is_here = self.with_lend((id, generation), |lend| lend.recall(recall)).is_some();
+        if self.rules.breaks(Bug::DirtyDropped) {
+            self.drop_lend(id);
+        }
+        is_here && !self.rules.breaks(Bug::AnsweredBeforeSent)
     }
 
     /// What is here is to be returned, whoever wants that. Whether anything is.

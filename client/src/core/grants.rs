@@ -38,6 +38,7 @@ use base::{Epoch, MonoTime, NodeId, ObjectId, Seq, Span};
 use namespace::{Answer, Ask, Attributes, Change, Done, InodeId, Name, NameError, Who};
 use node::{CacheGrant, Named, Revoked};
 
+use super::{Bug, Rules};
 use volume::Volume;
 
 /// So much is kept: inodes and names together.
@@ -80,6 +81,7 @@ pub struct Cache {
     last: u64,
     hits: u64,
     kept_max: usize,
+    rules: Rules,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +94,12 @@ impl Cache {
     /// Nothing is known yet.
     pub fn new() -> Self {
         Self { kept_max: KEPT_MAX, ..Self::default() }
+    }
+
+    /// The same, by these rules.
+    #[must_use]
+    pub fn with_rules(self, rules: Rules) -> Self {
+        Self { rules, ..self }
     }
 
     /// How often something was answered.
@@ -160,7 +168,8 @@ impl Cache {
     pub fn attributes(&mut self, now: MonoTime, object: ObjectId, inode: InodeId) -> Option<Attributes> {
         let volume = self.volumes.get_mut(&object)?;
         let link = self.links.get(&volume.by?.node)?;
-        (now < link.valid_until).then(|| volume.attributes(inode))?
+        let is_valid = now < link.valid_until || self.rules.breaks(Bug::LendOutlivesSession);
+        is_valid.then(|| volume.attributes(inode))?
     }
 
     /// As long as this is the same nobody has changed who may do what with an inode. None if that is not known at `now`.

@@ -14,6 +14,7 @@
 //!
 //! A client's part of [files](mod@files) is a core of its own beside this one. They share connections and nothing else.
 
+mod bugs;
 pub mod content;
 pub mod files;
 pub mod grants;
@@ -29,6 +30,7 @@ use node::{
     Unavailable,
 };
 
+pub use bugs::{Bug, Rules};
 use link::Link;
 use ticket::{Claim, Stage};
 

@@ -1,6 +1,6 @@
 //! What is lent to this client: size and time of a file, what was written to it, and what of that is being sent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use base::{MonoTime, Span, WallTime};
@@ -20,6 +20,8 @@ const REST: Span = Span::from_secs(1);
 const RETRY: Span = Span::from_millis(100);
 /// So many pieces of one file are under way.
 const FLIGHTS_MAX: usize = 4;
+/// So many changes of the content are remembered.
+const BEGUN_MAX: usize = 64;
 /// No piece is longer, or has one of its multiples within.
 const UNIT: u64 = node::file::WRITE_BYTES_MAX;
 
@@ -86,6 +88,9 @@ pub(super) struct Lend {
     pub(super) order: u64,
     /// How often the content may have changed: what was read before is not kept.
     pub(super) changes: u64,
+    /// How often something was begun that changes it, and where that was, the last ones.
+    pub(super) begins: u64,
+    begun: VecDeque<Range<u64>>,
 }
 
 impl Lend {
@@ -117,6 +122,8 @@ impl Lend {
             retry_at: MonoTime::default(),
             order: 0,
             changes: 0,
+            begins: 0,
+            begun: VecDeque::new(),
         }
     }
 
@@ -222,8 +229,24 @@ impl Lend {
     /// Something was changed at the daemon under this lend.
     pub(super) fn punched(&mut self, (now, time): (MonoTime, WallTime)) {
         (self.is_touched, self.changes, self.changed_at) = (true, self.changes + 1, now);
+        self.note_begun(0..u64::MAX);
         (self.modified, self.is_modified) = (self.modified.max(time), true);
         self.changed = self.changed.max(time);
+    }
+
+    fn note_begun(&mut self, range: Range<u64>) {
+        self.begins += 1;
+        self.begun.push_back(range);
+        if self.begun.len() > BEGUN_MAX {
+            self.begun.pop_front();
+        }
+    }
+
+    /// Whether the content may have been changed within a range since so much was begun.
+    pub(super) fn may_differ(&self, begins: u64, range: &Range<u64>) -> bool {
+        let since = usize::try_from(self.begins - begins).unwrap_or(usize::MAX);
+        let meets = |begun: &Range<u64>| begun.start < range.end && range.start < begun.end;
+        since > self.begun.len() || self.begun.iter().rev().take(since).any(meets)
     }
 
     fn change(&mut self, now: MonoTime, time: WallTime) {
@@ -291,7 +314,7 @@ impl Lend {
         if let Some((offset, data, order)) = self.extents.send(flush, UNIT, &under_way) {
             let length: usize = data.iter().map(Bytes::len).sum();
             let range = offset..offset + length as u64;
-            self.begun(range.end);
+            self.begun(range.clone());
             self.flights.insert(flush, Flight::Write(range, order));
             return Some(Work::Write { flush, offset, data });
         }
@@ -300,12 +323,14 @@ impl Lend {
 
     fn resize(&mut self, flush: FlushId, size: u64) -> Work {
         self.flights.insert(flush, Flight::Resize(size));
-        self.begun(size);
+        self.begun(size..u64::MAX);
         Work::Resize { flush, size }
     }
 
-    fn begun(&mut self, end: u64) {
-        self.reach = self.reach.max(end);
+    /// Something is sent that changes the content there, or behind there.
+    fn begun(&mut self, range: Range<u64>) {
+        self.reach = self.reach.max(if range.end == u64::MAX { range.start } else { range.end });
+        self.note_begun(range);
         (self.is_touched, self.changes) = (true, self.changes + 1);
         if !self.extents.has_waiting() && self.cut.is_none() {
             self.since = None;

@@ -41,7 +41,7 @@ impl Story {
 
     /// One of which daemons have this.
     fn with(remote: &[u8]) -> Self {
-        let mut contents = Contents::new();
+        let mut contents = Contents::new(1);
         let before = (!remote.is_empty()).then(|| lend(1));
         let known = (remote.len() as u64, WallTime::ZERO);
         assert!(contents.adopt(at(0), file(FILE), (lend(2), before), known));
@@ -396,7 +396,7 @@ fn what_is_taken_away_is_lost_with_all_that_is_here() {
 
 #[test]
 fn what_is_wanted_back_before_it_is_known_is_never_used() {
-    let mut contents = Contents::new();
+    let mut contents = Contents::new(1);
     assert!(!contents.recall((file(FILE), lend(2)), recall(1)), "the answer waits for nothing");
     assert!(!contents.adopt(at(0), file(FILE), (lend(2), None), (0, WallTime::ZERO)));
     assert!(contents.adopt(at(0), file(FILE), (lend(3), None), (0, WallTime::ZERO)));
@@ -433,7 +433,7 @@ fn what_was_read_while_it_changed_is_not_kept() {
     story.contents.keep(file(FILE), plan.mark, (0, &Bytes::from("hello")));
     assert_eq!(story.read(0..9).unwrap(), "Jello");
 
-    let mut contents = Contents::new();
+    let mut contents = Contents::new(1);
     let plan = contents.plan(file(FILE), View::Still(Some(lend(1)), 5), 0..5).unwrap();
     contents.plan(file(FILE), View::Still(Some(lend(2)), 5), 0..5);
     contents.keep(file(FILE), plan.mark, (0, &Bytes::from("hello")));
@@ -512,4 +512,29 @@ fn it_is_as_if_it_was_written_to_one_place() {
         assert!(matches!(story.settle(), Step::Work(Work::Return { .. })), "seed {seed}");
         assert!(story.remote == model, "seed {seed}");
     }
+}
+
+/// Of two changes of this client the later one may be sent first. Who reads meanwhile does not see that one alone.
+#[test]
+fn what_is_read_while_it_is_sent_is_not_of_two_times() {
+    let mut story = Story::with(&[1; 20]);
+    let view = View::Lent(lend(2));
+    let plan = story.contents.plan(file(FILE), view, 0..20).unwrap();
+    assert_eq!(plan.missing, [0]);
+    assert!(story.write(10, b"before"));
+    assert!(story.write(0, b"after"));
+    let before = story.remote.clone();
+    story.now += 501;
+    let work = story.works();
+    let flush = story.take_in(&work);
+    assert_ne!(story.remote, before, "a daemon has some of it");
+    assert!(story.contents.may_differ(file(FILE), plan.mark, &plan.missing));
+    story.sent(flush, Sent::Done);
+    assert!(story.contents.may_differ(file(FILE), plan.mark, &plan.missing));
+    let again = story.contents.plan(file(FILE), view, 0..20).unwrap();
+    assert!(
+        !story.contents.may_differ(file(FILE), again.mark, &again.missing),
+        "what is sent by now is over it"
+    );
+    assert!(!story.contents.may_differ(file(FILE), plan.mark, &[7]), "nothing was sent there");
 }

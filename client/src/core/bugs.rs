@@ -1,0 +1,56 @@
+//! Planted bugs of a client's core: one rule broken at a time, to prove that the simulator notices.
+//!
+//! They act only with the feature `planted-bugs`.
+
+/// A rule that can be broken by a run-time switch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Bug {
+    /// What was written and not sent is dropped when the file is wanted back.
+    DirtyDropped,
+    /// Whoever syncs a file is told that it is durable before what was written under a lend has been sent.
+    SyncForgetsLend,
+    /// A revocation of a lend is answered before what was written under it has been sent.
+    AnsweredBeforeSent,
+    /// A lend is used although the session that it was given in may be over.
+    LendOutlivesSession,
+    /// A lend that was wanted back before it was known is used.
+    RevokedLendUsed,
+    /// A file is read from blocks that are of an earlier lend.
+    OldBlocksRead,
+    /// A block is kept although what it is of was changed while it was read.
+    ChangedBlockKept,
+}
+
+/// The rules in force: all of them in a product, perhaps all but one in a test.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rules {
+    #[cfg(feature = "planted-bugs")]
+    broken: Option<Bug>,
+}
+
+impl Rules {
+    /// All of them.
+    pub const ALL: Self = Self {
+        #[cfg(feature = "planted-bugs")]
+        broken: None,
+    };
+
+    /// All but one, if any.
+    #[cfg(feature = "planted-bugs")]
+    pub const fn without(broken: Option<Bug>) -> Self {
+        Self { broken }
+    }
+
+    /// Whether this rule is broken on purpose.
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) fn breaks(self, bug: Bug) -> bool {
+        self.broken == Some(bug)
+    }
+
+    /// Products break no rule.
+    #[cfg(not(feature = "planted-bugs"))]
+    #[expect(clippy::unused_self, reason = "the same signature as with planted bugs")]
+    pub(crate) const fn breaks(self, _bug: Bug) -> bool {
+        false
+    }
+}
