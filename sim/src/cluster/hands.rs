@@ -63,7 +63,7 @@ struct Doing {
 enum Task {
     Come,
     Open,
-    Read(UseId, Reading, Vec<(u64, Bytes)>),
+    Read(UseId, Box<Reading>, Vec<(u64, Bytes)>),
     Change(UseId, FileOp, Changing, Punching),
     Look(UseId, Looking),
     Sync { called: Moment, lend: Option<Generation>, is_flushed: bool },
@@ -343,7 +343,7 @@ impl<A: Algorithm> World<'_, A> {
                 let Wanted::Ask(Query::Read { offset, length, .. }) = self.shape(file).to_real(&op) else {
                     return Ok(());
                 };
-                Task::Read(id, Reading::new(offset..offset + length), Vec::new())
+                Task::Read(id, Box::new(Reading::new(offset..offset + length)), Vec::new())
             }
             FileOp::Stat => Task::Look(id, Looking::new()),
             _ => Task::Change(id, op, Changing::new(is_on), Punching::Not),
