@@ -2,6 +2,8 @@
 
 pub(crate) mod cluster;
 mod failover;
+mod cluster;
+mod file;
 mod floor;
 mod lease;
 mod lock;
@@ -22,6 +24,7 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum Measurement {
     Failover(failover::Args),
+    File(file::Args),
     Floor(floor::Args),
     Lease(lease::Args),
     Lock(lock::Args),
@@ -32,6 +35,7 @@ enum Measurement {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.measurement {
         Measurement::Failover(args) => failover::run(&args),
+        Measurement::File(args) => file::run(&args),
         Measurement::Floor(args) => floor::run(&args),
         Measurement::Lease(args) => lease::run(&args),
         Measurement::Lock(args) => lock::run(&args),

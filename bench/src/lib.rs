@@ -7,6 +7,7 @@ pub mod control;
 pub mod daemons;
 pub mod demo;
 pub mod failover;
+pub mod file_load;
 pub mod floor;
 pub mod heap;
 pub mod lease_load;
