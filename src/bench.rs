@@ -2,7 +2,6 @@
 
 pub(crate) mod cluster;
 mod failover;
-mod cluster;
 mod file;
 mod floor;
 mod lease;
