@@ -6,6 +6,7 @@
 
 mod answers;
 mod lock;
+mod mounted;
 mod notify;
 pub(crate) mod null;
 mod values;
@@ -15,16 +16,15 @@ use std::future::Future;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use client::FileLock;
 use fuser::{
-    BackgroundSession, BsdFileFlags, Config, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
-    KernelConfig, LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
-    Request, Session, SessionACL, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner,
+    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
+    ReplyLock, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use namespace::{RenameHow, XattrHow};
 use rustix::fs::{FallocateFlags, FileType as Type, XattrFlags};
@@ -36,11 +36,11 @@ use self::answers::{
     errno,
 };
 use self::lock::Passed;
-use self::notify::Notifier;
+pub(crate) use self::mounted::{Mounted, mount};
+pub use self::mounted::{Parting, Served};
 use self::values::{STATFS_BLOCK_BYTES, caller, file_attr, generation, mode_bits, open_how, time};
 use crate::caller::Caller;
-use crate::fs::{Fs, FsError, IO_BYTES_MAX, Kernel, Make, OpenHow, Wanted};
-use crate::options::Options;
+use crate::fs::{Fs, FsError, IO_BYTES_MAX, Make, OpenHow, Wanted};
 
 /// Requests that may wait in the kernel's queue without a caller waiting: read-ahead above all.
 const BACKGROUND_REQUESTS_MAX: u16 = 64;
@@ -51,91 +51,6 @@ const REQUEST_BYTES: u32 = 64 << 10;
 
 /// So many programs may wait for locks.
 const LOCK_WAITS_MAX: usize = 4_096;
-
-/// Threads that take requests in.
-const THREADS: usize = 2;
-
-/// A mounted volume and the threads that serve it.
-pub(crate) struct Mounted {
-    session: BackgroundSession,
-    fs: Arc<Fs>,
-    under_way: Arc<Semaphore>,
-}
-
-/// Mounts `fs` at `point` and serves it with tasks of `runtime`.
-pub(crate) fn mount(fs: Fs, point: &Path, options: &Options, runtime: Handle) -> io::Result<Mounted> {
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(options.source.clone()),
-        MountOption::CUSTOM(format!("subtype={}", crate::SUBTYPE)),
-        MountOption::DefaultPermissions,
-    ];
-    let flags = [
-        (options.is_read_only, MountOption::RO),
-        (options.devices, MountOption::Dev),
-        (options.set_ids, MountOption::Suid),
-        (!options.executables, MountOption::NoExec),
-    ];
-    config.mount_options.extend(flags.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, flag)| flag));
-    config.acl = if options.others { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(THREADS);
-    config.clone_fd = true;
-    let fs = Arc::new(fs);
-    let under_way = Arc::new(Semaphore::new(UNDER_WAY_BYTES_MAX as usize));
-    let lock_waits = Arc::new(Semaphore::new(LOCK_WAITS_MAX));
-    let translator =
-        Translator { fs: fs.clone(), runtime, under_way: under_way.clone(), lock_waits, is_direct: true };
-    let session = Session::new(translator, point, &config)?;
-    let notifier = Notifier::new(&session)?;
-    fs.mounted(Kernel { drop_attributes: Box::new(move |number| notifier.drop_attributes(number)) })?;
-    let session = session.spawn()?;
-    Ok(Mounted { session, fs, under_way })
-}
-
-impl Mounted {
-    /// For whoever ends the mount although it is used.
-    pub(crate) fn parting(&self) -> Parting {
-        Parting(Arc::downgrade(&self.fs))
-    }
-
-    /// Waits until nothing is mounted and no file is open any more. Returns what the threads served; it is nobody else's
-    /// once all that was under way has ended, which [`settled`](Served::settled) waits for.
-    pub(crate) fn join(self) -> Served {
-        // A thread that ended with an error has nobody left to serve.
-        let _ = self.session.join();
-        Served { fs: self.fs, under_way: self.under_way }
-    }
-}
-
-/// Takes leave of the daemons for a mount that is still used when its process ends.
-#[derive(Clone)]
-pub struct Parting(Weak<Fs>);
-
-impl Parting {
-    /// What is open and locked through the mount is given up, so that nobody waits for it.
-    pub async fn leave(&self) {
-        if let Some(fs) = self.0.upgrade() {
-            fs.leave().await;
-        }
-    }
-}
-
-/// What was mounted. Whoever drops it leaves the daemons to find out that the client has gone.
-pub struct Served {
-    fs: Arc<Fs>,
-    under_way: Arc<Semaphore>,
-}
-
-impl Served {
-    /// Waits until all that was under way has ended, and takes leave of the daemons.
-    pub async fn settled(self) {
-        // It is never closed.
-        let _ = self.under_way.acquire_many(UNDER_WAY_BYTES_MAX).await;
-        if let Some(fs) = Arc::into_inner(self.fs) {
-            fs.close().await;
-        }
-    }
-}
 
 struct Translator {
     fs: Arc<Fs>,
@@ -441,6 +356,11 @@ impl Filesystem for Translator {
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let (caller, how) = (caller(request), open_how(flags));
         let flags = self.fopen_flags(how);
+        let entered = self.runtime.enter();
+        if let Some(handle) = self.fs.open_at_once(&caller, inode.0, how) {
+            return reply.opened(FileHandle(handle), flags);
+        }
+        drop(entered);
         self.serve(
             (caller, 0),
             |fs| async move { fs.open(&caller, inode.0, how).await },
@@ -463,6 +383,11 @@ impl Filesystem for Translator {
         reply: ReplyData,
     ) {
         let length = size.min(IO_BYTES_MAX);
+        let entered = self.runtime.enter();
+        if let Some(data) = self.fs.read_at_once(handle.0, offset, length) {
+            return reply.data(&data);
+        }
+        drop(entered);
         self.serve(
             (caller(request), length),
             |fs| async move { fs.read(handle.0, offset, length).await },
@@ -489,6 +414,11 @@ impl Filesystem for Translator {
         let data = Bytes::copy_from_slice(data);
         // What was written through a mapping has its place.
         let is_placed = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        match self.fs.write_at_once(handle.0, (offset, &data), is_placed) {
+            Some(Ok(())) => return reply.written(length),
+            Some(Err(error)) => return reply.error(errno(error)),
+            None => {}
+        }
         self.serve(
             (caller(request), length),
             move |fs| async move { fs.write(handle.0, (offset, data), is_placed).await },
@@ -660,6 +590,9 @@ impl Filesystem for Translator {
     }
 
     fn getxattr(&self, request: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        if let Some(value) = self.fs.own_xattr(inode.0, name) {
+            return answer_xattr(Ok(value), size, reply);
+        }
         let (caller, name) = (caller(request), name.to_owned());
         self.serve(
             (caller, 0),

@@ -48,6 +48,7 @@ mod lock;
 mod objects;
 mod orders;
 mod reading;
+mod reopening;
 mod source;
 mod volume_files;
 mod volumes;
