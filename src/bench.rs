@@ -1,6 +1,7 @@
 //! `fleasefs bench`: measurements, one file each.
 
 mod cluster;
+mod file;
 mod floor;
 mod lease;
 mod lock;
@@ -20,6 +21,7 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Measurement {
+    File(file::Args),
     Floor(floor::Args),
     Lease(lease::Args),
     Lock(lock::Args),
@@ -29,6 +31,7 @@ enum Measurement {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.measurement {
+        Measurement::File(args) => file::run(&args),
         Measurement::Floor(args) => floor::run(&args),
         Measurement::Lease(args) => lease::run(&args),
         Measurement::Lock(args) => lock::run(&args),

@@ -4,6 +4,7 @@
 //! command prints that. Deliberately absent: printing and argument parsing.
 
 pub mod daemons;
+pub mod file_load;
 pub mod floor;
 pub mod heap;
 pub mod lease_load;

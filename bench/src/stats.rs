@@ -19,6 +19,11 @@ impl Latencies {
         self.0.extend(other.0);
     }
 
+    /// How long all of them took.
+    pub(crate) fn sum(&self) -> Duration {
+        self.0.iter().sum()
+    }
+
     /// How many there are.
     pub(crate) const fn count(&self) -> u64 {
         self.0.len() as u64
