@@ -153,7 +153,7 @@ impl Translator {
         if self.is_direct || how.append { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() }
     }
 
-    /// Does something in a task, and answers with what came of it, unless who asked is killed before.
+    /// Does something in a task, and answers with what came of it, unless who asked gives up before.
     fn serve<T, W>(
         &self,
         (caller, data_bytes): (Caller, u32),
@@ -173,7 +173,7 @@ impl Translator {
             let done = tokio::select! {
                 biased;
                 done = work => done,
-                () = caller.killed() => Err(FsError::Interrupted),
+                () = caller.gives_up() => Err(FsError::Interrupted),
             };
             // Before the answer: whoever has it may unmount, and nothing is to be under way then.
             drop(permit);
@@ -205,7 +205,7 @@ impl Translator {
             let done = tokio::select! {
                 biased;
                 done = locked => done,
-                () = caller.killed() => Err(FsError::Interrupted),
+                () = caller.gives_up() => Err(FsError::Interrupted),
             };
             drop(fs);
             drop(permit);
