@@ -6,6 +6,7 @@
 
 mod answers;
 mod lock;
+mod mounted;
 mod notify;
 pub(crate) mod null;
 mod values;
@@ -15,32 +16,35 @@ use std::future::Future;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use client::FileLock;
 use fuser::{
-    BackgroundSession, BsdFileFlags, Config, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
-    KernelConfig, LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
-    Request, Session, SessionACL, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
 };
-use namespace::{RenameHow, XattrHow};
-use rustix::fs::{FallocateFlags, FileType as Type, XattrFlags};
+use namespace::{Lock, RenameHow, XattrHow};
+use rustix::fs::{FileType as Type, XattrFlags};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::answers::{
-    NO_TIME, answer_data, answer_done, answer_entry, answer_found, answer_list, answer_shown, answer_xattr,
-    errno,
+    NO_TIME, answer_data, answer_done, answer_entry, answer_found, answer_list, answer_shown, answer_sought,
+    answer_xattr, errno,
 };
 use self::lock::Passed;
-use self::notify::Notifier;
-use self::values::{STATFS_BLOCK_BYTES, caller, file_attr, generation, mode_bits, open_how, time};
+use self::values::{
+    STATFS_BLOCK_BYTES, allocate_how, caller, file_attr, generation, mode_bits, open_how, sought, time,
+};
 use crate::caller::Caller;
-use crate::fs::{Fs, FsError, IO_BYTES_MAX, Kernel, Make, OpenHow, Wanted};
-use crate::options::Options;
+use crate::fs::{Fs, FsError, IO_BYTES_MAX, Make, OpenHow, Wanted};
+
+pub(crate) use self::mounted::{Mounted, mount};
+pub use self::mounted::{Parting, Served};
 
 /// Requests that may wait in the kernel's queue without a caller waiting: read-ahead above all.
 const BACKGROUND_REQUESTS_MAX: u16 = 64;
@@ -51,91 +55,6 @@ const REQUEST_BYTES: u32 = 64 << 10;
 
 /// So many programs may wait for locks.
 const LOCK_WAITS_MAX: usize = 4_096;
-
-/// Threads that take requests in.
-const THREADS: usize = 2;
-
-/// A mounted volume and the threads that serve it.
-pub(crate) struct Mounted {
-    session: BackgroundSession,
-    fs: Arc<Fs>,
-    under_way: Arc<Semaphore>,
-}
-
-/// Mounts `fs` at `point` and serves it with tasks of `runtime`.
-pub(crate) fn mount(fs: Fs, point: &Path, options: &Options, runtime: Handle) -> io::Result<Mounted> {
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(options.source.clone()),
-        MountOption::CUSTOM(format!("subtype={}", crate::SUBTYPE)),
-        MountOption::DefaultPermissions,
-    ];
-    let flags = [
-        (options.is_read_only, MountOption::RO),
-        (options.devices, MountOption::Dev),
-        (options.set_ids, MountOption::Suid),
-        (!options.executables, MountOption::NoExec),
-    ];
-    config.mount_options.extend(flags.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, flag)| flag));
-    config.acl = if options.others { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(THREADS);
-    config.clone_fd = true;
-    let fs = Arc::new(fs);
-    let under_way = Arc::new(Semaphore::new(UNDER_WAY_BYTES_MAX as usize));
-    let lock_waits = Arc::new(Semaphore::new(LOCK_WAITS_MAX));
-    let translator =
-        Translator { fs: fs.clone(), runtime, under_way: under_way.clone(), lock_waits, is_direct: true };
-    let session = Session::new(translator, point, &config)?;
-    let notifier = Notifier::new(&session)?;
-    fs.mounted(Kernel { drop_attributes: Box::new(move |number| notifier.drop_attributes(number)) })?;
-    let session = session.spawn()?;
-    Ok(Mounted { session, fs, under_way })
-}
-
-impl Mounted {
-    /// For whoever ends the mount although it is used.
-    pub(crate) fn parting(&self) -> Parting {
-        Parting(Arc::downgrade(&self.fs))
-    }
-
-    /// Waits until nothing is mounted and no file is open any more. Returns what the threads served; it is nobody else's
-    /// once all that was under way has ended, which [`settled`](Served::settled) waits for.
-    pub(crate) fn join(self) -> Served {
-        // A thread that ended with an error has nobody left to serve.
-        let _ = self.session.join();
-        Served { fs: self.fs, under_way: self.under_way }
-    }
-}
-
-/// Takes leave of the daemons for a mount that is still used when its process ends.
-#[derive(Clone)]
-pub struct Parting(Weak<Fs>);
-
-impl Parting {
-    /// What is open and locked through the mount is given up, so that nobody waits for it.
-    pub async fn leave(&self) {
-        if let Some(fs) = self.0.upgrade() {
-            fs.leave().await;
-        }
-    }
-}
-
-/// What was mounted. Whoever drops it leaves the daemons to find out that the client has gone.
-pub struct Served {
-    fs: Arc<Fs>,
-    under_way: Arc<Semaphore>,
-}
-
-impl Served {
-    /// Waits until all that was under way has ended, and takes leave of the daemons.
-    pub async fn settled(self) {
-        // It is never closed.
-        let _ = self.under_way.acquire_many(UNDER_WAY_BYTES_MAX).await;
-        if let Some(fs) = Arc::into_inner(self.fs) {
-            fs.close().await;
-        }
-    }
-}
 
 struct Translator {
     fs: Arc<Fs>,
@@ -185,7 +104,7 @@ impl Translator {
     fn serve_lock(
         &self,
         (caller, wanted, waits): (Caller, FileLock, bool),
-        handle: FileHandle,
+        (handle, process): (FileHandle, u32),
         reply: ReplyEmpty,
     ) {
         let permit = if waits {
@@ -200,7 +119,7 @@ impl Translator {
         self.runtime.spawn(async move {
             let locked = async {
                 fs.attend().await?;
-                fs.lock(&caller, handle.0, (wanted, waits)).await
+                fs.lock(&caller, (handle.0, process), (wanted, waits)).await
             };
             let done = tokio::select! {
                 biased;
@@ -508,13 +427,13 @@ impl Filesystem for Translator {
         owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        if !self.fs.is_owner(handle.0, owner.0) {
+        let Some(process) = self.fs.is_owner(handle.0, owner.0) else {
             return answer_done(self.fs.tell_fault(handle.0).map_err(errno), reply);
-        }
+        };
         self.serve(
             (caller(request), 0),
             |fs| async move {
-                fs.unlock_owner(handle.0, owner.0).await?;
+                fs.unlock_owner(handle.0, (owner.0, process)).await?;
                 fs.tell_fault(handle.0)
             },
             |done| answer_done(done, reply),
@@ -705,9 +624,10 @@ impl Filesystem for Translator {
                 |fs| async move { fs.in_the_way(handle.0, lock.wanted(mode)).await },
                 |found| match found {
                     Ok(found) => {
-                        let (first, last, kind) = lock::shown(found.map(|lock| (lock.stretch, lock.mode)));
-                        // Which process it is only its own machine knows.
-                        reply.locked(first, last, kind, 0);
+                        let (lock, process) = found.unzip();
+                        let (first, last, kind) =
+                            lock::shown(lock.map(|lock: Lock| (lock.stretch, lock.mode)));
+                        reply.locked(first, last, kind, process.unwrap_or_default());
                     }
                     Err(error) => reply.error(error),
                 },
@@ -733,7 +653,7 @@ impl Filesystem for Translator {
         let passed = Passed { handle, owner, range: (start, end), kind, process };
         match lock::wish(request, inode, passed) {
             Ok((lock, Some(mode))) => {
-                self.serve_lock((caller(request), lock.wanted(mode), waits), handle, reply)
+                self.serve_lock((caller(request), lock.wanted(mode), waits), (handle, process), reply)
             }
             Ok((lock, None)) => self.serve(
                 (caller(request), 0),
@@ -754,17 +674,55 @@ impl Filesystem for Translator {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let keeps_size = FallocateFlags::KEEP_SIZE;
-        let (zeroes, punches) = (FallocateFlags::ZERO_RANGE, FallocateFlags::PUNCH_HOLE | keeps_size);
-        let is_kept = match FallocateFlags::from_bits_retain(mode.cast_unsigned()) {
-            mode if mode == punches || mode == zeroes | keeps_size => true,
-            mode if mode == zeroes => false,
-            _ => return reply.error(Errno::EOPNOTSUPP),
-        };
+        let Some(how) = allocate_how(mode) else { return reply.error(Errno::EOPNOTSUPP) };
         self.serve(
             (caller(request), 0),
-            |fs| async move { fs.zero(handle.0, (offset, length), is_kept).await },
+            |fs| async move { fs.allocate(handle.0, (offset, length), how).await },
             |done| answer_done(done, reply),
+        );
+    }
+
+    fn lseek(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let Some(sought) = sought(whence) else { return reply.error(Errno::EINVAL) };
+        let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
+        self.serve(
+            (caller(request), 0),
+            move |fs| async move { fs.seek((inode.0, handle.0), offset, sought).await },
+            |found| answer_sought(found, reply),
+        );
+    }
+
+    fn copy_file_range(
+        &self,
+        request: &Request,
+        _inode: INodeNo,
+        from: FileHandle,
+        from_offset: u64,
+        _to_inode: INodeNo,
+        to: FileHandle,
+        to_offset: u64,
+        length: u64,
+        flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        if !flags.is_empty() {
+            return reply.error(Errno::EINVAL);
+        }
+        self.serve(
+            (caller(request), IO_BYTES_MAX),
+            move |fs| async move { fs.copy((from.0, from_offset), (to.0, to_offset), length).await },
+            |copied| match copied {
+                Ok(bytes) => reply.written(bytes),
+                Err(error) => reply.error(error),
+            },
         );
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use base::{MonoTime, Span, WallTime};
+use base::{ClientId, MonoTime, Span, WallTime};
 use bytes::{Bytes, BytesMut};
 use namespace::{Attributes, Change as TreeChange, Fate, Generation, InodeId, LentTo, Op, Who};
 use node::file::{Change, FileError, Payload};
@@ -90,10 +90,15 @@ impl Behind {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a client is this one.
+    pub(crate) const fn is_program(&self, client: ClientId) -> bool {
+        client.program == self.program
+    }
+
     /// The lend that attributes speak of, if it is to this client.
     pub(crate) fn own(&self, attributes: &Attributes) -> Option<Generation> {
         let lent = attributes.lent?;
-        lent.to.client().filter(|client| client.program == self.program).map(|_| lent.generation)
+        lent.to.client().filter(|&client| self.is_program(client)).map(|_| lent.generation)
     }
 
     /// Puts in size and times if they are lent to this client, and says whose they are.
