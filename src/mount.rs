@@ -8,14 +8,14 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use ::osd::config::{LogFormat, LogLevel};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use client::{Client, ConnectError, ObjectError, Volume, VolumeError};
 use client_fuse::{Connect, Ended, Mount, Options, Point, Served, VolumeMount};
 use namespace::InodeId;
 use node::VolumeName;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// The volume that is mounted unless another is named.
 pub(crate) const VOLUME_DEFAULT: &str = "main";
@@ -27,8 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(365 * 24 * 3600);
 const RETRY: Duration = Duration::from_secs(1);
 /// How long whoever has files open may go on with them once the mount is to end.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long taking leave of the daemons may take.
-const LEAVE: Duration = Duration::from_secs(5);
 /// What a mount in the background says to whoever has started it.
 const READY: &str = "ready";
 
@@ -279,7 +277,7 @@ async fn serve(mount: VolumeMount, mut signals: Signals) -> anyhow::Result<()> {
     let (sender, mut ended) = oneshot::channel();
     std::thread::Builder::new().name("mount".to_owned()).spawn(move || sender.send(mount.wait()))?;
     tokio::select! {
-        served = &mut ended => return leave(served).await,
+        served = &mut ended => return leave(served, &mut signals).await,
         () = signals.next() => {}
     }
     if end(&point).await? == Ended::InUse {
@@ -289,7 +287,7 @@ async fn serve(mount: VolumeMount, mut signals: Signals) -> anyhow::Result<()> {
         let _ = writeln!(io::stderr(), "fleasefs: {told}");
     }
     tokio::select! {
-        served = &mut ended => return leave(served).await,
+        served = &mut ended => return leave(served, &mut signals).await,
         () = signals.next() => {}
         () = sleep(GRACE) => {}
     }
@@ -302,10 +300,15 @@ async fn end(point: &Point) -> anyhow::Result<Ended> {
     Ok(tokio::task::spawn_blocking(move || point.end()).await?)
 }
 
-async fn leave(served: Result<Served, oneshot::error::RecvError>) -> anyhow::Result<()> {
-    // Daemons that do not listen find out by themselves.
-    let _ = timeout(LEAVE, served?.settled()).await;
-    Ok(())
+/// Waits until everything is with the daemons, unless whoever ends the mount does not want to wait for that any longer.
+async fn leave(
+    served: Result<Served, oneshot::error::RecvError>,
+    signals: &mut Signals,
+) -> anyhow::Result<()> {
+    tokio::select! {
+        () = served?.settled() => Ok(()),
+        () = signals.next() => bail!("ended by a signal before everything was written that programs wrote"),
+    }
 }
 
 #[cfg(test)]

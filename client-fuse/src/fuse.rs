@@ -360,6 +360,11 @@ impl Filesystem for Translator {
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let (caller, how) = (caller(request), open_how(flags));
         let flags = self.fopen_flags(how);
+        let entered = self.runtime.enter();
+        if let Some(handle) = self.fs.open_at_once(&caller, inode.0, how) {
+            return reply.opened(FileHandle(handle), flags);
+        }
+        drop(entered);
         self.serve(
             (caller, 0),
             |fs| async move { fs.open(&caller, inode.0, how).await },
@@ -382,6 +387,11 @@ impl Filesystem for Translator {
         reply: ReplyData,
     ) {
         let length = size.min(IO_BYTES_MAX);
+        let entered = self.runtime.enter();
+        if let Some(data) = self.fs.read_at_once(handle.0, offset, length) {
+            return reply.data(&data);
+        }
+        drop(entered);
         self.serve(
             (caller(request), length),
             |fs| async move { fs.read(handle.0, offset, length).await },
@@ -408,6 +418,11 @@ impl Filesystem for Translator {
         let data = Bytes::copy_from_slice(data);
         // What was written through a mapping has its place.
         let is_placed = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        match self.fs.write_at_once(handle.0, (offset, &data), is_placed) {
+            Some(Ok(())) => return reply.written(length),
+            Some(Err(error)) => return reply.error(errno(error)),
+            None => {}
+        }
         self.serve(
             (caller(request), length),
             move |fs| async move { fs.write(handle.0, (offset, data), is_placed).await },
@@ -579,6 +594,9 @@ impl Filesystem for Translator {
     }
 
     fn getxattr(&self, request: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        if let Some(value) = self.fs.own_xattr(inode.0, name) {
+            return answer_xattr(Ok(value), size, reply);
+        }
         let (caller, name) = (caller(request), name.to_owned());
         self.serve(
             (caller, 0),

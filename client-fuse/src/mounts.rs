@@ -3,17 +3,26 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::point::{How, try_unmount};
 
 /// What the kernel calls a mount of a volume behind the dot: `fuse.fleasefs`.
 pub(crate) const SUBTYPE: &str = "fleasefs";
 const KIND: &str = "fuse.fleasefs";
+
+/// By this name the root of a mount says which process serves it.
+pub(crate) const PROCESS_XATTR: &str = "fleasefs.process";
+/// How long that process may take to write what programs have written, once it is unmounted.
+const WRITTEN_AFTER: Duration = Duration::from_secs(60);
 
 /// A mount of a volume.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -55,6 +64,18 @@ pub enum UnmountError {
         /// What the system said.
         source: io::Error,
     },
+    /// It is unmounted, and there is more to write than that takes.
+    #[error(
+        "{} is unmounted, but process {process} still writes to the daemons what programs have written; `fleasefs status` says whether they \
+         are there. Until it ends do not stop them",
+        .point.display()
+    )]
+    StillWriting {
+        /// Where it was.
+        point: PathBuf,
+        /// Who writes.
+        process: u32,
+    },
     /// What is mounted is not known.
     #[error("cannot read what is mounted: {0}")]
     Unknown(#[from] io::Error),
@@ -81,12 +102,35 @@ pub fn unmount(path: &Path) -> Result<Unmount, UnmountError> {
         return Err(UnmountError::NotMounted(point));
     }
     let is_dead = is_dead(&point);
+    let process = if is_dead { None } else { process_of(&point) };
     match try_unmount(&point, if is_dead { How::Lazily } else { How::Now }) {
         Ok(()) if is_dead => Ok(Unmount::Recovered),
-        Ok(()) => Ok(Unmount::Done),
+        Ok(()) => match process {
+            Some((process, handle)) if !has_ended(&handle, WRITTEN_AFTER)? => {
+                Err(UnmountError::StillWriting { point, process })
+            }
+            _ => Ok(Unmount::Done),
+        },
         Err(Errno::BUSY) => Err(UnmountError::InUse { users: users_of(&point), point }),
         Err(errno) => Err(UnmountError::Refused { point, source: errno.into() }),
     }
+}
+
+/// The process that serves a mount, if that is another one than this.
+fn process_of(point: &Path) -> Option<(u32, OwnedFd)> {
+    let mut text = [0; 16];
+    let length = rustix::fs::getxattr(point, PROCESS_XATTR, &mut text).ok()?;
+    let process: u32 = str::from_utf8(text.get(..length)?).ok()?.parse().ok()?;
+    let id = Pid::from_raw(process.try_into().ok()?).filter(|_| process != std::process::id())?;
+    // It has answered just now, so that is its id.
+    Some((process, pidfd_open(id, PidfdFlags::empty()).ok()?))
+}
+
+/// Whether a process has ended, or does so in time.
+fn has_ended(process: &OwnedFd, patience: Duration) -> io::Result<bool> {
+    let patience = Timespec::try_from(patience).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let ended = retry_on_intr(|| poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&patience)))?;
+    Ok(ended > 0)
 }
 
 /// Whether a mount is here whose process has gone. The kernel may believe attributes of what is mounted for a while longer.

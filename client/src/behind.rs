@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
-use crate::core::content::{Contents, Fault, FileId, FlushId, Sent, Step, Work};
+use crate::core::content::{Contents, Fault, FileId, FlushId, Sent, Shown, Step, Times, Work};
 use crate::driver::Shared;
 use crate::objects::ObjectError;
 use crate::source::Source;
@@ -28,6 +28,8 @@ use crate::volumes::{Volume, VolumeError};
 const NEARLY_OVER: u64 = 4;
 /// Whoever asked for a lend has looked at the answer after so long.
 const KNOWN_AFTER: Duration = Duration::from_millis(50);
+/// Who ends waits so long until lends are returned of which everything was sent: the daemons find out otherwise, too.
+const RETURN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How soon it is asked again for what is on its way back.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -110,8 +112,9 @@ impl Behind {
         let Some(generation) = self.own(attributes) else { return Whose::Other };
         let id = FileId { volume, inode: attributes.inode };
         match self.contents().shows(id, generation) {
-            Some((size, modified, changed)) => {
+            Some(Shown { size, modified, accessed, changed }) => {
                 (attributes.size, attributes.mtime) = (size, modified);
+                attributes.atime = accessed.unwrap_or(attributes.atime);
                 attributes.ctime = attributes.ctime.max(changed);
                 Whose::Own
             }
@@ -228,19 +231,22 @@ impl Shared {
         self.behind.until(patience, |contents| contents.generation(id).is_none()).await
     }
 
-    /// Everything that is lent is returned.
+    /// Everything that was written is sent, and everything that is lent is returned, as far as daemons are there for that.
     pub(crate) async fn return_all(&self, patience: Duration) {
         self.behind.turn_off();
         self.behind.contents().recall_all();
         self.behind.urge_all();
         // What is not done by then is lost with this client.
-        let _ = self.behind.until(patience, Contents::has_no_lends).await;
+        if self.behind.until(patience, Contents::has_sent_all).await {
+            let _ = self.behind.until(patience.min(RETURN_TIMEOUT), Contents::has_no_lends).await;
+        }
     }
 
     /// Nothing names a file any more: what was written to it goes with it, unless somebody has it open.
     pub(crate) fn note_removed(&self, id: FileId, fate: Fate) {
         if !matches!(fate, Fate::Named { .. } | Fate::Orphan { holders: 2.. }) {
             self.behind.contents().removed(id);
+            self.reopening.look();
             self.told();
             self.behind.urge(id);
         }
@@ -264,9 +270,9 @@ impl Volume {
     async fn return_lend(
         &self,
         (inode, generation): (InodeId, Generation),
-        (modified, is_untouched): (Option<WallTime>, bool),
+        (Times { modified, accessed }, is_untouched): (Times, bool),
     ) -> Result<(), VolumeError> {
-        let change = TreeChange::Return { inode, generation, modified, is_untouched };
+        let change = TreeChange::Return { inode, generation, modified, accessed, is_untouched };
         self.tree().change_tree(Op::wanted(Who::root(), change)).await?;
         Ok(())
     }
@@ -283,7 +289,7 @@ impl Volume {
             contents.generation(id) == Some(generation) || contents.has_ended(id, generation)
         };
         if !behind.until(KNOWN_AFTER, is_known).await && behind.contents().disown(id, generation) {
-            return self.return_lend((inode, generation), (None, false)).await;
+            return self.return_lend((inode, generation), (Times::default(), false)).await;
         }
         behind.pause(LOOK_EVERY).await;
         Ok(())
@@ -338,8 +344,8 @@ async fn do_work(source: Source, generation: Generation, work: Work) {
         Work::Resize { flush, size } => {
             source.flush((generation, flush), || Change::Truncate { size }).await;
         }
-        Work::Return { modified, is_untouched } => {
-            let told = (modified, is_untouched);
+        Work::Return { times, is_untouched } => {
+            let told = (times, is_untouched);
             let sent = sent(&source.volume.return_lend((source.inode, generation), told).await);
             source.shared().behind.contents().returned((source.id(), generation), sent);
             source.shared().told();

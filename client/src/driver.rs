@@ -23,6 +23,7 @@ use crate::core::grants::Cache;
 use crate::core::{Core, Event as CoreEvent, Obstacle, Output, Ticket};
 use crate::lock::{Asked, Standing};
 use crate::objects::{Objects, Windows};
+use crate::reopening::Reopening;
 use crate::watch::{Waiting, Watched};
 
 /// How long a client waits for the first daemon.
@@ -85,6 +86,8 @@ pub(crate) struct Shared {
     pub(crate) watched: Arc<Watched>,
     /// What is lent to this client.
     pub(crate) behind: Arc<Behind>,
+    /// What was opened lately.
+    pub(crate) reopening: Arc<Reopening>,
     /// How much may be under way about objects.
     pub(crate) windows: Windows,
     /// The core has something to do.
@@ -98,6 +101,7 @@ struct State {
     cache: Arc<Mutex<Cache>>,
     watched: Arc<Watched>,
     behind: Arc<Behind>,
+    reopening: Arc<Reopening>,
     /// How many have to say that they are done before a revocation is answered.
     answers: BTreeMap<Recall, usize>,
     objects: Objects,
@@ -228,11 +232,13 @@ impl Shared {
     fn new(map: Arc<ClusterMap>, behind: Behind) -> Self {
         let behind = Arc::new(behind);
         let (cache, watched) = (Arc::new(Mutex::new(Cache::new())), Arc::new(Watched::default()));
+        let reopening = Arc::new(Reopening::default());
         let state = State {
             core: Core::new(map.clone()),
             cache: cache.clone(),
             watched: watched.clone(),
             behind: behind.clone(),
+            reopening: reopening.clone(),
             answers: BTreeMap::new(),
             objects: Objects::new(map),
             waiting: BTreeMap::new(),
@@ -241,8 +247,9 @@ impl Shared {
             links: BTreeMap::new(),
             troubles: BTreeMap::new(),
         };
+        let (state, windows) = (Mutex::new(state), Windows::new());
         let (wake, connected) = (Notify::new(), watch::Sender::new(0));
-        Self { state: Mutex::new(state), cache, watched, behind, windows: Windows::new(), wake, connected }
+        Self { state, cache, watched, behind, reopening, windows, wake, connected }
     }
 
     pub(crate) fn token(&self, now: MonoTime, ticket: Ticket) -> Option<Token> {
@@ -325,6 +332,8 @@ impl Drop for Ends {
         standings.clear();
         asked.clear();
         objects.end();
+        drop(state);
+        self.0.reopening.clear();
     }
 }
 
@@ -395,6 +404,7 @@ impl State {
     fn revoked(&mut self, recall: Recall, volume: ObjectId, what: Revoked) {
         let Recall { from, number } = recall;
         self.cache().revoke(from, number, (volume, what));
+        self.reopening.look();
         let mut waits =
             usize::from(self.watched.revoked(volume, &what, Waiting::Revocation { from, number }));
         if let Revoked::Lend { number, epoch, lent_in, lent_at } = what {

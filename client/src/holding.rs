@@ -74,6 +74,11 @@ impl FileLock {
 }
 
 impl Held {
+    /// Who has a file open that is kept open.
+    pub(crate) fn new(kept: Arc<Kept>) -> Self {
+        Self { kept, owners: Mutex::default() }
+    }
+
     pub(crate) fn kept(&self) -> Arc<Kept> {
         Arc::clone(&self.kept)
     }
@@ -122,16 +127,8 @@ impl Drop for Kept {
 impl Volume {
     /// Refuses a client that was silent for too long. Who may have been asks first.
     pub async fn present(&self) -> Result<(), VolumeError> {
-        let id = self.object();
-        let is_known = || {
-            self.tree().with_files(|files| match files.known_at(id) {
-                Some(at) => Ok(clock::now().since(at) < KNOWN_FOR),
-                None if files.has_ended(id) => Err(VolumeError::Ended(self.name().clone())),
-                None => Ok(true),
-            })
-        };
         let known = async {
-            while !is_known()? {
+            while !self.is_known()? {
                 self.tree().wake();
                 sleep(LOOK_EVERY).await;
             }
@@ -142,6 +139,21 @@ impl Volume {
             let patience_s = patience.as_secs();
             Err(ObjectError::Unanswered { patience_s, why: "its volume has not been told of this client" }
                 .into())
+        })
+    }
+
+    /// Whether this client is one that may have files open, and was not silent for too long.
+    pub(crate) fn is_present(&self) -> bool {
+        self.tree().with_files(|files| files.attends_to(self.object())) && self.is_known() == Ok(true)
+    }
+
+    /// Whether nobody has to be asked whether this client has ended. It has if this is an error.
+    fn is_known(&self) -> Result<bool, VolumeError> {
+        let id = self.object();
+        self.tree().with_files(|files| match files.known_at(id) {
+            Some(at) => Ok(clock::now().since(at) < KNOWN_FOR),
+            None if files.has_ended(id) => Err(VolumeError::Ended(self.name().clone())),
+            None => Ok(true),
         })
     }
 
@@ -202,7 +214,7 @@ impl Volume {
 
     fn holding(&self, capability: Capability) -> Held {
         let kept = Kept { volume: self.tree().clone(), inode: capability.source.inode };
-        Held { kept: Arc::new(kept), owners: Mutex::default() }
+        Held::new(Arc::new(kept))
     }
 
     /// What was opened may be lent to this client, and that may not be known yet.
@@ -406,6 +418,7 @@ impl Client {
     /// What this client has written is sent, and what it has open and locked in volumes is gone from now on: for whoever is about to end, and cannot [close](Self::close) it
     /// because it is still used.
     pub async fn leave_volumes(&self) {
+        self.shared.reopening.clear();
         self.shared.return_all(self.patience).await;
         let volumes: Vec<_> = self.shared.with_objects(|objects| objects.core.attended().collect());
         let leaving = async {

@@ -48,6 +48,7 @@ mod holes;
 mod lock;
 mod objects;
 mod reading;
+mod reopening;
 mod source;
 mod volume_files;
 mod volumes;

@@ -25,7 +25,7 @@ pub(crate) struct Source {
     pub(crate) content: Object,
     opened: Arc<Mutex<Opened>>,
     /// The file stays open as long as this is here.
-    _kept: Arc<Kept>,
+    kept: Arc<Kept>,
 }
 
 /// What was given for the file, and when.
@@ -39,7 +39,12 @@ impl Source {
     pub(crate) fn new(volume: &Volume, capability: Capability, kept: Arc<Kept>) -> Self {
         let content = volume.tree().content(capability);
         let opened = Arc::new(Mutex::new(Opened { capability, at: clock::now() }));
-        Self { volume: volume.clone(), inode: capability.source.inode, content, opened, _kept: kept }
+        Self { volume: volume.clone(), inode: capability.source.inode, content, opened, kept }
+    }
+
+    /// What keeps the file open.
+    pub(crate) fn kept(&self) -> Arc<Kept> {
+        Arc::clone(&self.kept)
     }
 
     /// Which file it is.

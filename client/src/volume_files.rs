@@ -12,8 +12,8 @@ use bytes::Bytes;
 use namespace::{
     Attributes, Change, Done, Generation, InodeId, LentTo, Name, NameError, SetAttributes, SetTime, Who,
 };
+use node::OpenMode;
 use node::file::{Change as ContentChange, FileError, Stat, WRITE_BYTES_MAX};
-use node::{Capability, OpenMode};
 
 use crate::behind::Behind;
 use crate::clock;
@@ -76,8 +76,14 @@ impl Client {
         who: &Who,
         (inode, mode): (InodeId, OpenMode),
     ) -> Result<VolumeFile, VolumeError> {
+        if let Some(file) = self.open_again(volume, who, (inode, mode)) {
+            return Ok(file);
+        }
+        let rights = self.shared.rights(FileId { volume: volume.object(), inode });
         let (_, capability, held) = volume.open_to_hold(who, (inode, mode)).await?;
-        Ok(self.file(volume, (capability, held)))
+        let file = VolumeFile::new(Source::new(volume, capability, held.kept()), held);
+        self.opened(&file, who, (mode, rights));
+        Ok(file)
     }
 
     /// Creates a file under a name that nothing has, and opens it to read and to write.
@@ -101,21 +107,15 @@ impl Client {
     ) -> Result<(Attributes, VolumeFile), VolumeError> {
         let (attributes, opened) = volume.create_to_hold(who, place, mode_and_umask).await?;
         let file = match opened {
-            Some(opened) => self.file(volume, opened),
+            Some((capability, held)) => {
+                let file = VolumeFile::new(Source::new(volume, capability, held.kept()), held);
+                self.created(&file, who, &attributes);
+                file
+            }
             // It is gone already, or a daemon has no keys: this says which.
             None => self.open_file(volume, who, (attributes.inode, OpenMode::ReadWrite)).await?,
         };
         Ok((attributes, file))
-    }
-
-    fn file(&self, volume: &Volume, (capability, held): (Capability, Held)) -> VolumeFile {
-        let source = Source::new(volume, capability, held.kept());
-        let (shared, id) = (Arc::clone(source.shared()), source.id());
-        let told = AtomicU64::new(shared.behind.contents().open(id));
-        let (through, reader) = (Mutex::new(MonoTime::default()), Reader::default());
-        let borrowing = tokio::sync::Mutex::new(());
-        let user = Arc::new(User { shared, id, told, borrowing, through, reader });
-        VolumeFile { source, held: Arc::new(held), user }
     }
 
     /// How an inode of a volume is. Size and times of a file come from whoever has them.
@@ -151,6 +151,21 @@ impl Client {
 }
 
 impl VolumeFile {
+    fn new(source: Source, held: Held) -> Self {
+        let (shared, id) = (Arc::clone(source.shared()), source.id());
+        let told = AtomicU64::new(shared.behind.contents().open(id));
+        let (through, reader) = (Mutex::new(MonoTime::default()), Reader::default());
+        let borrowing = tokio::sync::Mutex::new(());
+        let user = Arc::new(User { shared, id, told, borrowing, through, reader });
+        Self { source, held: Arc::new(held), user }
+    }
+
+    /// The same file, opened once more.
+    pub(crate) fn again(source: Source) -> Self {
+        let held = Held::new(source.kept());
+        Self::new(source, held)
+    }
+
     /// Which it is.
     pub const fn inode(&self) -> InodeId {
         self.source.inode
@@ -186,6 +201,16 @@ impl VolumeFile {
             self.source.opened(|| self.source.content.write(offset, data.clone())).await?;
         }
         Ok(())
+    }
+
+    /// The same, or at the end, if nobody has to be asked for that and nobody waits. Returns where it was.
+    pub fn write_at_once(&self, offset: Option<u64>, data: &Bytes) -> Option<Result<u64, VolumeError>> {
+        if let Err(error) = check_length(data) {
+            return Some(Err(error));
+        }
+        let may_write = self.source.is_for_writing() && self.contents(|contents| contents.has_room());
+        may_write
+            .then(|| self.try_to_change(&|contents, at, file| contents.write(at, file, (offset, data))))?
     }
 
     /// Puts data at the end. Returns where that was.
@@ -268,6 +293,9 @@ impl VolumeFile {
         // Of a client that has ended nothing may be left, and nothing of what was never written is no answer to that.
         self.volume().present().await?;
         self.flush().await?;
+        if self.contents(|contents| contents.has_set_times(self.user.id)) {
+            self.user.shared.return_lent(self.user.id, self.source.content.patience()).await;
+        }
         self.tell_fault()?;
         let (content, names) = tokio::join!(self.source.content.sync(), self.volume().sync());
         match content {
@@ -331,22 +359,26 @@ impl VolumeFile {
 
     /// Changes what is lent to this client, once there is room for that. None if it is not lent.
     async fn change_own<T>(&self, act: &Act<'_, T>) -> Result<Option<T>, VolumeError> {
-        let id = self.user.id;
         let patience = self.source.content.patience();
         let has_room = self.contents(|contents| contents.has_room());
         if !has_room && !self.behind().until(patience, Contents::has_room).await {
             let why = "too much was written that no daemon takes in";
             return Err(ObjectError::Unanswered { patience_s: patience.as_secs(), why }.into());
         }
-        let changed = self.user.shared.with_lent(id, |contents, at, generation| {
+        self.try_to_change(act).transpose()
+    }
+
+    /// Changes what is lent to this client. None if it is not.
+    fn try_to_change<T>(&self, act: &Act<'_, T>) -> Option<Result<T, VolumeError>> {
+        let id = self.user.id;
+        let (changed, urges) = self.user.shared.with_lent(id, |contents, at, generation| {
             let changed = act(contents, at, (id, generation))?;
             Some((changed, contents.urges(at.0, id)))
-        });
-        let Some((changed, urges)) = changed else { return Ok(None) };
+        })?;
         if urges {
             self.behind().urge(id);
         }
-        Ok(Some(changed.map_err(ObjectError::from)?))
+        Some(changed.map_err(|error| ObjectError::from(error).into()))
     }
 
     /// Whether it makes sense to ask for the file.

@@ -168,7 +168,7 @@ impl<T: Table> Draft<'_, T> {
     pub(crate) fn give_back(
         &mut self,
         (id, generation): (InodeId, Generation),
-        given: Option<&Given>,
+        (given, accessed): (Option<&Given>, Option<WallTime>),
     ) -> Result<Done, NameError> {
         let mut inode = Inode::clone(&*self.inode(id)?);
         given.map_or(Ok(()), |given| within(given.size))?;
@@ -188,6 +188,10 @@ impl<T: Table> Draft<'_, T> {
             inode.ctime = inode.ctime.max(given.ctime);
             self.put_volume(volume);
         }
+        if let Some(accessed) = accessed {
+            inode.atime = accessed;
+            inode.ctime = self.stamp(&inode);
+        }
         let attributes = inode.attributes(id);
         self.put_inode(id, inode);
         Ok(Done::Changed { attributes })
@@ -198,7 +202,7 @@ impl<T: Table> Draft<'_, T> {
         &mut self,
         client: ClientId,
         (id, generation): (InodeId, Generation),
-        (modified, is_untouched): (Option<WallTime>, bool),
+        ((modified, accessed), is_untouched): ((Option<WallTime>, Option<WallTime>), bool),
     ) -> Result<Done, NameError> {
         let mut inode = Inode::clone(&*self.inode(id)?);
         let its = Lent { generation, to: LentTo::Client(client) };
@@ -213,8 +217,9 @@ impl<T: Table> Draft<'_, T> {
         }
         *lent = None;
         self.leave_lender(its, id);
-        if let Some(modified) = modified {
-            inode.mtime = modified;
+        if modified.or(accessed).is_some() {
+            inode.mtime = modified.unwrap_or(inode.mtime);
+            inode.atime = accessed.unwrap_or(inode.atime);
             inode.ctime = self.stamp(&inode);
         }
         let attributes = inode.attributes(id);

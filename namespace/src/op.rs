@@ -124,6 +124,8 @@ pub enum Change {
         generation: Generation,
         /// When the content shall have changed last, if a user has said so since it did.
         modified: Option<WallTime>,
+        /// When it shall have been read last, if a user has said so under the lend.
+        accessed: Option<WallTime>,
         /// Whether the cell was never asked to change anything under it.
         is_untouched: bool,
     },
@@ -135,6 +137,8 @@ pub enum Change {
         generation: Generation,
         /// What came of it; none if nothing was changed under it.
         given: Option<Given>,
+        /// When it shall have been read last, if a user has said so under the lend.
+        accessed: Option<WallTime>,
     },
     /// A client has opened an orphan, handed on by one that holds it. Twice is once. [`Done::Held`].
     Hold {

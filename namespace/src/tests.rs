@@ -146,7 +146,12 @@ impl World {
     fn give_back(&mut self, inode: InodeId, size: u64) {
         let generation = self.get(inode).lent.unwrap().generation;
         let now = time(self.seq + 1);
-        self.run(Change::GiveBack { inode, generation, given: Some(Given { size, mtime: now, ctime: now }) });
+        self.run(Change::GiveBack {
+            inode,
+            generation,
+            given: Some(Given { size, mtime: now, ctime: now }),
+            accessed: None,
+        });
     }
 
     fn ask_as(&self, who: &Who, ask: Ask) -> Result<Answer, NameError> {

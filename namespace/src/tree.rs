@@ -246,11 +246,12 @@ impl<T: Table> Draft<'_, T> {
             }
             Change::RemoveXattr { inode, name } => self.remove_xattr(who, (*inode, name)),
             Change::Lend { inode, to } => self.lend((who, *client), *inode, *to),
-            Change::Return { inode, generation, modified, is_untouched } => {
-                self.return_lend(*client, (*inode, *generation), (*modified, *is_untouched))
+            Change::Return { inode, generation, modified, accessed, is_untouched } => {
+                let set = (*modified, *accessed);
+                self.return_lend(*client, (*inode, *generation), (set, *is_untouched))
             }
-            Change::GiveBack { inode, generation, given } => {
-                self.give_back((*inode, *generation), given.as_ref())
+            Change::GiveBack { inode, generation, given, accessed } => {
+                self.give_back((*inode, *generation), (given.as_ref(), *accessed))
             }
             other => unreachable!("{other:?} is about no inode"),
         }

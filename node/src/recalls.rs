@@ -200,7 +200,9 @@ impl<A: Algorithm> Shard<A> {
         (asker, body): (Asker, &FileBody),
         change: &TreeChange,
     ) -> bool {
-        let &TreeChange::Return { inode, generation, modified, is_untouched } = change else { return false };
+        let &TreeChange::Return { inode, generation, modified, is_untouched, .. } = change else {
+            return false;
+        };
         let guards = !self.config.breaks(Bug::UntouchedWithContent);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
         let its = Lent { generation, to: LentTo::Client(asker.client) };
@@ -378,8 +380,8 @@ impl<A: Algorithm> Shard<A> {
         }
         let Some(hosted) = self.files.hosted.get(&of.volume) else { return };
         if hosted.replica.next_position() == next {
-            let change =
-                TreeChange::GiveBack { inode: of.inode, generation: lent.generation, given: returned };
+            let (inode, generation) = (of.inode, lent.generation);
+            let change = TreeChange::GiveBack { inode, generation, given: returned, accessed: None };
             let op = Change::Tree(Arc::new(TreeOp::wanted(Who::root(), change)));
             if self.propose_own(now, of.volume, op).is_none() {
                 return self.run_errand_later(now, of.volume, of, ErrandBody::Return { lent, modified });

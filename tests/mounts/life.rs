@@ -38,6 +38,23 @@ fn one_command_leads_from_nothing_to_a_mount_and_one_back() {
 }
 
 #[test]
+fn what_is_unmounted_is_all_written_and_its_process_has_ended() {
+    let Some(cluster) = Cluster::start() else { return };
+    let point = cluster.mount("m");
+    let content = [b'a'; 1 << 20].repeat(48);
+    fs::write(point.join("a"), &content).unwrap();
+    let done = cluster.umount(&point);
+    assert!(done.status.success(), "{}", said(&done));
+    // Had it not ended it could not be right: nobody else knows what is left to be written.
+    let is_its = |line: &String| line.contains(point.to_str().unwrap());
+    let lines = fs::read_dir("/proc").unwrap().flatten();
+    let lines = lines.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok());
+    assert_eq!(lines.filter(is_its).count(), 0);
+    let point = cluster.mount("m");
+    assert!(fs::read(point.join("a")).unwrap() == content);
+}
+
+#[test]
 fn a_mount_in_use_stays_and_says_who_uses_it() {
     let Some(cluster) = Cluster::start() else { return };
     let point = cluster.mount("m");

@@ -1,7 +1,7 @@
 //! The content of files: opening, reading, writing, cutting. Here, and nowhere else, a file is opened and closed.
 //!
-//! A write is answered when a majority of the daemons has it, so there is nothing to be written back when a file is closed, and nothing to
-//! be lost with this process.
+//! What is written to a file that nobody else uses is kept by the client for a moment, and sent; what went wrong with that is told to whoever
+//! syncs or closes the file. Everything else is answered when a majority of the daemons has it.
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,6 +91,14 @@ impl Fs {
         Ok(self.files.enter(file))
     }
 
+    /// Opens a file, if whether that is allowed is known without asking anybody. Needs a running tokio runtime.
+    pub(crate) fn open_at_once(&self, caller: &Caller, number: u64, how: OpenHow) -> Option<u64> {
+        let (inode, identity) = (self.inodes.id(number).ok()?, self.now());
+        let (who, mode) = (caller.who(), mode_of(how));
+        let file = identity.client.open_again(&identity.volume, &who, (inode, mode))?;
+        Some(self.files.enter(OpenFile::new(identity.number, file, (who, mode, how))))
+    }
+
     /// Creates a file and opens it, or opens the one that is there.
     pub(crate) async fn create(
         &self,
@@ -132,6 +140,26 @@ impl Fs {
     pub(crate) async fn read(&self, handle: u64, offset: u64, length: u32) -> Result<Bytes, FsError> {
         let open = self.files.get(handle)?;
         Ok(self.content(&open).await?.read(offset, u64::from(length).min(READ_BYTES_MAX)).await?)
+    }
+
+    /// Reads what is known without asking anybody. Needs a running tokio runtime.
+    pub(crate) fn read_at_once(&self, handle: u64, offset: u64, length: u32) -> Option<Bytes> {
+        let (number, file) = self.files.get(handle).ok()?.opened();
+        (number == self.now().number).then(|| file.read_at_once(offset, u64::from(length)))?
+    }
+
+    /// Writes what is lent to this mount, so that nobody has to be asked.
+    pub(crate) fn write_at_once(
+        &self,
+        handle: u64,
+        (offset, data): (u64, &Bytes),
+        is_placed: bool,
+    ) -> Option<Result<(), FsError>> {
+        let open = self.files.get(handle).ok()?;
+        let (number, file) = open.opened();
+        let offset = Some(offset).filter(|_| !open.appends || is_placed);
+        let written = (number == self.now().number).then(|| file.write_at_once(offset, data))??;
+        Some(written.map(drop).map_err(FsError::from))
     }
 
     /// Writes all of it. What is appended goes to the end, wherever the kernel takes that to be, unless it is placed.
@@ -182,11 +210,10 @@ impl Fs {
         }
     }
 
-    /// The daemons know files that are open to be read, or to be read and written. Whoever may only write a file, or only run it,
+    /// Whoever may only write a file, or only run it,
     /// has it opened by the machine, after they were asked about that.
     async fn open_content(&self, who: &Who, inode: InodeId, how: OpenHow) -> Result<OpenFile, FsError> {
-        let mode = if how.write { OpenMode::ReadWrite } else { OpenMode::Read };
-        let identity = self.now();
+        let (mode, identity) = (mode_of(how), self.now());
         let open = async |who: &Who| {
             let file = identity.client.open_file(&identity.volume, who, (inode, mode)).await?;
             Ok(OpenFile::new(identity.number, file, (who.clone(), mode, how)))
@@ -200,4 +227,9 @@ impl Fs {
             opened => Ok(opened?),
         }
     }
+}
+
+/// The daemons know files that are open to be read, or to be read and written.
+const fn mode_of(how: OpenHow) -> OpenMode {
+    if how.write { OpenMode::ReadWrite } else { OpenMode::Read }
 }

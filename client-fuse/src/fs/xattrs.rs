@@ -4,12 +4,19 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use bytes::Bytes;
-use namespace::{Answer, Ask, Change, XattrHow, XattrName};
+use namespace::{Answer, Ask, Change, InodeId, XattrHow, XattrName};
 
 use super::{Fs, FsError};
 use crate::caller::Caller;
+use crate::mounts::PROCESS_XATTR;
 
 impl Fs {
+    /// What this mount says of itself, to whoever is about to unmount it.
+    pub(crate) fn own_xattr(&self, number: u64, name: &OsStr) -> Option<Bytes> {
+        let is_own = number == InodeId::ROOT.number && name == PROCESS_XATTR;
+        is_own.then(|| std::process::id().to_string().into())
+    }
+
     pub(crate) async fn xattr(&self, caller: &Caller, number: u64, name: &OsStr) -> Result<Bytes, FsError> {
         let ask = Ask::GetXattr { inode: self.inodes.id(number)?, name: xattr_name(name)? };
         match self.now().volume.ask(&caller.who(), ask).await? {

@@ -1,4 +1,4 @@
-//! The life of a mounted volume: the threads that take requests in, and what is left when it is not mounted any more.
+//! A mounted volume: the threads that serve it, and how it ends.
 
 use std::io;
 use std::path::Path;
@@ -96,6 +96,7 @@ impl Served {
     pub async fn settled(self) {
         // It is never closed.
         let _ = self.under_way.acquire_many(UNDER_WAY_BYTES_MAX).await;
+        self.fs.leave().await;
         if let Some(fs) = Arc::into_inner(self.fs) {
             fs.close().await;
         }

@@ -104,6 +104,28 @@ pub enum Sent {
     Failed(Fault),
 }
 
+/// Times of a file that shall be. What is absent stays.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Times {
+    /// When its content was changed last.
+    pub modified: Option<WallTime>,
+    /// When it was read last.
+    pub accessed: Option<WallTime>,
+}
+
+/// What is shown of a file that is lent to this client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shown {
+    /// Its size.
+    pub size: u64,
+    /// When its content was changed last.
+    pub modified: WallTime,
+    /// When it was read last, if that is not what the tree says.
+    pub accessed: Option<WallTime>,
+    /// When anything was changed last.
+    pub changed: WallTime,
+}
+
 /// Something to do for a lend.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Work {
@@ -125,8 +147,8 @@ pub enum Work {
     },
     /// Return the lend to the volume.
     Return {
-        /// What to set as the time of the last change.
-        modified: Option<WallTime>,
+        /// What to set.
+        times: Times,
         /// Whether nothing was ever sent under it.
         is_untouched: bool,
     },
@@ -277,10 +299,15 @@ impl Contents {
         self.over.get(&id).is_some_and(|over| *over >= generation)
     }
 
-    /// Size, time of the last change of the content, and of anything, if they are lent under this generation.
-    pub fn shows(&self, id: FileId, generation: Generation) -> Option<(u64, WallTime, WallTime)> {
-        let lend = self.served(id, generation)?;
-        Some((lend.size, lend.modified, lend.changed))
+    /// Size and times, if they are lent under this generation.
+    pub fn shows(&self, id: FileId, generation: Generation) -> Option<Shown> {
+        let &Lend { size, modified, accessed, changed, .. } = self.served(id, generation)?;
+        Some(Shown { size, modified, accessed, changed })
+    }
+
+    /// Whether a user has set times that are known here alone.
+    pub fn has_set_times(&self, id: FileId) -> bool {
+        self.files.get(&id).and_then(|file| file.lend.as_ref()).is_some_and(Lend::has_set_times)
     }
 
     /// Whether whoever looks after a lend has to know at once of what was changed at `now`.
@@ -347,14 +374,14 @@ impl Contents {
         self.serving((id, generation), |lend| Ok(lend.truncate(at, size)))
     }
 
-    /// The time of its last change is set. None if it is not lent, or wanted back.
-    pub fn set_modified(
+    /// Times are set. None if it is not lent, or wanted back.
+    pub fn set_times(
         &mut self,
         at: (MonoTime, WallTime),
         (id, generation): (FileId, Generation),
-        time: WallTime,
+        times: Times,
     ) -> Option<()> {
-        self.serving((id, generation), |lend| lend.set_modified(at, time))
+        self.serving((id, generation), |lend| lend.set_times(at, times))
     }
 
     /// How to read. None if it is not lent, or wanted back.
@@ -453,6 +480,12 @@ impl Contents {
         let lent = self.files.iter().filter(|(_, file)| file.lend.is_some());
         let lent: Vec<FileId> = lent.map(|(&id, _)| id).collect();
         lent.into_iter().for_each(|id| self.lose_lend(id, Fault::Ended));
+    }
+
+    /// Whether nothing was written that is not sent.
+    pub fn has_sent_all(&self) -> bool {
+        let is_sent = |file: &File| file.is_gone || file.lend.as_ref().is_none_or(Lend::is_clean);
+        self.files.values().all(is_sent)
     }
 
     /// Whether nothing is lent.

@@ -163,6 +163,13 @@ impl Cache {
         (now < link.valid_until).then(|| volume.attributes(inode))?
     }
 
+    /// As long as this is the same nobody has changed who may do what with an inode. None if that is not known at `now`.
+    pub fn rights(&self, now: MonoTime, object: ObjectId, inode: InodeId) -> Option<u64> {
+        let volume = self.volumes.get(&object)?;
+        let link = self.links.get(&volume.by?.node)?;
+        (now < link.valid_until).then(|| volume.rights(inode))?
+    }
+
     /// What a name of a directory stands for, as far as anybody knows here.
     pub fn named(&self, object: ObjectId, dir: InodeId, name: &Name) -> Option<InodeId> {
         self.volumes.get(&object)?.named(dir, name)

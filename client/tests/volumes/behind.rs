@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use base::WallTime;
 use bytes::Bytes;
 use client::{Client, Volume, VolumeError, VolumeFile};
-use namespace::{InodeId, LentTo, Site, Who};
+use namespace::{Change, InodeId, LentTo, NameError, SetAttributes, SetTime, Site, Who};
 use node::{OpenMode, Settings, file_object};
 use tokio::runtime::Builder;
 use tokio::time::sleep;
@@ -38,6 +39,42 @@ async fn is_lent_files(client: &Client, volume: &Volume) {
         sleep(Duration::from_millis(10)).await;
     }
     panic!("nothing is lent to it");
+}
+
+#[tokio::test]
+async fn times_of_a_lent_file_are_set_without_asking_and_seen_by_all() {
+    let cluster = Cluster::start(3, Settings::default());
+    let (client, other) = (cluster.client().await, cluster.client().await);
+    let (volume, _) = with_file(&client).await;
+    let theirs = other.volume(&called("home")).await.unwrap();
+    is_lent_files(&client, &volume).await;
+    for (round, is_written) in [(0, true), (1, false), (2, true)] {
+        let file = create(&client, &volume, &format!("f{round}")).await;
+        let inode = file.inode();
+        if is_written {
+            file.write(0, "hello".into()).await.unwrap();
+        }
+        let [atime, mtime] = [5_000_000, 6_000_000].map(WallTime::from_micros);
+        let times = [atime, mtime].map(|time| Some(SetTime::To(time)));
+        let set = SetAttributes { atime: times[0], mtime: times[1], ..SetAttributes::default() };
+        let before = volume.attributes(inode).await.unwrap();
+        volume.change(&Who::root(), Change::SetAttributes { inode, set }).await.unwrap();
+        let own = volume.attributes(inode).await.unwrap();
+        assert_eq!((own.lent, own.atime, own.mtime), (before.lent, atime, mtime));
+        assert!(own.ctime >= before.ctime);
+        if round == 2 {
+            // Whoever has it durable has its times, too.
+            file.sync().await.unwrap();
+            assert_eq!(volume.attributes(inode).await.unwrap().lent, None);
+        }
+        let seen = other.attributes(&theirs, inode).await.unwrap();
+        assert_eq!((seen.lent, seen.atime, seen.mtime), (None, atime, mtime), "round {round}");
+        // Somebody who is not the owner is refused by who knows that.
+        let stranger = Who::new(7, 7, &[]).unwrap();
+        let refused = volume.change(&stranger, Change::SetAttributes { inode, set }).await;
+        assert_eq!(refused, Err(VolumeError::Refused(NameError::NotPermitted { inode })));
+    }
+    client.close().await;
 }
 
 #[tokio::test]

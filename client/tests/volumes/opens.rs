@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use client::{Client, FileLock, Volume, VolumeError, VolumeFile};
-use namespace::{InodeId, LockKind, LockMode, NameError, Site, Stretch, Who};
+use namespace::{Change, InodeId, LockKind, LockMode, NameError, SetAttributes, Site, Stretch, Who};
 use node::{OpenMode, Settings};
 use tokio::time::{sleep, timeout};
 
@@ -62,6 +62,47 @@ async fn an_open_file_without_a_name_outlives_every_daemon_and_goes_with_the_las
     sleep(Duration::from_millis(1_500)).await;
     assert_eq!(seen.read(0, 5).await.unwrap(), "hello", "one still has it open");
     drop(seen);
+    assert!(is_deleted(&volume).await);
+    client.close().await;
+}
+
+#[tokio::test]
+async fn who_opens_a_file_again_asks_nobody_until_that_may_be_forbidden() {
+    let cluster = Cluster::start(3, Settings::default());
+    let (client, other) = (cluster.client().await, cluster.client().await);
+    let (volume, file) = with_file(&client).await;
+    file.write(0, "hello".into()).await.unwrap();
+    let theirs = other.volume(&called("home")).await.unwrap();
+    let inode = file.inode();
+    let [owner, guest] = [Who::root(), Who::new(7, 7, &[]).unwrap()];
+    let again = |who: &Who, mode| client.open_again(&volume, who, (inode, mode));
+    // Its first opening may come before anything is granted.
+    let mut opened = None;
+    for _ in 0..400 {
+        client.open_file(&volume, &guest, (inode, OpenMode::Read)).await.unwrap();
+        opened = again(&guest, OpenMode::Read);
+        if opened.is_some() {
+            break;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(opened.expect("it is known").read(0, 9).await.unwrap(), "hello");
+    assert!(again(&guest, OpenMode::ReadWrite).is_none(), "that is more than it was opened for");
+    client.open_file(&volume, &owner, (inode, OpenMode::ReadWrite)).await.unwrap();
+    let second = again(&owner, OpenMode::Read).unwrap();
+    // Whoever it is that changes what is allowed.
+    let set = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+    theirs.change(&owner, Change::SetAttributes { inode, set }).await.unwrap();
+    assert!(again(&guest, OpenMode::Read).is_none());
+    let refused = client.open_file(&volume, &guest, (inode, OpenMode::Read)).await;
+    assert_eq!(refused.unwrap_err(), VolumeError::Refused(NameError::Denied { inode }));
+    assert_eq!(second.read(0, 9).await.unwrap(), "hello");
+    drop(second);
+    // What is open here for nobody keeps nothing from being removed.
+    client.open_file(&volume, &owner, (inode, OpenMode::ReadWrite)).await.unwrap();
+    file.close().await.unwrap();
+    unlink(&theirs, "f").await;
+    assert!(again(&owner, OpenMode::ReadWrite).is_none());
     assert!(is_deleted(&volume).await);
     client.close().await;
 }

@@ -155,13 +155,13 @@ fn times_of_a_file_that_was_never_lent_are_set_here() {
 fn that_a_file_was_lent_is_never_forgotten() {
     let mut world = World::default();
     let inode = world.create(ROOT, "f", file(), 0o600);
-    let refused = Change::GiveBack { inode, generation: Generation(at(1)), given: None };
+    let refused = Change::GiveBack { inode, generation: Generation(at(1)), given: None, accessed: None };
     world.error(refused);
     assert!(!world.get(inode).may_have_content());
     world.run(Change::Lend { inode, to: LentTo::Content });
     assert!(world.get(inode).may_have_content());
     let generation = Generation(at(world.seq));
-    world.run(Change::GiveBack { inode, generation, given: None });
+    world.run(Change::GiveBack { inode, generation, given: None, accessed: None });
     let Attributes { lent, last_lend, .. } = world.get(inode);
     assert_eq!((lent, last_lend), (None, Some(generation)), "though nothing was written under it");
 }
@@ -175,6 +175,7 @@ fn only_the_lend_that_goes_on_is_given_back() {
         inode,
         generation: Generation(at(seq)),
         given: Some(Given { size, mtime: time(3), ctime: time(900) }),
+        accessed: None,
     };
     assert_eq!(world.error(back(9, 5)), NameError::NotLent { inode, generation: Generation(at(9)) });
     world.run(back(2, 5));
@@ -225,7 +226,8 @@ fn lend_to(inode: InodeId, number: u64) -> Change {
 }
 
 fn returned(inode: InodeId, generation: Generation, modified: Option<u64>, is_untouched: bool) -> Change {
-    Change::Return { inode, generation, modified: modified.map(time), is_untouched }
+    let modified = modified.map(time);
+    Change::Return { inode, generation, modified, accessed: None, is_untouched }
 }
 
 #[test]

@@ -109,7 +109,7 @@ impl Model {
     }
 
     pub(crate) fn give_back(&mut self, op: &Op) -> Result<Done, NameError> {
-        let Change::GiveBack { inode, generation, given } = op.change else {
+        let Change::GiveBack { inode, generation, given, accessed } = op.change else {
             unreachable!("it is asked to take them back")
         };
         let node = self.node(inode)?;
@@ -128,6 +128,10 @@ impl Model {
             (node.size, node.mtime) = (size, mtime);
             node.mark(ctime);
         }
+        if let Some(accessed) = accessed {
+            node.atime = accessed;
+            node.mark(op.time);
+        }
         Ok(Done::Changed { attributes: self.attributes(inode)? })
     }
 }
@@ -135,7 +139,7 @@ impl Model {
 impl Model {
     /// What was left alone is given back at once, with what a user has set. What is not the client's any more stays as it is.
     pub(crate) fn return_lend(&mut self, op: &Op) -> Result<Done, NameError> {
-        let Change::Return { inode, generation, modified, is_untouched } = op.change else {
+        let Change::Return { inode, generation, modified, accessed, is_untouched } = op.change else {
             unreachable!("it is asked to return it")
         };
         let node = self.node(inode)?;
@@ -148,6 +152,11 @@ impl Model {
             node.lent = None;
             if let Some(modified) = modified {
                 node.mtime = modified;
+            }
+            if let Some(accessed) = accessed {
+                node.atime = accessed;
+            }
+            if modified.is_some() || accessed.is_some() {
                 node.mark(op.time);
             }
         }

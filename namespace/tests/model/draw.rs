@@ -265,8 +265,8 @@ fn return_lend(dice: &mut Dice<'_>) -> Change {
     let inode = dice.one(|node| node.lent.is_some_and(|lent| lent.to != LentTo::Content));
     let lent = dice.model.nodes.get(&inode).and_then(|node| node.lent);
     let generation = generation(dice, lent);
-    let modified = dice.once_in(2).then(|| dice.time());
-    Change::Return { inode, generation, modified, is_untouched: !dice.once_in(4) }
+    let [modified, accessed] = [2, 3].map(|odds| dice.once_in(odds).then(|| dice.time()));
+    Change::Return { inode, generation, modified, accessed, is_untouched: !dice.once_in(4) }
 }
 
 fn generation(dice: &mut Dice<'_>, lent: Option<Lent>) -> Generation {
@@ -280,7 +280,8 @@ fn give_back(dice: &mut Dice<'_>) -> Change {
     let generation = generation(dice, lent);
     let (size, mtime, ctime) = (size(dice), dice.time(), dice.time());
     let given = (!dice.once_in(4)).then_some(Given { size, mtime, ctime });
-    Change::GiveBack { inode, generation, given }
+    let accessed = dice.once_in(4).then(|| dice.time());
+    Change::GiveBack { inode, generation, given, accessed }
 }
 
 fn release(dice: &mut Dice<'_>) -> Change {

@@ -178,7 +178,7 @@ impl Story {
     fn give_back(&mut self, modified: Option<u64>, is_untouched: bool) -> RequestId {
         let (inode, generation) = (self.inode, self.generation);
         let modified = modified.map(WallTime::from_micros);
-        self.change(HOLDER, TreeChange::Return { inode, generation, modified, is_untouched })
+        self.change(HOLDER, TreeChange::Return { inode, generation, modified, accessed: None, is_untouched })
     }
 
     /// The holder says that it has done what it was told to. How much that was.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use namespace::Generation;
 
 use super::extents::Extents;
-use super::{Fault, FlushId, Recall, Step, Work};
+use super::{Fault, FlushId, Recall, Step, Times, Work};
 
 /// What was written waits so long for more.
 const GATHERED_FOR: Span = Span::from_millis(500);
@@ -55,6 +55,8 @@ pub(super) struct Lend {
     pub(super) generation: Generation,
     pub(super) size: u64,
     pub(super) modified: WallTime,
+    /// When it was read last, as a user has said under this lend.
+    pub(super) accessed: Option<WallTime>,
     /// When anything was changed last, the time itself included.
     pub(super) changed: WallTime,
     /// Under which lend the content became what it was before this one.
@@ -69,6 +71,8 @@ pub(super) struct Lend {
     flights: BTreeMap<FlushId, Flight>,
     is_touched: bool,
     is_modified: bool,
+    /// Whether a user has set a time.
+    is_set: bool,
     stage: Stage,
     recalls: Vec<Recall>,
     /// When the first was written of what is not being sent.
@@ -94,6 +98,7 @@ impl Lend {
             generation,
             size,
             modified,
+            accessed: None,
             changed: WallTime::ZERO,
             before,
             remote: size,
@@ -103,6 +108,7 @@ impl Lend {
             flights: BTreeMap::new(),
             is_touched: false,
             is_modified: false,
+            is_set: false,
             stage: Stage::Held,
             recalls: Vec::new(),
             since: None,
@@ -194,9 +200,18 @@ impl Lend {
         self.size = size;
     }
 
-    pub(super) fn set_modified(&mut self, (now, at): (MonoTime, WallTime), time: WallTime) {
-        (self.modified, self.is_modified, self.changed_at) = (time, true, now);
+    pub(super) fn set_times(&mut self, (now, at): (MonoTime, WallTime), times: Times) {
+        if let Some(modified) = times.modified {
+            (self.modified, self.is_modified) = (modified, true);
+        }
+        self.accessed = times.accessed.or(self.accessed);
+        (self.is_set, self.changed_at) = (true, now);
         self.changed = self.changed.max(at);
+    }
+
+    /// Whether times are known here alone, so that whoever wants them durable has the lend returned.
+    pub(super) const fn has_set_times(&self) -> bool {
+        self.is_set
     }
 
     /// Whether whoever looks after it has to know of what was written at `now`.
@@ -233,7 +248,8 @@ impl Lend {
             }
             self.stage = Stage::Returning;
             let modified = self.is_modified.then_some(self.modified);
-            return Step::Work(Work::Return { modified, is_untouched: !self.is_touched });
+            let times = Times { modified, accessed: self.accessed };
+            return Step::Work(Work::Return { times, is_untouched: !self.is_touched });
         }
         if now < self.retry_at {
             return Step::Wait(Some(self.retry_at));

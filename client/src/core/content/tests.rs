@@ -131,10 +131,9 @@ fn what_is_written_is_read_over_what_was_there() {
     let mut story = Story::with(b"hello world");
     assert!(story.write(6, b"there, "));
     assert_eq!(story.read(0..100).unwrap(), "hello there, ");
-    assert_eq!(
-        story.contents.shows(file(FILE), lend(2)),
-        Some((13, WallTime::from_micros(1), WallTime::from_micros(1)))
-    );
+    let time = WallTime::from_micros(1);
+    let shown = Shown { size: 13, modified: time, accessed: None, changed: time };
+    assert_eq!(story.contents.shows(file(FILE), lend(2)), Some(shown));
     let known = story.contents.plan(file(FILE), View::Lent(lend(2)), 0..100).unwrap();
     assert!(known.missing.is_empty(), "it was read once");
     assert_eq!(known.assemble(&[]), "hello there, ");
@@ -246,8 +245,8 @@ fn what_rests_is_returned_and_what_was_read_stays_good() {
     story.now = 999;
     assert!(matches!(story.settle(), Step::Wait(Some(due)) if due == at(1_000)));
     story.now = 1_000;
-    let modified = Some(WallTime::from_micros(1));
-    assert_eq!(story.works(), Work::Return { modified, is_untouched: false });
+    let times = Times { modified: Some(WallTime::from_micros(1)), accessed: None };
+    assert_eq!(story.works(), Work::Return { times, is_untouched: false });
     assert!(!story.write(0, b"x"), "nothing is taken any more");
     story.contents.returned(story.file(), Sent::Done);
     assert_eq!(story.next(), Step::Over);
@@ -259,10 +258,29 @@ fn what_rests_is_returned_and_what_was_read_stays_good() {
 }
 
 #[test]
+fn times_that_a_user_sets_are_shown_and_go_back_with_the_lend() {
+    let mut story = Story::new();
+    story.write(0, b"abc");
+    let [modified, accessed] = [7, 8].map(|micros| Some(WallTime::from_micros(micros)));
+    let (now, id) = ((at(5), WallTime::from_micros(99)), story.file());
+    assert!(!story.contents.has_set_times(id.0));
+    story.contents.set_times(now, id, Times { modified, accessed }).unwrap();
+    story.contents.set_times(now, id, Times { modified, accessed: None }).unwrap();
+    let shown = story.contents.shows(id.0, id.1).unwrap();
+    assert_eq!((Some(shown.modified), shown.accessed, shown.changed), (modified, accessed, now.1));
+    assert!(story.contents.has_set_times(id.0));
+    let returned = Step::Work(Work::Return { times: Times { modified, accessed }, is_untouched: false });
+    assert!(matches!(story.settle(), Step::Wait(_)), "more may be set");
+    story.now = 2_000;
+    assert!((0..2).any(|_| story.settle() == returned));
+    assert!(story.contents.set_times(now, id, Times::default()).is_none(), "it is on its way back");
+}
+
+#[test]
 fn what_was_left_alone_is_returned_untouched() {
     let mut story = Story::new();
     story.now = 1_000;
-    assert_eq!(story.works(), Work::Return { modified: None, is_untouched: true });
+    assert_eq!(story.works(), Work::Return { times: Times::default(), is_untouched: true });
     story.contents.returned(story.file(), Sent::Unknown);
     assert!(matches!(story.works(), Work::Return { .. }), "it is told again");
 }

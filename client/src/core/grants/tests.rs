@@ -480,12 +480,45 @@ fn what_is_returned_is_known_as_it_came_to_be() {
     let mut story = Story::knowing();
     let ask = Ask::Attributes { inode: inode(2) };
     story.told(&ask, Ok(lent(10)));
-    let change =
-        Change::Return { inode: inode(2), generation: lend_of(10), modified: None, is_untouched: false };
+    let change = Change::Return {
+        inode: inode(2),
+        generation: lend_of(10),
+        modified: None,
+        accessed: None,
+        is_untouched: false,
+    };
     let id = story.cache.begin(VOLUME, &change);
     story.at = 12;
     let after = Attributes { last_lend: Some(lend_of(10)), lent: None, size: 5, ..lent(10) };
     let told = story.grant(&[inode(2)]);
     story.cache.end(id, &change, (&told, Some(&Done::Changed { attributes: after.clone() })));
     assert_eq!(story.cache.attributes(at(1), VOLUME, inode(2)), Some(after));
+}
+
+#[test]
+fn rights_are_the_same_until_somebody_may_have_changed_them() {
+    let mut story = Story::knowing();
+    let rights = |story: &Story| story.cache.rights(at(500), VOLUME, inode(2));
+    let first = rights(&story).unwrap();
+    assert_eq!(story.cache.rights(at(1_000), VOLUME, inode(2)), None, "the session is over");
+    assert_eq!(story.cache.rights(at(500), VOLUME, inode(9)), None, "nothing is granted");
+    // What does not touch them leaves them.
+    story.told(&look("a"), Ok(attributes(inode(2), 0o755)));
+    assert_eq!(rights(&story), Some(first));
+    // A change of one's own.
+    let id = story.cache.begin(VOLUME, &chmod(inode(2)));
+    assert_eq!(rights(&story), None);
+    story.at += 1;
+    let told = story.grant(&[inode(2)]);
+    let done = Done::Changed { attributes: attributes(inode(2), 0o700) };
+    story.cache.end(id, &chmod(inode(2)), (&told, Some(&done)));
+    let second = rights(&story).unwrap();
+    assert_ne!(first, second);
+    // One of somebody else's.
+    let InodeId { number, epoch } = inode(2);
+    story.revoked += 1;
+    story.cache.revoke(NODE, story.revoked, (VOLUME, Revoked::Inode { number, epoch }));
+    assert_eq!(rights(&story), None);
+    story.told(&look("a"), Ok(attributes(inode(2), 0o700)));
+    assert!(rights(&story).is_some_and(|third| third != first && third != second));
 }

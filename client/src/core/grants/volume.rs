@@ -44,6 +44,8 @@ pub(super) struct Volume {
     hand: Option<InodeId>,
     /// When a question goes to the daemon though its answer is known.
     due: Option<MonoTime>,
+    /// Counts whatever may have changed what somebody may do.
+    rights: u64,
 }
 
 /// What is kept of an inode.
@@ -61,6 +63,8 @@ struct Kept {
     /// Whether anything but that may be kept, and up to where everything had taken effect when that began.
     is_granted: bool,
     since: Seq,
+    /// As long as this is the same nobody has changed who may do what with it.
+    rights: u64,
     was_used: bool,
 }
 
@@ -98,6 +102,7 @@ impl Default for Volume {
             shut: Vec::new(),
             hand: None,
             due: None,
+            rights: 0,
         }
     }
 }
@@ -243,6 +248,12 @@ impl Volume {
         kept.attributes.clone()
     }
 
+    /// As long as this is the same nobody has changed who may do what with an inode. None if that is not known.
+    pub(super) fn rights(&self, inode: InodeId) -> Option<u64> {
+        let kept = self.inodes.get(&inode).filter(|kept| kept.is_granted)?;
+        (!self.busy.has_rights(inode)).then_some(kept.rights)
+    }
+
     fn list(
         &mut self,
         dir: InodeId,
@@ -320,6 +331,8 @@ impl Volume {
                 kept.attributes = None;
                 if named.rights.contains(inode) {
                     kept.allowed.clear();
+                    self.rights += 1;
+                    kept.rights = self.rights;
                 }
             }
         }
@@ -429,6 +442,8 @@ impl Volume {
         let kept = self.inodes.entry(inode).or_default();
         if !std::mem::replace(&mut kept.is_granted, true) {
             kept.since = grant.at;
+            self.rights += 1;
+            kept.rights = self.rights;
         }
         kept
     }

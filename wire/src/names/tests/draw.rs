@@ -263,7 +263,8 @@ impl Dice {
             9 => {
                 let (generation, size) = (self.generation(), self.u64());
                 let given = Given { size, mtime: self.time(), ctime: self.time() };
-                Change::GiveBack { inode, generation, given: (size % 4 > 0).then_some(given) }
+                let (given, accessed) = ((size % 4 > 0).then_some(given), self.maybe(Self::time));
+                Change::GiveBack { inode, generation, given, accessed }
             }
             10 => Change::Hold { inode, client: self.client() },
             11 => Change::Release { inode, client: self.client() },
@@ -280,7 +281,8 @@ impl Dice {
             19 => Change::Forget { client: self.client() },
             20 => {
                 let (generation, modified) = (self.generation(), self.maybe(Self::time));
-                Change::Return { inode, generation, modified, is_untouched: self.coin() }
+                let (accessed, is_untouched) = (self.maybe(Self::time), self.coin());
+                Change::Return { inode, generation, modified, accessed, is_untouched }
             }
             _ => Change::Limit { inodes_max: self.u64(), bytes_max: self.u64() },
         }

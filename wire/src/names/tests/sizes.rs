@@ -122,6 +122,7 @@ fn largest_ops() -> Vec<Op> {
             inode: INODE,
             generation: Generation(BORN),
             given: Some(Given { size: u64::MAX, mtime: NEVER, ctime: NEVER }),
+            accessed: Some(NEVER),
         },
         Change::Lock { inode: INODE, lock: lock(0), wait: true },
         Change::Cancel { inode: INODE, ticket: Ticket(BORN) },
