@@ -113,6 +113,18 @@ impl Cluster {
         Pid::from_raw(child.parse().unwrap()).unwrap()
     }
 
+    /// The processes that serve mounts of this cluster.
+    fn mount_processes(&self) -> Vec<Pid> {
+        let dir = self.dir();
+        let is_its = |process: &u32| {
+            let line = fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default();
+            line.starts_with("fleasefs\0mount\0") && line.contains(dir.to_str().unwrap())
+        };
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        processes.filter(is_its).filter_map(|process| Pid::from_raw(process.try_into().ok()?)).collect()
+    }
+
     /// Sends a signal to all daemons.
     pub(crate) fn signal_all(&self, signal: Signal) {
         (1..=3).for_each(|node| kill_process(self.daemon(node), signal).unwrap());
@@ -131,6 +143,10 @@ impl Drop for Cluster {
         }
         if self.dir().exists() {
             let _ = fleasefs().arg("down").arg(self.dir()).output();
+        }
+        // A mount that has something left to write waits for daemons.
+        for process in self.mount_processes() {
+            let _ = kill_process(process, Signal::KILL);
         }
     }
 }
