@@ -40,6 +40,7 @@ pub(crate) struct LocalCluster {
 }
 
 /// One daemon of it.
+#[derive(Clone)]
 pub(crate) struct LocalDaemon {
     /// Which.
     pub(crate) node: NodeId,

@@ -8,21 +8,28 @@ mod cert;
 mod cluster_dir;
 mod demo;
 mod down;
+mod drain;
 mod family;
 mod init;
 mod local;
 mod lock;
 mod log;
 mod mount;
+mod named;
 mod object;
 mod osd;
+mod restart;
 mod shell;
 mod sim;
 mod status;
 mod store;
+mod top;
 mod umount;
 mod up;
 mod volume;
+mod when;
+mod who;
+mod why;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -50,18 +57,24 @@ enum Command {
     Cert(cert::Args),
     Demo(demo::Args),
     Down(down::Args),
+    Drain(drain::DrainArgs),
     Init(init::Args),
     Lock(lock::Args),
     Mount(mount::Args),
     Object(object::Args),
     Osd(osd::Args),
+    Restart(restart::Args),
     /// Run the cluster in one thread under a seed, with faults and checkers
     Sim(sim::SimArgs),
     Status(status::Args),
     Store(store::Args),
+    Top(top::Args),
     Umount(umount::Args),
+    Undrain(drain::UndrainArgs),
     Up(up::Args),
     Volume(volume::Args),
+    Who(who::Args),
+    Why(why::Args),
 }
 
 fn main() -> ExitCode {
@@ -71,17 +84,23 @@ fn main() -> ExitCode {
         Command::Cert(args) => cert::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Down(args) => down::run(&args),
+        Command::Drain(args) => drain::drain(&args),
         Command::Init(args) => init::run(&args),
         Command::Lock(args) => lock::run(&args),
         Command::Mount(args) => mount::run(&args),
         Command::Object(args) => object::run(args),
         Command::Osd(args) => osd::run(&args),
+        Command::Restart(args) => restart::run(&args),
         Command::Sim(args) => sim::run(args),
         Command::Status(args) => status::run(&args),
         Command::Store(args) => store::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Umount(args) => umount::run(&args),
+        Command::Undrain(args) => drain::undrain(&args),
         Command::Up(args) => up::run(&args),
         Command::Volume(args) => volume::run(&args),
+        Command::Who(args) => who::run(&args),
+        Command::Why(args) => why::run(&args),
     };
     match result {
         Ok(code) => code,

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use client::{Client, ConnectError, DaemonState};
-use node::{ClockTrust, Status};
+use node::{ClockTrust, DrainStatus, Status};
 use serde_json::{Value, json};
 
 /// Show how the daemons of a cluster are, and say plainly what is wrong
@@ -77,7 +77,7 @@ fn print(config: &client::Config, states: &[DaemonState], problems: &[String]) -
     writeln!(
         out,
         "{:>6}  {:<22} {:>5}  {:>8}  {:>16}  {:>8}  {:>7}  {:>7}  state",
-        "daemon", "address", "start", "up", "clock", "leases", "locks", "clients"
+        "daemon", "address", "start", "up", "clock", "primary", "locks", "clients"
     )?;
     for state in states {
         let (node, address) = (state.node.to_string(), &state.address);
@@ -109,15 +109,19 @@ fn row(status: &Status) -> String {
         (_, 1..) => "quarantined",
         (ClockTrust::Joining, 0) => "joining",
         (ClockTrust::Off, 0) => "clock is off",
-        (ClockTrust::Sound, 0) if status.draining => "stopping",
-        (ClockTrust::Sound, 0) => "ok",
+        (ClockTrust::Sound, 0) => match status.drain {
+            DrainStatus::No => "ok",
+            DrainStatus::Draining => "draining",
+            DrainStatus::Drained => "drained",
+            DrainStatus::Stopping => "stopping",
+        },
     };
     format!(
         "{:>5}  {:>8}  {:>16}  {:>8}  {:>7}  {:>7}  {state}",
         status.daemon.process.incarnation.0,
         uptime(status.daemon.uptime_ms / 1_000),
         clock,
-        status.leases.held,
+        status.leases.primaries,
         status.locks.held,
         status.locks.sessions,
     )

@@ -12,7 +12,7 @@ use ::osd::store::index::Engine;
 use anyhow::{Context, bail, ensure};
 use base::NodeId;
 use client::{Client, ConnectError, DaemonState, VolumeError};
-use node::{ClockTrust, Settings, VolumeName};
+use node::{ClockTrust, DrainStatus, Settings, VolumeName};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
@@ -238,7 +238,7 @@ fn look_after(running: &mut Running) -> anyhow::Result<()> {
 fn absence(state: &DaemonState) -> Option<(NodeId, String)> {
     let why = match &state.status {
         Err(why) => why.as_str(),
-        Ok(status) if status.draining => "it is stopping",
+        Ok(status) if status.drain == DrainStatus::Stopping => "it is stopping",
         Ok(status) if status.clock.state == ClockTrust::Joining => "it has not found a majority yet",
         Ok(_) => return None,
     };

@@ -330,7 +330,7 @@ impl Asking {
             while !ends.load(Ordering::Relaxed) {
                 let leases = ask()
                     .into_iter()
-                    .map(|state| (state.node, state.status.ok().map(|status| status.leases.held)));
+                    .map(|state| (state.node, state.status.ok().map(|status| status.leases.primaries)));
                 *tell.lock().unwrap_or_else(PoisonError::into_inner) = leases.collect();
                 std::thread::sleep(ASK_EVERY);
             }

@@ -9,11 +9,11 @@ use std::time::Duration;
 use base::{MonoTime, NodeId, ObjectId, Process, Role, Span, WallTime};
 use namespace::{Born, Generation, InodeId};
 use net::{Admission, Caller, Endpoint, Event, Identity, Inbox, Link, Network, Path, Peer};
-use node::{ClusterMap, Revoked, Status, Token, Unavailable};
+use node::{ClusterMap, Inspection, OrderBody, OrderReplyBody, Revoked, Status, Token, Unavailable};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use wire::{Admitted, Hello, Introduction, Kind, Message, Refusal, StatusRequest, Why};
+use wire::{Admitted, Hello, Inspect, Introduction, Kind, Message, Refusal, StatusRequest, Why};
 
 use crate::behind::Behind;
 use crate::clock;
@@ -23,6 +23,7 @@ use crate::core::grants::Cache;
 use crate::core::{Core, Event as CoreEvent, Obstacle, Output, Ticket};
 use crate::lock::{Asked, Standing};
 use crate::objects::{Objects, Windows};
+use crate::orders::Orders;
 use crate::reopening::Reopening;
 use crate::watch::{Waiting, Watched};
 
@@ -44,6 +45,8 @@ pub struct Client {
     map: Arc<ClusterMap>,
     driver: JoinSet<()>,
     pub(crate) patience: Duration,
+    /// Whose certificate it has.
+    pub(crate) role: Role,
 }
 
 /// Why a client did not come to be.
@@ -108,6 +111,8 @@ struct State {
     waiting: BTreeMap<Ticket, oneshot::Sender<Outcome>>,
     standings: BTreeMap<Ticket, watch::Sender<Standing>>,
     asked: BTreeMap<NodeId, Vec<oneshot::Sender<Status>>>,
+    orders: Orders,
+    inspected: BTreeMap<(NodeId, ObjectId), Vec<oneshot::Sender<Inspection>>>,
     links: BTreeMap<NodeId, Link>,
     /// Why there is no connection.
     troubles: BTreeMap<NodeId, String>,
@@ -137,7 +142,8 @@ impl Client {
         let mut driver = JoinSet::new();
         let callers = map.osds().map(|osd| (osd.id, network.keep_calling(osd.id, &osd.address))).collect();
         driver.spawn(drive(shared.clone(), network, inbox, callers));
-        let client = Self { shared, map, driver, patience: PATIENCE };
+        let role = identity.peer().role.clone();
+        let client = Self { shared, map, driver, patience: PATIENCE, role };
         client.wait_for_daemons().await?;
         Ok(client)
     }
@@ -193,6 +199,31 @@ impl Client {
         states
     }
 
+    /// Asks one daemon how it is, or says why it does not answer.
+    pub async fn status_of(&self, node: NodeId) -> Result<Status, String> {
+        match timeout(STATUS_TIMEOUT, self.shared.ask_status(node)).await {
+            Ok(Ok(status)) => Ok(status),
+            Ok(Err(_)) => Err(self.shared.trouble(node)),
+            Err(_) => Err("connected, but it does not answer".to_owned()),
+        }
+    }
+
+    /// Asks every daemon of the map what it knows of an object, or says why it does not answer.
+    pub async fn inspect(&self, object: ObjectId) -> Vec<(NodeId, Result<Inspection, String>)> {
+        let asked: Vec<_> =
+            self.map.osds().map(|osd| (osd.id, self.shared.ask_about(osd.id, object))).collect();
+        let mut told = Vec::new();
+        for (node, answer) in asked {
+            let said = match timeout(STATUS_TIMEOUT, answer).await {
+                Ok(Ok(inspection)) => Ok(inspection),
+                Ok(Err(_)) => Err(self.shared.trouble(node)),
+                Err(_) => Err("connected, but it does not answer".to_owned()),
+            };
+            told.push((node, said));
+        }
+        told
+    }
+
     /// Gives every lock back and closes the connections.
     pub async fn close(mut self) {
         self.leave_volumes().await;
@@ -244,6 +275,8 @@ impl Shared {
             waiting: BTreeMap::new(),
             standings: BTreeMap::new(),
             asked: BTreeMap::new(),
+            orders: Orders::default(),
+            inspected: BTreeMap::new(),
             links: BTreeMap::new(),
             troubles: BTreeMap::new(),
         };
@@ -308,7 +341,28 @@ impl Shared {
         receiver
     }
 
-    fn trouble(&self, node: NodeId) -> String {
+    fn ask_about(&self, node: NodeId, object: ObjectId) -> oneshot::Receiver<Inspection> {
+        let (sender, receiver) = oneshot::channel();
+        let mut state = self.state();
+        if let Some(link) = state.links.get(&node) {
+            send(link, &Inspect { object });
+            state.inspected.entry((node, object)).or_default().push(sender);
+        }
+        receiver
+    }
+
+    /// Gives a daemon an order; the answer does not come if there is no connection, or none any more.
+    pub(crate) fn order(&self, node: NodeId, body: OrderBody) -> oneshot::Receiver<OrderReplyBody> {
+        let mut state = self.state();
+        let (order, receiver) = state.orders.give(node, body);
+        match state.links.get(&node) {
+            Some(link) => send(link, &order),
+            None => state.orders.lose(node),
+        }
+        receiver
+    }
+
+    pub(crate) fn trouble(&self, node: NodeId) -> String {
         let state = self.state();
         state.troubles.get(&node).cloned().unwrap_or_else(|| "it has not answered yet".to_owned())
     }
@@ -325,12 +379,15 @@ struct Ends(Arc<Shared>);
 impl Drop for Ends {
     fn drop(&mut self) {
         let mut state = self.0.state();
-        let State { waiting, standings, asked, objects, watched, behind, .. } = &mut *state;
+        let State { waiting, standings, asked, orders, inspected, objects, watched, behind, .. } =
+            &mut *state;
         watched.end();
         behind.end();
         waiting.clear();
         standings.clear();
         asked.clear();
+        orders.end();
+        inspected.clear();
         objects.end();
         drop(state);
         self.0.reopening.clear();
@@ -481,6 +538,8 @@ impl State {
     /// What came over a connection that is gone does not count any more.
     fn lose(&mut self, node: NodeId) {
         self.objects.core.handle_down(clock::now(), node);
+        self.orders.lose(node);
+        self.inspected.retain(|(from, _), _| *from != node);
         self.answers.retain(|recall, _| recall.from != node);
         self.behind.contents().forget_recalls(node);
         let volumes = self.cache().handle_down(node);
@@ -503,6 +562,12 @@ impl State {
                     let _ = asked.send(status.clone());
                 }
             }),
+            Kind::Inspection => frame.decode::<Inspection>().map(|inspection| {
+                for asked in self.inspected.remove(&(node, inspection.object)).unwrap_or_default() {
+                    let _ = asked.send(inspection.clone());
+                }
+            }),
+            Kind::OrderReply => frame.decode().map(|reply| self.orders.handle_reply(node, reply)),
             _ => return link.close("this is not for a client"),
         };
         if let Err(error) = handled {

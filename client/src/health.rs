@@ -1,7 +1,7 @@
 //! What is wrong with a cluster, said plainly.
 
 use base::Span;
-use node::{ClockTrust, Status};
+use node::{ClockTrust, DrainStatus, Status};
 
 use crate::DaemonState;
 
@@ -78,7 +78,8 @@ fn of_one(status: &Status, now_s: u64) -> Vec<String> {
     if status.supervisor.is_some_and(|supervisor| supervisor.crash_looping) {
         found.push("ends again and again soon after its start; its log says why".to_owned());
     }
-    if status.draining {
+    // What an operator has drained is as it is meant to be.
+    if status.drain == DrainStatus::Stopping {
         found.push("is stopping".to_owned());
     }
     found
@@ -87,7 +88,7 @@ fn of_one(status: &Status, now_s: u64) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use base::{ClusterId, NodeId, Process, StoreId};
-    use node::{ClockStatus, DaemonStatus, LeaseStatus, LockStatus};
+    use node::{ClockStatus, DaemonStatus, LeaseStatus, LockStatus, WorkStatus};
 
     use super::*;
 
@@ -108,11 +109,12 @@ mod tests {
             clock: ClockStatus { state: ClockTrust::Sound, offset_max_us: None, epsilon_us: 100_000 },
             leases: LeaseStatus::default(),
             locks: LockStatus::default(),
+            work: WorkStatus::default(),
             certificate_expires_unix_s: NOW_S + EXPIRY_WARNING_S,
             deny_list_is_stale: false,
             disk_is_full: false,
             supervisor: None,
-            draining: false,
+            drain: DrainStatus::No,
             peers: Vec::new(),
         }
     }

@@ -171,6 +171,7 @@ pub(crate) const fn said(why: Option<Unavailable>) -> &'static str {
         Some(Unavailable::NoMajority) => "a majority of its members cannot be reached",
         Some(Unavailable::Contended) => "too many want it at once",
         Some(Unavailable::Stopping) => "its members are stopping",
+        Some(Unavailable::Drained) => "its members are drained; `fleasefs undrain` has them lead again",
         Some(Unavailable::Full) => "its members keep as many locks as their limits allow",
         Some(Unavailable::Overloaded) => "its members have too much to do",
         Some(Unavailable::WrongCell) => "its members take the request for a mistake",

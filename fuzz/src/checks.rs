@@ -10,8 +10,8 @@ use bytes::Bytes;
 use net::{Denied, Peer};
 use node::file::{Attributes, File, FileReply, FileRequest, Position};
 use node::{
-    CapabilityKeys, ClientFrame, ClusterMap, DaemonFrame, Errand, FileMessage, KeyEpoch, Order, OrderReply,
-    PeerMessage, Status,
+    CapabilityKeys, ClientFrame, ClusterMap, DaemonFrame, Errand, FileMessage, Inspection, KeyEpoch, Order,
+    OrderReply, PeerMessage, Status,
 };
 use osd::store::{Disk, Host, Owner, Store};
 use replication::Head;
@@ -239,6 +239,8 @@ fn decode(frame: &Admitted) -> Result<(), DecodeError> {
         Kind::Order => frame.decode::<Order>().map(drop),
         Kind::OrderReply => frame.decode::<OrderReply>().map(drop),
         Kind::Errand => frame.decode::<Vec<Errand>>().map(drop),
+        Kind::Inspect => frame.decode::<wire::Inspect>().map(drop),
+        Kind::Inspection => frame.decode::<Inspection>().map(drop),
     }
 }
 

@@ -46,8 +46,13 @@ impl Entry for Register {
 
 impl Register {
     /// The highest ballot it answered: lower ones are refused.
-    fn promised(&self) -> Ballot {
+    pub(crate) fn promised(&self) -> Ballot {
         self.read.max(self.write)
+    }
+
+    /// Whether its value is a lease that was given up.
+    pub(crate) const fn is_given(&self) -> bool {
+        self.given
     }
 }
 

@@ -15,8 +15,8 @@ use crate::timers::Timers;
 use crate::trail::{Trail, TrailEntry};
 use crate::views::{ViewHandle, ViewSource, ViewTable};
 use crate::{
-    Algorithm, Ballot, Batch, Body, Bug, Config, ConfigError, Denial, Event, Given, Loss, Message, Refusal,
-    Reject, Stamp, Watermark,
+    Algorithm, Ballot, Batch, Body, Bug, Config, ConfigError, Denial, Event, Given, LeaseId, Loss, Message,
+    Refusal, Reject, Stamp, Watermark,
 };
 
 /// Timers are exact to this part of `t_max`.
@@ -165,6 +165,11 @@ impl<A: Algorithm> LeaseNode<A> {
             return None;
         }
         Some(self.claim(cell)?.tenure.as_ref()?.until)
+    }
+
+    /// Which lease of the cell this node owns, or owned and is giving up.
+    pub fn lease_of(&self, cell: ObjectId) -> Option<LeaseId> {
+        Some(self.claim(cell)?.tenure.as_ref()?.lease)
     }
 
     /// The view whose majority last decided this node's lease: the next change of view waits for it.

@@ -503,8 +503,13 @@ impl<A: Algorithm> Shard<A> {
             }
             Event::Nothing => self.take_absence(now, object),
             Event::Behind { holder } => {
-                self.send_waiting_away(object, &FileReplyBody::Elsewhere(holder));
-                self.leave_file(now, object, Some(holder));
+                // What is committed more than one member has, so another one can do without a holder that leads nothing.
+                let members = self.members_of(object);
+                let is_taker = self.drain.takers.contains(&holder);
+                let successor = if is_taker { Some(holder) } else { self.next_member(members.as_slice()) };
+                let Some(successor) = successor else { return self.leave_for_now(now, object, None) };
+                self.send_waiting_away(object, &FileReplyBody::Elsewhere(successor));
+                self.leave_file(now, object, Some(successor));
             }
             Event::Isolated => self.leave_for_now(now, object, None),
             Event::Fruitless { answered } => {
@@ -547,11 +552,11 @@ impl<A: Algorithm> Shard<A> {
         self.leave_file(now, object, successor);
     }
 
-    /// Of these nodes the one that is connected and comes after this one: so each has its turn.
+    /// Of these nodes the one that takes leases and comes after this one: so each has its turn.
     pub(crate) fn next_member(&self, nodes: &[NodeId]) -> Option<NodeId> {
         let me = self.me().node;
-        let connected = nodes.iter().copied().filter(|node| self.peers.contains_key(node));
-        connected.min_by_key(|&node| (node < me, node))
+        let takers = nodes.iter().copied().filter(|node| self.drain.takers.contains(node));
+        takers.min_by_key(|&node| (node < me, node))
     }
 
     /// The requests that came before this node served.
@@ -596,7 +601,7 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         hosted.ended = ended;
         hosted.stage = Stage::Numbering(until);
-        if self.draining || self.files.is_stalled {
+        if self.is_draining() || self.files.is_stalled {
             self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::NoMajority));
             return self.leave_file(now, object, None);
         }
@@ -607,6 +612,7 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn lead_file(&mut self, now: WallTime, object: ObjectId) {
         let me = self.me().node;
         let Some(until) = self.lease.valid_until(now, object) else { return };
+        let lease = self.lease.lease_of(object).map_or(0, |id| id.0);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         // An earlier process of this node may have used a number and died before it was written that it did.
         let floor = if self.config.breaks(Bug::EpochReused) { 0 } else { self.keeper.numbers.floor() };
@@ -625,7 +631,7 @@ impl<A: Algorithm> Shard<A> {
         hosted.is_absent = false;
         self.files.watch(now + self.config.file_idle, object);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        match hosted.replica.lead(now, Tenure { epoch, lease: number, until, creates }) {
+        match hosted.replica.lead(now, Tenure { epoch, lease, until, creates }) {
             Ok(()) => {}
             Err(error) => {
                 let why = FileReplyBody::Unavailable(Unavailable::NoMajority);
@@ -640,10 +646,10 @@ impl<A: Algorithm> Shard<A> {
         self.drain_replica(now, object);
     }
 
-    /// A member that is connected, another one each time.
+    /// A member that takes leases, another one each time.
     pub(crate) fn some_other_member(&mut self, object: ObjectId) -> Option<NodeId> {
         let members = self.members_of(object);
-        let others = members.as_slice().iter().filter(|node| self.peers.contains_key(node));
+        let others = members.as_slice().iter().filter(|node| self.drain.takers.contains(node));
         let others: Vec<NodeId> = others.copied().collect();
         let turn = usize::try_from(self.files.ticket().0).unwrap_or(0);
         others.get(turn.checked_rem(others.len())?).copied()

@@ -20,7 +20,7 @@
 //! # Contract
 //!
 //! *Events in*: `handle_*`, each with the time of its arrival. *Commands*: [`drain`](Shard::drain), and an operator's:
-//! [`change_members`](Shard::change_members), [`strike`](Shard::strike), [`accept_loss`](Shard::accept_loss), or by
+//! [`order_drain`](Shard::order_drain), [`change_members`](Shard::change_members), [`strike`](Shard::strike), [`accept_loss`](Shard::accept_loss), or by
 //! message [`handle_order`](Shard::handle_order). *Out*:
 //! [`poll_output`](Shard::poll_output) until it is empty, after every call, with a reading of the clock taken then;
 //! and [`poll_timeout`](Shard::poll_timeout). Streams to peers and clients keep order and are whole while the
@@ -38,6 +38,7 @@ mod bugs;
 mod capability;
 mod checkpoints;
 mod config;
+mod drain;
 mod errands;
 mod exports;
 mod fetches;
@@ -48,6 +49,7 @@ mod from_toml;
 mod grants;
 mod holders;
 mod hosting;
+mod inspect;
 mod keeper;
 mod lends;
 mod lock;
@@ -73,6 +75,7 @@ mod starts;
 mod status;
 mod steps;
 mod store;
+mod tenures;
 mod upkeep;
 mod volumes;
 mod writes;
@@ -86,6 +89,7 @@ pub use capability::{
 };
 pub use checkpoints::FileChanges;
 pub use config::{CLOCK_FRESH, ShardConfig};
+pub use drain::{DrainError, DrainStatus};
 pub use errands::{Errand, ErrandBody};
 pub use exports::{
     ANONYMOUS_DEFAULT, ChangeKind, EXPORT_CLIENTS_MAX, EXPORT_PATH_BYTES_MAX, EXPORTS_MAX, Export,
@@ -98,6 +102,10 @@ pub use first_clock::{BEHIND_MAX, FIRST_TIMES_MAX, FirstClock, FirstTime, correc
 pub use from_toml::from_toml;
 pub use grants::{CacheGrant, GrantKind, Named};
 pub use holders::Attendance;
+pub use inspect::{
+    EndedSeen, Inspection, LeadsSeen, OwnerSeen, ReplicaSeen, ReplicaState, TRAIL_TOLD_MAX, TrailSeen,
+    TrailWhat,
+};
 pub use map::{ClusterMap, LeaseAlgorithm, MapError, Osd, REPLICAS_DEFAULT, Settings, is_address};
 pub use members::{Changed, MemberChange, MembersError, StrikeError};
 pub use message::{
@@ -112,8 +120,9 @@ pub use shard::{LockCounts, Remembered, Shard, ShardError};
 pub use starts::{Chain, Lines, Met, RestoredCopy, StartRefusal};
 pub use status::{
     ClockStatus, ClockTrust, DaemonStatus, LeaseStatus, LockStatus, PeerStatus, STATUS_PEERS_MAX, Status,
-    SupervisorStatus,
+    SupervisorStatus, WorkStatus,
 };
 pub use store::{JournalFound, Memo, OpenStep, Opening, StoreFound, StoreRefusal};
+pub use tenures::{EndSeen, TenureSeen, tenures};
 pub use volumes::{file_object, list_of_volumes, volume_object};
 pub use writes::record_data_bytes;

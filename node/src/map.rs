@@ -314,6 +314,11 @@ impl ClusterMap {
         ranked.into_iter().take(self.replicas.into()).map(|(_, id)| id).collect()
     }
 
+    /// The view of every cell, if there are no more daemons than replicas.
+    pub const fn common_view(&self) -> Option<&View> {
+        self.common_view.as_ref()
+    }
+
     /// The view of a cell.
     pub fn view(&self, cell: ObjectId) -> Cow<'_, View> {
         match &self.common_view {

@@ -15,6 +15,7 @@ impl<A: Algorithm> Shard<A> {
             PeerMessage::CaughtUp => self.keeper.caught_up(from),
             PeerMessage::Forgot { at } => self.peer_forgot(now, from, at),
             PeerMessage::Full(is_full) => self.peer_is_full(from.node, is_full),
+            PeerMessage::Takes(takes) => self.peer_takes(from.node, takes),
             PeerMessage::Query { cell, epoch } => self.handle_query(from.node, cell, epoch),
             PeerMessage::Over { cell, epoch } => {
                 let is_his = |record: Record| record.epoch == epoch && record.writer == from;

@@ -129,6 +129,8 @@ pub enum PeerMessage {
     },
     /// The disk of the sender takes no more data, or does again. Who is connected anew takes data unless it says so.
     Full(bool),
+    /// Whether the sender takes leases that are handed over to it. It does not until it says so.
+    Takes(bool),
 }
 
 /// What a client says in one turn. Every frame keeps its session alive, an empty one too.
@@ -335,6 +337,8 @@ pub enum Unavailable {
     WrongCell,
     /// Too much is under way.
     Overloaded,
+    /// An operator has drained it.
+    Drained,
 }
 
 /// The cell of the lock with this name. Locks have the highest bit set, and files never do.

@@ -5,7 +5,7 @@
 use base::{Members, NodeId, ObjectId, WallTime};
 use lease::Algorithm;
 
-use crate::{Changed, MemberChange, MembersError, RequestId, Shard, StrikeError};
+use crate::{Changed, DrainError, MemberChange, MembersError, RequestId, Shard, StrikeError};
 
 /// One order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +32,13 @@ pub enum OrderBody {
     Strike(NodeId),
     /// See [`accept_loss`](Shard::accept_loss).
     AcceptLoss(ObjectId),
+    /// See [`order_drain`](Shard::order_drain).
+    Drain {
+        /// Whatever it breaks.
+        forced: bool,
+    },
+    /// See [`undrain`](Shard::undrain).
+    Undrain,
 }
 
 /// The answer to an order.
@@ -54,6 +61,8 @@ pub enum OrderReplyBody {
     Struck(Result<(), StrikeError>),
     /// Whether a recovery waited for somebody, and goes on without.
     LossAccepted(bool),
+    /// Whether the order to lead nothing, or to lead again, is followed.
+    Drained(Result<(), DrainError>),
 }
 
 impl<A: Algorithm> Shard<A> {
@@ -66,6 +75,8 @@ impl<A: Algorithm> Shard<A> {
             }
             OrderBody::Strike(node) => OrderReplyBody::Struck(self.strike(now, node)),
             OrderBody::AcceptLoss(object) => OrderReplyBody::LossAccepted(self.accept_loss(now, object)),
+            OrderBody::Drain { forced } => OrderReplyBody::Drained(self.order_drain(now, forced)),
+            OrderBody::Undrain => OrderReplyBody::Drained(self.undrain(now)),
         };
         OrderReply { id: order.id, body }
     }

@@ -42,6 +42,9 @@ pub enum Output {
         /// The new mark.
         to: u64,
     },
+    /// Keep on disk whether an operator has drained this node, then call
+    /// [`handle_drain_kept`](crate::Shard::handle_drain_kept).
+    KeepDrained(bool),
     /// Send this message between replicas of a file, in order.
     File {
         /// To whom.

@@ -90,7 +90,7 @@ impl<A: Algorithm> Shard<A> {
         cell: ObjectId,
         (ended, watermark): (Ended, Option<Watermark>),
     ) {
-        if self.draining || !self.locks.contains_key(&cell) {
+        if self.is_draining() || !self.locks.contains_key(&cell) {
             // Nobody wants it any longer, and nothing was granted.
             return self.steps.add(cell, Step::GiveUp { successor: None, watermark: UNSETTLED });
         }
@@ -285,12 +285,11 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Gives a lock's lease up because this node is stopping.
-    pub(crate) fn leave_lock(&mut self, cell: ObjectId) {
+    /// Gives a lock's lease up because this node is to lead nothing.
+    pub(crate) fn leave_lock(&mut self, now: WallTime, cell: ObjectId) {
         let view = self.config.map.view(cell).into_owned();
-        let peers = &self.peers;
-        let is_there = |node: &&NodeId| peers.contains_key(node);
-        let successor = view.members.as_slice().iter().find(is_there).copied();
+        let successor = self.next_member(view.members.as_slice());
+        let why = self.unavailable(now).unwrap_or(Unavailable::Stopping);
         let Some(lock) = self.locks.get_mut(&cell) else { return };
         let is_kept = lock.holder.is_some();
         if let (Some(session), Some(grant)) = (lock.holder.take(), lock.grant) {
@@ -303,7 +302,7 @@ impl<A: Algorithm> Shard<A> {
         let was_giving_up = matches!(lock.stage, Stage::GivingUp);
         let gone = std::mem::replace(lock, Lock::new(Stage::GivingUp));
         lock.record = gone.record;
-        self.send_away(cell, gone, ReplyBody::Unavailable(Unavailable::Stopping));
+        self.send_away(cell, gone, ReplyBody::Unavailable(why));
         if was_serving {
             let successor = successor.filter(|_| is_kept);
             self.steps.add(cell, Step::GiveUp { successor, watermark });

@@ -9,6 +9,7 @@ use lease::{
 };
 
 use crate::checkpoints::first_checkpoint;
+use crate::drain::Drain;
 use crate::errands::Errands;
 use crate::file::{File, FileReply};
 use crate::files::{Caller, FileJournalError, Files, KeptFile};
@@ -67,7 +68,7 @@ pub struct Shard<A> {
     deferred: Vec<(u64, Process, PeerMessage)>,
     outputs: VecDeque<Output>,
     trusted: bool,
-    pub(crate) draining: bool,
+    pub(crate) drain: Drain,
     /// Whether nothing that waits for the disk may leave any more.
     pub(crate) health: Health,
     /// Whether peers may count on this process having told them all.
@@ -169,7 +170,7 @@ impl<A: Algorithm> Shard<A> {
             outbox: BTreeMap::new(),
             deferred: Vec::new(),
             outputs: VecDeque::new(),
-            draining: false,
+            drain: Drain::default(),
             offered: BTreeSet::new(),
             health: Health::Sound,
             is_greeted: false,
@@ -239,18 +240,9 @@ impl<A: Algorithm> Shard<A> {
         self.sessions.len()
     }
 
-    /// Whether it was told to [`drain`](Self::drain).
-    pub const fn is_draining(&self) -> bool {
-        self.draining
-    }
-
-    /// Whether everything is given up after [`drain`](Self::drain).
-    pub fn is_drained(&self) -> bool {
-        self.draining
-            && self.locks.is_empty()
-            && self.has_left_files()
-            && self.steps.len() == 0
-            && self.outbox.is_empty()
+    /// Whether nothing waits to be sent to peers.
+    pub(crate) fn has_posted_all(&self) -> bool {
+        self.outbox.is_empty()
     }
 
     /// A peer is connected, by this run of it. A connection before that ended.
@@ -267,12 +259,14 @@ impl<A: Algorithm> Shard<A> {
         if self.is_full() {
             self.post(peer.node, PeerMessage::Full(true));
         }
+        self.tell_taking_to(peer.node);
     }
 
     /// A peer's connection is gone.
     pub fn handle_peer_down(&mut self, node: NodeId) {
         self.peers.remove(&node);
         self.peer_is_full(node, false);
+        self.peer_takes(node, false);
         self.outbox.remove(&node);
         self.errands.lose(node);
         // What it asked for it asks again, and its next run is somebody else.
@@ -375,20 +369,6 @@ impl<A: Algorithm> Shard<A> {
         self.take_events(now);
     }
 
-    /// Gives every lease up, each to a connected member if a client still holds what is under it.
-    pub fn drain(&mut self, now: WallTime) {
-        if self.draining {
-            return;
-        }
-        self.draining = true;
-        let cells: Vec<ObjectId> = self.locks.keys().copied().collect();
-        cells.into_iter().for_each(|cell| self.leave_lock(cell));
-        let leased: Vec<ObjectId> = self.leased.keys().copied().collect();
-        leased.into_iter().for_each(|cell| self.drop_lease(cell));
-        self.leave_all_files(now);
-        self.take_events(now);
-    }
-
     /// Lets time pass. Calling it early or often changes nothing.
     pub fn handle_timeout(&mut self, now: WallTime) {
         self.lease.handle_timeout(now);
@@ -402,6 +382,7 @@ impl<A: Algorithm> Shard<A> {
         self.check_files(now);
         self.take_offers(now);
         self.greet(now);
+        self.tell_whether_it_takes(now);
         // A clock that cannot be trusted must not decide that nobody needs a record.
         if now >= self.sweep_at && self.trusted {
             self.sweep_at = now + self.config.lease.t_max / SWEEPS_PER_LEASE;
@@ -552,8 +533,10 @@ impl<A: Algorithm> Shard<A> {
 
     /// Why this node acts as nobody's owner at present.
     pub(crate) fn unavailable(&self, now: WallTime) -> Option<Unavailable> {
-        if self.draining {
+        if self.drain.is_stopping {
             Some(Unavailable::Stopping)
+        } else if self.drain.is_ordered {
+            Some(Unavailable::Drained)
         } else if now < self.lease.silent_until() {
             Some(Unavailable::Quarantined)
         } else if !self.trusted {
@@ -595,6 +578,7 @@ impl<A: Algorithm> Shard<A> {
         } else {
             self.stand_down(now);
         }
+        self.tell_whether_it_takes(now);
         self.take_events(now);
     }
 

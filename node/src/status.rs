@@ -7,7 +7,7 @@
 use base::{ClusterId, Incarnation, NodeId, Process, StoreId};
 use serde::{Deserialize, Serialize};
 
-use crate::bounded;
+use crate::{DrainStatus, bounded};
 
 /// The most peers a status lists: as many as a cluster map has daemons.
 pub const STATUS_PEERS_MAX: usize = crate::map::OSDS_MAX;
@@ -31,6 +31,8 @@ pub struct Status {
     pub leases: LeaseStatus,
     /// Its locks.
     pub locks: LockStatus,
+    /// What clients have had it do.
+    pub work: WorkStatus,
     /// When its certificate expires: seconds since 1970.
     pub certificate_expires_unix_s: u64,
     /// Whether the file of its deny list cannot be read, so that the list before is still in force.
@@ -40,7 +42,7 @@ pub struct Status {
     /// Its parent process, unless it runs without one.
     pub supervisor: Option<SupervisorStatus>,
     /// Whether it gives its leases up and takes no new ones.
-    pub draining: bool,
+    pub drain: DrainStatus,
     /// The other daemons of the map.
     #[serde(deserialize_with = "bounded::list::<STATUS_PEERS_MAX, _, _>")]
     pub peers: Vec<PeerStatus>,
@@ -85,8 +87,12 @@ pub enum ClockTrust {
 /// Leases, and what was counted since the daemon started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct LeaseStatus {
-    /// Leases it owns.
+    /// Leases it owns of locks.
     pub held: u64,
+    /// Files and volumes it is primary of, or about to be or not to be.
+    pub primaries: u64,
+    /// Those of which some connected member lacks something.
+    pub behind: u64,
     /// Leases it is about to acquire or to give up.
     pub changing: u64,
     /// Cells it remembers something of.
@@ -114,6 +120,17 @@ pub struct LockStatus {
     pub waiting: u64,
     /// Clients with a session.
     pub sessions: u64,
+}
+
+/// What clients have asked of files and volumes since the daemon started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct WorkStatus {
+    /// Requests, also those that it did not answer for.
+    pub requests: u64,
+    /// Bytes of data that came with them.
+    pub written_bytes: u64,
+    /// Bytes of data that it gave.
+    pub read_bytes: u64,
 }
 
 /// The daemon's parent process.

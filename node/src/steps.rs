@@ -9,9 +9,9 @@ use std::collections::{BTreeSet, VecDeque};
 use base::{NodeId, ObjectId, WallTime};
 use lease::{Algorithm, Ended, Refusal, Watermark};
 
-use crate::Shard;
 use crate::lock::{Lock, Stage, UNSETTLED};
 use crate::members::Views;
+use crate::{ReplyBody, Shard, Unavailable};
 
 /// Something to do about a cell's lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +59,11 @@ impl<A: Algorithm> Shard<A> {
             let Some((cell, step)) = self.steps.waiting.pop_front() else { return };
             let taken = match step {
                 Step::Acquire if !self.wants(cell) => continue,
+                Step::Acquire if self.is_draining() => {
+                    let why = self.unavailable(now).unwrap_or(Unavailable::Stopping);
+                    self.not_leased(now, cell, ReplyBody::Unavailable(why));
+                    continue;
+                }
                 Step::Acquire if self.lease.holds(now, cell) => {
                     self.has_already(now, cell);
                     continue;

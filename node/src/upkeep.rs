@@ -1,6 +1,6 @@
 //! What a shard sees to of its files by itself: timers, what it or a peer may have forgotten, and a disk that does nothing.
 
-use base::{Epoch, ObjectId, Process, WallTime};
+use base::{Epoch, NodeId, ObjectId, Process, WallTime};
 use lease::Algorithm;
 use replication::Message;
 
@@ -32,14 +32,20 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Gives all files up, because this node stops.
+    /// Gives all files up, each to the member that has most of it, because this node is to lead nothing.
     pub(crate) fn leave_all_files(&mut self, now: WallTime) {
         for object in self.files().collect::<Vec<_>>() {
-            let members = self.members_of(object);
-            let successor = self.next_member(members.as_slice());
-            self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::Stopping));
+            let successor = self.successor(object);
+            let why = self.unavailable(now).unwrap_or(Unavailable::Stopping);
+            self.send_waiting_away(object, &FileReplyBody::Unavailable(why));
             self.leave_file(now, object, successor);
         }
+    }
+
+    /// Who is to lead a file next: of those that take leases whoever has most of it.
+    pub(crate) fn successor(&self, object: ObjectId) -> Option<NodeId> {
+        let takers = self.takers();
+        self.files.hosted.get(&object)?.replica.closest(takers)
     }
 
     /// Nobody may be answered any more, and all leases are given up by the lease protocol itself.
@@ -47,6 +53,12 @@ impl<A: Algorithm> Shard<A> {
         for object in self.files().collect::<Vec<_>>() {
             self.file_not_leased(now, object, &ReplyBody::Unavailable(Unavailable::Clock));
         }
+    }
+
+    /// How many files this node leads, or is about to lead or to leave; and of how many of them a member that answers lacks something.
+    pub fn primaries(&self) -> (usize, usize) {
+        let led = || self.files.hosted.values().filter(|hosted| hosted.stage != Stage::Idle);
+        (led().count(), led().filter(|hosted| !hosted.replica.backups_are_settled()).count())
     }
 
     /// Whether this node has the lease of no file, and wants none.
@@ -109,11 +121,11 @@ impl<A: Algorithm> Shard<A> {
             return;
         }
         self.tell(ShardEvent::DiskStalled(is_stalled));
+        self.tell_whether_it_takes(now);
         let is_led = |hosted: &Hosted| matches!(hosted.stage, Stage::Leading | Stage::Numbering(_));
         let led = self.files.hosted.iter().filter(|(_, hosted)| is_stalled && is_led(hosted));
         for object in led.map(|(&object, _)| object).collect::<Vec<_>>() {
-            let members = self.members_of(object);
-            let successor = self.next_member(members.as_slice());
+            let successor = self.successor(object);
             self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::NoMajority));
             self.leave_file(now, object, successor);
         }

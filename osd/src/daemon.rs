@@ -252,7 +252,7 @@ async fn prepare(
     let (gauges, http) =
         patiently(async || gauges::start(address, about).await, ListenError::is_in_use).await?;
 
-    let floor = store.time_floor(clock::since_boot());
+    let (floor, is_drained) = (store.time_floor(clock::since_boot()), store.is_drained());
     let shard_config = ShardConfig { capability_keys, ..shard_config(config, &map) };
     let (remembered, disk) = open_files(config, &mut store, &shard_config).await?;
     let keeper = StoreKeeper::new(store);
@@ -291,11 +291,13 @@ async fn prepare(
     };
     match map.settings().algorithm {
         LeaseAlgorithm::Flease => {
-            let shard = Shard::<FleaseRules>::new(shard_config, me, remembered, clock.now(), seed)?;
+            let mut shard = Shard::<FleaseRules>::new(shard_config, me, remembered, clock.now(), seed)?;
+            shard.begin(is_drained);
             Ok(Box::pin(Driver::new(shard, disk, parts, mark).run(early)))
         }
         LeaseAlgorithm::Paxoslease => {
-            let shard = Shard::<PaxosRules>::new(shard_config, me, remembered, clock.now(), seed)?;
+            let mut shard = Shard::<PaxosRules>::new(shard_config, me, remembered, clock.now(), seed)?;
+            shard.begin(is_drained);
             Ok(Box::pin(Driver::new(shard, disk, parts, mark).run(early)))
         }
     }

@@ -64,7 +64,7 @@ pub use self::error::{OpenError, PeerRefusal};
 pub use self::host::Host;
 pub use self::record::{Damage, FORMAT};
 pub use self::tables::Owner;
-use self::tables::{Ceiling, Losses, PEERS_MAX, Peers, STARTS_MAX, Starts, Table, TimeMark};
+use self::tables::{Ceiling, Losses, Orders, PEERS_MAX, Peers, STARTS_MAX, Starts, Table, TimeMark};
 
 /// How often the time mark is to be raised.
 pub const MARK_PERIOD: Span = Span::from_secs(2);
@@ -91,6 +91,7 @@ pub struct Store {
     ceiling: Ceiling,
     peers: Peers,
     losses: Losses,
+    orders: Orders,
 }
 
 /// Which start of the store this is.
@@ -148,6 +149,7 @@ impl Store {
         let ceiling = read_whole(&mut *disk, id)?;
         let peers = read_of(&mut *disk, id)?;
         let losses = read_whole(&mut *disk, id)?;
+        let orders = read_if_there(&mut *disk, id)?;
         if starts.chain.nonces().len() >= STARTS_MAX {
             return Err(OpenError::Exhausted);
         }
@@ -178,6 +180,7 @@ impl Store {
             ceiling,
             peers,
             losses,
+            orders,
         };
         store.write(&next)?;
         store.starts = next;
@@ -302,6 +305,21 @@ impl Store {
         if next != self.losses {
             self.write(&next)?;
             self.losses = next;
+        }
+        Ok(())
+    }
+
+    /// Whether an operator has drained this node.
+    pub fn is_drained(&self) -> bool {
+        self.orders.is_drained
+    }
+
+    /// Notes whether an operator has drained this node. Durable before it returns.
+    pub fn note_drained(&mut self, is_drained: bool) -> Result<(), WriteError> {
+        let next = Orders { is_drained };
+        if next != self.orders {
+            self.write(&next)?;
+            self.orders = next;
         }
         Ok(())
     }
@@ -471,6 +489,14 @@ fn decode_copies<T: Table>(bytes: &[u8]) -> Result<Found<T>, Damage> {
 /// Reads a table of the store `id`, and of no other.
 fn read_of<T: Table>(disk: &mut dyn Disk, id: StoreId) -> Result<T, OpenError> {
     Ok(found_of(disk, id)?.table)
+}
+
+/// Reads a table that says nothing if it is not there.
+fn read_if_there<T: Table + Default>(disk: &mut dyn Disk, id: StoreId) -> Result<T, OpenError> {
+    match read_of(disk, id) {
+        Err(OpenError::Damaged { damage: Damage::Missing, .. }) => Ok(T::default()),
+        read => read,
+    }
 }
 
 /// And sees to it that both copies say what is found, durably: what is read may be in memory only, of a process that was killed before

@@ -192,6 +192,18 @@ impl<M: Machine> Replica<M> {
         committed >= tail && primary.newcomer.is_none() && primary.peers.iter().all(is_settled)
     }
 
+    /// Of these members the one that has most of what there is, the first of them in this order if several have.
+    pub fn closest(&self, among: impl IntoIterator<Item = NodeId>) -> Option<NodeId> {
+        let mut among =
+            among.into_iter().filter(|&node| node != self.me && self.view().members.contains(node));
+        let Role::Primary(primary) = &self.role else { return among.next() };
+        let has = |node: &NodeId| {
+            let peer = primary.peers.get(node);
+            peer.map_or((false, Seq(0)), |peer| (!peer.is_silent, peer.matched))
+        };
+        among.reduce(|first, next| if has(&next) > has(&first) { next } else { first })
+    }
+
     /// Declares a client dead: once this is committed its requests are refused. One that is about to be over is not
     /// declared dead again.
     pub fn expire(&mut self, now: WallTime, client: ClientId) -> Result<(), ProposeError> {

@@ -336,6 +336,7 @@ choice!(Unavailable, "why a daemon cannot say":
     6 Full;
     7 WrongCell;
     8 Overloaded;
+    9 Drained;
 );
 
 impl Element for FileMessage {

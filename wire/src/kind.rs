@@ -66,6 +66,10 @@ pub enum Kind {
     OrderReply = 17,
     /// What nodes ask of each other for files and volumes that they lead; replies are those about files.
     Errand = 18,
+    /// Asks what the daemon knows of an object.
+    Inspect = 19,
+    /// What it knows.
+    Inspection = 20,
 }
 
 /// How a kind of frame travels.
@@ -94,7 +98,7 @@ pub(crate) struct Limits {
 
 impl Kind {
     /// All kinds, by their number.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::Lease,
         Self::Hello,
         Self::Welcome,
@@ -113,6 +117,8 @@ impl Kind {
         Self::Order,
         Self::OrderReply,
         Self::Errand,
+        Self::Inspect,
+        Self::Inspection,
     ];
 
     /// The kind with this number.
@@ -139,7 +145,9 @@ impl Kind {
             | Self::FileReply
             | Self::Order
             | Self::OrderReply
-            | Self::Errand => Lane::Stream,
+            | Self::Errand
+            | Self::Inspect
+            | Self::Inspection => Lane::Stream,
         }
     }
 
@@ -160,9 +168,10 @@ impl Kind {
             | Self::FilePeer
             | Self::FileReply
             | Self::OrderReply
-            | Self::Errand => matches!(sender, Sender::Node(_)),
+            | Self::Errand
+            | Self::Inspection => matches!(sender, Sender::Node(_)),
             Self::Order => matches!(sender, Sender::Admin),
-            Self::Client | Self::StatusRequest | Self::FileRequest => {
+            Self::Client | Self::StatusRequest | Self::FileRequest | Self::Inspect => {
                 matches!(sender, Sender::Client | Sender::Admin)
             }
             Self::Notice => matches!(sender, Sender::Supervisor(_)),
@@ -183,7 +192,9 @@ impl Kind {
             Self::FilePeer => (FILE_PEER_BYTES_MAX, FILE_PEER_BYTES_MAX),
             Self::FileRequest | Self::FileReply => (FILE_METADATA_BYTES_MAX, FILE_TAIL_BYTES_MAX),
             Self::Order => (48, 0),
-            Self::OrderReply => (96, 0),
+            Self::OrderReply => (128, 0),
+            Self::Inspect => (24, 0),
+            Self::Inspection => (32 * 1024, 0),
         };
         Limits { metadata, tail }
     }
@@ -221,6 +232,8 @@ impl fmt::Display for Kind {
             Self::Order => "order",
             Self::OrderReply => "order reply",
             Self::Errand => "errand",
+            Self::Inspect => "inspect",
+            Self::Inspection => "inspection",
         })
     }
 }
@@ -232,7 +245,7 @@ mod tests {
     #[test]
     fn numbers_name_kinds() {
         for number in 0..=u8::MAX {
-            assert_eq!(Kind::of(number).is_some(), (1..=18).contains(&number), "{number}");
+            assert_eq!(Kind::of(number).is_some(), (1..=20).contains(&number), "{number}");
         }
         assert!(Kind::ALL.iter().zip(1_u8..).all(|(kind, number)| *kind as u8 == number));
     }
@@ -260,6 +273,8 @@ mod tests {
             (Kind::Order, "...a"),
             (Kind::OrderReply, "n..."),
             (Kind::Errand, "n..."),
+            (Kind::Inspect, "..ca"),
+            (Kind::Inspection, "n..."),
         ];
         assert_eq!(table.map(|(kind, _)| kind), Kind::ALL);
         for (kind, letters) in table {

@@ -1,8 +1,8 @@
 //! Layout: which message is the content of which kind of frame.
 
-use base::{Process, StartId};
+use base::{ObjectId, Process, StartId};
 use bytes::Bytes;
-use node::{CLIENT_BATCH_MAX, ClientFrame, DaemonFrame, PEER_BATCH_MAX, PeerMessage, Status};
+use node::{CLIENT_BATCH_MAX, ClientFrame, DaemonFrame, Inspection, PEER_BATCH_MAX, PeerMessage, Status};
 use serde::{Deserialize, Serialize};
 
 use crate::DecodeError;
@@ -29,6 +29,13 @@ pub struct NoticeAck {
 /// Asks a daemon for its [`Status`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StatusRequest;
+
+/// Asks a daemon for its [`Inspection`] of an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Inspect {
+    /// Which.
+    pub object: ObjectId,
+}
 
 impl Body for Vec<PeerMessage> {
     const KIND: Kind = Kind::Peer;
@@ -143,6 +150,38 @@ impl Body for Status {
             Sender::Node(node) => {
                 Err(DecodeError::WrongSender { named: self.daemon.process.node, actual: node })
             }
+            _ => Err(DecodeError::WrongRole(Self::KIND)),
+        }
+    }
+}
+
+impl Body for Inspect {
+    const KIND: Kind = Kind::Inspect;
+
+    fn write(&self, out: &mut Sink) {
+        append(self, out);
+    }
+
+    fn read(metadata: &[u8], _tail: &Bytes) -> Result<Self, DecodeError> {
+        read_all(Self::KIND, metadata)
+    }
+}
+
+impl Body for Inspection {
+    const KIND: Kind = Kind::Inspection;
+
+    fn write(&self, out: &mut Sink) {
+        append(self, out);
+    }
+
+    fn read(metadata: &[u8], _tail: &Bytes) -> Result<Self, DecodeError> {
+        read_all(Self::KIND, metadata)
+    }
+
+    fn check_sender(&self, sender: Sender) -> Result<(), DecodeError> {
+        match sender {
+            Sender::Node(node) if node == self.by.node => Ok(()),
+            Sender::Node(node) => Err(DecodeError::WrongSender { named: self.by.node, actual: node }),
             _ => Err(DecodeError::WrongRole(Self::KIND)),
         }
     }

@@ -1,7 +1,10 @@
 //! Layout: what operators order, and what they are told. One to a frame: they are few.
 
 use bytes::Bytes;
-use node::{Changed, MemberChange, MembersError, Order, OrderBody, OrderReply, OrderReplyBody, StrikeError};
+use node::{
+    Changed, DrainError, MemberChange, MembersError, Order, OrderBody, OrderReply, OrderReplyBody,
+    StrikeError,
+};
 
 use crate::DecodeError;
 use crate::codec::Body;
@@ -38,6 +41,8 @@ choice!(OrderBody, "what is ordered":
     1 Change { object, change };
     2 Strike(node);
     3 AcceptLoss(object);
+    4 Drain { forced };
+    5 Undrain;
 );
 choice!(MemberChange, "how members are to change":
     0 Admit(node);
@@ -50,6 +55,7 @@ choice!(OrderReplyBody, "what an operator is told":
     1 Changed(changed);
     2 Struck(struck);
     3 LossAccepted(accepted);
+    4 Drained(drained);
 );
 choice!(Changed, "how far a change of members is":
     0 Done;
@@ -65,6 +71,10 @@ choice!(MembersError, "why members do not change":
     6 Undecided;
     7 NoMajority;
     8 Count;
+);
+choice!(DrainError, "why a daemon is not drained":
+    0 Stopping;
+    1 NoMajority { members, missing };
 );
 choice!(StrikeError, "why a node is not given up":
     0 Connected(node);

@@ -247,3 +247,53 @@ fn paxoslease_outlives_a_clock_that_steps_back() {
     assert_eq!(cluster.nodes[0].decided_in(CELL), Some(new.id));
     assert_eq!(cluster.nodes[0].valid_until(cluster.now, CELL), until);
 }
+
+/// The writes of a handover reach the successor first, whose vote is lost, and it reads before the other member has them.
+fn overtaken(told: impl Fn(&mut Cluster)) {
+    let mut cluster = owned_by_0();
+    cluster.hand_over(0, 2);
+    for _ in 0..2 {
+        let flying = std::mem::take(&mut cluster.flying);
+        cluster.deliver_all(flying);
+    }
+    let writes = cluster.take(|flying| flying.is_write() && flying.to == 2);
+    let late = std::mem::take(&mut cluster.flying);
+    cluster.deliver_all(writes);
+    cluster.flying.clear();
+    cluster.acquire(2).unwrap();
+    let (reads, to_owner): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut cluster.flying).into_iter().partition(|flying| flying.to == 1);
+    cluster.deliver_all(reads);
+    let promise = std::mem::take(&mut cluster.flying);
+    cluster.deliver_all(late);
+    let nack = std::mem::take(&mut cluster.flying);
+    assert!(nack.iter().all(Flying::is_nack) && !nack.is_empty());
+    cluster.flying = [nack, to_owner].concat();
+    told(&mut cluster);
+    cluster.flying.clear();
+    for _ in 0..500 {
+        cluster.skip(ms(1));
+        cluster.wake(0);
+        assert!(cluster.flying.is_empty(), "it disturbs its successor: {:?}", cluster.flying);
+    }
+    assert!(matches!(cluster.events_of(0)[..], [.., Event::GivenUp { confirmed: false, .. }]));
+    cluster.deliver_all(promise);
+    cluster.settle();
+    assert_eq!(cluster.holders(), [2]);
+}
+
+#[test]
+fn an_owner_that_is_told_of_its_successor_does_not_compete_with_it() {
+    overtaken(|cluster| {
+        let nack = cluster.take(Flying::is_nack);
+        cluster.deliver_all(nack);
+    });
+}
+
+#[test]
+fn an_owner_that_sees_its_successor_read_does_not_compete_with_it() {
+    overtaken(|cluster| {
+        let reads = cluster.take(|flying| !flying.is_nack());
+        cluster.deliver_all(reads);
+    });
+}

@@ -259,7 +259,7 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get(&object).filter(|hosted| hosted.serves()) else {
             return false;
         };
-        if !covers || !is_here || self.draining || !self.is_free(object, session) {
+        if !covers || !is_here || self.is_draining() || !self.is_free(object, session) {
             return false;
         }
         if hosted.grants.is_leaving(asker.client, hosted.replica.committed().seq) {

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use lease::{Algorithm, Batch, Exchange, FleaseRules, Start};
 use node::file::{Chunk, File, FileBody, FileReply, FileReplyBody, FileRequest, Piece, Place, Stored};
 use node::{
-    Bug, Capability, CapabilityKey, CapabilityKeys, Changed, ClientFrame, ClientId, ClusterMap, Errand,
-    FetchId, FileMessage, Grant, KeptFile, KeyEpoch, LeaseAlgorithm, MemberChange, MembersError, Order,
-    OrderBody, OrderReplyBody, Osd, Output, PeerMessage, Remembered, ReplyBody, Request, RequestBody,
-    RequestId, SessionId, Settings, Shard, ShardConfig, ShardEvent, Token, Unreadable, lock_cell,
+    Bug, Capability, CapabilityKey, CapabilityKeys, ClientFrame, ClientId, ClusterMap, Errand, FetchId,
+    FileMessage, Grant, KeptFile, KeyEpoch, LeaseAlgorithm, Osd, Output, PeerMessage, Remembered, ReplyBody,
+    Request, RequestBody, RequestId, SessionId, Settings, Shard, ShardConfig, ShardEvent, Token, Unreadable,
+    lock_cell,
 };
 use replication::Record;
 
@@ -86,6 +86,8 @@ pub(crate) struct Daemon<A> {
     damaged: Vec<ObjectId>,
     /// Whether the process was told to mark its store as failed.
     pub(crate) store_failed: bool,
+    /// Whether an operator has drained it.
+    is_drained: bool,
     /// What its clock shows ahead of true time.
     pub(crate) offset_ms: i64,
     pub(crate) is_frozen: bool,
@@ -182,6 +184,7 @@ impl<A: Algorithm> Cluster<A> {
                 rotten: BTreeSet::new(),
                 damaged: Vec::new(),
                 store_failed: false,
+                is_drained: false,
                 offset_ms: 0,
                 is_frozen: false,
                 events: Vec::new(),
@@ -241,7 +244,9 @@ impl<A: Algorithm> Cluster<A> {
         let damaged = daemon.damaged.iter();
         files.extend(damaged.map(|&object| (object, KeptFile::damaged(&config, me.node, object, ceiling))));
         let remembered = Remembered { start, ceiling, forgot_at, files };
-        daemon.shard = Some(Shard::new(config, me, remembered, now, seed).unwrap());
+        let mut shard = Shard::new(config, me, remembered, now, seed).unwrap();
+        shard.begin(daemon.is_drained);
+        daemon.shard = Some(shard);
         self.collect(node);
         self.connect_all();
     }
@@ -282,57 +287,6 @@ impl<A: Algorithm> Cluster<A> {
         for id in self.ids() {
             self.call(id, |shard, now| shard.handle_death_notice(now, Dead::up_to(dead)));
         }
-        self.settle();
-    }
-
-    /// An operator's word to one daemon.
-    pub(crate) fn order(
-        &mut self,
-        node: u32,
-        object: ObjectId,
-        change: MemberChange,
-    ) -> Result<Changed, MembersError> {
-        match self.obey(node, OrderBody::Change { object, change }) {
-            OrderReplyBody::Changed(told) => told,
-            told => panic!("{told:?} is no answer"),
-        }
-    }
-
-    /// An operator's word of any kind.
-    pub(crate) fn obey(&mut self, node: u32, body: OrderBody) -> OrderReplyBody {
-        let (id, mut told) = (RequestId(7), None);
-        self.call(node, |shard, now| told = Some(shard.handle_order(now, Order { id, body })));
-        self.settle();
-        let reply = told.expect("it runs");
-        assert_eq!(reply.id, id);
-        reply.body
-    }
-
-    /// An operator's word to whoever answers for a file, again and again until it is done within `limit`. Who did it.
-    pub(crate) fn must_change(
-        &mut self,
-        asked: u32,
-        object: ObjectId,
-        change: MemberChange,
-        limit: Span,
-    ) -> u32 {
-        let (start, mut asked) = (self.now, asked);
-        loop {
-            let told = self.order(asked, object, change);
-            match told {
-                Ok(Changed::Done) => return asked,
-                Err(MembersError::Elsewhere(node)) => asked = node.0,
-                Ok(Changed::UnderWay)
-                | Err(MembersError::Undecided | MembersError::Unavailable(_) | MembersError::Changing) => {}
-                Err(error) => panic!("{change:?} at node {asked}: {error}"),
-            }
-            assert!(self.now.since(start) < limit, "{change:?} at node {asked}: {told:?}");
-            self.run(ms(5));
-        }
-    }
-
-    pub(crate) fn drain(&mut self, node: u32) {
-        self.call(node, |shard, now| shard.drain(now));
         self.settle();
     }
 
@@ -546,6 +500,11 @@ impl<A: Algorithm> Cluster<A> {
                 }
                 Output::Peer { to, messages } => {
                     self.flying.push_back(Flying::Peer { from, to: to.0, messages });
+                }
+                Output::KeepDrained(is_drained) => {
+                    let daemon = self.daemons.get_mut(&node).unwrap();
+                    daemon.is_drained = is_drained;
+                    daemon.shard.as_mut().unwrap().handle_drain_kept(is_drained);
                 }
                 Output::RaiseCeiling { to } => {
                     self.flying.push_back(Flying::Ceiling { node: from, mark: to });

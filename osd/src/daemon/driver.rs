@@ -8,13 +8,14 @@ use bytes::Bytes;
 use lease::{Algorithm, Batch, Loss};
 use net::{CloseReason, Event, Link, LinkId, Peer};
 use node::Errand;
-use node::file::{FileReply, FileRequest};
+use node::file::{Answer, FileReply, FileReplyBody, FileRequest};
 use node::{
     Certificate, CertificateId, ClientId, FileMessage, Output, RestoredCopy, SessionId, Shard, ShardEvent,
+    WorkStatus,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
-use wire::{Admitted, DecodeError, Introduction, Kind, Message, Notice, NoticeAck, StatusRequest};
+use wire::{Admitted, DecodeError, Inspect, Introduction, Kind, Message, Notice, NoticeAck, StatusRequest};
 
 use super::files::{FileDisk, FilesFailed};
 use super::links::{Links, session_of};
@@ -54,6 +55,8 @@ pub(super) struct Driver<A> {
     /// Who was told this daemon's status in this turn.
     told_status: BTreeSet<LinkId>,
     refusals: Refusals,
+    /// What clients have had it do.
+    work: WorkStatus,
     disk: FileDisk,
     outgoing: Outgoing,
 }
@@ -71,6 +74,7 @@ struct Outgoing {
 enum Done {
     Ceiling(u64, Result<(), WriteError>),
     Mark(Result<WallTime, WriteError>),
+    Drained(bool, Result<(), WriteError>),
 }
 
 impl<A: Algorithm> Driver<A> {
@@ -89,6 +93,7 @@ impl<A: Algorithm> Driver<A> {
             lost: Vec::new(),
             told_status: BTreeSet::new(),
             refusals: Refusals::default(),
+            work: WorkStatus::default(),
             disk,
             outgoing: Outgoing::default(),
         }
@@ -134,7 +139,7 @@ impl<A: Algorithm> Driver<A> {
             let now = self.now();
             self.disk.check_due(&mut self.shard, now);
             self.turn(&mut events);
-            if self.shard.is_drained() {
+            if self.is_stopping && self.shard.is_drained() {
                 return self.end().await;
             }
             // Sockets are other tasks' work.
@@ -268,6 +273,8 @@ impl<A: Algorithm> Driver<A> {
             Kind::Errand | Kind::FileReply => self.handle_errands(now, link, frame),
             Kind::FileRequest => frame.decode().map(|requests: Vec<FileRequest>| {
                 for request in requests {
+                    self.work.requests += 1;
+                    self.work.written_bytes += request.body.data_bytes();
                     self.shard.handle_file_request(now, session_of(link), request);
                 }
             }),
@@ -276,6 +283,9 @@ impl<A: Algorithm> Driver<A> {
                 let reply = self.shard.handle_order(now, order);
                 tracing::info!(operator = %link.peer().role, ?order, ?reply, "ordered");
                 self.send(link, &reply);
+            }),
+            Kind::Inspect => frame.decode().map(|Inspect { object }| {
+                self.send(link, &self.shard.inspect(now, object));
             }),
             Kind::StatusRequest => frame.decode().map(|StatusRequest| self.answer_status(link)),
             _ => return self.cut_off(link, &"sent a frame that belongs to an introduction"),
@@ -414,10 +424,14 @@ impl<A: Algorithm> Driver<A> {
                 }
             }
             Output::RaiseCeiling { to } => self.raise_ceiling(to, Duration::ZERO),
+            Output::KeepDrained(is_drained) => self.keep_drained(is_drained, Duration::ZERO),
             Output::File { to, message } => {
                 self.outgoing.nodes.entry(to).or_default().push_back(message);
             }
             Output::FileReply { session, reply } => {
+                if let FileReplyBody::Answer(Ok(Answer::Data(data))) = &reply.body {
+                    self.work.read_bytes += data.len() as u64;
+                }
                 self.outgoing.clients.entry(session).or_default().push_back(reply);
             }
             Output::Errand { to, errand } => {
@@ -469,6 +483,15 @@ impl<A: Algorithm> Driver<A> {
         });
     }
 
+    fn keep_drained(&self, is_drained: bool, after: Duration) {
+        let (keeper, doing) = (self.parts.keeper.clone(), self.doing.clone());
+        tokio::spawn(async move {
+            sleep(after).await;
+            let kept = keeper.note_drained(is_drained).await;
+            let _ = doing.send(Done::Drained(is_drained, kept)).await;
+        });
+    }
+
     /// No time is used that the next start might use again.
     fn check_mark(&self) -> Result<(), DaemonError> {
         let now = self.now();
@@ -504,7 +527,16 @@ impl<A: Algorithm> Driver<A> {
                     "the disk is full, and the file system wants space to overwrite a file; without it this daemon stops in a few seconds"
                 );
             }
-            Done::Ceiling(_, Err(error)) | Done::Mark(Err(error)) => return Err(error.into()),
+            Done::Drained(is_drained, Ok(())) => self.shard.handle_drain_kept(is_drained),
+            Done::Drained(is_drained, Err(WriteError::Full { .. })) => {
+                tracing::error!(
+                    "the disk is full; whether this daemon is drained is kept when there is space"
+                );
+                self.keep_drained(is_drained, FULL_RETRY);
+            }
+            Done::Ceiling(_, Err(error)) | Done::Mark(Err(error)) | Done::Drained(_, Err(error)) => {
+                return Err(error.into());
+            }
         }
         Ok(())
     }
@@ -549,7 +581,7 @@ impl<A: Algorithm> Driver<A> {
             supervised: self.parts.supervised,
             store: self.parts.keeper.store(),
             uptime: self.now().since(self.started_at),
-            is_stopping: self.is_stopping,
+            work: self.work,
         };
         report::status(&self.shard, self.now(), &facts)
     }

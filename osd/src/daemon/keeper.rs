@@ -68,6 +68,11 @@ impl StoreKeeper {
         self.run(move |store| store.raise_ceiling(to)).await
     }
 
+    /// Keeps whether an operator has drained this node.
+    pub(crate) async fn note_drained(&self, is_drained: bool) -> Result<(), WriteError> {
+        self.run(move |store| store.note_drained(is_drained)).await
+    }
+
     /// Notes node time, and returns the mark that it must not reach before the next one.
     pub(crate) async fn mark_time(&self, clock: Clock) -> Result<base::WallTime, WriteError> {
         self.run(move |store| {

@@ -5,7 +5,7 @@ use lease::{Algorithm, ClockState};
 use net::ConnectError;
 use node::{
     ClockStatus, ClockTrust, DaemonStatus, LeaseStatus, LockStatus, PeerStatus, Shard, ShardEvent, Status,
-    SupervisorStatus,
+    SupervisorStatus, WorkStatus,
 };
 use tracing::field::debug;
 
@@ -21,13 +21,14 @@ pub(super) struct Facts<'a> {
     pub(super) supervised: Option<Supervised>,
     pub(super) store: StoreId,
     pub(super) uptime: Span,
-    pub(super) is_stopping: bool,
+    pub(super) work: WorkStatus,
 }
 
 /// The state of the daemon around `shard`.
 pub(super) fn status<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Facts<'_>) -> Status {
     let map = shard.map();
     let (counters, locks) = (shard.counters(), shard.lock_counts());
+    let (primaries, behind) = shard.primaries();
     Status {
         daemon: DaemonStatus {
             process: shard.me(),
@@ -50,6 +51,8 @@ pub(super) fn status<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Fact
         },
         leases: LeaseStatus {
             held: shard.leases_held() as u64,
+            primaries: primaries as u64,
+            behind: behind as u64,
             changing: shard.leases_changing() as u64,
             registers: shard.leases().registers() as u64,
             acquired: counters.acquired,
@@ -64,6 +67,7 @@ pub(super) fn status<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Fact
             waiting: locks.waiting as u64,
             sessions: shard.session_count() as u64,
         },
+        work: facts.work,
         certificate_expires_unix_s: facts.certificate_expires_s,
         deny_list_is_stale: facts.deny_list_is_stale,
         disk_is_full: shard.is_full(),
@@ -71,7 +75,7 @@ pub(super) fn status<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Fact
             restarts: supervised.restarts,
             crash_looping: is_crash_looping(supervised, facts.uptime),
         }),
-        draining: facts.is_stopping,
+        drain: shard.drain_status(),
         peers: map
             .osds()
             .filter(|osd| osd.id != shard.me().node)

@@ -29,7 +29,7 @@ use super::journal::{JournalReadError, Search, is_segment};
 use super::media::{Blob, Media, MediaView, RealMedia};
 use super::memo::{MemoError, MemoFile};
 use super::record::{Damage, Kind};
-use super::tables::{Ceiling, Losses, Peers, Starts, Table, TimeMark};
+use super::tables::{Ceiling, Losses, Orders, Peers, Starts, Table, TimeMark};
 use super::{OpenError, Owner, directory, has_served, read};
 
 /// Where files are kept within the data directory.
@@ -208,6 +208,10 @@ impl Check<'_> {
         let ceiling = self.small(disk, &mut ids)?.unwrap_or_default();
         let peers = self.small(disk, &mut ids)?.unwrap_or_default();
         let losses: Losses = self.small(disk, &mut ids)?.unwrap_or_default();
+        match read::<Orders>(disk) {
+            Err(OpenError::Damaged { damage: Damage::Missing, .. }) => {}
+            _ => drop(self.small::<Orders>(disk, &mut ids)?),
+        }
         // That of the identity, if that can be read.
         let store = ids.first().map(|(_, id)| *id);
         for (kind, _) in ids.iter().filter(|(_, id)| Some(*id) != store) {

@@ -30,12 +30,13 @@ pub(super) enum Kind {
     Ceiling = 4,
     Peers = 5,
     Losses = 6,
+    Orders = 7,
 }
 
 impl Kind {
     /// All of them, in the order in which a format writes them: the identity last, because it makes a store.
-    pub(super) const ALL: [Self; 6] =
-        [Self::Starts, Self::Time, Self::Ceiling, Self::Peers, Self::Losses, Self::Identity];
+    pub(super) const ALL: [Self; 7] =
+        [Self::Starts, Self::Time, Self::Ceiling, Self::Peers, Self::Losses, Self::Orders, Self::Identity];
 
     /// The file's name.
     pub(super) const fn file(self) -> &'static str {
@@ -46,6 +47,7 @@ impl Kind {
             Self::Ceiling => "ceiling",
             Self::Peers => "peers",
             Self::Losses => "losses",
+            Self::Orders => "orders",
         }
     }
 }

@@ -87,6 +87,28 @@ pub(super) struct Losses {
     pub(super) has_failed: bool,
 }
 
+/// What an operator has ordered to last. Without its file nothing is ordered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Orders {
+    /// The node is to lead nothing.
+    pub(super) is_drained: bool,
+}
+
+impl Table for Orders {
+    const KIND: Kind = Kind::Orders;
+    const BODY_BYTES_MAX: usize = 1;
+
+    fn encode(&self) -> Vec<u8> {
+        vec![self.is_drained.into()]
+    }
+
+    fn decode(mut body: Fields<'_>) -> Result<Self, Damage> {
+        let is_drained = body.u8()?;
+        body.end()?;
+        if is_drained <= 1 { Ok(Self { is_drained: is_drained == 1 }) } else { Err(Damage::Values) }
+    }
+}
+
 impl Table for Losses {
     const KIND: Kind = Kind::Losses;
     const BODY_BYTES_MAX: usize = 10;
@@ -256,6 +278,7 @@ mod tests {
         reads_back(&Ceiling(11));
         reads_back(&Losses { forgot_at: Some(12), has_failed: true });
         reads_back(&Losses::default());
+        reads_back(&Orders { is_drained: true });
         let start = StartId { incarnation: Incarnation(13), nonce: 14 };
         let peer = Met { store: StoreId([12; 16]), start };
         reads_back(&Peers([(NodeId(1), peer), (NodeId(3), peer)].into()));

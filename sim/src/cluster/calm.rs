@@ -63,6 +63,7 @@ impl<A: Algorithm> World<'_, A> {
             self.push_input(self.now, daemon, Input::Disk(DiskInput::Space));
             self.put_right(daemon);
             self.turn_back(daemon);
+            self.undrain(daemon)?;
             if self.daemons[daemon].shard.as_ref().is_some_and(node::Shard::is_draining) {
                 self.crash(daemon);
             }

@@ -377,12 +377,30 @@ impl<A: Algorithm> World<'_, A> {
             return Ok(());
         }
         self.summary.faults.count(FaultKind::Drain);
+        if self.dice.faults.chance(1, 2) {
+            return self.drain_by_order(daemon);
+        }
         self.note(None, format_args!("n{daemon} drains"));
         self.mishap(daemon, "it drains");
         self.call(daemon, |shard, now| shard.drain(now))?;
         let life = self.daemons[daemon].running.life;
         self.queue.push(self.now + DRAIN_STEP, Task::Drained(daemon, life));
         Ok(())
+    }
+
+    /// An operator drains a daemon, whatever depends on it, and has it lead again after a while.
+    fn drain_by_order(&mut self, daemon: usize) -> Result<(), Violation> {
+        self.note(None, format_args!("n{daemon} is drained"));
+        self.mishap(daemon, "it is drained");
+        self.call(daemon, |shard, now| drop(shard.order_drain(now, true)))?;
+        let lasts = self.while_it_lasts();
+        self.queue.push(self.now + lasts, Task::Undrain(daemon));
+        Ok(())
+    }
+
+    pub(super) fn undrain(&mut self, daemon: usize) -> Result<(), Violation> {
+        // One that stops has to stop first.
+        self.call(daemon, |shard, now| drop(shard.undrain(now)))
     }
 
     pub(super) fn look_at_drain(&mut self, daemon: usize, life: u64) -> Result<(), Violation> {

@@ -81,6 +81,8 @@ pub(super) enum Task {
     Betray(usize, u64),
     /// A draining daemon is looked at.
     Drained(usize, u64),
+    /// An operator has a daemon lead again.
+    Undrain(usize),
     /// A clock that went astray turns back.
     TurnBack(usize),
     /// A wrong clock is put right.
@@ -409,6 +411,7 @@ impl<'a, A: Algorithm> World<'a, A> {
                 Ok(())
             }
             Task::Drained(daemon, life) => self.look_at_drain(daemon, life),
+            Task::Undrain(daemon) => self.undrain(daemon),
             Task::TurnBack(daemon) => {
                 self.turn_back(daemon);
                 Ok(())
@@ -584,6 +587,11 @@ impl<'a, A: Algorithm> World<'a, A> {
             }
             Output::Close { session } => self.session_ended(daemon, session)?,
             Output::RaiseCeiling { to } => self.write_mark(daemon, to),
+            Output::KeepDrained(is_drained) => {
+                // The disk of an operator's orders has no faults of its own.
+                let shard = self.daemons[daemon].shard.as_mut();
+                shard.into_iter().for_each(|shard| shard.handle_drain_kept(is_drained));
+            }
             Output::File { to, message } => self.send_file_message(daemon, to.0 as usize, message)?,
             Output::FileReply { session, reply } => self.send_file_reply(daemon, session, reply)?,
             Output::Errand { to, errand } => self.send(daemon, to.0 as usize, Payload::Errand(errand)),

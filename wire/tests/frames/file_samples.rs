@@ -15,8 +15,8 @@ use node::file::{
     Stored as OnDisk,
 };
 use node::{
-    AccessError, Attendance, CacheGrant, Capability, CapabilityError, CertificateId, Changed, Errand,
-    ErrandBody, FileMessage, GrantKind, KeyEpoch, MemberChange, MembersError, Open, OpenMode, Order,
+    AccessError, Attendance, CacheGrant, Capability, CapabilityError, CertificateId, Changed, DrainError,
+    Errand, ErrandBody, FileMessage, GrantKind, KeyEpoch, MemberChange, MembersError, Open, OpenMode, Order,
     OrderBody, OrderReply, OrderReplyBody, PROOF_BYTES, Proof, RequestId, Source, StrikeError, Tag,
     Unavailable,
 };
@@ -387,6 +387,8 @@ pub(crate) fn orders() -> Vec<Order> {
         OrderBody::Change { object: OBJECT, change: dismiss },
         OrderBody::Strike(NodeId(2)),
         OrderBody::AcceptLoss(OBJECT),
+        OrderBody::Drain { forced: true },
+        OrderBody::Undrain,
     ];
     (1..).zip(bodies).map(|(id, body)| Order { id: RequestId(id), body }).collect()
 }
@@ -409,6 +411,10 @@ pub(crate) fn order_replies() -> Vec<OrderReply> {
     bodies.push(OrderReplyBody::Struck(Ok(())));
     bodies.push(OrderReplyBody::Struck(Err(StrikeError::Connected(NodeId(2)))));
     bodies.extend([false, true].map(OrderReplyBody::LossAccepted));
+    let missing = [None, Some(NodeId(300))];
+    let errors = missing.map(|missing| DrainError::NoMajority { members: members(), missing });
+    let drained = errors.into_iter().chain([DrainError::Stopping]).map(Err).chain([Ok(())]);
+    bodies.extend(drained.map(OrderReplyBody::Drained));
     (1..).zip(bodies).map(|(id, body)| OrderReply { id: RequestId(id), body }).collect()
 }
 

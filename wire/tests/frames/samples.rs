@@ -1,18 +1,19 @@
 //! One message of each kind, and the frame it has to become.
 
-use base::{ClusterId, Epoch, Incarnation, NodeId, ObjectId, Process, Role, StartId, StoreId, WallTime};
+use base::{ClusterId, Epoch, Incarnation, NodeId, ObjectId, Process, Role, Seq, StartId, StoreId, WallTime};
 use bytes::Bytes;
 use lease::{Ballot, Batch, Body, Stamp};
 use node::file::{FileReply, FileRequest};
 use node::{
-    ClientFrame, ClientId, ClockStatus, ClockTrust, DaemonFrame, DaemonStatus, Errand, FileMessage, Grant,
-    LeaseStatus, LockStatus, Order, OrderReply, PeerMessage, PeerStatus, Record, Reply, ReplyBody, Request,
-    RequestBody, RequestId, Revoked, Status, SupervisorStatus, Token,
+    ClientFrame, ClientId, ClockStatus, ClockTrust, DaemonFrame, DaemonStatus, DrainStatus, EndedSeen,
+    Errand, FileMessage, Grant, Inspection, LeadsSeen, LeaseStatus, LockStatus, Order, OrderReply, OwnerSeen,
+    PeerMessage, PeerStatus, Record, ReplicaSeen, ReplicaState, Reply, ReplyBody, Request, RequestBody,
+    RequestId, Revoked, Status, SupervisorStatus, Token, TrailSeen, TrailWhat, WorkStatus,
 };
 use wire::{
-    Admitted, DecodeError, Frame, FrameError, FrameReader, Heartbeat, Hello, Introduction, Kind, Lane,
-    Message, NodeIntroduction, Notice, NoticeAck, Refusal, StatusRequest, TimeAnswer, Welcome, Why, encode,
-    encode_lease_frames,
+    Admitted, DecodeError, Frame, FrameError, FrameReader, Heartbeat, Hello, Inspect, Introduction, Kind,
+    Lane, Message, NodeIntroduction, Notice, NoticeAck, Refusal, StatusRequest, TimeAnswer, Welcome, Why,
+    encode, encode_lease_frames,
 };
 
 #[path = "file_samples.rs"]
@@ -48,6 +49,8 @@ pub(crate) fn samples() -> Vec<Sample> {
         sample("admin/root", &orders().remove(2)),
         sample("node/1", &order_replies().remove(0)),
         sample("node/1", &errands()),
+        sample("client/a", &Inspect { object: ObjectId::new(1, 2) }),
+        sample("node/1", &inspection()),
     ]
 }
 
@@ -119,6 +122,7 @@ pub(crate) fn peer() -> Vec<PeerMessage> {
         PeerMessage::Over { cell, epoch },
         PeerMessage::Forgot { at: 11 },
         PeerMessage::Full(true),
+        PeerMessage::Takes(true),
     ]
 }
 
@@ -158,7 +162,7 @@ pub(crate) fn daemon() -> DaemonFrame {
     replies.push(Reply::Revoke {
         number: 4,
         volume,
-        what: Revoked::Lend { number: 300, epoch, lent_in: epoch, lent_at: base::Seq(2) },
+        what: Revoked::Lend { number: 300, epoch, lent_in: epoch, lent_at: Seq(2) },
     });
     DaemonFrame { acked: 200, replies }
 }
@@ -186,6 +190,8 @@ pub(crate) fn status() -> Status {
         clock: ClockStatus { state: ClockTrust::Sound, offset_max_us: Some(150), epsilon_us: 100_000 },
         leases: LeaseStatus {
             held: 1,
+            primaries: 13,
+            behind: 14,
             changing: 12,
             registers: 2,
             acquired: 3,
@@ -196,12 +202,39 @@ pub(crate) fn status() -> Status {
             timeouts: 8,
         },
         locks: LockStatus { held: 9, waiting: 10, sessions: 11 },
+        work: WorkStatus { requests: 15, written_bytes: 16, read_bytes: 17 },
         certificate_expires_unix_s: 1_800_000_000,
         deny_list_is_stale: true,
         disk_is_full: true,
         supervisor: Some(SupervisorStatus { restarts: 1, crash_looping: false }),
-        draining: false,
+        drain: DrainStatus::Draining,
         peers: vec![peer],
+    }
+}
+
+pub(crate) fn inspection() -> Inspection {
+    let (at, owner) = (WallTime::from_micros(300), Process::new(2, 300));
+    let entry = |what| TrailSeen { at, lease: 7, owner, what };
+    let until = WallTime::from_micros(400);
+    Inspection {
+        object: ObjectId::new(1, 2),
+        by: Process::new(1, 2),
+        at,
+        members: [1, 2, 300].map(NodeId).to_vec(),
+        owner: Some(OwnerSeen { process: owner, until }),
+        leads: LeadsSeen::Recovering,
+        replica: Some(ReplicaSeen {
+            epoch: Epoch { number: 5, node: NodeId(1) },
+            tail: Seq(9),
+            committed: Seq(8),
+            state: ReplicaState::Incomplete,
+        }),
+        trail: vec![
+            entry(TrailWhat::VotedFor { until, previous: 6, ended: EndedSeen::Died }),
+            entry(TrailWhat::Decided { until, voters: 3 }),
+            entry(TrailWhat::GivenUp { successor: Some(NodeId(3)) }),
+            entry(TrailWhat::Lost),
+        ],
     }
 }
 
@@ -225,6 +258,8 @@ pub(crate) enum Decoded {
     Order(Order),
     OrderReply(OrderReply),
     Errand(Vec<Errand>),
+    Inspect(Inspect),
+    Inspection(Inspection),
 }
 
 pub(crate) fn decode(admitted: &Admitted) -> Result<Decoded, DecodeError> {
@@ -247,6 +282,8 @@ pub(crate) fn decode(admitted: &Admitted) -> Result<Decoded, DecodeError> {
         Kind::Order => Decoded::Order(admitted.decode()?),
         Kind::OrderReply => Decoded::OrderReply(admitted.decode()?),
         Kind::Errand => Decoded::Errand(admitted.decode()?),
+        Kind::Inspect => Decoded::Inspect(admitted.decode()?),
+        Kind::Inspection => Decoded::Inspection(admitted.decode()?),
     })
 }
 
@@ -275,6 +312,8 @@ impl Decoded {
             Self::Order(message) => encode(message, &mut frame),
             Self::OrderReply(message) => encode(message, &mut frame),
             Self::Errand(message) => encode(message, &mut frame),
+            Self::Inspect(message) => encode(message, &mut frame),
+            Self::Inspection(message) => encode(message, &mut frame),
         }
         frame
     }
