@@ -92,6 +92,33 @@ impl Disk {
         String::from_utf8(read.stdout).unwrap()
     }
 
+    /// Writes a file of a mount and syncs it.
+    fn write(&self, number: usize) -> Output {
+        let from = self.folder.path().join("in");
+        fs::write(&from, content(number)).unwrap();
+        self.copy(&from, &self.mounted(number))
+    }
+
+    fn copy(&self, from: &Path, to: &Path) -> Output {
+        let (from, to) = (format!("if={}", from.display()), format!("of={}", to.display()));
+        self.command("dd").args([&from, &to, "bs=1M", "conv=fsync,notrunc"]).output().unwrap()
+    }
+
+    fn mounted(&self, number: usize) -> PathBuf {
+        self.point().join(name(number))
+    }
+
+    fn point(&self) -> PathBuf {
+        self.folder.path().join("mount")
+    }
+
+    /// A file of the mount is as it was written, or begins like that.
+    fn is_written(&self, number: usize, bytes: usize) {
+        let read =
+            self.command("head").args(["-c", &bytes.to_string()]).arg(self.mounted(number)).output().unwrap();
+        assert!(read.stdout == content(number)[..bytes], "file {number}: {}", said(&read));
+    }
+
     fn put(&self, number: usize) -> Output {
         let file = self.folder.path().join("in");
         fs::write(&file, content(number)).unwrap();
@@ -210,4 +237,52 @@ fn a_full_disk_refuses_data_loses_none_and_is_survived() {
     }
     disk.must(&["up", disk.cluster().to_str().unwrap()]);
     (0..put).for_each(|number| disk.check(number));
+}
+
+#[test]
+fn a_mount_says_that_the_disks_are_full_when_it_syncs_at_the_latest() {
+    let disk = Disk::start();
+    if !Path::new("/dev/fuse").exists() {
+        let _ =
+            std::io::Write::write_all(&mut std::io::stderr(), b"not tested: this machine has no /dev/fuse\n");
+        return;
+    }
+    fs::create_dir(disk.point()).unwrap();
+    let cluster = disk.cluster();
+    let cluster = cluster.to_str().unwrap();
+    disk.must(&["up", cluster, "--mount", disk.point().to_str().unwrap()]);
+    let mut written = 0;
+    let refused = loop {
+        let output = disk.write(written);
+        if !output.status.success() {
+            break output;
+        }
+        written += 1;
+        assert!(written < OBJECTS_MAX, "there cannot be so many");
+    };
+    assert!(written > 1, "{}", said(&refused));
+    assert!(said(&refused).contains("No space left on device"), "{}", said(&refused));
+    // What was synced is there, also for a mount that knows nothing of it.
+    (0..written).for_each(|number| disk.is_written(number, OBJECT_BYTES));
+    disk.must(&["umount", disk.point().to_str().unwrap()]);
+    disk.must(&["mount", "--background", cluster, disk.point().to_str().unwrap()]);
+    (0..written).for_each(|number| disk.is_written(number, OBJECT_BYTES));
+    // Nothing is kept back and lost: whoever writes on is told again, by each program and at each sync.
+    for _ in 0..2 {
+        let output = disk.write(written);
+        assert!(said(&output).contains("No space left on device"), "{}", said(&output));
+    }
+    // Names and attributes are small, but take room, too; they are refused or done, and never half of it.
+    let renamed = disk.command("mv").arg(disk.mounted(0)).arg(disk.point().join("renamed")).output().unwrap();
+    let there = if renamed.status.success() { disk.point().join("renamed") } else { disk.mounted(0) };
+    let kept = disk.command("cat").arg(there).output().unwrap();
+    assert!(kept.stdout == content(0), "{}", said(&renamed));
+    // What is removed makes room, and all goes on.
+    for number in 1..=written {
+        let removed = disk.command("rm").arg("-f").arg(disk.mounted(number)).output().unwrap();
+        assert!(removed.status.success(), "{}", said(&removed));
+    }
+    assert!(comes_true(|| disk.write(1).status.success()), "there is room again, and it is not taken");
+    disk.is_written(1, OBJECT_BYTES);
+    disk.must(&["umount", disk.point().to_str().unwrap()]);
 }

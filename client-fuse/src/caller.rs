@@ -12,6 +12,11 @@ const LOOKED_AFTER: Duration = Duration::from_secs(1);
 const SIGNALS_LOOKED_AFTER: Duration = Duration::from_millis(30);
 /// How often to look then.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// Whoever waits for longer than any change of daemons takes may have it interrupted by a signal.
+const INTERRUPTED_AFTER: Duration = Duration::from_secs(10);
+
+/// Signals that tell of something beside what a process does: `SIGCHLD`, `SIGURG`, `SIGWINCH`. Nobody sends them to have something end.
+const NEWS: u64 = 1 << 16 | 1 << 22 | 1 << 27;
 
 /// The thread that asks.
 #[derive(Clone, Copy, Debug)]
@@ -31,17 +36,20 @@ impl Caller {
         Who::new(self.uid, self.gid, &groups).expect("no more than there may be")
     }
 
-    /// Returns when the thread is being killed. It would wait for its answer nevertheless, because the kernel waits for one.
+    /// Returns when the thread is being killed; and if it has waited for long, when it has a signal that it handles. It would wait for its
+    /// answer nevertheless, because the kernel waits for one.
     ///
-    /// fuser does not pass on what the kernel says of signals. Other signals than those that end a process interrupt nothing: no
-    /// program expects that of files.
-    pub(crate) async fn killed(&self) {
+    /// fuser does not pass on what the kernel says of signals. Before that time none but those that end a process interrupt anything:
+    /// programs do not expect it of files, and would fail whenever a daemon is replaced by another.
+    pub(crate) async fn gives_up(&self) {
         if self.thread == 0 {
             return std::future::pending().await;
         }
         sleep(LOOKED_AFTER).await;
-        while !self.is_killed() {
+        let mut waited = LOOKED_AFTER;
+        while !self.status().is_some_and(|status| ends_wait(&status, waited)) {
             sleep(LOOK_INTERVAL).await;
+            waited += LOOK_INTERVAL;
         }
     }
 
@@ -66,16 +74,26 @@ impl Caller {
         self.status().as_deref().map(groups).unwrap_or_default()
     }
 
-    /// Every signal that ends a process becomes this one for each of its threads.
-    fn is_killed(&self) -> bool {
-        const KILL: u64 = 1 << 8;
-        let pending = |status: &str| signals(status, "SigPnd:");
-        self.status().as_deref().map(pending).unwrap_or(0) & KILL != 0
-    }
-
     fn status(&self) -> Option<String> {
         fs::read_to_string(format!("/proc/{}/status", self.thread)).ok()
     }
+}
+
+/// Whether whoever has waited for so long waits no longer.
+fn ends_wait(status: &str, waited: Duration) -> bool {
+    is_killed(status) || waited >= INTERRUPTED_AFTER && has_handled(status)
+}
+
+/// Every signal that ends a process becomes this one for each of its threads.
+fn is_killed(status: &str) -> bool {
+    const KILL: u64 = 1 << 8;
+    signals(status, "SigPnd:") & KILL != 0
+}
+
+/// Whether there is a signal that is not held back, and that the process has a handler for.
+fn has_handled(status: &str) -> bool {
+    let sent = signals(status, "SigPnd:") | signals(status, "ShdPnd:");
+    sent & !signals(status, "SigBlk:") & signals(status, "SigCgt:") & !NEWS != 0
 }
 
 /// Whether there is a signal that is neither held back nor ignored. What is sent to a process any of its threads may take.
@@ -106,7 +124,24 @@ mod tests {
         let groups: Vec<u32> =
             rustix::process::getgroups().unwrap().iter().map(|group| group.as_raw()).collect();
         assert_eq!(us.who().groups(), &groups[..groups.len().min(GROUPS_MAX)]);
-        assert!(!us.is_killed());
+        assert!(!ends_wait(&us.status().unwrap(), Duration::ZERO));
+    }
+
+    #[test]
+    fn a_signal_that_is_handled_ends_a_wait_that_is_long() {
+        let status = |sent: u64, blocked: u64, handled: u64| {
+            format!(
+                "SigPnd:\t{:016x}\nShdPnd:\t{sent:016x}\nSigBlk:\t{blocked:016x}\nSigCgt:\t{handled:016x}\n",
+                0
+            )
+        };
+        let (alarm, child, short) = (1 << 13, 1 << 16, INTERRUPTED_AFTER - Duration::from_millis(1));
+        assert!(ends_wait(&status(alarm, 0, alarm), INTERRUPTED_AFTER));
+        assert!(!ends_wait(&status(alarm, 0, alarm), short));
+        assert!(!ends_wait(&status(alarm, alarm, alarm), INTERRUPTED_AFTER), "it is held back");
+        assert!(!ends_wait(&status(alarm, 0, 0), INTERRUPTED_AFTER), "nobody handles it");
+        assert!(!ends_wait(&status(child, 0, child), INTERRUPTED_AFTER), "it says that a child has ended");
+        assert!(ends_wait("SigPnd:\t0000000000000100\n", Duration::ZERO), "it is killed");
     }
 
     #[test]

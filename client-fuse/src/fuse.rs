@@ -22,25 +22,29 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use client::FileLock;
 use fuser::{
-    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner,
-    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
-    ReplyLock, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
 };
-use namespace::{RenameHow, XattrHow};
-use rustix::fs::{FallocateFlags, FileType as Type, XattrFlags};
+use namespace::{Lock, RenameHow, XattrHow};
+use rustix::fs::{FileType as Type, XattrFlags};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::answers::{
-    NO_TIME, answer_data, answer_done, answer_entry, answer_found, answer_list, answer_shown, answer_xattr,
-    errno,
+    NO_TIME, answer_data, answer_done, answer_entry, answer_found, answer_list, answer_shown, answer_sought,
+    answer_xattr, errno,
 };
 use self::lock::Passed;
-pub(crate) use self::mounted::{Mounted, mount};
-pub use self::mounted::{Parting, Served};
-use self::values::{STATFS_BLOCK_BYTES, caller, file_attr, generation, mode_bits, open_how, time};
+use self::values::{
+    STATFS_BLOCK_BYTES, allocate_how, caller, file_attr, generation, mode_bits, open_how, sought, time,
+};
 use crate::caller::Caller;
 use crate::fs::{Fs, FsError, IO_BYTES_MAX, Make, OpenHow, Wanted};
+
+pub(crate) use self::mounted::{Mounted, mount};
+pub use self::mounted::{Parting, Served};
 
 /// Requests that may wait in the kernel's queue without a caller waiting: read-ahead above all.
 const BACKGROUND_REQUESTS_MAX: u16 = 64;
@@ -68,7 +72,7 @@ impl Translator {
         if self.is_direct || how.append { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() }
     }
 
-    /// Does something in a task, and answers with what came of it, unless who asked is killed before.
+    /// Does something in a task, and answers with what came of it, unless who asked gives up before.
     fn serve<T, W>(
         &self,
         (caller, data_bytes): (Caller, u32),
@@ -88,7 +92,7 @@ impl Translator {
             let done = tokio::select! {
                 biased;
                 done = work => done,
-                () = caller.killed() => Err(FsError::Interrupted),
+                () = caller.gives_up() => Err(FsError::Interrupted),
             };
             // Before the answer: whoever has it may unmount, and nothing is to be under way then.
             drop(permit);
@@ -100,7 +104,7 @@ impl Translator {
     fn serve_lock(
         &self,
         (caller, wanted, waits): (Caller, FileLock, bool),
-        handle: FileHandle,
+        (handle, process): (FileHandle, u32),
         reply: ReplyEmpty,
     ) {
         let permit = if waits {
@@ -115,12 +119,12 @@ impl Translator {
         self.runtime.spawn(async move {
             let locked = async {
                 fs.attend().await?;
-                fs.lock(&caller, handle.0, (wanted, waits)).await
+                fs.lock(&caller, (handle.0, process), (wanted, waits)).await
             };
             let done = tokio::select! {
                 biased;
                 done = locked => done,
-                () = caller.killed() => Err(FsError::Interrupted),
+                () = caller.gives_up() => Err(FsError::Interrupted),
             };
             drop(fs);
             drop(permit);
@@ -438,13 +442,13 @@ impl Filesystem for Translator {
         owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        if !self.fs.is_owner(handle.0, owner.0) {
+        let Some(process) = self.fs.is_owner(handle.0, owner.0) else {
             return answer_done(self.fs.tell_fault(handle.0).map_err(errno), reply);
-        }
+        };
         self.serve(
             (caller(request), 0),
             |fs| async move {
-                fs.unlock_owner(handle.0, owner.0).await?;
+                fs.unlock_owner(handle.0, (owner.0, process)).await?;
                 fs.tell_fault(handle.0)
             },
             |done| answer_done(done, reply),
@@ -638,9 +642,10 @@ impl Filesystem for Translator {
                 |fs| async move { fs.in_the_way(handle.0, lock.wanted(mode)).await },
                 |found| match found {
                     Ok(found) => {
-                        let (first, last, kind) = lock::shown(found.map(|lock| (lock.stretch, lock.mode)));
-                        // Which process it is only its own machine knows.
-                        reply.locked(first, last, kind, 0);
+                        let (lock, process) = found.unzip();
+                        let (first, last, kind) =
+                            lock::shown(lock.map(|lock: Lock| (lock.stretch, lock.mode)));
+                        reply.locked(first, last, kind, process.unwrap_or_default());
                     }
                     Err(error) => reply.error(error),
                 },
@@ -666,7 +671,7 @@ impl Filesystem for Translator {
         let passed = Passed { handle, owner, range: (start, end), kind, process };
         match lock::wish(request, inode, passed) {
             Ok((lock, Some(mode))) => {
-                self.serve_lock((caller(request), lock.wanted(mode), waits), handle, reply)
+                self.serve_lock((caller(request), lock.wanted(mode), waits), (handle, process), reply)
             }
             Ok((lock, None)) => self.serve(
                 (caller(request), 0),
@@ -687,17 +692,55 @@ impl Filesystem for Translator {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let keeps_size = FallocateFlags::KEEP_SIZE;
-        let (zeroes, punches) = (FallocateFlags::ZERO_RANGE, FallocateFlags::PUNCH_HOLE | keeps_size);
-        let is_kept = match FallocateFlags::from_bits_retain(mode.cast_unsigned()) {
-            mode if mode == punches || mode == zeroes | keeps_size => true,
-            mode if mode == zeroes => false,
-            _ => return reply.error(Errno::EOPNOTSUPP),
-        };
+        let Some(how) = allocate_how(mode) else { return reply.error(Errno::EOPNOTSUPP) };
         self.serve(
             (caller(request), 0),
-            |fs| async move { fs.zero(handle.0, (offset, length), is_kept).await },
+            |fs| async move { fs.allocate(handle.0, (offset, length), how).await },
             |done| answer_done(done, reply),
+        );
+    }
+
+    fn lseek(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let Some(sought) = sought(whence) else { return reply.error(Errno::EINVAL) };
+        let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
+        self.serve(
+            (caller(request), 0),
+            move |fs| async move { fs.seek((inode.0, handle.0), offset, sought).await },
+            |found| answer_sought(found, reply),
+        );
+    }
+
+    fn copy_file_range(
+        &self,
+        request: &Request,
+        _inode: INodeNo,
+        from: FileHandle,
+        from_offset: u64,
+        _to_inode: INodeNo,
+        to: FileHandle,
+        to_offset: u64,
+        length: u64,
+        flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        if !flags.is_empty() {
+            return reply.error(Errno::EINVAL);
+        }
+        self.serve(
+            (caller(request), IO_BYTES_MAX),
+            move |fs| async move { fs.copy((from.0, from_offset), (to.0, to_offset), length).await },
+            |copied| match copied {
+                Ok(bytes) => reply.written(bytes),
+                Err(error) => reply.error(error),
+            },
         );
     }
 }

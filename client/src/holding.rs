@@ -278,6 +278,11 @@ impl VolumeFile {
         }
     }
 
+    /// Whether a lock is had by this client.
+    pub fn is_own(&self, lock: &Lock) -> bool {
+        self.volume().tree().shared().behind.is_program(lock.owner.client)
+    }
+
     /// Gives up what an owner has locked of a stretch.
     pub async fn unlock(&self, owner: u64, kind: LockKind, stretch: Stretch) -> Result<(), VolumeError> {
         self.volume().present().await?;

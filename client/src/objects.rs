@@ -14,7 +14,9 @@ use base::{ClientId, MonoTime, NodeId, ObjectId};
 use bytes::Bytes;
 use namespace::{Ask, Attributes, Change as TreeChange, Generation, NameError, Op, Root, Who};
 use net::Link;
-use node::file::{Answer, Change, Done, FileError, FileReply, FileRequest, Level, Payload, Query, Stat};
+use node::file::{
+    Answer, Change, Done, Extent, FileError, FileReply, FileRequest, Level, Payload, Query, Stat,
+};
 use node::{Capability, ClusterMap, object_named};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio::time::{sleep, timeout};
@@ -158,7 +160,19 @@ impl Object {
     pub async fn stat(&self) -> Result<Stat, ObjectError> {
         match self.ask(Query::Stat).await? {
             Answer::Stat(stat) => Ok(stat),
-            Answer::Data(_) | Answer::Tree(_) => Err(ObjectError::Mismatch),
+            Answer::Data(_) | Answer::Extent(_) | Answer::Tree(_) => Err(ObjectError::Mismatch),
+        }
+    }
+
+    /// Where something was written to next, from `offset` on, if it is lent by this lend.
+    pub(crate) async fn extent(
+        &self,
+        offset: u64,
+        under: Option<Generation>,
+    ) -> Result<Option<Extent>, ObjectError> {
+        match self.ask(Query::Extent { offset, under }).await? {
+            Answer::Extent(extent) => Ok(extent),
+            Answer::Data(_) | Answer::Stat(_) | Answer::Tree(_) => Err(ObjectError::Mismatch),
         }
     }
 
@@ -177,7 +191,7 @@ impl Object {
     ) -> Result<Bytes, ObjectError> {
         match self.ask(Query::Read { offset, length, under }).await? {
             Answer::Data(data) => data.to_bytes().ok_or(ObjectError::Mismatch),
-            Answer::Stat(_) | Answer::Tree(_) => Err(ObjectError::Mismatch),
+            Answer::Stat(_) | Answer::Extent(_) | Answer::Tree(_) => Err(ObjectError::Mismatch),
         }
     }
 
@@ -215,6 +229,11 @@ impl Object {
     /// Sets its size. What is added reads as zeros.
     pub async fn truncate(&self, size: u64) -> Result<Stat, ObjectError> {
         stat_of(&self.change(Change::Truncate { size }).await?)
+    }
+
+    /// Makes it at least so long. What is added reads as zeros.
+    pub(crate) async fn extend(&self, size: u64) -> Result<Stat, ObjectError> {
+        stat_of(&self.change(Change::Extend { size }).await?)
     }
 
     /// Makes a hole, which reads as zeros.

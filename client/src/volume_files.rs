@@ -243,6 +243,15 @@ impl VolumeFile {
         Ok(())
     }
 
+    /// Makes it at least so long. What is added reads as zeros.
+    pub async fn extend(&self, size: u64) -> Result<(), VolumeError> {
+        let own = self.change(|contents, at, file| contents.extend(at, file, size)).await?;
+        if own.is_none() {
+            self.source.opened(|| self.source.content.extend(size)).await?;
+        }
+        Ok(())
+    }
+
     /// Makes a hole, which reads as zeros.
     pub async fn punch(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
         // What was written before comes first.
@@ -329,7 +338,7 @@ impl VolumeFile {
     }
 
     /// What was written until now is sent, and has an outcome.
-    async fn flush(&self) -> Result<(), VolumeError> {
+    pub(crate) async fn flush(&self) -> Result<(), VolumeError> {
         let id = self.user.id;
         let Some(wanted) = self.contents(|contents| contents.want(id)) else { return Ok(()) };
         self.behind().urge(id);

@@ -185,6 +185,13 @@ pub enum Query {
     },
     /// Its size and times.
     Stat,
+    /// Where something was written to next.
+    Extent {
+        /// From here on.
+        offset: u64,
+        /// As for [`Read`](Self::Read).
+        under: Option<Generation>,
+    },
     /// Something about the tree.
     Tree(Arc<namespace::Query>),
 }
@@ -196,8 +203,19 @@ pub enum Answer {
     Data(Data),
     /// Size and times.
     Stat(Stat),
+    /// The first bytes that something was written to, and that end behind where it was asked from. None if there are none.
+    Extent(Option<Extent>),
     /// What the tree says.
     Tree(Box<namespace::Answer>),
+}
+
+/// Bytes that something was written to, and that were not taken away since; and what stands beside them in their blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// The first.
+    pub start: u64,
+    /// Behind the last. There may be more from there on: not everything is looked through at once.
+    pub end: u64,
 }
 
 /// What is known about a file without its content.
@@ -536,6 +554,12 @@ impl Machine for File {
                 self.truncate(at, size);
                 self.modify(at, *time);
             }
+            Change::Extend { size } => {
+                if size > self.attributes.size {
+                    self.truncate(at, size);
+                }
+                self.modify(at, *time);
+            }
             Change::Punch { offset, length } => {
                 if length > 0 {
                     self.chunks.punch(at, offset, offset + length);
@@ -567,9 +591,15 @@ impl Machine for File {
             Query::Stat => Ok(Answer::Stat(self.stat())),
             Query::Tree(_) if !self.has_tree() => Err(FileError::NoTree),
             Query::Tree(ref query) => Ok(Answer::Tree(Box::new(self.tree.answer(query)?))),
-            Query::Read { .. } if self.has_tree() => Err(FileError::IsTree),
-            Query::Read { under: Some(under), .. } if !Self::is_lent_under(self.attributes.lend, under) => {
+            Query::Read { .. } | Query::Extent { .. } if self.has_tree() => Err(FileError::IsTree),
+            Query::Read { under: Some(under), .. } | Query::Extent { under: Some(under), .. }
+                if !Self::is_lent_under(self.attributes.lend, under) =>
+            {
                 Err(FileError::NotLent)
+            }
+            Query::Extent { offset, .. } => {
+                let within = offset..self.attributes.size;
+                Ok(Answer::Extent(self.chunks.extent(within)))
             }
             Query::Read { offset, length, .. } => {
                 within(length, READ_BYTES_MAX)?;
@@ -605,6 +635,7 @@ impl Machine for File {
             }
             Change::Append { .. } => !is_inside,
             Change::Truncate { size } => size < end || !is_inside,
+            Change::Extend { .. } => !is_inside,
             Change::Punch { offset: start, length: width } => {
                 start < end && offset < start.saturating_add(width)
             }
@@ -676,7 +707,7 @@ impl Query {
     pub fn answer_bytes_max(&self) -> u64 {
         match self {
             Self::Read { length, .. } => *length,
-            Self::Stat => 0,
+            Self::Stat | Self::Extent { .. } => 0,
             Self::Tree(query) => cost::answer_bytes_max(query),
         }
     }

@@ -81,7 +81,7 @@ fn write_mapped(path: &std::path::Path, text: &[u8]) {
 }
 
 /// Puts a text at the begin of a file that is no shorter, through a mapping.
-fn map(file: &File, text: &[u8]) {
+pub(crate) fn map(file: &File, text: &[u8]) {
     use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
     // SAFETY: nobody else has the mapping, which is as long as the text and goes before this returns; the file keeps its size.
     unsafe {

@@ -103,6 +103,40 @@ fn a_lock_goes_with_the_last_descriptor_or_with_any() {
     }
 }
 
+/// The process that has locked the first byte of a file; 0 if nobody says which.
+fn who_locked(file: &File) -> Option<i32> {
+    use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
+    let wanted = Flock {
+        start: 0,
+        length: 1,
+        pid: None,
+        typ: FlockType::WriteLock,
+        offset_type: FlockOffsetType::Set,
+    };
+    fcntl_getlk(file, &wanted).unwrap().map(|lock| lock.pid.map_or(0, |pid| pid.as_raw_nonzero().get()))
+}
+
+#[test]
+fn who_has_locked_a_file_is_named_on_its_own_mount() {
+    let Some(cluster) = Cluster::start() else { return };
+    let Some(perl) = program("perl") else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    let (on_a, on_b) = (open(&a.join("f")), open(&b.join("f")));
+    assert_eq!((who_locked(&on_a), who_locked(&on_b)), (None, None));
+    // `F_SETLK` with a `struct flock`: `F_WRLCK` of all.
+    let script = "open(F, '+<', $ARGV[0]) or die; $l = pack('s s x4 q q i x4', 1, 0, 0, 0, 0); fcntl(F, 6, $l) or die; \
+                  $| = 1; print '.'; <STDIN>";
+    let mut command = Command::new(perl);
+    command.args(["-e", script]).arg(a.join("f")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut holder = command.spawn().unwrap();
+    std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    assert_eq!(who_locked(&on_a), Some(i32::try_from(holder.id()).unwrap()));
+    assert_eq!(who_locked(&on_b), Some(0), "it is a process of another mount");
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+    assert_eq!((who_locked(&on_a), who_locked(&on_b)), (None, None));
+}
+
 #[test]
 fn who_waits_for_a_lock_has_it_when_it_is_given_up_and_daemons_may_die_meanwhile() {
     let Some(cluster) = Cluster::start() else { return };

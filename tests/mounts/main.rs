@@ -3,6 +3,7 @@
 //! Each test has a cluster of its own, so they run beside each other.
 
 mod caches;
+mod extents;
 mod life;
 mod locks;
 mod mishaps;

@@ -121,3 +121,21 @@ fn who_waits_for_daemons_that_are_away_can_be_killed_or_goes_on() {
     let kept = kept.wait_with_output().unwrap();
     assert_eq!(String::from_utf8(kept.stdout).unwrap(), "hello");
 }
+
+#[test]
+fn a_signal_that_is_handled_interrupts_who_has_waited_for_long() {
+    let Some(cluster) = Cluster::start() else { return };
+    let point = cluster.mount("m");
+    fs::write(point.join("a"), "hello").unwrap();
+    cluster.signal_all(Signal::STOP);
+    let script = "$SIG{ALRM} = sub {}; $SIG{CHLD} = sub {}; kill 'CHLD', $$; alarm 1; \
+                  sysopen(F, $ARGV[0], 0) and die 'it was opened'; print $!{EINTR} ? 'interrupted' : $!";
+    let mut command = Command::new("perl");
+    command.args(["-e", script]).arg(point.join("a")).stdout(Stdio::piped());
+    let started = Instant::now();
+    let output = command.output().unwrap();
+    cluster.signal_all(Signal::CONT);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "interrupted", "{}", said(&output));
+    assert!(started.elapsed() >= Duration::from_secs(10), "what passes by itself is seen by nobody");
+    assert_eq!(fs::read_to_string(point.join("a")).unwrap(), "hello");
+}

@@ -4,8 +4,8 @@ use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, View, ViewId, WallTi
 use bytes::Bytes;
 use node::RequestId;
 use node::file::{
-    Attributes, CHUNK_BYTES, Change, Chunk, Data, Done, FileError, FileOf, Key, Lend, LendStage, Mark, Op,
-    Part, Payload, Piece, Position, Stat,
+    Attributes, CHUNK_BYTES, Change, Chunk, Data, Done, Extent, FileError, FileOf, Key, Lend, LendStage,
+    Mark, Op, Part, Payload, Piece, Position, Stat,
 };
 use replication::{Body, Entry, Request, Rest, Session, Sessions, follow_each_other};
 
@@ -30,6 +30,7 @@ record!(View { id, members });
 record!(Position { epoch, seq });
 record!(Mark { at, generation });
 record!(Request { client, number, settled });
+record!(Extent { start, end });
 record!(Stat { size, modified, changed, allocated, lend });
 record!(FileOf { volume, inode });
 record!(Lend { of, lent, stage });
@@ -75,6 +76,7 @@ choice!(Change, "a change of a file":
     9 Tree(op);
     10 Borrow { of, lent, modified, changed };
     11 Return { of, lent, modified };
+    12 Extend { size };
 );
 choice!(Key, "the name of a part":
     0 Attributes;

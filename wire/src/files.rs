@@ -299,6 +299,7 @@ choice!(Query, "a question about a file":
     0 Read { offset, length, under };
     1 Stat;
     2 Tree(query);
+    3 Extent { offset, under };
 );
 
 record!(FileReply { id, body, proofs, grant });
@@ -325,6 +326,7 @@ choice!(Answer, "an answer about a file":
     0 Data(data);
     1 Stat(stat);
     2 Tree(answer);
+    3 Extent(extent);
 );
 choice!(Unavailable, "why a daemon cannot say":
     0 NotMember;

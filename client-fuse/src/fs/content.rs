@@ -191,21 +191,6 @@ impl Fs {
         }
     }
 
-    /// A stretch reads as zeros from now on. With `keeps_size` the size stays; without it the stretch has to be within it.
-    pub(crate) async fn zero(
-        &self,
-        handle: u64,
-        (offset, length): (u64, u64),
-        keeps_size: bool,
-    ) -> Result<(), FsError> {
-        let open = self.files.get(handle)?;
-        let file = self.content(&open).await?;
-        if !keeps_size && offset.saturating_add(length) > file.attributes().await?.size {
-            return Err(FsError::Unsupported);
-        }
-        Ok(file.punch(offset, length).await?)
-    }
-
     /// Cuts a file, or makes it longer.
     pub(super) async fn truncate(
         &self,

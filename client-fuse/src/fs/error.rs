@@ -31,12 +31,12 @@ pub(crate) enum FsError {
     /// The mount was taken for dead, and cannot connect anew.
     #[error("the daemons took this mount for dead, and it cannot connect anew: {0}")]
     Unconnected(String),
+    /// The file has nothing there, or ends before.
+    #[error("the file has nothing there")]
+    NothingThere,
     /// It makes no sense.
     #[error("what is asked for makes no sense")]
     Invalid,
-    /// It makes sense, and is not done here.
-    #[error("the mount cannot do this")]
-    Unsupported,
     /// Whoever asked is ended by a signal.
     #[error("whoever asked for it was killed meanwhile")]
     Interrupted,
@@ -53,8 +53,8 @@ impl FsError {
             Self::NotAnXattr(error) => of_name(*error, Errno::RANGE),
             Self::Forgotten => Errno::STALE,
             Self::NotOpen => Errno::BADF,
+            Self::NothingThere => Errno::NXIO,
             Self::Invalid => Errno::INVAL,
-            Self::Unsupported => Errno::OPNOTSUPP,
             Self::Interrupted => Errno::INTR,
             Self::Mismatch | Self::LocksLost | Self::Unconnected(_) => Errno::IO,
         }

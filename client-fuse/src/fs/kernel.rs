@@ -23,6 +23,7 @@
 //! dropped. And to have it doubt all names (`FUSE_NOTIFY_INC_EPOCH`) makes it drop inodes with their content, and what is mounted below.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::ObjectId;
@@ -40,6 +41,8 @@ const AGAIN: Duration = Duration::from_millis(1);
 pub(crate) struct Kernel {
     /// It believes no attributes of the inode with this number any more. False if it does not know it. Nobody waits.
     pub(crate) drop_attributes: Box<dyn Fn(u64) -> bool + Send + Sync>,
+    /// It has written what was written through mappings of the inode, when this returns. That takes as long as those writes do.
+    pub(crate) write_mapped: Arc<dyn Fn(u64) + Send + Sync>,
 }
 
 /// What the kernel is told of an inode, and for how long it may believe that.
@@ -150,6 +153,15 @@ impl Fs {
             && let Some(kernel) = self.kernel.get()
         {
             (kernel.drop_attributes)(inode.number);
+        }
+    }
+
+    /// What was written through mappings of a file has come here.
+    pub(super) async fn write_mapped(&self, number: u64) {
+        if let Some(kernel) = self.kernel.get() {
+            let write = kernel.write_mapped.clone();
+            // Nobody ends such a task before its time.
+            let _ = tokio::task::spawn_blocking(move || write(number)).await;
         }
     }
 

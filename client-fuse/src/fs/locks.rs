@@ -4,7 +4,7 @@
 //! of `fcntl`. What a process has locked goes when it closes any descriptor of the file; the kernel says so each time one is closed. What
 //! belongs to a description goes with that. What is had by this mount is had by this client, and ends with it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,8 +32,8 @@ pub(crate) struct Locks {
 
 #[derive(Default)]
 struct Known {
-    /// The owners that may have locked something of a file by `fcntl`.
-    owners: BTreeMap<InodeId, BTreeSet<u64>>,
+    /// The owners that may have locked something of a file by `fcntl`, each with the process that did it last.
+    owners: BTreeMap<InodeId, BTreeMap<u64, u32>>,
     /// How many descriptions of a file are giving up what was locked by them.
     closing: BTreeMap<InodeId, usize>,
 }
@@ -45,19 +45,25 @@ pub(crate) struct Closing {
 }
 
 impl Locks {
-    fn note(&self, inode: InodeId, owner: u64) {
-        self.known().owners.entry(inode).or_default().insert(owner);
+    fn note(&self, inode: InodeId, (owner, process): (u64, u32)) {
+        self.known().owners.entry(inode).or_default().insert(owner, process);
     }
 
-    /// Whether the owner may have locked something. It has not from now on.
-    fn take(&self, inode: InodeId, owner: u64) -> bool {
+    /// Which process has locked something of a file for an owner here; 0 if that is not known.
+    fn process(&self, inode: InodeId, owner: u64) -> u32 {
+        let known = self.known();
+        known.owners.get(&inode).and_then(|owners| owners.get(&owner)).copied().unwrap_or_default()
+    }
+
+    /// Whether the owner may have locked something: by which process. It has not from now on.
+    fn take(&self, inode: InodeId, owner: u64) -> Option<u32> {
         let mut known = self.known();
-        let Some(owners) = known.owners.get_mut(&inode) else { return false };
-        let is_known = owners.remove(&owner);
+        let owners = known.owners.get_mut(&inode)?;
+        let process = owners.remove(&owner);
         if owners.is_empty() {
             known.owners.remove(&inode);
         }
-        is_known
+        process
     }
 
     /// Nobody has the file open any more, or may have locked something of it.
@@ -103,12 +109,12 @@ impl Fs {
     pub(crate) async fn lock(
         &self,
         caller: &Caller,
-        handle: u64,
+        (handle, process): (u64, u32),
         (wanted, waits): (FileLock, bool),
     ) -> Result<(), FsError> {
         let open = self.files.get(handle)?;
         self.locks.settled(open.inode()).await;
-        self.note(&open, wanted);
+        self.note(&open, (wanted, process));
         let result = if waits {
             match self.content(&open).await?.lock_until(wanted, caller.signalled()).await {
                 Ok(true) => Ok(()),
@@ -119,7 +125,7 @@ impl Fs {
             self.try_lock(&open, wanted).await
         };
         // What was closed meanwhile has forgotten it.
-        self.note(&open, wanted);
+        self.note(&open, (wanted, process));
         result
     }
 
@@ -134,10 +140,10 @@ impl Fs {
         }
     }
 
-    fn note(&self, open: &OpenFile, wanted: FileLock) {
+    fn note(&self, open: &OpenFile, (wanted, process): (FileLock, u32)) {
         open.locks();
         if wanted.kind == LockKind::Fcntl {
-            self.locks.note(open.inode(), wanted.owner);
+            self.locks.note(open.inode(), (wanted.owner, process));
         }
     }
 
@@ -151,21 +157,33 @@ impl Fs {
         Ok(self.content(&open).await?.unlock(owner, kind, stretch).await?)
     }
 
-    /// What is in the way of a lock.
-    pub(crate) async fn in_the_way(&self, handle: u64, wanted: FileLock) -> Result<Option<Lock>, FsError> {
+    /// What is in the way of a lock, and the process whose that is: 0 if it is one of another mount.
+    pub(crate) async fn in_the_way(
+        &self,
+        handle: u64,
+        wanted: FileLock,
+    ) -> Result<Option<(Lock, u32)>, FsError> {
         let open = self.files.get(handle)?;
         self.locks.settled(open.inode()).await;
-        Ok(self.content(&open).await?.in_the_way(wanted).await?)
+        let file = self.content(&open).await?;
+        Ok(file.in_the_way(wanted).await?.map(|lock| {
+            let is_here = file.is_own(&lock);
+            (lock, if is_here { self.locks.process(open.inode(), lock.owner.number) } else { 0 })
+        }))
     }
 
-    /// A process closes a descriptor. Whether it may have locked something of the file, which is to be [given up](Self::unlock_owner).
-    pub(crate) fn is_owner(&self, handle: u64, owner: u64) -> bool {
-        let Ok(open) = self.files.get(handle) else { return false };
-        self.locks.take(open.inode(), owner)
+    /// A process closes a descriptor. If it may have locked something of the file that is to be [given up](Self::unlock_owner), as which
+    /// process.
+    pub(crate) fn is_owner(&self, handle: u64, owner: u64) -> Option<u32> {
+        self.locks.take(self.files.get(handle).ok()?.inode(), owner)
     }
 
     /// A process gives up all that it has locked of a file, by whichever descriptor.
-    pub(crate) async fn unlock_owner(&self, handle: u64, owner: u64) -> Result<(), FsError> {
+    pub(crate) async fn unlock_owner(
+        &self,
+        handle: u64,
+        (owner, process): (u64, u32),
+    ) -> Result<(), FsError> {
         let open = self.files.get(handle)?;
         for other in self.files.of(open.inode()) {
             other.opened().1.forget_owner(owner, LockKind::Fcntl);
@@ -173,7 +191,7 @@ impl Fs {
         let result = self.content(&open).await?.unlock(owner, LockKind::Fcntl, Stretch::ALL).await;
         if result.is_err() {
             // Whoever closes another descriptor tries again.
-            self.locks.note(open.inode(), owner);
+            self.locks.note(open.inode(), (owner, process));
         }
         Ok(result?)
     }

@@ -5,7 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fuser::{Errno, INodeNo, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyXattr};
+use fuser::{
+    Errno, INodeNo, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyXattr,
+};
 use namespace::Attributes;
 
 use super::values::{file_attr, file_type, generation};
@@ -57,6 +59,14 @@ pub(super) fn answer_list(entries: Vec<Listed>, mut reply: ReplyDirectory) {
         }
     }
     reply.ok();
+}
+
+pub(super) fn answer_sought(answer: Result<u64, Errno>, reply: ReplyLseek) {
+    match answer.map(i64::try_from) {
+        Ok(Ok(offset)) => reply.offset(offset),
+        Ok(Err(_)) => reply.error(Errno::EOVERFLOW),
+        Err(error) => reply.error(error),
+    }
 }
 
 /// Whoever has room for nothing asks how much there is.

@@ -47,8 +47,12 @@ pub(crate) fn mount(fs: Fs, point: &Path, options: &Options, runtime: Handle) ->
     let translator =
         Translator { fs: fs.clone(), runtime, under_way: under_way.clone(), lock_waits, is_direct: true };
     let session = Session::new(translator, point, &config)?;
-    let notifier = Notifier::new(&session)?;
-    fs.mounted(Kernel { drop_attributes: Box::new(move |number| notifier.drop_attributes(number)) })?;
+    let notifier = Arc::new(Notifier::new(&session)?);
+    let writer = notifier.clone();
+    fs.mounted(Kernel {
+        drop_attributes: Box::new(move |number| notifier.drop_attributes(number)),
+        write_mapped: Arc::new(move |number| writer.write_mapped(number)),
+    })?;
     let session = session.spawn()?;
     Ok(Mounted { session, fs, under_way })
 }

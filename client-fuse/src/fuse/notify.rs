@@ -13,6 +13,8 @@ const INVAL_INODE: i32 = 2;
 const MESSAGE_BYTES: usize = 16 + 24;
 /// An offset before the content: only the attributes are meant.
 const NOTHING: i64 = -1;
+/// The content from its beginning on.
+const EVERYTHING: i64 = 0;
 
 /// The mount's device, for what is written to it beside replies.
 pub(crate) struct Notifier(OwnedFd);
@@ -26,20 +28,30 @@ impl Notifier {
     /// for what they have locked. False if the kernel does not know the inode.
     pub(crate) fn drop_attributes(&self, number: u64) -> bool {
         // Whatever else goes wrong, the mount is gone, and with it all that the kernel knew.
-        let message = message(number);
+        self.tell(&message(number, NOTHING))
+    }
+
+    /// The kernel keeps no content of an inode any more: what was written through a mapping it has written when this returns, which is
+    /// not before somebody has answered its writes.
+    pub(crate) fn write_mapped(&self, number: u64) {
+        // What it does not know it keeps nothing of.
+        self.tell(&message(number, EVERYTHING));
+    }
+
+    fn tell(&self, message: &[u8]) -> bool {
         // The kernel takes all of it or nothing.
-        let sent = rustix::io::retry_on_intr(|| rustix::io::write(&self.0, &message));
+        let sent = rustix::io::retry_on_intr(|| rustix::io::write(&self.0, message));
         sent != Err(Errno::NOENT)
     }
 }
 
-fn message(number: u64) -> [u8; MESSAGE_BYTES] {
+fn message(number: u64, from: i64) -> [u8; MESSAGE_BYTES] {
     let mut message = [0; MESSAGE_BYTES];
     let length = u32::try_from(MESSAGE_BYTES).expect("it is short");
     message[0..4].copy_from_slice(&length.to_ne_bytes());
     message[4..8].copy_from_slice(&INVAL_INODE.to_ne_bytes());
     message[16..24].copy_from_slice(&number.to_ne_bytes());
-    message[24..32].copy_from_slice(&NOTHING.to_ne_bytes());
+    message[24..32].copy_from_slice(&from.to_ne_bytes());
     // To the end: a length of 0.
     message
 }
@@ -50,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_message_is_what_the_kernel_takes() {
-        let message = message(0x0102);
+        let message = message(0x0102, NOTHING);
         assert_eq!(message[..8], [40_u32.to_ne_bytes(), 2_u32.to_ne_bytes()].concat());
         assert_eq!(message[8..16], [0; 8], "it answers no request");
         assert_eq!(message[16..24], 0x0102_u64.to_ne_bytes());

@@ -2,15 +2,20 @@
 
 use std::time::{Duration, SystemTime};
 
+use client::Sought;
 use fuser::{FileAttr, FileType, Generation, INodeNo, OpenFlags, Request, TimeOrNow};
 use namespace::{Attributes, Kind, SetTime};
-use rustix::fs::OFlags;
+use rustix::fs::{FallocateFlags, OFlags};
 
 use crate::caller::Caller;
-use crate::fs::{OpenHow, set_time};
+use crate::fs::{Allocate, OpenHow, set_time};
 
 /// What the kernel says of a file that is opened to be run. It has no name in `fcntl.h`.
 const OPENED_TO_RUN: u32 = 0x20;
+
+/// `SEEK_DATA` and `SEEK_HOLE` of the kernel's `fs.h`.
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
 
 /// The units of `statfs` and of a file's blocks.
 pub(super) const STATFS_BLOCK_BYTES: u32 = 4096;
@@ -43,6 +48,30 @@ pub(super) fn open_how(flags: OpenFlags) -> OpenHow {
         execute: bits & OPENED_TO_RUN != 0,
         exclusive: flags.contains(OFlags::EXCL),
         truncate: flags.contains(OFlags::TRUNC),
+    }
+}
+
+/// What `fallocate` asks for. None if nobody can do that here.
+pub(super) fn allocate_how(mode: i32) -> Option<Allocate> {
+    let keeps_size = FallocateFlags::KEEP_SIZE;
+    let (zeroes, punches) = (FallocateFlags::ZERO_RANGE, FallocateFlags::PUNCH_HOLE | keeps_size);
+    match FallocateFlags::from_bits_retain(mode.cast_unsigned()) {
+        mode if mode.is_empty() => Some(Allocate { zeroes: false, extends: true }),
+        mode if mode == keeps_size => Some(Allocate { zeroes: false, extends: false }),
+        mode if mode == zeroes => Some(Allocate { zeroes: true, extends: true }),
+        mode if mode == punches || mode == zeroes | keeps_size => {
+            Some(Allocate { zeroes: true, extends: false })
+        }
+        _ => None,
+    }
+}
+
+/// What is sought that is neither at a place nor at the end.
+pub(super) const fn sought(whence: i32) -> Option<Sought> {
+    match whence {
+        SEEK_DATA => Some(Sought::Data),
+        SEEK_HOLE => Some(Sought::Hole),
+        _ => None,
     }
 }
 

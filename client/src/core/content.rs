@@ -377,6 +377,20 @@ impl Contents {
         Some(Ok(()))
     }
 
+    /// It gets at least this size. None if it is not lent, or wanted back.
+    pub fn extend(
+        &mut self,
+        at: (MonoTime, WallTime),
+        (id, generation): (FileId, Generation),
+        size: u64,
+    ) -> Option<Result<(), FileError>> {
+        if let Err(error) = check_end(size) {
+            return Some(Err(error));
+        }
+        let size = size.max(self.served(id, generation)?.size);
+        self.serving((id, generation), |lend| Ok(lend.truncate(at, size)))
+    }
+
     /// Times are set. None if it is not lent, or wanted back.
     pub fn set_times(
         &mut self,

@@ -39,6 +39,11 @@ pub enum Change {
         /// The new size.
         size: u64,
     },
+    /// Makes the file at least so long. What is added reads as zeros.
+    Extend {
+        /// Where it ends at the earliest.
+        size: u64,
+    },
     /// Makes a hole, which reads as zeros. The size stays.
     Punch {
         /// Where it begins.
@@ -92,7 +97,7 @@ impl Change {
                 end_of(offset, data.len() as u64).map(drop)
             }
             Self::Append { ref data } => within(data.len() as u64, WRITE_BYTES_MAX),
-            Self::Truncate { size } => end_of(size, 0).map(drop),
+            Self::Truncate { size } | Self::Extend { size } => end_of(size, 0).map(drop),
             Self::Punch { offset, length } => end_of(offset, length).map(drop),
             Self::Tree(ref op) => match cost::op_bytes(op) {
                 ..=cost::OP_BYTES_MAX => Ok(()),
@@ -107,7 +112,7 @@ impl Change {
     pub(crate) const fn is_of_bytes(&self) -> bool {
         match self {
             Self::Write { .. } | Self::Append { .. } | Self::Truncate { .. } => true,
-            Self::Punch { .. } | Self::Touch { .. } => true,
+            Self::Extend { .. } | Self::Punch { .. } | Self::Touch { .. } => true,
             Self::Borrow { .. }
             | Self::Return { .. }
             | Self::Remove
@@ -141,6 +146,7 @@ impl Change {
             Self::Tree(op) => cost::op_bytes(op),
             Self::Plant(root) => root.name.as_str().len() as u64,
             Self::Truncate { .. }
+            | Self::Extend { .. }
             | Self::Punch { .. }
             | Self::Touch { .. }
             | Self::Borrow { .. }
@@ -158,6 +164,7 @@ impl Change {
             Self::Punch { length, .. } => *length == 0,
             Self::NoSpace => true,
             Self::Truncate { .. }
+            | Self::Extend { .. }
             | Self::Touch { .. }
             | Self::Borrow { .. }
             | Self::Return { .. }

@@ -78,6 +78,18 @@ impl Chunk {
         self.blocks.count_ones() as u64 * BLOCK_BYTES
     }
 
+    /// The blocks that were written to, those beside each other as one: where they begin and end.
+    pub(super) fn runs(&self) -> impl Iterator<Item = (u64, u64)> {
+        let (mut at, blocks) = (0, self.blocks);
+        std::iter::from_fn(move || {
+            let rest = blocks.checked_shr(at).filter(|rest| *rest != 0)?;
+            let start = at + rest.trailing_zeros();
+            let end = start + (blocks >> start).trailing_ones();
+            at = end;
+            Some((u64::from(start) * BLOCK_BYTES, u64::from(end) * BLOCK_BYTES))
+        })
+    }
+
     pub(super) const fn is_empty(&self) -> bool {
         self.blocks == 0
     }

@@ -3,16 +3,20 @@
 //! Invariants: no chunk is empty, and none has a block behind the end of its file.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use bytes::Bytes;
 use replication::Position;
 
+use super::Extent;
 use super::chunk::{CHUNK_LEN, Chunk};
 use super::data::Data;
 
 /// How much of a file one chunk covers.
 pub const CHUNK_BYTES: u64 = 64 << 10;
+
+/// To find where something stands no more chunks than these are looked through.
+const LOOKED_THROUGH_MAX: usize = 4_096;
 
 /// All chunks that there are.
 #[derive(Clone, Debug, Default)]
@@ -141,6 +145,27 @@ impl Chunks {
         }
     }
 
+    /// The first blocks that something was written to and that end behind the start of `within`, up to its end.
+    pub(super) fn extent(&self, within: Range<u64>) -> Option<Extent> {
+        let mut found: Option<Extent> = None;
+        let from = within.start / CHUNK_BYTES;
+        for (&number, (_, chunk)) in self.chunks.range(from..).take(LOOKED_THROUGH_MAX) {
+            let first = number * CHUNK_BYTES;
+            for (start, end) in chunk.runs().map(|(start, end)| (first + start, first + end)) {
+                match &mut found {
+                    _ if end <= within.start => {}
+                    None => found = Some(Extent { start, end }),
+                    Some(found) if found.end == start => found.end = end,
+                    Some(found) => return bounded(*found, &within),
+                }
+            }
+            if found.is_some_and(|found| found.end < first + CHUNK_BYTES) {
+                break;
+            }
+        }
+        bounded(found?, &within)
+    }
+
     /// What stands from `start` to before `end`.
     pub(super) fn read(&self, start: u64, end: u64) -> Data {
         if start >= end {
@@ -156,6 +181,11 @@ impl Chunks {
         }
         Data::new(place(end - start), pieces)
     }
+}
+
+fn bounded(Extent { start, end }: Extent, within: &Range<u64>) -> Option<Extent> {
+    let (start, end) = (start.max(within.start), end.min(within.end));
+    (start < end).then_some(Extent { start, end })
 }
 
 /// Where in its chunk a byte stands.

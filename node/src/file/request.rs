@@ -87,7 +87,7 @@ impl FileBody {
         match self {
             Self::Change { .. } => Some(OpenMode::ReadWrite),
             Self::Ask(Query::Read { .. }) => Some(OpenMode::Read),
-            Self::Ask(Query::Stat) | Self::Sync { .. } => Some(OpenMode::Look),
+            Self::Ask(Query::Stat | Query::Extent { .. }) | Self::Sync { .. } => Some(OpenMode::Look),
             Self::Create
             | Self::Ask(Query::Tree(_))
             | Self::Open { .. }

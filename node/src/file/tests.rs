@@ -64,7 +64,7 @@ impl History {
 fn read(file: &File, offset: u64, length: u64) -> Vec<u8> {
     match file.answer(&Query::Read { offset, length, under: None }).unwrap() {
         Answer::Data(data) => data.to_bytes().unwrap().to_vec(),
-        Answer::Stat(_) | Answer::Tree(_) => panic!("a read gives data"),
+        Answer::Stat(_) | Answer::Tree(_) | Answer::Extent(_) => panic!("a read gives data"),
     }
 }
 
@@ -195,6 +195,72 @@ fn a_hole_keeps_the_size_and_frees_what_was_there() {
     history.punch(0, FILE_BYTES_MAX);
     assert_eq!((history.allocated(), history.file.stat().size), (0, 3 * CHUNK));
     assert_eq!(history.read(0, CHUNK), bytes(0, CHUNK));
+}
+
+#[test]
+fn what_is_long_enough_is_left_alone() {
+    let mut history = History::default();
+    history.write(0, b"abc");
+    history.change(Change::Extend { size: 2 }).unwrap();
+    assert_eq!(history.read(0, 9), b"abc");
+    history.change(Change::Extend { size: 5 }).unwrap();
+    assert_eq!(history.read(0, 9), b"abc\0\0");
+    let end = FILE_BYTES_MAX + 1;
+    assert_eq!(history.change(Change::Extend { size: end }), Err(FileError::PastLimit { end }));
+}
+
+/// Where something was written to next.
+fn extent(file: &File, offset: u64) -> Option<(u64, u64)> {
+    match file.answer(&Query::Extent { offset, under: None }).unwrap() {
+        Answer::Extent(extent) => extent.map(|Extent { start, end }| (start, end)),
+        answer => panic!("{answer:?}"),
+    }
+}
+
+#[test]
+fn what_was_written_to_is_found() {
+    let mut history = History::default();
+    assert_eq!(extent(&history.file, 0), None);
+    history.truncate(9 * CHUNK);
+    assert_eq!(extent(&history.file, 0), None, "all of it is a hole");
+    // Over the border of two chunks, and in a third.
+    history.write(CHUNK - 1, b"abc");
+    history.write(2 * CHUNK + 2 * BLOCK_BYTES + 7, b"d");
+    let first = (CHUNK - BLOCK_BYTES, CHUNK + BLOCK_BYTES);
+    let second = (2 * CHUNK + 2 * BLOCK_BYTES, 2 * CHUNK + 3 * BLOCK_BYTES);
+    for (offset, expected) in [
+        (0, Some(first)),
+        (first.0, Some(first)),
+        (first.0 + 1, Some((first.0 + 1, first.1))),
+        (CHUNK, Some((CHUNK, first.1))),
+        (first.1 - 1, Some((first.1 - 1, first.1))),
+        (first.1, Some(second)),
+        (second.1, None),
+        (u64::MAX, None),
+    ] {
+        assert_eq!(extent(&history.file, offset), expected, "from {offset}");
+    }
+    history.punch(CHUNK, CHUNK);
+    assert_eq!(extent(&history.file, 0), Some((first.0, CHUNK)));
+    // Behind the end of the file there is nothing.
+    history.truncate(second.0 + 3);
+    assert_eq!(extent(&history.file, CHUNK), Some((second.0, second.0 + 3)));
+}
+
+#[test]
+fn of_what_is_very_long_only_the_beginning_is_looked_through() {
+    const CHUNKS: u64 = 5_000;
+    let mut history = History::default();
+    for block in 0..CHUNKS * CHUNK / BLOCK_BYTES {
+        history.write(block * BLOCK_BYTES, b"a");
+    }
+    let end = history.file.stat().size;
+    let (mut at, mut steps) = (0, 0);
+    while let Some((start, behind)) = extent(&history.file, at) {
+        assert!(start == at && behind > at, "nothing is skipped");
+        (at, steps) = (behind, steps + 1);
+    }
+    assert_eq!((at, steps), (end, 2));
 }
 
 #[test]
@@ -390,6 +456,7 @@ fn a_file_that_was_removed_is_nothing_until_it_is_begun_anew() {
         Change::Write { offset: 0, data: data.clone() },
         Change::Append { data },
         Change::Truncate { size: 9 },
+        Change::Extend { size: 9 },
         Change::Punch { offset: 0, length: 9 },
         Change::Touch { modified: None },
         Change::Remove,
@@ -401,6 +468,7 @@ fn a_file_that_was_removed_is_nothing_until_it_is_begun_anew() {
         Query::Stat,
         Query::Read { offset: 0, length: 9, under: None },
         Query::Read { offset: 0, length: 0, under: None },
+        Query::Extent { offset: 0, under: None },
     ] {
         assert_eq!(history.file.answer(&query), Err(FileError::Removed), "{query:?}");
     }
@@ -439,6 +507,7 @@ fn what_cannot_change_an_answer_does_not_hold_it_up() {
         (Change::Truncate { size: 100 }, false, true, true),
         (Change::Truncate { size: 20 }, false, true, true),
         (Change::Truncate { size: 19 }, true, true, true),
+        (Change::Extend { size: 20 }, false, true, true),
         (Change::Punch { offset: 0, length: 10 }, false, false, true),
         (Change::Punch { offset: 19, length: 10 }, true, true, true),
         (Change::Punch { offset: 20, length: 10 }, false, false, true),
@@ -451,6 +520,8 @@ fn what_cannot_change_an_answer_does_not_hold_it_up() {
         let overlaps =
             [long.overlaps(&op, &read), short.overlaps(&op, &read), long.overlaps(&op, &Query::Stat)];
         assert_eq!(overlaps, [reads, reads_end, stats], "{op:?}");
+        let extent = Query::Extent { offset: 10, under: None };
+        assert!(long.overlaps(&op, &extent) || !reads, "{op:?}");
         let decides_all = matches!(op.change, Change::Remove | Change::Begin);
         assert_eq!(short.overlaps(&op, &Query::Read { offset: 10, length: 0, under: None }), decides_all);
     }
@@ -473,6 +544,7 @@ impl Model {
             Change::Write { offset, data } => self.put(index(*offset), data),
             Change::Append { data } => self.put(end, data),
             Change::Truncate { size } => self.bytes.resize(index(*size), 0),
+            Change::Extend { size } => self.bytes.resize(index(*size).max(end), 0),
             Change::Punch { offset, length } => {
                 let range = index(*offset).min(end)..index(offset + length).min(end);
                 self.bytes[range].fill(0);
@@ -531,6 +603,7 @@ fn change() -> impl Strategy<Value = Change> {
         4 => (offset(), data()).prop_map(|(offset, data)| Change::Write { offset, data }),
         2 => data().prop_map(|data| Change::Append { data }),
         2 => offset().prop_map(|size| Change::Truncate { size }),
+        1 => offset().prop_map(|size| Change::Extend { size }),
         2 => (offset(), length()).prop_map(|(offset, length)| Change::Punch { offset, length }),
         1 => proptest::option::of(0..99_u64)
             .prop_map(|modified| Change::Touch { modified: modified.map(time) }),

@@ -172,7 +172,7 @@ impl Shape {
             }
             Ok(Answer::Stat(stat)) => FileOutcome::Size(self.model(stat.size)),
             // Nor is a tree, which no file here has.
-            Ok(Answer::Tree(_)) => FileOutcome::Size(usize::MAX),
+            Ok(Answer::Extent(_) | Answer::Tree(_)) => FileOutcome::Size(usize::MAX),
         }
     }
 

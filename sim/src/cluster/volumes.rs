@@ -176,7 +176,7 @@ fn changed(outcome: &Result<Done, FileError>) -> Option<Result<Told, FileError>>
 fn answered(answer: &Result<Answer, FileError>) -> Option<Result<Told, FileError>> {
     match answer {
         Ok(Answer::Tree(answer)) => Some(Ok(Told::Answer(answer.clone()))),
-        Ok(Answer::Data(_) | Answer::Stat(_)) => None,
+        Ok(Answer::Data(_) | Answer::Stat(_) | Answer::Extent(_)) => None,
         Err(error) => Some(Err(*error)),
     }
 }

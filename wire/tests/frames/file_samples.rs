@@ -10,9 +10,9 @@ use namespace::{
     VolumeName, Who,
 };
 use node::file::{
-    Answer, Attributes, Change, Chunk, Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody,
-    FileRequest, Key, Lend, LendStage, Level, Mark, Op, Part, Piece, Place, Position, Query, Stat,
-    Stored as OnDisk,
+    Answer, Attributes, Change, Chunk, Done, Extent, File, FileBody, FileError, FileOf, FileReply,
+    FileReplyBody, FileRequest, Key, Lend, LendStage, Level, Mark, Op, Part, Piece, Place, Position, Query,
+    Stat, Stored as OnDisk,
 };
 use node::{
     AccessError, Attendance, CacheGrant, Capability, CapabilityError, CertificateId, Changed, DrainError,
@@ -340,6 +340,15 @@ pub(crate) fn file_requests() -> Vec<FileRequest> {
     let open = Some(vec![InodeId::ROOT, file_of().inode]);
     bodies.push(FileBody::Attend(Attendance { tenure: Some(epoch(5)), stamp: 300, open }));
     bodies.push(FileBody::Attend(Attendance { tenure: None, stamp: 0, open: None }));
+    bodies.push(FileBody::Change {
+        number: 10,
+        settled: 1,
+        level: Level::Written,
+        under: None,
+        change: Change::Extend { size: 6 },
+    });
+    bodies.push(FileBody::Ask(Query::Extent { offset: 200, under: None }));
+    bodies.push(FileBody::Ask(Query::Extent { offset: 0, under: Some(generation()) }));
     let of = |id| match id {
         3 => Some(Box::new(capability())),
         _ => None,
@@ -456,6 +465,8 @@ pub(crate) fn file_replies() -> Vec<FileReply> {
             opened: Some(Box::new(capability())),
         },
         FileReplyBody::Attended { tenure: epoch(5), is_told: true },
+        FileReplyBody::Answer(Ok(Answer::Extent(None))),
+        FileReplyBody::Answer(Ok(Answer::Extent(Some(Extent { start: 200, end: 0x4000 })))),
     ];
     (1..)
         .zip(bodies)

@@ -212,6 +212,7 @@ fn entries_hold_what_files_can_take() {
         Change::Append { data: long(WRITE_BYTES_MAX + 1) },
         Change::Write { offset: FILE_BYTES_MAX, data: long(1) },
         Change::Truncate { size: u64::MAX },
+        Change::Extend { size: u64::MAX },
         Change::Punch { offset: u64::MAX, length: 1 },
     ] {
         assert_eq!(with_change(change), refused);
@@ -723,6 +724,7 @@ fn any_change() -> impl Strategy<Value = Change> {
         (place(), data()).prop_map(|(offset, data)| Change::Write { offset, data }),
         data().prop_map(|data| Change::Append { data }),
         place().prop_map(|size| Change::Truncate { size }),
+        place().prop_map(|size| Change::Extend { size }),
         (place(), place()).prop_map(|(offset, length)| Change::Punch { offset, length }),
         proptest::option::of(any_number().prop_map(WallTime::from_micros))
             .prop_map(|modified| Change::Touch { modified }),
