@@ -38,6 +38,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 pub(crate) struct Behind {
     is_on: AtomicBool,
     session: Span,
+    /// Which program this client is: what others have locked is by other numbers.
+    program: u64,
     /// Held for moments only. Locked after the cache, which says whether anything may be answered from here.
     contents: Mutex<Contents>,
     /// Who looks after each lend. Locked alone.
@@ -53,6 +55,7 @@ impl Behind {
         Self {
             is_on: AtomicBool::new(is_on),
             session,
+            program,
             contents: Mutex::new(Contents::new(program)),
             keepers: Mutex::default(),
             fetching: Mutex::default(),
