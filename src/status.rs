@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 
 /// Show how the daemons of a cluster are, and say plainly what is wrong
 ///
+/// Each daemon shows the whole cluster live on a page of its own; below the table stands where.
+///
 /// Exit codes: 0 when all is well, 1 when something is wrong, 2 when the command line was wrong.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -84,6 +86,12 @@ fn print(config: &client::Config, states: &[DaemonState], problems: &[String]) -
         match &state.status {
             Ok(status) => writeln!(out, "{node:>6}  {address:<22} {}", row(status))?,
             Err(_) => writeln!(out, "{node:>6}  {address:<22} {:>5}  does not answer", "")?,
+        }
+    }
+    for status in states.iter().filter_map(|state| state.status.as_ref().ok()) {
+        if let Some(page) = status.page.as_ref().filter(|page| page.fault.is_none()) {
+            let token = if page.needs_token { " (asks for its token)" } else { "" };
+            writeln!(out, "page of daemon {}: {}{token}", status.daemon.process.node, page.url)?;
         }
     }
     for problem in problems {

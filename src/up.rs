@@ -309,6 +309,9 @@ fn print(
         writeln!(out, "  daemon {}  {}  {how} (process {})", daemon.node, config.listen, supervisor.id)?;
     }
     writeln!(out, "\nUse it:\n  export FLEASEFS_CLUSTER={dir}\n  fleasefs status")?;
+    if let Some(metrics) = running.iter().find_map(|running| running.config.metrics.as_ref()) {
+        writeln!(out, "  http://{metrics}/ in a browser shows it live")?;
+    }
     match mounted {
         Some(path) => writeln!(out, "  ls {}", shell::quoted(path))?,
         None => writeln!(out, "  fleasefs up {dir} --mount PATH")?,

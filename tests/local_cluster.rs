@@ -70,7 +70,7 @@ impl Cluster {
         let address = addresses.clone().nth(node as usize - 1).unwrap().to_owned();
         eventually(|| {
             let mut stream = TcpStream::connect(&address).ok()?;
-            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").ok()?;
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
             let mut page = String::new();
             stream.read_to_string(&mut page).ok()?;
             let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -271,13 +271,27 @@ fn a_daemon_that_cannot_start_says_why_and_takes_the_others_along() {
     assert!(said.contains(&format!("UDP port {address} is in use")), "{said}");
     assert!(said.contains("stopped again"), "{said}");
     drop(taken);
-
-    let taken = TcpListener::bind(address).unwrap();
-    let output = cluster.run("up");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains(&format!("cannot listen for metrics on TCP {address}")), "{said}");
-    drop(taken);
     cluster.succeed("up");
+}
+
+#[test]
+fn a_daemon_whose_page_has_no_port_serves_and_says_so() {
+    let cluster = Cluster::new();
+    let first = cluster.succeed("up");
+    cluster.succeed("down");
+    let address = first["daemons"][1]["address"].as_str().unwrap();
+    let taken = TcpListener::bind(address).unwrap();
+    cluster.succeed("up");
+    let status = || {
+        let output = fleasefs().arg("status").arg("--cluster").arg(cluster.dir()).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let fault = format!("its page and its metrics are not served: cannot listen on TCP {address}");
+    eventually(|| status().contains(&fault).then_some(()));
+    assert!(cluster.log(2).contains(&format!("cannot listen on TCP {address}")), "{}", cluster.log(2));
+    drop(taken);
+    assert_eq!(cluster.metric(2, "fleasefs_incarnation"), 2, "it takes the port when that is free");
+    eventually(|| status().contains("all is well").then_some(()));
 }
 
 #[test]

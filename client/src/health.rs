@@ -75,6 +75,9 @@ fn of_one(status: &Status, now_s: u64) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if let Some(fault) = status.page.as_ref().and_then(|page| page.fault.as_ref()) {
+        found.push(format!("its page and its metrics are not served: {fault}; free the port, or set `metrics` in its configuration"));
+    }
     if status.supervisor.is_some_and(|supervisor| supervisor.crash_looping) {
         found.push("ends again and again soon after its start; its log says why".to_owned());
     }
@@ -88,7 +91,7 @@ fn of_one(status: &Status, now_s: u64) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use base::{ClusterId, NodeId, Process, StoreId};
-    use node::{ClockStatus, DaemonStatus, LeaseStatus, LockStatus, WorkStatus};
+    use node::{ClockStatus, DaemonStatus, LeaseStatus, LockStatus, PageStatus, WorkStatus};
 
     use super::*;
 
@@ -115,6 +118,7 @@ mod tests {
             disk_is_full: false,
             supervisor: None,
             drain: DrainStatus::No,
+            page: None,
             peers: Vec::new(),
         }
     }
@@ -130,6 +134,11 @@ mod tests {
     fn what_is_wrong_is_said_in_whole_words() {
         assert_eq!(problems_of(Ok(well())), [""; 0]);
         let expiring = |left_s| Status { certificate_expires_unix_s: NOW_S + left_s, ..well() };
+        let page = |fault: &str| PageStatus {
+            url: "http://127.0.0.1:7/".to_owned(),
+            needs_token: false,
+            fault: Some(fault.to_owned()),
+        };
         for (status, expected) in [
             (expiring(2 * DAY_S), "expires in 2 days;"),
             (expiring(DAY_S), "expires in 1 day;"),
@@ -140,6 +149,7 @@ mod tests {
                 "its deny list cannot be read, so the one before",
             ),
             (Status { disk_is_full: true, ..well() }, "its disk is nearly full"),
+            (Status { page: Some(page("taken")), ..well() }, "its page and its metrics are not served: taken; free"),
         ] {
             let found = problems_of(Ok(status));
             assert!(found.len() == 1 && found[0].starts_with("daemon 1 at a:1: "), "{found:?}");

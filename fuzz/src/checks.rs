@@ -11,7 +11,7 @@ use net::{Denied, Peer};
 use node::file::{Attributes, File, FileReply, FileRequest, Position};
 use node::{
     CapabilityKeys, ClientFrame, ClusterMap, DaemonFrame, Errand, FileMessage, Inspection, KeyEpoch, Order,
-    OrderReply, PeerMessage, Status,
+    OrderReply, PeerMessage, Recent, Status,
 };
 use osd::store::{Disk, Host, Owner, Store};
 use replication::Head;
@@ -241,6 +241,8 @@ fn decode(frame: &Admitted) -> Result<(), DecodeError> {
         Kind::Errand => frame.decode::<Vec<Errand>>().map(drop),
         Kind::Inspect => frame.decode::<wire::Inspect>().map(drop),
         Kind::Inspection => frame.decode::<Inspection>().map(drop),
+        Kind::RecentRequest => frame.decode::<wire::RecentRequest>().map(drop),
+        Kind::Recent => frame.decode::<Recent>().map(drop),
     }
 }
 

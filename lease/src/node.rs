@@ -195,6 +195,12 @@ impl<A: Algorithm> LeaseNode<A> {
         }
     }
 
+    /// Who owned the cell last, as far as this node knows, whether or not that is over.
+    pub fn last_owner(&self, now: WallTime, cell: ObjectId) -> Option<Process> {
+        let written = self.acceptor.value(&self.common, now, self.acceptor.find(cell)?)?;
+        Some(written.ballot.process)
+    }
+
     /// What this node remembers about the cell's owners, oldest first.
     pub fn trail(&self, cell: ObjectId) -> impl Iterator<Item = &TrailEntry> {
         self.common.trail.of(cell)

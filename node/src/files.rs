@@ -22,6 +22,7 @@ use crate::locking::Waits;
 use crate::logs::Logs;
 use crate::over::Round;
 use crate::recalls::Recalls;
+use crate::recent::Wanted;
 use crate::volumes::{OF_DAEMONS, answer_bytes};
 use crate::writes::Writes;
 use crate::{Proof, RequestId, SessionId, Unavailable};
@@ -176,6 +177,8 @@ pub(crate) struct Hosted {
     pub(crate) lending: Lending,
     /// What its clients may answer from caches, if it is a volume that is led here.
     pub(crate) grants: Grants,
+    /// Since when it is wanted here, until this node serves it.
+    pub(crate) wanted: Option<Wanted>,
     /// How the lease before this one ended, and whether something acknowledged was found lost since.
     pub(crate) ended: Ended,
     pub(crate) is_lossy: bool,
@@ -284,6 +287,7 @@ impl Hosted {
             view,
             lending: Lending::default(),
             grants: Grants::default(),
+            wanted: None,
             ended: Ended::Unknown,
             is_lossy: false,
             deleting: BTreeMap::new(),

@@ -180,6 +180,7 @@ impl<A: Algorithm> Shard<A> {
         if hosted.stage == Stage::Idle {
             hosted.stage = Stage::Leasing;
             self.steps.add(object, Step::Acquire);
+            self.note_wanted(now, object);
         }
     }
 
@@ -486,6 +487,7 @@ impl<A: Algorithm> Shard<A> {
     fn take_file_event(&mut self, now: WallTime, object: ObjectId, event: Event) {
         match event {
             Event::Serving { epoch } => {
+                self.tell_taken(now, object);
                 self.begin_grants(now, object, epoch);
                 if let Some(hosted) = self.files.hosted.get_mut(&object) {
                     hosted.begin(now);
@@ -727,6 +729,7 @@ impl<A: Algorithm> Shard<A> {
         if hosted.stage == Stage::Idle && hosted.replica.is_sound() && now >= hosted.avoided_until {
             hosted.stage = Stage::Leasing;
             self.steps.add(object, Step::Acquire);
+            self.note_wanted(now, object);
         }
     }
 

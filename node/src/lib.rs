@@ -65,6 +65,7 @@ mod output;
 mod over;
 mod owner;
 mod recalls;
+mod recent;
 mod refused;
 mod replies;
 mod requests;
@@ -115,12 +116,13 @@ pub use message::{
 pub use namespace::{VOLUME_NAME_BYTES_MAX, VolumeName, VolumeNameError};
 pub use orders::{Order, OrderBody, OrderReply, OrderReplyBody};
 pub use output::{Output, ShardEvent};
+pub use recent::{HAPPENED_MAX, Happened, HappenedWhat, Recent, SECONDS_MAX, SecondSeen, TookSeen};
 pub use session::{Certificate, SessionId};
 pub use shard::{LockCounts, Remembered, Shard, ShardError};
 pub use starts::{Chain, Lines, Met, RestoredCopy, StartRefusal};
 pub use status::{
-    ClockStatus, ClockTrust, DaemonStatus, LeaseStatus, LockStatus, PeerStatus, STATUS_PEERS_MAX, Status,
-    SupervisorStatus, WorkStatus,
+    ClockStatus, ClockTrust, DaemonStatus, LeaseStatus, LockStatus, PageStatus, PeerStatus, STATUS_PEERS_MAX,
+    Status, SupervisorStatus, WorkStatus,
 };
 pub use store::{JournalFound, Memo, OpenStep, Opening, StoreFound, StoreRefusal};
 pub use tenures::{EndSeen, TenureSeen, tenures};

@@ -1,12 +1,12 @@
 //! What a shard wants done. Plain data: ids, never channels.
 
-use base::{ClientId, Epoch, Incarnation, NodeId, ObjectId, Process, View, WallTime};
+use base::{ClientId, Epoch, Incarnation, NodeId, ObjectId, Process, Span, View, WallTime};
 use lease::{Batch, ClockState, Ended, Loss};
 
 use replication::Record;
 
 use crate::file::{File, FileReply, Place, Stored};
-use crate::{DaemonFrame, Errand, FetchId, FileMessage, Grant, PeerMessage, SessionId};
+use crate::{DaemonFrame, EndedSeen, Errand, FetchId, FileMessage, Grant, PeerMessage, SessionId};
 
 /// Something to do, in this order.
 #[derive(Clone, PartialEq, Debug)]
@@ -123,6 +123,17 @@ pub enum ShardEvent {
         grant: Option<Grant>,
         /// Nobody else gets it before then, if anybody may still believe to have it.
         wait_until: Option<WallTime>,
+    },
+    /// This node serves a file or a volume that another run was primary of until it died, fell silent or named this one.
+    FileTakenOver {
+        /// The file.
+        object: ObjectId,
+        /// Who was its primary, as far as is known.
+        from: Process,
+        /// How that ended.
+        ended: EndedSeen,
+        /// How long somebody may have waited for a primary.
+        stall: Span,
     },
     /// A lease ended against this node's will.
     LeaseLost {

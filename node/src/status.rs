@@ -43,6 +43,8 @@ pub struct Status {
     pub supervisor: Option<SupervisorStatus>,
     /// Whether it gives its leases up and takes no new ones.
     pub drain: DrainStatus,
+    /// Where it shows its page and its metrics, if it does.
+    pub page: Option<PageStatus>,
     /// The other daemons of the map.
     #[serde(deserialize_with = "bounded::list::<STATUS_PEERS_MAX, _, _>")]
     pub peers: Vec<PeerStatus>,
@@ -140,6 +142,17 @@ pub struct SupervisorStatus {
     pub restarts: u64,
     /// Whether it waits longer and longer because the daemon keeps dying.
     pub crash_looping: bool,
+}
+
+/// The page that a daemon serves.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PageStatus {
+    /// Its address for a browser.
+    pub url: String,
+    /// Whether a token has to be shown.
+    pub needs_token: bool,
+    /// Why nobody answers there, if that is so.
+    pub fault: Option<String>,
 }
 
 /// Another daemon, as this one sees it.

@@ -19,6 +19,8 @@ use crate::store::index::Engine;
 
 /// Far above any configuration, a map of a thousand daemons included.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// The shortest token. One that is drawn at random cannot be guessed then.
+const TOKEN_BYTES_MIN: usize = 16;
 /// What `metrics` says when there are to be none.
 const METRICS_OFF: &str = "off";
 
@@ -33,8 +35,10 @@ pub struct Config {
     pub map: ClusterMap,
     /// Where to listen for peers and clients: `host:port`.
     pub listen: String,
-    /// Where Prometheus may ask for metrics: `host:port`; nowhere if there is none.
+    /// Where the page and the metrics are served: `host:port`; nowhere if there is none.
     pub metrics: Option<String>,
+    /// The token that has to be shown there. The file may be absent where only this machine can ask.
+    pub page_token: PathBuf,
     /// The data directory.
     pub data: PathBuf,
     /// The daemon's own certificate.
@@ -192,6 +196,25 @@ pub enum ConfigError {
         /// What is wrong with it.
         source: KeysError,
     },
+    /// The token of the page is none.
+    #[error(
+        "{0} holds no token: write one line of at least {TOKEN_BYTES_MIN} letters, digits and signs into it, as `openssl rand -hex 16` \
+         makes it"
+    )]
+    Token(PathBuf),
+    /// Others could see the page.
+    #[error(
+        "{path}: `metrics` is `{value}`, which other machines can reach, and there is no {token}; put a token into that file (mode \
+         0600), which whoever opens the page has to show, or use a loopback address"
+    )]
+    Unguarded {
+        /// The configuration.
+        path: PathBuf,
+        /// What it says.
+        value: String,
+        /// Where the token would be.
+        token: PathBuf,
+    },
     /// A certificate for somebody else.
     #[error(
         "{path} is the certificate of {found} and not of {wanted}; use the folder that was made for this daemon"
@@ -235,6 +258,7 @@ struct Files {
     supervisor_key: PathBuf,
     denied: PathBuf,
     capability_keys: PathBuf,
+    page_token: PathBuf,
 }
 
 impl Default for Files {
@@ -249,6 +273,7 @@ impl Default for Files {
             supervisor_key: "supervisor.key".into(),
             denied: "denied.txt".into(),
             capability_keys: "capability.keys".into(),
+            page_token: "page.token".into(),
         }
     }
 }
@@ -304,6 +329,7 @@ impl Config {
             },
             denied: folder.join(&files.denied),
             capability_keys: folder.join(&files.capability_keys),
+            page_token: folder.join(&files.page_token),
             log,
             limits,
             store: StoreConfig { memo: folder.join(&store.memo), ..store },
@@ -345,9 +371,22 @@ impl Config {
         self.resolve("listen", &self.listen)
     }
 
-    /// Where to answer for metrics, as an address.
-    pub fn metrics_address(&self) -> Result<Option<SocketAddr>, ConfigError> {
-        self.metrics.as_ref().map(|metrics| self.resolve("metrics", metrics)).transpose()
+    /// Where to serve the page and the metrics, and the token that has to be shown. What others can reach needs one.
+    pub fn page(&self) -> Result<Option<(SocketAddr, Option<String>)>, ConfigError> {
+        let Some(metrics) = &self.metrics else { return Ok(None) };
+        let address = self.resolve("metrics", metrics)?;
+        let path = &self.page_token;
+        let token = read_secret(path)?.map(|text| text.trim().to_owned());
+        if let Some(token) = &token
+            && !(token.len() >= TOKEN_BYTES_MIN && token.bytes().all(|byte| byte.is_ascii_graphic()))
+        {
+            return Err(ConfigError::Token(path.clone()));
+        }
+        if token.is_none() && !address.ip().is_loopback() {
+            let value = metrics.clone();
+            return Err(ConfigError::Unguarded { path: self.path.clone(), value, token: path.clone() });
+        }
+        Ok(Some((address, token)))
     }
 
     fn resolve(&self, key: &'static str, value: &str) -> Result<SocketAddr, ConfigError> {
@@ -426,8 +465,8 @@ node = {node}
 # where that is not an address of this machine, as behind a forwarded port; "0.0.0.0:7000" listens on all.
 #listen = "0.0.0.0:7000"
 
-# Where metrics are served: host:port, TCP, without any check of who asks. Default: 127.0.0.1, at the number of
-# the port above. "off" for nowhere.
+# Where the page that shows the cluster and the metrics are served: host:port, TCP. Default: 127.0.0.1, at the number
+# of the port above. "off" for nowhere. An address that other machines can reach needs a token, see `page_token`.
 #metrics = "127.0.0.1:7000"
 
 [files]
@@ -448,6 +487,9 @@ node = {node}
 # The keys that all daemons of the cluster share, for what a client shows of the files that it has open. Its owner's
 # alone, too. Without the file no client can open files of volumes here; `fleasefs cert keys` makes it.
 #capability_keys = "capability.keys"
+# The token that whoever opens the page or asks for metrics has to show, at least 16 characters in one line. Its owner's
+# alone, too. Without the file only an address of this machine will do for `metrics`, and all its users may look.
+#page_token = "page.token"
 
 [log]
 # "text" for people, "json" for machines: one object a line. Default: "text".

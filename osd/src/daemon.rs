@@ -14,6 +14,7 @@ mod files;
 mod gauges;
 mod keeper;
 mod links;
+mod page;
 mod refusals;
 mod report;
 mod space;
@@ -37,9 +38,9 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use wire::Notice;
 
+use crate::board::Board;
 use crate::clock::{self, Behind, Clock, OffsetError, Reading};
 use crate::config::{Config, ConfigError};
-use crate::http::{self, ListenError};
 use crate::metrics::About;
 use crate::store::check::FILES_DIR;
 use crate::store::contents::{ContentsError, INLINE_MAX, PutError};
@@ -55,6 +56,7 @@ use driver::{Driver, told_to};
 use files::FileDisk;
 use gauges::Gauges;
 use keeper::StoreKeeper;
+use page::Page;
 
 /// How often to look whether another process lets go of the data directory and the ports, and how long to wait in
 /// between.
@@ -100,9 +102,6 @@ pub enum DaemonError {
     /// The address.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The address of the metrics.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
     /// A constant of the network.
     #[error(transparent)]
     Network(#[from] net::ConfigError),
@@ -163,7 +162,6 @@ impl DaemonError {
             Self::Open(OpenError::Write(_) | OpenError::Random(_))
             | Self::Write(_)
             | Self::Bind(_)
-            | Self::Listen(_)
             | Self::Behind(_)
             | Self::Supervisor(_)
             | Self::FilesDirectory { .. }
@@ -204,7 +202,7 @@ impl DaemonError {
 
     /// Whether an address could not be had. If the daemon was not just running there, it is somebody else's.
     pub const fn is_taken_address(&self) -> bool {
-        matches!(self, Self::Bind(_) | Self::Listen(_))
+        matches!(self, Self::Bind(_))
     }
 }
 
@@ -237,7 +235,7 @@ async fn prepare(
 ) -> Result<Serving, DaemonError> {
     let config = &options.config;
     let identity = config.identity(options.now_s)?;
-    let capability_keys = capability_keys(config)?;
+    let (capability_keys, page_at) = (capability_keys(config)?, config.page()?);
     let map = Arc::new(config.map.clone());
     let owner = Owner { cluster: map.cluster(), node: config.node };
     let mut store = open_store(config, owner).await?;
@@ -248,9 +246,8 @@ async fn prepare(
 
     let restarts = options.supervised.map_or(0, |supervised| supervised.restarts);
     let about = About { process: me, restarts, epsilon: map.settings().lease_config().epsilon };
-    let address = config.metrics_address()?;
-    let (gauges, http) =
-        patiently(async || gauges::start(address, about).await, ListenError::is_in_use).await?;
+    let (gauges, pages) = gauges::start(about);
+    let page = Page::open(page_at, pages, Board::new(me, &map));
 
     let (floor, is_drained) = (store.time_floor(clock::since_boot()), store.is_drained());
     let shard_config = ShardConfig { capability_keys, ..shard_config(config, &map) };
@@ -286,8 +283,8 @@ async fn prepare(
         certificate_expires_s,
         supervised,
         gauges,
+        page,
         _following: following,
-        _http: http,
     };
     match map.settings().algorithm {
         LeaseAlgorithm::Flease => {
@@ -405,8 +402,7 @@ struct Parts {
     gauges: Gauges,
     /// Keeps the deny list as its file is.
     _following: JoinSet<()>,
-    /// Answers whoever asks for metrics.
-    _http: Option<http::Server>,
+    page: Page,
 }
 
 /// Does `work` again for a while as long as somebody else has what it needs, as `is_busy` says. A daemon whose

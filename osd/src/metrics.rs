@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{Process, Span};
 use lease::{Counters, Reject};
+use node::EndedSeen;
 
 use text::Text;
 
@@ -45,7 +46,30 @@ pub struct Metrics {
     pub received: Traffic,
     /// Packets that were sent and never acknowledged.
     pub packets_lost: Value,
+    /// What clients have had done.
+    pub work: Work,
+    /// How long replies took, from the arrival of the request.
+    pub reply_time: Histogram,
+    /// Files and volumes that this daemon is primary of.
+    pub primaries: Value,
+    /// Files and volumes taken over from others, by how their tenure ended.
+    pub taken_over: [Value; TAKEN_OVER.len()],
 }
+
+/// What clients have asked of files and volumes.
+#[derive(Debug, Default)]
+pub struct Work {
+    /// Requests.
+    pub requests: Value,
+    /// Bytes of data that came with them.
+    pub written_bytes: Value,
+    /// Bytes of data that were given.
+    pub read_bytes: Value,
+}
+
+/// The ends of a tenure after which another primary takes over, and what they are called.
+pub const TAKEN_OVER: [(EndedSeen, &str); 3] =
+    [(EndedSeen::Died, "died"), (EndedSeen::Expired, "expired"), (EndedSeen::HandedOver, "handed_over")];
 
 /// What happened to leases. Except for the gauge, these follow [`Counters`].
 #[derive(Debug, Default)]
@@ -199,6 +223,7 @@ impl Metrics {
             ("clock_is_trusted", "1 while this daemon's clock is trusted.", &self.clock_is_trusted),
             ("deny_list_is_stale", "1 while the deny list cannot be read.", &self.deny_list_is_stale),
             ("disk_is_full", "1 while the disk takes no more data.", &self.disk_is_full),
+            ("primaries", "Files and volumes that this daemon is primary of.", &self.primaries),
         ] {
             text.gauge(name, help, value.get());
         }
@@ -207,6 +232,7 @@ impl Metrics {
         for (name, help, histogram) in [
             ("round_trip", "How long a packet and its acknowledgement take.", &self.round_trip),
             ("clock_offset", "How far peers' clocks may be off, either way.", offset),
+            ("reply_time", "How long replies about files took in this daemon.", &self.reply_time),
         ] {
             let counts = histogram.buckets.each_ref().map(Value::get);
             text.histogram(name, help, (bounds, &counts), Span::from_micros(histogram.sum_us.get()));
@@ -227,6 +253,12 @@ impl Metrics {
         }
         let lost = self.packets_lost.get();
         text.counter("packets_lost", "Packets that were sent and never acknowledged.", lost);
+        let Work { requests, written_bytes, read_bytes } = &self.work;
+        text.counter("requests", "Requests about files and volumes.", requests.get());
+        let data = [("written", written_bytes.get()), ("read", read_bytes.get())];
+        text.counters("data_bytes", "Bytes of clients' data.", "direction", data);
+        let taken = TAKEN_OVER.iter().zip(&self.taken_over).map(|((_, why), value)| (*why, value.get()));
+        text.counters("files_taken_over", "Files and volumes taken over, by the end before.", "ended", taken);
         text.finish()
     }
 }
@@ -255,6 +287,9 @@ mod tests {
     fn what_was_counted_is_rendered() {
         let metrics = Metrics::default();
         metrics.sessions.set(4);
+        metrics.work.written_bytes.set(4_096);
+        metrics.taken_over[1].count();
+        metrics.reply_time.observe(Span::from_micros(60));
         metrics.deny_list_is_stale.set(1);
         metrics.sent.bytes.add(1_000);
         metrics.received.datagrams_dropped.count();
@@ -273,6 +308,9 @@ mod tests {
             ("fleasefs_network_bytes_total{direction=\"sent\"}", "1000"),
             ("fleasefs_datagrams_dropped_total{direction=\"received\"}", "1"),
             ("fleasefs_clock_epsilon_seconds", "0.1"),
+            ("fleasefs_data_bytes_total{direction=\"written\"}", "4096"),
+            ("fleasefs_files_taken_over_total{ended=\"expired\"}", "1"),
+            ("fleasefs_reply_time_seconds_bucket{le=\"0.0001\"}", "1"),
         ] {
             assert_eq!(value(&text, sample), expected, "{sample}");
         }

@@ -129,6 +129,7 @@ mod tests {
             disk_is_full: false,
             supervisor: None,
             drain: DrainStatus::No,
+            page: None,
             peers: vec![peer],
         }
     }

@@ -70,6 +70,10 @@ pub enum Kind {
     Inspect = 19,
     /// What it knows.
     Inspection = 20,
+    /// A daemon asks another one what it has done lately, for its page.
+    RecentRequest = 21,
+    /// What that one has done.
+    Recent = 22,
 }
 
 /// How a kind of frame travels.
@@ -98,7 +102,7 @@ pub(crate) struct Limits {
 
 impl Kind {
     /// All kinds, by their number.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Lease,
         Self::Hello,
         Self::Welcome,
@@ -119,6 +123,8 @@ impl Kind {
         Self::Errand,
         Self::Inspect,
         Self::Inspection,
+        Self::RecentRequest,
+        Self::Recent,
     ];
 
     /// The kind with this number.
@@ -147,7 +153,9 @@ impl Kind {
             | Self::OrderReply
             | Self::Errand
             | Self::Inspect
-            | Self::Inspection => Lane::Stream,
+            | Self::Inspection
+            | Self::RecentRequest
+            | Self::Recent => Lane::Stream,
         }
     }
 
@@ -169,7 +177,9 @@ impl Kind {
             | Self::FileReply
             | Self::OrderReply
             | Self::Errand
-            | Self::Inspection => matches!(sender, Sender::Node(_)),
+            | Self::Inspection
+            | Self::RecentRequest
+            | Self::Recent => matches!(sender, Sender::Node(_)),
             Self::Order => matches!(sender, Sender::Admin),
             Self::Client | Self::StatusRequest | Self::FileRequest | Self::Inspect => {
                 matches!(sender, Sender::Client | Sender::Admin)
@@ -195,6 +205,8 @@ impl Kind {
             Self::OrderReply => (128, 0),
             Self::Inspect => (24, 0),
             Self::Inspection => (32 * 1024, 0),
+            Self::RecentRequest => (16, 0),
+            Self::Recent => (320 * 1024, 0),
         };
         Limits { metadata, tail }
     }
@@ -234,6 +246,8 @@ impl fmt::Display for Kind {
             Self::Errand => "errand",
             Self::Inspect => "inspect",
             Self::Inspection => "inspection",
+            Self::RecentRequest => "recent request",
+            Self::Recent => "recent",
         })
     }
 }
@@ -245,7 +259,7 @@ mod tests {
     #[test]
     fn numbers_name_kinds() {
         for number in 0..=u8::MAX {
-            assert_eq!(Kind::of(number).is_some(), (1..=20).contains(&number), "{number}");
+            assert_eq!(Kind::of(number).is_some(), (1..=22).contains(&number), "{number}");
         }
         assert!(Kind::ALL.iter().zip(1_u8..).all(|(kind, number)| *kind as u8 == number));
     }
@@ -275,6 +289,8 @@ mod tests {
             (Kind::Errand, "n..."),
             (Kind::Inspect, "..ca"),
             (Kind::Inspection, "n..."),
+            (Kind::RecentRequest, "n..."),
+            (Kind::Recent, "n..."),
         ];
         assert_eq!(table.map(|(kind, _)| kind), Kind::ALL);
         for (kind, letters) in table {

@@ -46,7 +46,7 @@ pub use heartbeat::{Heartbeat, TimeAnswer};
 pub use hello::{Hello, Introduction, NodeIntroduction, Refusal, Welcome, Why};
 pub use kind::{ALPN, Kind, Lane, PROTOCOL_VERSION, REFUSAL_TEXT_BYTES_MAX};
 pub use lease_frame::{FRAME_MIN, decode_lease_frame, encode_lease_frames};
-pub use message::{Inspect, Notice, NoticeAck, StatusRequest};
+pub use message::{Inspect, Notice, NoticeAck, RecentRequest, StatusRequest};
 pub use names::{decode_name_key, decode_name_part, encode_name_key, encode_name_part};
 pub use reader::FrameReader;
 pub use stored::{FileRecord, KeptChunk, Stored, decode_stored, encode_stored, object_of_record};

@@ -2,7 +2,7 @@
 
 use base::{ObjectId, Process, StartId};
 use bytes::Bytes;
-use node::{CLIENT_BATCH_MAX, ClientFrame, DaemonFrame, Inspection, PEER_BATCH_MAX, PeerMessage, Status};
+use node::{CLIENT_BATCH_MAX, ClientFrame, DaemonFrame, Inspection, PEER_BATCH_MAX, PeerMessage, Recent, Status};
 use serde::{Deserialize, Serialize};
 
 use crate::DecodeError;
@@ -35,6 +35,13 @@ pub struct StatusRequest;
 pub struct Inspect {
     /// Which.
     pub object: ObjectId,
+}
+
+/// Asks a daemon what it has done [lately](Recent).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RecentRequest {
+    /// Whoever asks knows what was done up to this time: milliseconds since 1970.
+    pub after_ms: u64,
 }
 
 impl Body for Vec<PeerMessage> {
@@ -184,5 +191,33 @@ impl Body for Inspection {
             Sender::Node(node) => Err(DecodeError::WrongSender { named: self.by.node, actual: node }),
             _ => Err(DecodeError::WrongRole(Self::KIND)),
         }
+    }
+}
+
+impl Body for RecentRequest {
+    const KIND: Kind = Kind::RecentRequest;
+
+    fn write(&self, out: &mut Sink) {
+        append(self, out);
+    }
+
+    fn read(metadata: &[u8], _tail: &Bytes) -> Result<Self, DecodeError> {
+        read_all(Self::KIND, metadata)
+    }
+}
+
+impl Body for Recent {
+    const KIND: Kind = Kind::Recent;
+
+    fn write(&self, out: &mut Sink) {
+        append(self, out);
+    }
+
+    fn read(metadata: &[u8], _tail: &Bytes) -> Result<Self, DecodeError> {
+        read_all(Self::KIND, metadata)
+    }
+
+    fn check_sender(&self, sender: Sender) -> Result<(), DecodeError> {
+        self.status.check_sender(sender)
     }
 }

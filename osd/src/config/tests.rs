@@ -61,7 +61,7 @@ fn the_file_that_a_daemon_starts_with_says_what_holds_anyway() {
     // Each key that is commented out is there with its default; two of them depend on the map.
     let is_key = |line: &str| line.starts_with('#') && line.contains(" = ") && !line.starts_with("# ");
     let keys = commented(NODE, Engine::Redb).lines().filter(|line| is_key(line)).count();
-    assert_eq!(keys, 17);
+    assert_eq!(keys, 18);
     let uncommented: String = commented(NODE, Engine::Redb)
         .lines()
         .map(|line| if is_key(line) { format!("{}\n", &line[1..]) } else { format!("{line}\n") })
@@ -147,10 +147,37 @@ fn addresses_are_this_machines() {
     folder.write("osd.toml", "node = 2\nlisten = \"127.0.0.1:7\"\nmetrics = \"off\"");
     let config = folder.load().unwrap();
     assert_eq!(config.listen_address().unwrap(), "127.0.0.1:7".parse().unwrap());
-    assert_eq!(config.metrics_address().unwrap(), None);
+    assert_eq!(config.page().unwrap(), None);
     folder.write("osd.toml", "node = 2\nlisten = \"nowhere.invalid:7\"");
     let error = folder.load().unwrap().listen_address().unwrap_err().to_string();
     assert!(error.contains("`listen` is `nowhere.invalid:7`, and"), "{error}");
+}
+
+#[test]
+fn what_others_can_reach_needs_a_token() {
+    let folder = Folder::new();
+    let token = folder.folder.path().join("page.token");
+    let write_token = |text: &str| net::credentials::write_secret(&token, text).unwrap();
+    let config = folder.load().unwrap();
+    assert_eq!(config.page().unwrap(), Some(("127.0.0.1:7002".parse().unwrap(), None)));
+    folder.write("osd.toml", "node = 2\nmetrics = \"0.0.0.0:9100\"");
+    let open = folder.load().unwrap();
+    let error = open.page().unwrap_err().to_string();
+    assert!(error.contains("osd.toml: `metrics` is `0.0.0.0:9100`, which other machines can reach"), "{error}");
+    assert!(error.contains("there is no") && error.contains("page.token; put a token"), "{error}");
+    for bad in ["", "\n", "0123456789abcde\n", "0123456789abcdef g", "0123456789abcdef\nx"] {
+        write_token(bad);
+        let error = open.page().unwrap_err().to_string();
+        assert!(error.contains("page.token holds no token"), "{bad:?}: {error}");
+    }
+    write_token("0123456789abcdef\n");
+    let expected = Some("0123456789abcdef".to_owned());
+    assert_eq!(open.page().unwrap(), Some(("0.0.0.0:9100".parse().unwrap(), expected.clone())));
+    assert_eq!(config.page().unwrap().unwrap().1, expected, "who has one wants it to be shown");
+    fs::remove_file(&token).unwrap();
+    folder.write("page.token", "0123456789abcdef");
+    let error = open.page().unwrap_err().to_string();
+    assert!(error.contains("page.token holds a private key and has mode 0644"), "{error}");
 }
 
 #[test]

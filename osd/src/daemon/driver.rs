@@ -10,17 +10,21 @@ use net::{CloseReason, Event, Link, LinkId, Peer};
 use node::Errand;
 use node::file::{Answer, FileReply, FileReplyBody, FileRequest};
 use node::{
-    Certificate, CertificateId, ClientId, FileMessage, Output, RestoredCopy, SessionId, Shard, ShardEvent,
-    WorkStatus,
+    Certificate, CertificateId, ClientId, FileMessage, Output, Recent, RestoredCopy, SessionId, Shard,
+    ShardEvent, WorkStatus,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
-use wire::{Admitted, DecodeError, Inspect, Introduction, Kind, Message, Notice, NoticeAck, StatusRequest};
+use wire::{
+    Admitted, DecodeError, Inspect, Introduction, Kind, Message, Notice, NoticeAck, RecentRequest,
+    StatusRequest,
+};
 
 use super::files::{FileDisk, FilesFailed};
 use super::links::{Links, session_of};
 use super::refusals::Refusals;
 use super::{DaemonError, Parts, report};
+use crate::meter::Meter;
 use crate::store::{MARK_LEAD, MARK_PERIOD, WriteError};
 
 /// Turns of the loop that take in more before anything is put out.
@@ -57,6 +61,7 @@ pub(super) struct Driver<A> {
     refusals: Refusals,
     /// What clients have had it do.
     work: WorkStatus,
+    meter: Meter,
     disk: FileDisk,
     outgoing: Outgoing,
 }
@@ -94,6 +99,7 @@ impl<A: Algorithm> Driver<A> {
             told_status: BTreeSet::new(),
             refusals: Refusals::default(),
             work: WorkStatus::default(),
+            meter: Meter::new(started_at),
             disk,
             outgoing: Outgoing::default(),
         }
@@ -107,6 +113,7 @@ impl<A: Algorithm> Driver<A> {
         marks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut measurements = interval(MEASURE_INTERVAL);
         measurements.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let board = self.parts.page.board.clone();
         let deadline = sleep(Duration::MAX);
         tokio::pin!(deadline);
         // Opening the store has synced all that was there.
@@ -125,6 +132,7 @@ impl<A: Algorithm> Driver<A> {
                 () = sleep(next) => {}
                 _ = marks.tick() => self.mark_time()?,
                 _ = measurements.tick() => self.measure(),
+                () = board.begun() => self.look_around(self.now()),
                 copy = restored_copy(&mut restored) => return Err(copy.into()),
                 () = told_to(&mut stop), if !self.is_stopping => {
                     self.begin_stop();
@@ -240,6 +248,7 @@ impl<A: Algorithm> Driver<A> {
             }
             Role::Client(_) | Role::Admin(_) => {
                 self.links.close_client(session_of(link));
+                self.meter.closed(session_of(link));
                 self.parts.doorman.set_clients(self.links.client_count());
                 self.shard.handle_client_down(session_of(link));
             }
@@ -275,6 +284,7 @@ impl<A: Algorithm> Driver<A> {
                 for request in requests {
                     self.work.requests += 1;
                     self.work.written_bytes += request.body.data_bytes();
+                    self.meter.begins(now, session_of(link), request.id);
                     self.shard.handle_file_request(now, session_of(link), request);
                 }
             }),
@@ -288,6 +298,10 @@ impl<A: Algorithm> Driver<A> {
                 self.send(link, &self.shard.inspect(now, object));
             }),
             Kind::StatusRequest => frame.decode().map(|StatusRequest| self.answer_status(link)),
+            Kind::RecentRequest => frame
+                .decode()
+                .map(|RecentRequest { after_ms }| self.send(link, &self.recent(after_ms))),
+            Kind::Recent => frame.decode().map(|recent| self.parts.page.board.take(now, recent)),
             _ => return self.cut_off(link, &"sent a frame that belongs to an introduction"),
         };
         if let Err(error) = handled {
@@ -432,6 +446,9 @@ impl<A: Algorithm> Driver<A> {
                 if let FileReplyBody::Answer(Ok(Answer::Data(data))) = &reply.body {
                     self.work.read_bytes += data.len() as u64;
                 }
+                if let Some(took) = self.meter.ends(self.now(), session, reply.id) {
+                    self.parts.gauges.replied(took);
+                }
                 self.outgoing.clients.entry(session).or_default().push_back(reply);
             }
             Output::Errand { to, errand } => {
@@ -447,8 +464,17 @@ impl<A: Algorithm> Driver<A> {
             }
             Output::Sync { .. } => self.disk.sync(),
             Output::StoreFailed => {}
-            Output::Event(ShardEvent::LeaseLost { cell, why }) => self.lost.push((cell, why)),
-            Output::Event(event) => report::shard_event(&event, self.now()),
+            Output::Event(event) => self.take_event(&event),
+        }
+    }
+
+    fn take_event(&mut self, event: &ShardEvent) {
+        let now = self.now();
+        self.meter.note(now, event);
+        self.parts.gauges.note(event);
+        match *event {
+            ShardEvent::LeaseLost { cell, why } => self.lost.push((cell, why)),
+            _ => report::shard_event(event, now),
         }
     }
 
@@ -566,14 +592,37 @@ impl<A: Algorithm> Driver<A> {
 
     fn measure(&mut self) {
         let now = self.now();
-        self.parts.gauges.measure(&self.shard, now, &self.links);
+        self.parts.gauges.measure(&self.shard, now, (&self.links, &self.work));
+        self.meter.tick(now, &self.work, self.shard.primaries().0 as u64);
+        self.look_around(now);
         self.disk.look_at_space(&mut self.shard);
         if let Some(callers) = self.refusals.untold(now) {
             tracing::warn!(callers, "more callers were not let in");
         }
     }
 
+    /// As long as somebody looks at the page, asks all for what it shows.
+    fn look_around(&self, now: WallTime) {
+        let board = &self.parts.page.board;
+        if !board.is_watched() {
+            return board.clear();
+        }
+        board.take(now, self.recent(board.known(self.shard.me().node)));
+        for (process, link) in self.links.nodes() {
+            self.send(link, &RecentRequest { after_ms: board.known(process.node) });
+        }
+    }
+
+    fn recent(&self, after_ms: u64) -> Recent {
+        Recent {
+            status: self.status(),
+            seconds: self.meter.seconds_after(after_ms).collect(),
+            happened: self.meter.happened().collect(),
+        }
+    }
+
     fn status(&self) -> node::Status {
+        let known_as = self.shard.map().osd(self.shard.me().node).map_or("", |osd| &osd.address);
         let facts = report::Facts {
             links: &self.links,
             certificate_expires_s: self.parts.certificate_expires_s,
@@ -582,6 +631,7 @@ impl<A: Algorithm> Driver<A> {
             store: self.parts.keeper.store(),
             uptime: self.now().since(self.started_at),
             work: self.work,
+            page: self.parts.page.status(known_as),
         };
         report::status(&self.shard, self.now(), &facts)
     }

@@ -1,19 +1,18 @@
 //! Keeps the metrics as the daemon is: what is counted elsewhere is read once a second.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use base::{Span, WallTime};
 use lease::Algorithm;
 use net::credentials::CredentialError;
 use net::{Link, LinkId, LinkStats};
-use node::Shard;
+use node::{Shard, ShardEvent, WorkStatus};
 use wire::TimeAnswer;
 
 use super::links::Links;
-use crate::http::{ListenError, Pages, Server};
-use crate::metrics::{About, Metrics};
+use crate::http::Pages;
+use crate::metrics::{About, Metrics, TAKEN_OVER};
 
 /// Brings the metrics up to date.
 pub(super) struct Gauges {
@@ -33,16 +32,11 @@ impl Pages for Page {
     }
 }
 
-/// New metrics, and who answers for them at `address` as long as it lives.
-pub(super) async fn start(
-    address: Option<SocketAddr>,
-    about: About,
-) -> Result<(Gauges, Option<Server>), ListenError> {
+/// New metrics, and what shows them.
+pub(super) fn start(about: About) -> (Gauges, Arc<dyn Pages>) {
     let metrics = Arc::new(Metrics::default());
     let gauges = Gauges { metrics: metrics.clone(), seen: BTreeMap::new() };
-    let Some(address) = address else { return Ok((gauges, None)) };
-    let server = Server::start(address, Arc::new(Page { metrics, about })).await?;
-    Ok((gauges, Some(server)))
+    (gauges, Arc::new(Page { metrics, about }))
 }
 
 impl Gauges {
@@ -73,13 +67,30 @@ impl Gauges {
         self.metrics.deny_list_is_stale.get() != 0
     }
 
+    /// A request about a file was replied to after this long.
+    pub(super) fn replied(&self, after: Span) {
+        self.metrics.reply_time.observe(after);
+    }
+
+    /// The shard has told this.
+    pub(super) fn note(&self, event: &ShardEvent) {
+        let ShardEvent::FileTakenOver { ended, .. } = event else { return };
+        let mut values = TAKEN_OVER.iter().zip(&self.metrics.taken_over);
+        values.find(|((how, _), _)| how == ended).iter().for_each(|(_, value)| value.count());
+    }
+
     /// Nothing more will go over `link`.
     pub(super) fn closed(&mut self, link: &Link) {
         self.count(link);
         self.seen.remove(&link.id());
     }
 
-    pub(super) fn measure<A: Algorithm>(&mut self, shard: &Shard<A>, now: WallTime, links: &Links) {
+    pub(super) fn measure<A: Algorithm>(
+        &mut self,
+        shard: &Shard<A>,
+        now: WallTime,
+        (links, done): (&Links, &WorkStatus),
+    ) {
         links.all().for_each(|link| self.count(link));
         let (metrics, locks) = (&self.metrics, shard.lock_counts());
         metrics.leases.follow(shard.counters());
@@ -93,9 +104,13 @@ impl Gauges {
             (&metrics.in_quarantine, is_quarantined.into()),
             (&metrics.clock_is_trusted, shard.is_trusted().into()),
             (&metrics.disk_is_full, shard.is_full().into()),
+            (&metrics.primaries, shard.primaries().0),
         ] {
             value.set(now as u64);
         }
+        metrics.work.requests.set(done.requests);
+        metrics.work.written_bytes.set(done.written_bytes);
+        metrics.work.read_bytes.set(done.read_bytes);
     }
 
     /// Adds what went over `link` since it was looked at last.

@@ -53,6 +53,11 @@ impl Links {
         self.nodes.get(&node)
     }
 
+    /// The daemons that are connected.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &(Process, Link)> {
+        self.nodes.values()
+    }
+
     /// The process at the other end, if this is the link in use to it.
     pub(crate) fn process(&self, link: &Link) -> Option<Process> {
         let (process, present) = self.nodes.get(&link.peer().role.node()?)?;

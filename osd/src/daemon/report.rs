@@ -4,13 +4,14 @@ use base::{NodeId, Span, StoreId, WallTime};
 use lease::{Algorithm, ClockState};
 use net::ConnectError;
 use node::{
-    ClockStatus, ClockTrust, DaemonStatus, LeaseStatus, LockStatus, PeerStatus, Shard, ShardEvent, Status,
+    ClockStatus, DaemonStatus, LeaseStatus, LockStatus, PageStatus, PeerStatus, Shard, ShardEvent, Status,
     SupervisorStatus, WorkStatus,
 };
 use tracing::field::debug;
 
 use super::Supervised;
 use super::links::Links;
+use crate::clock_trust;
 use crate::supervisor::GOOD_RUN;
 
 /// What of a status the shard does not know.
@@ -22,6 +23,7 @@ pub(super) struct Facts<'a> {
     pub(super) store: StoreId,
     pub(super) uptime: Span,
     pub(super) work: WorkStatus,
+    pub(super) page: Option<PageStatus>,
 }
 
 /// The state of the daemon around `shard`.
@@ -41,11 +43,7 @@ pub(super) fn status<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Fact
         map_digest: map.digest().iter().map(|byte| format!("{byte:02x}")).collect(),
         quarantine_ms: millis(shard.leases().silent_until().since(now)),
         clock: ClockStatus {
-            state: match shard.guard().state() {
-                ClockState::Joining => ClockTrust::Joining,
-                ClockState::Sound => ClockTrust::Sound,
-                ClockState::Off => ClockTrust::Off,
-            },
+            state: clock_trust(shard.guard().state()),
             offset_max_us: shard.guard().offset_max(now).map(Span::as_micros),
             epsilon_us: map.settings().lease_config().epsilon.as_micros(),
         },
@@ -76,6 +74,7 @@ pub(super) fn status<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Fact
             crash_looping: is_crash_looping(supervised, facts.uptime),
         }),
         drain: shard.drain_status(),
+        page: facts.page.clone(),
         peers: map
             .osds()
             .filter(|osd| osd.id != shard.me().node)

@@ -6,13 +6,14 @@ use lease::{Ballot, Batch, Body, Stamp};
 use node::file::{FileReply, FileRequest};
 use node::{
     ClientFrame, ClientId, ClockStatus, ClockTrust, DaemonFrame, DaemonStatus, DrainStatus, EndedSeen,
-    Errand, FileMessage, Grant, Inspection, LeadsSeen, LeaseStatus, LockStatus, Order, OrderReply, OwnerSeen,
-    PeerMessage, PeerStatus, Record, ReplicaSeen, ReplicaState, Reply, ReplyBody, Request, RequestBody,
-    RequestId, Revoked, Status, SupervisorStatus, Token, TrailSeen, TrailWhat, WorkStatus,
+    Errand, FileMessage, Grant, Happened, HappenedWhat, Inspection, LeadsSeen, LeaseStatus, LockStatus, Order,
+    OrderReply, OwnerSeen, PageStatus, PeerMessage, PeerStatus, Recent, Record, ReplicaSeen, ReplicaState,
+    Reply, ReplyBody, Request, RequestBody, RequestId, Revoked, SecondSeen, Status, SupervisorStatus, Token,
+    TookSeen, TrailSeen, TrailWhat, WorkStatus,
 };
 use wire::{
     Admitted, DecodeError, Frame, FrameError, FrameReader, Heartbeat, Hello, Inspect, Introduction, Kind,
-    Lane, Message, NodeIntroduction, Notice, NoticeAck, Refusal, StatusRequest, TimeAnswer, Welcome, Why,
+    Lane, Message, NodeIntroduction, Notice, NoticeAck, RecentRequest, Refusal, StatusRequest, TimeAnswer, Welcome, Why,
     encode, encode_lease_frames,
 };
 
@@ -51,6 +52,8 @@ pub(crate) fn samples() -> Vec<Sample> {
         sample("node/1", &errands()),
         sample("client/a", &Inspect { object: ObjectId::new(1, 2) }),
         sample("node/1", &inspection()),
+        sample("node/1", &RecentRequest { after_ms: 300 }),
+        sample("node/1", &recent()),
     ]
 }
 
@@ -208,6 +211,11 @@ pub(crate) fn status() -> Status {
         disk_is_full: true,
         supervisor: Some(SupervisorStatus { restarts: 1, crash_looping: false }),
         drain: DrainStatus::Draining,
+        page: Some(PageStatus {
+            url: "http://a/".to_owned(),
+            needs_token: true,
+            fault: Some("taken".to_owned()),
+        }),
         peers: vec![peer],
     }
 }
@@ -238,6 +246,30 @@ pub(crate) fn inspection() -> Inspection {
     }
 }
 
+pub(crate) fn recent() -> Recent {
+    let (at, from) = (WallTime::from_micros(300), Process::new(2, 300));
+    let happened = |what| Happened { at, what };
+    Recent {
+        status: Status { peers: Vec::new(), ..status() },
+        seconds: vec![SecondSeen {
+            at_ms: 300,
+            length_ms: 1_000,
+            requests: 1,
+            written_bytes: 2,
+            read_bytes: 3,
+            primaries: 4,
+            took: TookSeen { replies: 5, half_us: 6, most_us: 7, longest_us: 8 },
+        }],
+        happened: vec![
+            happened(HappenedWhat::Started),
+            happened(HappenedWhat::Died { process: from }),
+            happened(HappenedWhat::TookOver { from, ended: EndedSeen::Died, files: 1, stall_us_max: 300 }),
+            happened(HappenedWhat::Lost { leases: 2 }),
+            happened(HappenedWhat::Clock(ClockTrust::Off)),
+        ],
+    }
+}
+
 /// What a frame says.
 pub(crate) enum Decoded {
     Lease(Batch),
@@ -260,6 +292,8 @@ pub(crate) enum Decoded {
     Errand(Vec<Errand>),
     Inspect(Inspect),
     Inspection(Inspection),
+    RecentRequest(RecentRequest),
+    Recent(Recent),
 }
 
 pub(crate) fn decode(admitted: &Admitted) -> Result<Decoded, DecodeError> {
@@ -284,6 +318,8 @@ pub(crate) fn decode(admitted: &Admitted) -> Result<Decoded, DecodeError> {
         Kind::Errand => Decoded::Errand(admitted.decode()?),
         Kind::Inspect => Decoded::Inspect(admitted.decode()?),
         Kind::Inspection => Decoded::Inspection(admitted.decode()?),
+        Kind::RecentRequest => Decoded::RecentRequest(admitted.decode()?),
+        Kind::Recent => Decoded::Recent(admitted.decode()?),
     })
 }
 
@@ -314,6 +350,8 @@ impl Decoded {
             Self::Errand(message) => encode(message, &mut frame),
             Self::Inspect(message) => encode(message, &mut frame),
             Self::Inspection(message) => encode(message, &mut frame),
+            Self::RecentRequest(message) => encode(message, &mut frame),
+            Self::Recent(message) => encode(message, &mut frame),
         }
         frame
     }
