@@ -107,13 +107,23 @@ fn http(address: &str, method: &str, path: &str, (headers, body): (&[&str], &str
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
     let length = body.len();
-    write!(stream, "{method} {path} HTTP/1.1\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}").ok()?;
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).ok()?;
-    let answer = text(&bytes);
-    let (head, content) = answer.split_once("\r\n\r\n")?;
-    let status = head.split(' ').nth(1)?.parse().ok()?;
-    Some(Answer { status, head: head.to_ascii_lowercase(), content: content.to_owned() })
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+    .ok()?;
+    let (mut stream, mut head) = (BufReader::new(stream), String::new());
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    let (status, head) = (head.split(' ').nth(1)?.parse().ok()?, head.to_ascii_lowercase());
+    // Not everybody hangs up who was asked to.
+    let length = head.split_once("content-length:")?.1.split("\r\n").next()?.trim().parse().ok()?;
+    let mut content = vec![0; length];
+    stream.read_exact(&mut content).ok()?;
+    Some(Answer { status, head, content: text(&content) })
 }
 
 fn get(address: &str, path: &str, headers: &[&str]) -> Answer {
@@ -140,7 +150,11 @@ fn the_page_is_for_this_machine_or_for_those_with_the_token() {
         assert!(answer.head.contains("content-security-policy: default-src 'none';"), "{}", answer.head);
         assert!(answer.content.contains("<title>fleasefs</title>"));
         let metrics = get(&address, "/metrics", &["Host: 127.0.0.1:1"]).content;
-        assert!(metrics.contains(&format!("fleasefs_node {node}\n")) && metrics.contains("fleasefs_requests_total "), "{metrics}");
+        assert!(
+            metrics.contains(&format!("fleasefs_node {node}\n"))
+                && metrics.contains("fleasefs_requests_total "),
+            "{metrics}"
+        );
     }
     let address = address_of(&pages[&1]);
     let rebound = get(&address, "/metrics", &["Host: evil.example"]);
@@ -156,7 +170,11 @@ fn the_page_is_for_this_machine_or_for_those_with_the_token() {
     assert!(text(&cluster.status(&[]).stdout).contains("(asks for its token)"));
     for path in ["/", "/events", "/metrics"] {
         let refused = get(&address, path, &[HERE]);
-        assert!(refused.status == 401 && refused.head.contains("www-authenticate: basic"), "{path} {}", refused.head);
+        assert!(
+            refused.status == 401 && refused.head.contains("www-authenticate: basic"),
+            "{path} {}",
+            refused.head
+        );
         let wrong = get(&address, path, &[HERE, "Authorization: Bearer 0123456789abcdeg"]);
         assert_eq!(wrong.status, 401, "{path}");
     }
@@ -189,13 +207,14 @@ struct Browser {
 
 impl Browser {
     fn start() -> Self {
-        let missing = "chromedriver cannot be started; install Debian's packages chromium and chromium-driver";
+        let missing =
+            "chromedriver cannot be started; install Debian's packages chromium and chromium-driver";
         let mut driver =
             Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).spawn().expect(missing);
         let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
         let port = lines.find_map(|line| {
             let line = line.ok()?;
-            line.rsplit_once("on port ")?.1.trim_end_matches('.').parse::<u16>().ok()
+            line.rsplit_once("successfully on port ")?.1.trim_end_matches('.').parse::<u16>().ok()
         });
         // What else it says has to go somewhere.
         std::thread::spawn(move || lines.for_each(drop));
@@ -275,7 +294,9 @@ impl Browser {
 
     /// Keeps a picture of the whole page, shown as wide as this, where tests keep things, and returns it.
     fn picture(&self, name: &str, width: u32) -> Vec<u8> {
-        let cdp = |cmd: &str, params: Value| self.command("goog/cdp/execute", &json!({ "cmd": cmd, "params": params }));
+        let cdp = |cmd: &str, params: Value| {
+            self.command("goog/cdp/execute", &json!({ "cmd": cmd, "params": params }))
+        };
         let size = json!({ "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500 });
         cdp("Emulation.setDeviceMetricsOverride", size);
         let wide = format!("document.documentElement.scrollWidth <= {width} && innerWidth == {width}");
@@ -286,7 +307,11 @@ impl Browser {
         eventually("the charts fit", || self.eval(drawn).as_bool().filter(|fit| *fit));
         let taken = cdp("Page.captureScreenshot", json!({ "captureBeyondViewport": true }));
         let picture = from_base64(taken["data"].as_str().unwrap());
-        assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n") && picture.len() > 10_000, "{} bytes", picture.len());
+        assert!(
+            picture.starts_with(b"\x89PNG\r\n\x1a\n") && picture.len() > 10_000,
+            "{} bytes",
+            picture.len()
+        );
         fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name), &picture).unwrap();
         picture
     }
@@ -385,7 +410,9 @@ fn a_browser_shows_a_failover_with_its_cause_and_its_stall() {
         (members.len() == 3 && members.values().all(is_well)).then_some(members)
     };
     eventually("all daemons are well", || all_well(&browser));
-    let led = |members: &BTreeMap<u64, Value>| members.values().map(|member| number(&member["primaries"])).sum::<u64>();
+    let led = |members: &BTreeMap<u64, Value>| {
+        members.values().map(|member| number(&member["primaries"])).sum::<u64>()
+    };
     let members = eventually("all objects have primaries", || {
         all_well(&browser).filter(|members| led(members) >= Load::OBJECTS as u64)
     });

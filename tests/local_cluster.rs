@@ -70,7 +70,9 @@ impl Cluster {
         let address = addresses.clone().nth(node as usize - 1).unwrap().to_owned();
         eventually(|| {
             let mut stream = TcpStream::connect(&address).ok()?;
-            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+            stream
+                .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                .ok()?;
             let mut page = String::new();
             stream.read_to_string(&mut page).ok()?;
             let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

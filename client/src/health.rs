@@ -149,7 +149,10 @@ mod tests {
                 "its deny list cannot be read, so the one before",
             ),
             (Status { disk_is_full: true, ..well() }, "its disk is nearly full"),
-            (Status { page: Some(page("taken")), ..well() }, "its page and its metrics are not served: taken; free"),
+            (
+                Status { page: Some(page("taken")), ..well() },
+                "its page and its metrics are not served: taken; free",
+            ),
         ] {
             let found = problems_of(Ok(status));
             assert!(found.len() == 1 && found[0].starts_with("daemon 1 at a:1: "), "{found:?}");

@@ -41,7 +41,10 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const WATCH_TIMEOUT: Duration = Duration::from_secs(50);
 /// How long a connection may last. Who does not read what he asked for would keep his place for ever otherwise.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
-const _: () = assert!(WATCH_TIMEOUT.as_secs() < CONNECTION_TIMEOUT.as_secs(), "a page is told the end of what it is told");
+const _: () = assert!(
+    WATCH_TIMEOUT.as_secs() < CONNECTION_TIMEOUT.as_secs(),
+    "a page is told the end of what it is told"
+);
 /// The longest request.
 const REQUEST_BYTES_MAX: usize = 16 << 10;
 /// What is told to a page may wait for the page so often; then nothing more is said until it has read.
@@ -215,7 +218,9 @@ fn answer(asked: &request::Parts, site: &Arc<Site>) -> Response<Content> {
     let is_of_other_site = asked.headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
     match asked.uri.path() {
         "/" => found("text/html; charset=utf-8", PAGE),
-        _ if is_of_other_site => plain(StatusCode::FORBIDDEN, "other sites may lead to the page and use nothing of it\n"),
+        _ if is_of_other_site => {
+            plain(StatusCode::FORBIDDEN, "other sites may lead to the page and use nothing of it\n")
+        }
         "/page.css" => found("text/css; charset=utf-8", STYLE),
         "/page.js" => found("text/javascript; charset=utf-8", SCRIPT),
         "/events" if asked.method == Method::HEAD => found(EVENTS, ""),
@@ -315,7 +320,8 @@ mod tests {
     }
 
     async fn get(server: &Server, what: &str) -> String {
-        ask(server, format!("{what} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes()).await
+        ask(server, format!("{what} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes())
+            .await
     }
 
     #[tokio::test]
@@ -347,14 +353,17 @@ mod tests {
 
     #[tokio::test]
     async fn the_page_uses_nothing_that_its_policy_forbids() {
-        let outside = ["http:", "https:", "//", "@import", "url(", " style=", "<style", " onclick", "javascript:"];
+        let outside =
+            ["http:", "https:", "//", "@import", "url(", " style=", "<style", " onclick", "javascript:"];
         for word in outside {
             assert!(!PAGE.contains(word), "{word}");
         }
         for word in ["@import", "url("] {
             assert!(!STYLE.contains(word), "{word}");
         }
-        for word in ["innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "setAttribute(\"style"] {
+        for word in
+            ["innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "setAttribute(\"style"]
+        {
             assert!(!SCRIPT.contains(word), "{word}");
         }
         assert_eq!(PAGE.matches("<script").count(), 1);
@@ -365,9 +374,13 @@ mod tests {
     async fn strangers_are_refused() {
         let open = start(site(None));
         let rebound = ask(&open, b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n").await;
-        assert!(rebound.starts_with("HTTP/1.1 421") && rebound.contains("give the daemon a token"), "{rebound}");
+        assert!(
+            rebound.starts_with("HTTP/1.1 421") && rebound.contains("give the daemon a token"),
+            "{rebound}"
+        );
         let other_site = |path: &str| {
-            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site\r\n\r\n").into_bytes()
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site\r\n\r\n")
+                .into_bytes()
         };
         assert!(ask(&open, &other_site("/events")).await.starts_with("HTTP/1.1 403"));
         assert!(ask(&open, &other_site("/")).await.starts_with("HTTP/1.1 200"), "a link may lead there");
@@ -375,10 +388,14 @@ mod tests {
         let closed = start(site(Some("0123456789abcdef")));
         for path in ["/", "/events", "/metrics", "/nothing"] {
             let refused = get(&closed, &format!("GET {path}")).await;
-            assert!(refused.starts_with("HTTP/1.1 401") && refused.contains("www-authenticate: Basic"), "{refused}");
+            assert!(
+                refused.starts_with("HTTP/1.1 401") && refused.contains("www-authenticate: Basic"),
+                "{refused}"
+            );
             assert!(!refused.contains("fleasefs_node"), "{refused}");
         }
-        let shown = b"GET /metrics HTTP/1.1\r\nHost: any.example\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n";
+        let shown =
+            b"GET /metrics HTTP/1.1\r\nHost: any.example\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n";
         assert!(ask(&closed, shown).await.starts_with("HTTP/1.1 200"));
     }
 

@@ -277,7 +277,10 @@ mod tests {
         let TookSeen { half_us, most_us, longest_us, .. } = first.took;
         assert!((4_000..4_500).contains(&half_us) && half_us == most_us, "{first:?}");
         assert_eq!(longest_us, 300_000);
-        assert_eq!(second, SecondSeen { at_ms: 2_500, length_ms: 1_500, primaries: 6, ..SecondSeen::default() });
+        assert_eq!(
+            second,
+            SecondSeen { at_ms: 2_500, length_ms: 1_500, primaries: 6, ..SecondSeen::default() }
+        );
         assert_eq!(meter.seconds_after(1_000).count(), 1);
         assert_eq!(meter.seconds_after(2_500).count(), 0);
     }
@@ -314,7 +317,10 @@ mod tests {
         assert_eq!(died.what, HappenedWhat::Died { process: Process::new(2, 1) });
         let HappenedWhat::TookOver { files, stall_us_max, .. } = took.what else { panic!("{took:?}") };
         assert_eq!((took.at, files, stall_us_max), (at(1_040), 2, 40_000));
-        assert_eq!((lost.what, again.what), (HappenedWhat::Lost { leases: 1_000 }, HappenedWhat::Lost { leases: 1 }));
+        assert_eq!(
+            (lost.what, again.what),
+            (HappenedWhat::Lost { leases: 1_000 }, HappenedWhat::Lost { leases: 1 })
+        );
     }
 
     #[test]

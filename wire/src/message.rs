@@ -2,7 +2,9 @@
 
 use base::{ObjectId, Process, StartId};
 use bytes::Bytes;
-use node::{CLIENT_BATCH_MAX, ClientFrame, DaemonFrame, Inspection, PEER_BATCH_MAX, PeerMessage, Recent, Status};
+use node::{
+    CLIENT_BATCH_MAX, ClientFrame, DaemonFrame, Inspection, PEER_BATCH_MAX, PeerMessage, Recent, Status,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::DecodeError;

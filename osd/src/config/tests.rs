@@ -163,7 +163,10 @@ fn what_others_can_reach_needs_a_token() {
     folder.write("osd.toml", "node = 2\nmetrics = \"0.0.0.0:9100\"");
     let open = folder.load().unwrap();
     let error = open.page().unwrap_err().to_string();
-    assert!(error.contains("osd.toml: `metrics` is `0.0.0.0:9100`, which other machines can reach"), "{error}");
+    assert!(
+        error.contains("osd.toml: `metrics` is `0.0.0.0:9100`, which other machines can reach"),
+        "{error}"
+    );
     assert!(error.contains("there is no") && error.contains("page.token; put a token"), "{error}");
     for bad in ["", "\n", "0123456789abcde\n", "0123456789abcdef g", "0123456789abcdef\nx"] {
         write_token(bad);

@@ -298,9 +298,9 @@ impl<A: Algorithm> Driver<A> {
                 self.send(link, &self.shard.inspect(now, object));
             }),
             Kind::StatusRequest => frame.decode().map(|StatusRequest| self.answer_status(link)),
-            Kind::RecentRequest => frame
-                .decode()
-                .map(|RecentRequest { after_ms }| self.send(link, &self.recent(after_ms))),
+            Kind::RecentRequest => {
+                frame.decode().map(|RecentRequest { after_ms }| self.send(link, &self.recent(after_ms)))
+            }
             Kind::Recent => frame.decode().map(|recent| self.parts.page.board.take(now, recent)),
             _ => return self.cut_off(link, &"sent a frame that belongs to an introduction"),
         };

@@ -28,7 +28,9 @@ impl Body for Content {
         match self.get_mut() {
             Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Self::Stream(stream) => stream.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Stream(stream) => {
+                stream.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+            }
         }
     }
 

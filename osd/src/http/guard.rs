@@ -37,7 +37,8 @@ impl Guard {
         if hosts.next().is_some() {
             return Err(NO_HOST);
         }
-        let is_ours = is_this_machine(host) && uri.authority().is_none_or(|name| is_this_machine(name.as_str()));
+        let is_ours =
+            is_this_machine(host) && uri.authority().is_none_or(|name| is_this_machine(name.as_str()));
         if is_ours { Ok(()) } else { Err(OTHER_HOST) }
     }
 }
@@ -163,7 +164,8 @@ mod tests {
         let guard = Guard::new(Some(TOKEN));
         let host = ("host", "storage.example");
         // "anyone:" and the token, and the same with another last letter.
-        let (right, wrong) = ("YW55b25lOmNvcnJlY3QgaG9yc2UgYmF0dGVyeQ==", "YW55b25lOmNvcnJlY3QgaG9yc2UgYmF0dGVyeA==");
+        let (right, wrong) =
+            ("YW55b25lOmNvcnJlY3QgaG9yc2UgYmF0dGVyeQ==", "YW55b25lOmNvcnJlY3QgaG9yc2UgYmF0dGVyeA==");
         for (shown, status) in [
             (format!("Basic {right}"), 200),
             (format!("basic {right}"), 200),

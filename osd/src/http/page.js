@@ -2,7 +2,9 @@
 "use strict";
 
 const SVG = "http://www.w3.org/2000/svg"; // A name; nothing is fetched.
-const SPAN_MS = 5 * 60 * 1000;
+/** So far back charts go: as far as anything is known, at most as far as daemons remember. */
+const SPANS_S = [60, 120, 300];
+const SPAN_MAX_MS = 300 * 1000;
 const GONE_AFTER_MS = 4000;
 const SILENT_AFTER_MS = 3500;
 const COLOURS = 8;
@@ -33,7 +35,7 @@ function draw(kind, attributes, text) {
 function short(value, digits = 3) {
   if (value === 0) return "0";
   const places = Math.max(0, digits - 1 - Math.floor(Math.log10(Math.abs(value))));
-  return value.toFixed(Math.min(places, 2));
+  return String(Number(value.toFixed(Math.min(places, 2))));
 }
 
 function amount(value) {
@@ -71,7 +73,7 @@ function take(view) {
     const known = seconds.get(daemon.node) || [];
     const last = known.length ? known[known.length - 1].at_ms : 0;
     known.push(...daemon.seconds.filter((second) => second.at_ms > last));
-    const from = known.findIndex((second) => second.at_ms > view.now_ms - SPAN_MS - 5000);
+    const from = known.findIndex((second) => second.at_ms > view.now_ms - SPAN_MAX_MS - 5000);
     seconds.set(daemon.node, from < 0 ? [] : known.slice(from));
   }
   told = view;
@@ -143,7 +145,7 @@ function showClocks(view) {
   for (const daemon of view.daemons) {
     const offset = daemon.status?.clock.offset_max_us;
     const isKnown = offset !== undefined && offset !== null && standing(daemon, view)[1] !== "bad";
-    table.append(make("span", "", `Daemon ${daemon.node}`));
+    table.append(make("span", "name", `Daemon ${daemon.node}`));
     const part = isKnown ? Math.min(1, offset / view.epsilon_us) : 0;
     const tone = part > 0.9 ? "bad" : part > 0.5 ? "warn" : "good";
     const bar = make("div", "bar");
@@ -233,20 +235,26 @@ function showTimeline(rows) {
 const HEIGHT = 150, LEFT = 50, BOTTOM = 18, TOP = 6;
 /** As wide as it is shown, so that texts keep their form. */
 let width = 520;
+let slots = SPANS_S[0];
 
-function measure() {
+function measure(view) {
+  const oldest = Math.min(view.now_ms, ...[...seconds.values()].filter((known) => known.length).map((known) => known[0].at_ms));
+  slots = SPANS_S.find((span) => view.now_ms - oldest <= span * 1000) || SPANS_S[SPANS_S.length - 1];
   const columns = matchMedia("(max-width: 760px)").matches ? 1 : 2;
   width = Math.max(200, (byId("charts").clientWidth - 12 * (columns - 1)) / columns - 26);
 }
 
 /** The values of every daemon in seconds from now: index 0 is the oldest. */
 function table(view, of) {
-  const slots = SPAN_MS / 1000;
   return view.daemons.map((daemon) => {
     const values = new Array(slots).fill(null);
     for (const second of seconds.get(daemon.node) || []) {
       const slot = slots - 1 - Math.round((view.now_ms - second.at_ms) / 1000);
       if (slot >= 0 && slot < slots) values[slot] = of(second);
+    }
+    // Seconds are not all equally long, so one may fall between two others.
+    for (let slot = 1; slot + 1 < slots; slot++) {
+      if (values[slot] === null && values[slot + 1] !== null) values[slot] = values[slot - 1];
     }
     return values;
   });
@@ -278,24 +286,24 @@ function axes(svg, labels, view, rows) {
     svg.append(draw("line", { x1: LEFT, x2: right, y1: y, y2: y, class: "grid" }));
     svg.append(draw("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, text));
   }
-  for (const minutes of [5, 4, 3, 2, 1, 0]) {
-    const x = right - (minutes * 60000 / SPAN_MS) * (right - LEFT);
-    const anchor = minutes === 0 ? "end" : minutes === 5 ? "start" : "middle";
-    svg.append(draw("text", { x, y: HEIGHT - 3, "text-anchor": anchor }, minutes ? `−${minutes} min` : "now"));
+  const step = slots / (slots === 300 && width > 420 ? 5 : slots === 300 ? 2.5 : 4);
+  for (let ago = 0; ago < slots; ago += step) {
+    const x = right - (ago / slots) * (right - LEFT);
+    const text = ago === 0 ? "now" : ago % 60 ? `−${ago} s` : `−${ago / 60} min`;
+    svg.append(draw("text", { x, y: HEIGHT - 3, "text-anchor": ago ? "middle" : "end" }, text));
   }
   svg.append(draw("line", { x1: LEFT, x2: right, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM, class: "axis" }));
-  for (const row of rows.filter((other) => other.tone === "bad" && view.now_ms - other.at < SPAN_MS)) {
-    const x = right - ((view.now_ms - row.at) / SPAN_MS) * (right - LEFT);
+  for (const row of rows.filter((other) => other.tone === "bad" && view.now_ms - other.at < slots * 1000)) {
+    const x = right - ((view.now_ms - row.at) / 1000 / slots) * (right - LEFT);
     svg.append(draw("line", { x1: x, x2: x, y1: TOP, y2: HEIGHT - BOTTOM, class: "mark" }));
   }
 }
 
-const xOf = (slot, slots) => LEFT + (slot + 0.5) / slots * (width - 2 - LEFT);
+const xOf = (slot) => LEFT + (slot + 0.5) / slots * (width - 2 - LEFT);
 
 /** Daemons on top of each other. */
 function stacked(id, title, view, rows, of, words) {
   const values = table(view, of);
-  const slots = SPAN_MS / 1000;
   const sums = new Array(slots).fill(0);
   const layers = values.map((line) => {
     const lower = sums.slice();
@@ -315,8 +323,8 @@ function stacked(id, title, view, rows, of, words) {
       let end = slot;
       while (end + 1 < slots && line[end + 1] !== null) end++;
       const points = [];
-      for (let i = slot; i <= end; i++) points.push(`${xOf(i, slots).toFixed(1)},${y(upper[i]).toFixed(1)}`);
-      for (let i = end; i >= slot; i--) points.push(`${xOf(i, slots).toFixed(1)},${y(lower[i]).toFixed(1)}`);
+      for (let i = slot; i <= end; i++) points.push(`${xOf(i).toFixed(1)},${y(upper[i]).toFixed(1)}`);
+      for (let i = end; i >= slot; i--) points.push(`${xOf(i).toFixed(1)},${y(lower[i]).toFixed(1)}`);
       parts.push(`M${points.join("L")}Z`);
       slot = end;
     }
@@ -327,7 +335,6 @@ function stacked(id, title, view, rows, of, words) {
 
 /** How long replies took, over all daemons, on a scale of powers of ten. */
 function latencies(view, rows) {
-  const slots = SPAN_MS / 1000;
   const took = table(view, (second) => second.took);
   const curves = [["half_us", "half within"], ["most_us", "99 % within"], ["longest_us", "longest"]].map(([key, name]) => {
     const line = new Array(slots).fill(null);
@@ -344,7 +351,7 @@ function latencies(view, rows) {
   const low = all.length ? Math.floor(Math.log10(Math.max(1, Math.min(...all)))) : 2;
   const high = Math.max(low + 1, all.length ? Math.ceil(Math.log10(Math.max(10, ...all))) : 5);
   const y = (value) => HEIGHT - BOTTOM - (Math.log10(Math.max(value, 10 ** low)) - low) / (high - low) * (HEIGHT - BOTTOM - TOP);
-  const legend = curves.flatMap(([, name], index) => [make("i", `key t${index}`), `${name}${index < 2 ? "  " : ""}`]);
+  const legend = curves.flatMap(([, name], index) => [make("i", `key t${index}`), name]);
   const [chart, svg] = frame("latency", "Reply time", legend, "How long replies took");
   const labels = [];
   for (let power = low; power <= high; power++) labels.push([y(10 ** power), time(10 ** power)]);
@@ -354,7 +361,7 @@ function latencies(view, rows) {
     line.forEach((value, slot) => {
       if (value === null) return;
       const isNext = slot > 0 && line[slot - 1] !== null;
-      path += `${isNext ? "L" : "M"}${xOf(slot, slots).toFixed(1)},${y(value).toFixed(1)}${isNext ? "" : "h.5"}`;
+      path += `${isNext ? "L" : "M"}${xOf(slot).toFixed(1)},${y(value).toFixed(1)}${isNext ? "" : "h.5"}`;
     });
     svg.append(draw("path", { d: path || "M0,0", class: `curve s${index}` }));
   });
@@ -362,7 +369,7 @@ function latencies(view, rows) {
 }
 
 function showCharts(view, rows) {
-  measure();
+  measure(view);
   byId("charts").replaceChildren(
     stacked("requests", "Requests a second", view, rows, (second) => perSecond(second.requests, second), count),
     latencies(view, rows),
@@ -391,7 +398,7 @@ function showFigures(view, rows) {
     most = Math.max(most, last.took.most_us);
     primaries += last.primaries;
   }
-  const stalls = rows.filter((row) => row.takers.size && view.now_ms - row.at < SPAN_MS)
+  const stalls = rows.filter((row) => row.takers.size && view.now_ms - row.at < SPAN_MAX_MS)
     .flatMap((row) => [...row.takers.values()].map((taker) => taker.stall));
   const figures = [
     ["members", `${ok} of ${view.daemons.length}`, "", "daemons are well"],

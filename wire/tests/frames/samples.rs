@@ -6,15 +6,15 @@ use lease::{Ballot, Batch, Body, Stamp};
 use node::file::{FileReply, FileRequest};
 use node::{
     ClientFrame, ClientId, ClockStatus, ClockTrust, DaemonFrame, DaemonStatus, DrainStatus, EndedSeen,
-    Errand, FileMessage, Grant, Happened, HappenedWhat, Inspection, LeadsSeen, LeaseStatus, LockStatus, Order,
-    OrderReply, OwnerSeen, PageStatus, PeerMessage, PeerStatus, Recent, Record, ReplicaSeen, ReplicaState,
-    Reply, ReplyBody, Request, RequestBody, RequestId, Revoked, SecondSeen, Status, SupervisorStatus, Token,
-    TookSeen, TrailSeen, TrailWhat, WorkStatus,
+    Errand, FileMessage, Grant, Happened, HappenedWhat, Inspection, LeadsSeen, LeaseStatus, LockStatus,
+    Order, OrderReply, OwnerSeen, PageStatus, PeerMessage, PeerStatus, Recent, Record, ReplicaSeen,
+    ReplicaState, Reply, ReplyBody, Request, RequestBody, RequestId, Revoked, SecondSeen, Status,
+    SupervisorStatus, Token, TookSeen, TrailSeen, TrailWhat, WorkStatus,
 };
 use wire::{
     Admitted, DecodeError, Frame, FrameError, FrameReader, Heartbeat, Hello, Inspect, Introduction, Kind,
-    Lane, Message, NodeIntroduction, Notice, NoticeAck, RecentRequest, Refusal, StatusRequest, TimeAnswer, Welcome, Why,
-    encode, encode_lease_frames,
+    Lane, Message, NodeIntroduction, Notice, NoticeAck, RecentRequest, Refusal, StatusRequest, TimeAnswer,
+    Welcome, Why, encode, encode_lease_frames,
 };
 
 #[path = "file_samples.rs"]
