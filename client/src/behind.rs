@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use base::{ClientId, MonoTime, Span, WallTime};
+use base::{MonoTime, Span, WallTime};
 use bytes::{Bytes, BytesMut};
 use namespace::{Attributes, Change as TreeChange, Fate, Generation, InodeId, Op, Who};
 use node::file::{Change, FileError, Payload};
@@ -72,11 +72,6 @@ impl Behind {
 
     pub(crate) fn contents(&self) -> MutexGuard<'_, Contents> {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether a client is this one.
-    pub(crate) const fn is_program(&self, client: ClientId) -> bool {
-        client.program == self.program
     }
 
     /// The lend that attributes speak of, if it is to this client.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use namespace::{Attributes, Generation};
 use node::file::{Extent, FileError};
 
-use crate::behind::Whose;
 use crate::clock;
+use crate::core::content::Whose;
 use crate::objects::ObjectError;
 use crate::source::Source;
 use crate::volume_files::VolumeFile;
