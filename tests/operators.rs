@@ -144,15 +144,13 @@ impl Load {
     }
 
     /// Ends it. Neither has seen an error; all that was written is there.
-    fn end(self, what: &str) -> [Waited; 2] {
+    fn end(self, what: &str) {
         self.stop.store(true, Ordering::Relaxed);
         let waited = self.thread.join().unwrap();
-        let [writer, reader] = waited;
         for one in waited {
             assert!(one.count > 20, "nothing was going on: {one:?}");
             assert!(one.longest < STALL_MAX, "{what}: {waited:?}");
         }
-        waited
     }
 }
 
@@ -210,7 +208,7 @@ fn a_drained_daemon_leads_nothing_until_it_is_undrained() {
     let osd = primary.to_string();
     let drained = cluster.succeed(&["drain", &osd]);
     assert_eq!((drained["is_drained"].clone(), drained["primaries"].clone()), (true.into(), 0.into()));
-    let waited = load.end("drain");
+    load.end("drain");
     assert_ne!(cluster.primary("busy"), primary);
     let drain = |node: u64| cluster.statuses()[usize::try_from(node - 1).unwrap()]["drain"].clone();
     assert_eq!(drain(primary), "drained");

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use base::{ClientId, MonoTime, Span, WallTime};
+use base::{MonoTime, Span, WallTime};
 use bytes::{Bytes, BytesMut};
 use namespace::{Attributes, Change as TreeChange, Fate, Generation, InodeId, Op, Who};
 use node::file::{Change, FileError, Payload};
@@ -38,8 +38,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 pub(crate) struct Behind {
     is_on: AtomicBool,
     session: Span,
-    /// Which program this client is: what others have locked is by other numbers.
-    program: u64,
     /// Held for moments only. Locked after the cache, which says whether anything may be answered from here.
     contents: Mutex<Contents>,
     /// Who looks after each lend. Locked alone.
@@ -55,7 +53,6 @@ impl Behind {
         Self {
             is_on: AtomicBool::new(is_on),
             session,
-            program,
             contents: Mutex::new(Contents::new(program)),
             keepers: Mutex::default(),
             fetching: Mutex::default(),
@@ -75,11 +72,6 @@ impl Behind {
 
     pub(crate) fn contents(&self) -> MutexGuard<'_, Contents> {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether a client is this one.
-    pub(crate) const fn is_program(&self, client: ClientId) -> bool {
-        client.program == self.program
     }
 
     /// The lend that attributes speak of, if it is to this client.

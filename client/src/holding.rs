@@ -280,7 +280,7 @@ impl VolumeFile {
 
     /// Whether a lock is had by this client.
     pub fn is_own(&self, lock: &Lock) -> bool {
-        self.volume().tree().shared().behind.is_program(lock.owner.client)
+        self.volume().tree().shared().behind.contents().is_program(lock.owner.client)
     }
 
     /// Gives up what an owner has locked of a stretch.

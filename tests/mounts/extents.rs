@@ -191,5 +191,5 @@ fn the_end_of_a_file_is_where_others_have_put_it() {
             });
         }
     });
-    assert_eq!(seek(&File::open(b.join("f")).unwrap(), SeekFrom::End(-5)), Ok(ROUNDS * 10 - 5));
+    assert_eq!(seek(File::open(b.join("f")).unwrap(), SeekFrom::End(-5)), Ok(ROUNDS * 10 - 5));
 }

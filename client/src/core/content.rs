@@ -388,7 +388,7 @@ impl Contents {
             return Some(Err(error));
         }
         let size = size.max(self.served(id, generation)?.size);
-        self.serving((id, generation), |lend| Ok(lend.truncate(at, size)))
+        self.serving((id, generation), |lend| lend.truncate(at, size)).map(Ok)
     }
 
     /// Times are set. None if it is not lent, or wanted back.

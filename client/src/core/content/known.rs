@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use base::{MonoTime, ObjectId};
+use base::{ClientId, MonoTime, ObjectId};
 use bytes::Bytes;
 use namespace::{Attributes, Generation, LentTo};
 
@@ -78,7 +78,12 @@ impl Contents {
     /// The lend that attributes speak of, if it is to this client.
     pub fn own(&self, attributes: &Attributes) -> Option<Generation> {
         let lent = attributes.lent?;
-        lent.to.client().filter(|client| client.program == self.program).map(|_| lent.generation)
+        lent.to.client().filter(|&client| self.is_program(client)).map(|_| lent.generation)
+    }
+
+    /// Whether a client is this one.
+    pub const fn is_program(&self, client: ClientId) -> bool {
+        client.program == self.program
     }
 
     /// Puts in size and times if they are lent to this client, and says whose they are.
