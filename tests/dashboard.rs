@@ -340,7 +340,7 @@ fn number(value: &Value) -> u64 {
 
 fn from_base64(text: &str) -> Vec<u8> {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digit = |byte: &u8| DIGITS.iter().position(|known| known == byte).unwrap() as u32;
+    let digit = |byte: &u8| u32::try_from(DIGITS.iter().position(|known| known == byte).unwrap()).unwrap();
     let text = text.trim_end_matches('=').as_bytes();
     text.chunks(4)
         .flat_map(|group| {

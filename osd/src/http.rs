@@ -25,7 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{sleep, timeout};
 
 use crate::board::{Board, Watcher};
 use crate::metrics;
@@ -238,14 +238,14 @@ const EVENTS: &str = "text/event-stream";
 /// Tells what there is to see until whoever looks has gone, or has looked for long.
 fn events(mut watcher: Watcher) -> Response<Content> {
     let (sender, stream) = mpsc::channel(UNREAD_MAX);
-    tokio::spawn(async move {
-        let until = Instant::now() + WATCH_TIMEOUT;
-        while let Ok(seen) = timeout_at(until, watcher.next()).await {
-            let event = Bytes::from(format!("retry: 500\ndata: {seen}\n\n"));
-            // It has gone, or it does not read.
-            let Ok(Ok(())) = timeout_at(until, sender.send(event)).await else { return };
+    tokio::spawn(timeout(WATCH_TIMEOUT, async move {
+        loop {
+            let event = Bytes::from(format!("retry: 500\ndata: {}\n\n", watcher.next().await));
+            if sender.send(event).await.is_err() {
+                return;
+            }
         }
-    });
+    }));
     let mut response = Response::new(Content::Stream(stream));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(EVENTS));
     response
