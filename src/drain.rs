@@ -28,8 +28,9 @@ const ASK_INTERVAL: Duration = Duration::from_millis(20);
 /// It is refused if, with the daemon stopped, something that it stores would lack a
 /// majority; --force does it anyway. Needs an operator's certificate (admin/NAME).
 ///
-/// Exit codes: 0 when the daemon leads nothing; 75 when it still led something after
-/// --patience-s, in which case it goes on; 1 when it is refused or something failed.
+/// Exit codes: 0 when the daemon leads nothing; 75 when it still led something
+/// after --patience-s, in which case it goes on; 1 when it is refused or something
+/// failed.
 ///
 /// Example:
 ///   fleasefs drain 2 && systemctl restart fleasefs-osd@2 && fleasefs undrain 2

@@ -26,9 +26,10 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Restart the daemons of a cluster made by `fleasefs up`, one after the other
 ///
-/// Each daemon hands over what it leads, stops, and starts; the next one's turn comes
-/// when it votes again and all daemons have what it missed. Clients and mounts go on
-/// meanwhile. That is how to have a new version of this program in force.
+/// Each daemon hands over what it leads, stops, and starts; the next one's turn
+/// comes when it votes again and all daemons have what it missed. Clients and
+/// mounts go on meanwhile. That is how to have a new version of this program in
+/// force.
 ///
 /// It begins only when all daemons are well. Interrupted, it sees to it that the
 /// daemon whose turn it is runs, and ends. A daemon that was drained stays drained.

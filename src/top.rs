@@ -24,14 +24,15 @@ const LOG_LINES_MAX: usize = 200;
 
 /// Watch a cluster: its daemons, what each leads, what they do, and what fails over
 ///
-/// It redraws in place until `q` or Ctrl-C. The last part says what has changed since it was
-/// started: daemons that went and came, drained ones, leases that were lost or moved.
+/// It redraws in place until `q` or Ctrl-C. The last part says what has changed
+/// since it was started: daemons that went and came, drained ones, leases that were
+/// lost or moved.
 ///
 /// If the output is no terminal it prints one view of one interval and ends; with
 /// --json always, as one object.
 ///
-/// Exit codes: 0 when it ended as asked, 1 when no daemon could be asked, 2 when the
-/// command line was wrong.
+/// Exit codes: 0 when it ended as asked, 1 when no daemon could be asked, 2 when
+/// the command line was wrong.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {

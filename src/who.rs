@@ -14,12 +14,13 @@ use crate::when::utc;
 
 /// Show who is primary of a file, until when, and how its copies are
 ///
-/// Every file has two primaries: one for its content, and that of its volume for its
-/// name and attributes. Size and times may be lent to the content, or to a client
-/// that alone uses the file. For each daemon it says what it has and what it does.
+/// Every file has two primaries: one for its content, and that of its volume for
+/// its name and attributes. Size and times may be lent to the content, or to a
+/// client that alone uses the file. For each daemon it says what it has and what it
+/// does.
 ///
-/// Exit codes: 0 when it has a primary or needs none, because nobody uses it; 1 when
-/// it does not exist or no daemon could say.
+/// Exit codes: 0 when it has a primary or needs none, because nobody uses it; 1
+/// when it does not exist or no daemon could say.
 ///
 /// Examples:
 ///   fleasefs who /mnt/report.txt

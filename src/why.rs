@@ -14,13 +14,13 @@ use crate::when::utc;
 
 /// Show who was primary of a file from when to when, by whose votes, and why it ended
 ///
-/// Every lease names the one before it and how that ended. The daemons remember the
-/// latest few thousand changes of leases in memory: what was before the start of all
-/// of them, or long ago, nobody can say any more. Times are those of the daemons'
-/// clocks, in UTC.
+/// Every lease names the one before it and how that ended. The daemons remember
+/// the latest few thousand changes of leases in memory: what was before the start
+/// of all of them, or long ago, nobody can say any more. Times are those of the
+/// daemons' clocks, in UTC.
 ///
-/// Exit codes: 0 when it was printed, also if nothing is remembered; 1 when the path
-/// does not exist or no daemon could say.
+/// Exit codes: 0 when it was printed, also if nothing is remembered; 1 when the
+/// path does not exist or no daemon could say.
 ///
 /// Examples:
 ///   fleasefs why /mnt/report.txt

@@ -16,7 +16,7 @@ use node::{
 use osd::store::{Disk, Host, Owner, Store};
 use replication::Head;
 use wire::{
-    ALLOCATED_PER_BYTE_MAX, Admitted, DecodeError, FileRecord, Frame, FrameReader, Heartbeat, Hello,
+    ALLOCATED_PER_BYTE_MAX, Admitted, DecodeError, FileRecord, Frame, FrameReader, Heartbeat, Hello, Inspect,
     KeptChunk, Kind, Lane, Message, Notice, NoticeAck, PROTOCOL_VERSION, Refusal, Stored, decode_name_key,
     decode_name_part, decode_stored, encode, encode_lease_frames, encode_name_key, encode_name_part,
     encode_stored,
@@ -35,7 +35,7 @@ const ALLOCATED_FOR_TEXT_MAX: usize = 64 * 1_024;
 pub(crate) type Check = fn(&[u8]);
 
 /// Every decoder, by the name of its fuzz target and its corpus.
-pub(crate) const CHECKS: [(&str, Check); 30] = [
+pub(crate) const CHECKS: [(&str, Check); 32] = [
     ("capability_keys", capability_keys),
     ("certificate", certificate),
     ("client", |bytes| metadata::<ClientFrame>(bytes, "client/a")),
@@ -51,6 +51,8 @@ pub(crate) const CHECKS: [(&str, Check); 30] = [
     ("file_request", |bytes| both_parts::<Vec<FileRequest>>(bytes, "client/a")),
     ("heartbeat", |bytes| metadata::<Heartbeat>(bytes, "node/1")),
     ("hello", hello),
+    ("inspect", |bytes| metadata::<Inspect>(bytes, "client/a")),
+    ("inspection", |bytes| metadata::<Inspection>(bytes, "node/1")),
     ("lease", lease),
     ("notice", |bytes| metadata::<Notice>(bytes, "supervisor/2")),
     ("notice_ack", |bytes| metadata::<NoticeAck>(bytes, "node/1")),
@@ -239,7 +241,7 @@ fn decode(frame: &Admitted) -> Result<(), DecodeError> {
         Kind::Order => frame.decode::<Order>().map(drop),
         Kind::OrderReply => frame.decode::<OrderReply>().map(drop),
         Kind::Errand => frame.decode::<Vec<Errand>>().map(drop),
-        Kind::Inspect => frame.decode::<wire::Inspect>().map(drop),
+        Kind::Inspect => frame.decode::<Inspect>().map(drop),
         Kind::Inspection => frame.decode::<Inspection>().map(drop),
         Kind::RecentRequest => frame.decode::<wire::RecentRequest>().map(drop),
         Kind::Recent => frame.decode::<Recent>().map(drop),
