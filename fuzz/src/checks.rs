@@ -35,7 +35,7 @@ const ALLOCATED_FOR_TEXT_MAX: usize = 64 * 1_024;
 pub(crate) type Check = fn(&[u8]);
 
 /// Every decoder, by the name of its fuzz target and its corpus.
-pub(crate) const CHECKS: [(&str, Check); 32] = [
+pub(crate) const CHECKS: [(&str, Check); 34] = [
     ("capability_keys", capability_keys),
     ("certificate", certificate),
     ("client", |bytes| metadata::<ClientFrame>(bytes, "client/a")),
@@ -59,6 +59,8 @@ pub(crate) const CHECKS: [(&str, Check); 32] = [
     ("order", |bytes| metadata::<Order>(bytes, "admin/a")),
     ("order_reply", |bytes| metadata::<OrderReply>(bytes, "node/1")),
     ("peer", |bytes| metadata::<Vec<PeerMessage>>(bytes, "node/1")),
+    ("recent", |bytes| metadata::<Recent>(bytes, "node/1")),
+    ("recent_request", |bytes| metadata::<wire::RecentRequest>(bytes, "node/1")),
     ("refusal", refusal),
     ("status", |bytes| metadata::<Status>(bytes, "node/1")),
     ("store", store),
