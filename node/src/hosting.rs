@@ -180,7 +180,7 @@ impl<A: Algorithm> Shard<A> {
         if hosted.stage == Stage::Idle {
             hosted.stage = Stage::Leasing;
             self.steps.add(object, Step::Acquire);
-            self.note_wanted(now, object);
+            self.note_wanted(now, object, false);
         }
     }
 
@@ -729,7 +729,7 @@ impl<A: Algorithm> Shard<A> {
         if hosted.stage == Stage::Idle && hosted.replica.is_sound() && now >= hosted.avoided_until {
             hosted.stage = Stage::Leasing;
             self.steps.add(object, Step::Acquire);
-            self.note_wanted(now, object);
+            self.note_wanted(now, object, true);
         }
     }
 

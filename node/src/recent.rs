@@ -17,7 +17,7 @@ pub const SECONDS_MAX: usize = 300;
 pub const HAPPENED_MAX: usize = 64;
 
 /// Whoever wants a file again so soon has wanted it all the time. Clients that are sent around try again sooner.
-const WANTED_GAP: Span = Span::from_secs(1);
+const WANTED_GAP: Span = Span::from_secs(3);
 /// Whoever wants a file so soon after the last sign of life of its primary had most likely asked that one. Clients that hear
 /// nothing look for another primary sooner.
 const REROUTED_WITHIN: Span = Span::from_millis(500);
@@ -115,23 +115,23 @@ pub(crate) struct Wanted {
     from: Option<Process>,
     since: WallTime,
     latest: WallTime,
+    /// Whether its primary has named this node since then: it served until it did.
+    is_offered: bool,
 }
 
 impl Hosted {
     /// A client wants the file here, or its primary names this node; `last` was its primary.
-    fn note_wanted(&mut self, now: WallTime, last: Option<Process>) {
-        let before = self.wanted.filter(|wanted| now.since(wanted.latest) <= WANTED_GAP);
-        let since = before.map_or(now, |wanted| wanted.since);
-        self.wanted = Some(Wanted { from: last, since, latest: now });
+    fn note_wanted(&mut self, now: WallTime, last: Option<Process>, is_offered: bool) {
+        self.wanted = Some(wanted(self.wanted, now, last, is_offered));
     }
 }
 
 impl<A: Algorithm> Shard<A> {
     /// This node is about to ask for the lease of a file.
-    pub(crate) fn note_wanted(&mut self, now: WallTime, object: ObjectId) {
+    pub(crate) fn note_wanted(&mut self, now: WallTime, object: ObjectId, is_offered: bool) {
         let last = self.lease.last_owner(now, object);
         if let Some(hosted) = self.files.hosted.get_mut(&object) {
-            hosted.note_wanted(now, last);
+            hosted.note_wanted(now, last, is_offered);
         }
     }
 
@@ -153,9 +153,18 @@ impl<A: Algorithm> Shard<A> {
     }
 }
 
-/// When a file began to be without a primary for somebody.
+/// Since when a file is wanted that is wanted now, by a client or because it `is_offered`.
+fn wanted(before: Option<Wanted>, now: WallTime, from: Option<Process>, is_offered: bool) -> Wanted {
+    let before = before.filter(|wanted| now.since(wanted.latest) <= WANTED_GAP);
+    match before.filter(|wanted| wanted.is_offered || !is_offered) {
+        Some(wanted) => Wanted { from, latest: now, ..wanted },
+        None => Wanted { from, since: now, latest: now, is_offered },
+    }
+}
+
+/// When a file began to be without a primary for somebody. Who wanted it before the last sign of life had only asked the wrong daemon.
 fn stall_begins(wanted: WallTime, sign_of_life: Option<WallTime>) -> WallTime {
-    sign_of_life.filter(|at| wanted.since(*at) <= REROUTED_WITHIN).map_or(wanted, |at| at.min(wanted))
+    sign_of_life.filter(|at| wanted.since(*at) <= REROUTED_WITHIN).unwrap_or(wanted)
 }
 
 impl HappenedWhat {
@@ -196,8 +205,21 @@ mod tests {
     fn a_stall_begins_with_the_last_sign_of_life_if_somebody_was_there_to_notice() {
         assert_eq!(stall_begins(at(1_200), Some(at(1_000))), at(1_000));
         assert_eq!(stall_begins(at(1_501), Some(at(1_000))), at(1_501), "nobody wanted it before");
-        assert_eq!(stall_begins(at(900), Some(at(1_000))), at(900));
+        assert_eq!(stall_begins(at(900), Some(at(1_000))), at(1_000), "it was there to be asked");
         assert_eq!(stall_begins(at(900), None), at(900));
+    }
+
+    #[test]
+    fn who_is_sent_around_wants_a_file_all_the_time_and_an_offer_begins_anew() {
+        let from = Some(Process::new(2, 1));
+        let first = wanted(None, at(1_000), from, false);
+        let again = wanted(Some(first), at(3_000), from, false);
+        assert_eq!((again.since, again.latest), (at(1_000), at(3_000)));
+        let offered = wanted(Some(again), at(3_500), from, true);
+        assert_eq!(offered.since, at(3_500), "it was served until then");
+        let asked = wanted(Some(offered), at(3_510), from, false);
+        assert_eq!(wanted(Some(asked), at(3_520), from, true).since, at(3_500));
+        assert_eq!(wanted(Some(asked), at(9_000), from, false).since, at(9_000), "that is another story");
     }
 
     #[test]

@@ -388,7 +388,8 @@ function showCharts(view, rows) {
 
 function showFigures(view, rows) {
   let requests = 0, data = 0, most = 0, primaries = 0;
-  const ok = view.daemons.filter((daemon) => standing(daemon, view)[1] === "good").length;
+  // What an operator has drained is as it is meant to be.
+  const ok = view.daemons.filter((daemon) => ["ok", "drained"].includes(standing(daemon, view)[0])).length;
   for (const daemon of view.daemons) {
     const known = seconds.get(daemon.node) || [];
     const last = known[known.length - 1];
