@@ -18,8 +18,9 @@ pub const HAPPENED_MAX: usize = 64;
 
 /// Whoever wants a file again so soon has wanted it all the time. Clients that are sent around try again sooner.
 const WANTED_GAP: Span = Span::from_secs(3);
-/// Whoever wants a file so soon after the last sign of life of its primary had most likely asked that one. Clients that hear
-/// nothing look for another primary sooner.
+/// Whoever wants a file so soon after the last sign of life of its primary had most likely asked that one: clients are told of deaths at
+/// once, and look for another primary when they hear nothing for long.
+const TOLD_WITHIN: Span = Span::from_millis(100);
 const REROUTED_WITHIN: Span = Span::from_millis(500);
 
 /// What a daemon says about now and the time before.
@@ -140,15 +141,16 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let (ended, wanted) = (hosted.ended, hosted.wanted.take());
         let Some(Wanted { from: Some(from), since, .. }) = wanted else { return };
-        let sign_of_life = match ended {
+        let (sign_of_life, within) = match ended {
             Ended::Died => {
-                self.deaths.get(&from.node).filter(|(dead, _)| dead.contains(from)).map(|(_, at)| *at)
+                let death = self.deaths.get(&from.node).filter(|(dead, _)| dead.contains(from));
+                (death.map(|(_, at)| *at), TOLD_WITHIN)
             }
-            Ended::Expired => self.guard.heard_at(from.node),
-            Ended::HandedOver => None,
+            Ended::Expired => (self.guard.heard_at(from.node), REROUTED_WITHIN),
+            Ended::HandedOver => (None, Span::ZERO),
             Ended::Released | Ended::Unknown => return,
         };
-        let begins = stall_begins(since, sign_of_life);
+        let begins = stall_begins(since, sign_of_life, within);
         self.tell(ShardEvent::FileTakenOver { object, from, ended: ended.into(), stall: now.since(begins) });
     }
 }
@@ -163,8 +165,8 @@ fn wanted(before: Option<Wanted>, now: WallTime, from: Option<Process>, is_offer
 }
 
 /// When a file began to be without a primary for somebody. Who wanted it before the last sign of life had only asked the wrong daemon.
-fn stall_begins(wanted: WallTime, sign_of_life: Option<WallTime>) -> WallTime {
-    sign_of_life.filter(|at| wanted.since(*at) <= REROUTED_WITHIN).unwrap_or(wanted)
+fn stall_begins(wanted: WallTime, sign_of_life: Option<WallTime>, within: Span) -> WallTime {
+    sign_of_life.filter(|at| wanted.since(*at) <= within).unwrap_or(wanted)
 }
 
 impl HappenedWhat {
@@ -203,10 +205,11 @@ mod tests {
 
     #[test]
     fn a_stall_begins_with_the_last_sign_of_life_if_somebody_was_there_to_notice() {
-        assert_eq!(stall_begins(at(1_200), Some(at(1_000))), at(1_000));
-        assert_eq!(stall_begins(at(1_501), Some(at(1_000))), at(1_501), "nobody wanted it before");
-        assert_eq!(stall_begins(at(900), Some(at(1_000))), at(1_000), "it was there to be asked");
-        assert_eq!(stall_begins(at(900), None), at(900));
+        let begins = |wanted, sign_of_life| stall_begins(wanted, sign_of_life, REROUTED_WITHIN);
+        assert_eq!(begins(at(1_200), Some(at(1_000))), at(1_000));
+        assert_eq!(begins(at(1_501), Some(at(1_000))), at(1_501), "nobody wanted it before");
+        assert_eq!(begins(at(900), Some(at(1_000))), at(1_000), "it was there to be asked");
+        assert_eq!(begins(at(900), None), at(900));
     }
 
     #[test]
