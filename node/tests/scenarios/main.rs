@@ -26,4 +26,5 @@ mod operators;
 mod over;
 mod restarts;
 mod space;
+mod takeovers;
 mod volumes;
