@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
@@ -124,8 +124,16 @@ fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
 
 /// A writer and a reader of one object, each of which asks again as soon as it is answered.
 struct Load {
-    stop: Arc<AtomicBool>,
+    going: Arc<Going>,
     thread: JoinHandle<[Waited; 2]>,
+}
+
+/// How far a load is.
+#[derive(Default)]
+struct Going {
+    stop: AtomicBool,
+    written: AtomicU64,
+    read: AtomicU64,
 }
 
 /// How often somebody was answered, and how long that took at most.
@@ -137,24 +145,35 @@ struct Waited {
 
 impl Load {
     fn on(cluster: &Cluster, name: &'static str) -> Self {
-        let (stop, dir) = (Arc::new(AtomicBool::new(false)), cluster.dir());
-        let stopped = stop.clone();
-        let thread = std::thread::spawn(move || work(&dir, name, &stopped));
-        Self { stop, thread }
+        let (going, dir) = (Arc::<Going>::default(), cluster.dir());
+        let worked = going.clone();
+        let load = Self { going, thread: std::thread::spawn(move || work(&dir, name, &worked)) };
+        load.go_on();
+        load
+    }
+
+    /// Returns when both were answered a few more times.
+    fn go_on(&self) {
+        let answered = || [&self.going.written, &self.going.read].map(|count| count.load(Ordering::Relaxed));
+        let before = answered();
+        eventually(|| {
+            assert!(!self.thread.is_finished(), "the load has failed");
+            answered().iter().zip(before).all(|(now, before)| *now > before + 20).then_some(())
+        });
     }
 
     /// Ends it. Neither has seen an error; all that was written is there.
     fn end(self, what: &str) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.go_on();
+        self.going.stop.store(true, Ordering::Relaxed);
         let waited = self.thread.join().unwrap();
         for one in waited {
-            assert!(one.count > 20, "nothing was going on: {one:?}");
             assert!(one.longest < STALL_MAX, "{what}: {waited:?}");
         }
     }
 }
 
-fn work(dir: &Path, name: &str, stop: &AtomicBool) -> [Waited; 2] {
+fn work(dir: &Path, name: &str, going: &Going) -> [Waited; 2] {
     let config = client::Config::find(Some(dir)).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
@@ -162,7 +181,7 @@ fn work(dir: &Path, name: &str, stop: &AtomicBool) -> [Waited; 2] {
         let object = client.object_named(name).unwrap();
         object.create().await.unwrap();
         object.write_synced(0, block(0)).await.unwrap();
-        let waited = tokio::join!(write(&object, stop), read(&client, name, stop));
+        let waited = tokio::join!(write(&object, going), read(&client, name, going));
         client.close().await;
         [waited.0, waited.1]
     })
@@ -172,22 +191,23 @@ fn block(number: u64) -> Bytes {
     number.to_le_bytes().repeat(BLOCK / 8).into()
 }
 
-async fn write(object: &Object, stop: &AtomicBool) -> Waited {
+async fn write(object: &Object, going: &Going) -> Waited {
     let mut waited = Waited::default();
-    while !stop.load(Ordering::Relaxed) {
+    while !going.stop.load(Ordering::Relaxed) {
         waited.count += 1;
         let began = Instant::now();
         object.write_synced(0, block(waited.count)).await.unwrap();
         waited.longest = waited.longest.max(began.elapsed());
+        going.written.store(waited.count, Ordering::Relaxed);
     }
     assert_eq!(object.read(0, BLOCK as u64).await.unwrap(), block(waited.count));
     waited
 }
 
-async fn read(client: &Client, name: &str, stop: &AtomicBool) -> Waited {
+async fn read(client: &Client, name: &str, going: &Going) -> Waited {
     let object = client.object_named(name).unwrap();
     let (mut waited, mut latest) = (Waited::default(), 0);
-    while !stop.load(Ordering::Relaxed) {
+    while !going.stop.load(Ordering::Relaxed) {
         waited.count += 1;
         let began = Instant::now();
         let found = object.read(0, BLOCK as u64).await.unwrap();
@@ -195,6 +215,7 @@ async fn read(client: &Client, name: &str, stop: &AtomicBool) -> Waited {
         let number = u64::from_le_bytes(found[..8].try_into().unwrap());
         assert!(number >= latest && found == block(number), "{number} after {latest}");
         latest = number;
+        going.read.store(waited.count, Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     waited

@@ -25,7 +25,7 @@ fn a_drained_daemon_leads_nothing_and_keeps_copies() {
     // Of the other two one is gone, so the drained one is needed for a majority.
     let gone = members.iter().copied().find(|node| ![members[0], next].contains(node)).unwrap();
     cluster.kill(gone);
-    writer.must(&mut cluster, next, write("since!"));
+    writer.must(&mut cluster, next, write("during"));
     cluster.run(ms(100));
     let kept = |node| cluster.shard(node).file(crate::files::FILE).unwrap().tail();
     assert_eq!(kept(members[0]), kept(next));
@@ -34,7 +34,7 @@ fn a_drained_daemon_leads_nothing_and_keeps_copies() {
     cluster.kill_with_notice(next);
     cluster.start(gone);
     cluster.run(ms(3_000));
-    assert_eq!(read(&mut cluster, members[0]), data("since!"), "it leads again");
+    assert_eq!(read(&mut cluster, members[0]), data("during"), "it leads again");
 }
 
 #[test]
