@@ -32,7 +32,7 @@ mod takeover;
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{ClientId, Epoch, ObjectId, Seq, WallTime};
-use namespace::InodeId;
+use namespace::{Attributes, InodeId};
 
 use crate::{Revoked, SessionId};
 pub use named::Named;
@@ -58,6 +58,8 @@ pub struct CacheGrant {
     pub revoked: u64,
     /// The inodes.
     pub inodes: Vec<InodeId>,
+    /// Those of them that are directories and were changed by this, as they are since.
+    pub changed: Vec<Attributes>,
 }
 
 /// What is under way about the grants of all volumes.

@@ -16,7 +16,7 @@ impl<A: Algorithm> Shard<A> {
         &mut self,
         now: WallTime,
         object: ObjectId,
-        ((asker, level), at): ((Asker, Level), Option<Seq>),
+        ((asker, level), ended): ((Asker, Level), Option<&(Seq, Vec<InodeId>)>),
         (outcome, mark, until): (Result<Done, FileError>, Mark, WallTime),
     ) {
         let outcome = match (asker.from, outcome) {
@@ -43,7 +43,7 @@ impl<A: Algorithm> Shard<A> {
             hosted.asking.remove(&ticket);
         }
         let level = if is_early { level } else { Level::Written };
-        let grant = self.grant_changed(now, object, (asker, at), &outcome);
+        let grant = self.grant_changed(now, object, (asker, ended), &outcome);
         let body = FileReplyBody::Changed { outcome, mark, level, opened: None };
         let (body, proofs) = self.show(now, object, (asker, About::Itself), body);
         self.files.push_reply(asker.from, FileReply { id: asker.id, body, proofs, grant }, Some(until));

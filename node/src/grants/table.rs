@@ -111,7 +111,7 @@ impl Grants {
         let is_trusted = |session: &SessionId| {
             self.by_session[session]
                 .iter()
-                .any(|inode| self.standing(*inode, *session) == Some(Standing::Granted))
+                .any(|inode| self.has(*inode, *session))
         };
         let trusted = self.by_session.keys().copied().filter(is_trusted);
         trusted.chain(self.lenders.iter().copied()).collect::<BTreeSet<_>>().into_iter().collect()
@@ -119,6 +119,11 @@ impl Grants {
 
     fn standing(&self, inode: InodeId, session: SessionId) -> Option<Standing> {
         self.holders.get(&inode)?.get(&session).copied()
+    }
+
+    /// Whether it is granted and to be counted on.
+    pub(super) fn has(&self, inode: InodeId, session: SessionId) -> bool {
+        self.standing(inode, session) == Some(Standing::Granted)
     }
 
     /// Whether something may be granted there.
@@ -308,15 +313,15 @@ impl Grants {
         self.under_way.insert(key, UnderWay { at, session, touched });
     }
 
-    /// Its outcome is known. Where it stands, if it is one of these.
-    pub(crate) fn end(&mut self, key: (ClientId, u64)) -> Option<Seq> {
+    /// Its outcome is known. Where it stands and which inodes it named, if it is one of these.
+    pub(crate) fn end(&mut self, key: (ClientId, u64)) -> Option<(Seq, Vec<InodeId>)> {
         let UnderWay { at, session, touched } = self.under_way.remove(&key)?;
         self.places.remove(&at);
         for (inode, is_known) in touched.inodes() {
             less(&mut self.changing, &(inode, session.filter(|_| is_known)));
         }
         touched.named.names.iter().for_each(|name| less(&mut self.names, name));
-        Some(at)
+        Some((at, touched.named.inodes))
     }
 
     /// Whether this change is an entry without an outcome.
