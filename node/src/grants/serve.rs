@@ -212,7 +212,8 @@ impl<A: Algorithm> Shard<A> {
             Some(Part::Inode(found)) if found.is_directory() => Some(found.attributes(inode)),
             _ => None,
         };
-        let granted: BTreeSet<_> = inodes.iter().filter(|inode| hosted.grants.has(**inode, session)).collect();
+        let granted: BTreeSet<_> =
+            inodes.iter().filter(|inode| hosted.grants.has(**inode, session)).collect();
         granted.into_iter().filter_map(directory).collect()
     }
 

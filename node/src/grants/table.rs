@@ -108,11 +108,8 @@ impl Grants {
 
     /// Those that have any which is to be counted on.
     pub(super) fn trusted_sessions(&self) -> Vec<SessionId> {
-        let is_trusted = |session: &SessionId| {
-            self.by_session[session]
-                .iter()
-                .any(|inode| self.has(*inode, *session))
-        };
+        let is_trusted =
+            |session: &SessionId| self.by_session[session].iter().any(|inode| self.has(*inode, *session));
         let trusted = self.by_session.keys().copied().filter(is_trusted);
         trusted.chain(self.lenders.iter().copied()).collect::<BTreeSet<_>>().into_iter().collect()
     }
