@@ -36,7 +36,7 @@ use namespace::{Attributes, InodeId};
 
 use crate::{Revoked, SessionId};
 pub use named::Named;
-pub(crate) use table::Grants;
+pub(crate) use table::{Grants, Placed};
 
 /// What a grant allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

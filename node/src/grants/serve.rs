@@ -10,7 +10,7 @@ use namespace::{
 use replication::Position;
 
 use super::named::Touched;
-use super::{CacheGrant, GrantKind};
+use super::{CacheGrant, GrantKind, Placed};
 use crate::file::{Answer, Change, Done, FileBody, FileError, FileReplyBody};
 use crate::files::{Asker, Caller, Hosted};
 use crate::{Bug, Reply, Revoked, SessionId, Shard, Unavailable};
@@ -181,10 +181,10 @@ impl<A: Algorithm> Shard<A> {
         &mut self,
         now: WallTime,
         object: ObjectId,
-        (asker, ended): (Asker, Option<&(Seq, Vec<InodeId>)>),
+        (asker, placed): (Asker, Option<&Placed>),
         outcome: &Result<Done, FileError>,
     ) -> Option<Box<CacheGrant>> {
-        let (at, named) = ended?;
+        let Placed { at, named } = placed?;
         let told = match outcome {
             Ok(Done::Tree(done)) => match &**done {
                 TreeDone::Created { attributes, .. } | TreeDone::Changed { attributes } => {

@@ -65,6 +65,15 @@ enum Standing {
     Revoked,
 }
 
+/// A change whose outcome is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Placed {
+    /// Where it stands.
+    pub(crate) at: Seq,
+    /// The inodes that it named.
+    pub(crate) named: Vec<InodeId>,
+}
+
 #[derive(Clone, Debug)]
 struct UnderWay {
     at: Seq,
@@ -310,15 +319,15 @@ impl Grants {
         self.under_way.insert(key, UnderWay { at, session, touched });
     }
 
-    /// Its outcome is known. Where it stands and which inodes it named, if it is one of these.
-    pub(crate) fn end(&mut self, key: (ClientId, u64)) -> Option<(Seq, Vec<InodeId>)> {
+    /// Its outcome is known, if it is one of these.
+    pub(crate) fn end(&mut self, key: (ClientId, u64)) -> Option<Placed> {
         let UnderWay { at, session, touched } = self.under_way.remove(&key)?;
         self.places.remove(&at);
         for (inode, is_known) in touched.inodes() {
             less(&mut self.changing, &(inode, session.filter(|_| is_known)));
         }
         touched.named.names.iter().for_each(|name| less(&mut self.names, name));
-        Some((at, touched.named.inodes))
+        Some(Placed { at, named: touched.named.inodes })
     }
 
     /// Whether this change is an entry without an outcome.

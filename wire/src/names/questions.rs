@@ -85,9 +85,7 @@ fn check_page(page: &Page) -> Result<(), DecodeError> {
 
 /// Attributes are those of what is listed.
 fn check_listed(listed: &Listed) -> Result<(), DecodeError> {
-    let is_its = |attributes: &namespace::Attributes| {
-        (attributes.inode, attributes.kind) == (listed.inode, listed.kind)
-    };
+    let is_its = |attributes: &Attributes| (attributes.inode, attributes.kind) == (listed.inode, listed.kind);
     if listed.attributes.as_ref().is_none_or(is_its) {
         Ok(())
     } else {
