@@ -46,13 +46,8 @@ impl Entry for Register {
 
 impl Register {
     /// The highest ballot it answered: lower ones are refused.
-    pub(crate) fn promised(&self) -> Ballot {
+    fn promised(&self) -> Ballot {
         self.read.max(self.write)
-    }
-
-    /// Whether its value is a lease that was given up.
-    pub(crate) const fn is_given(&self) -> bool {
-        self.given
     }
 }
 

@@ -91,8 +91,6 @@ pub(crate) struct Attempt {
     pub(crate) writing: Option<Lease>,
     /// For a new lease, what it follows.
     pub(crate) follows: Option<Succession>,
-    /// For a lease that is given up, who had voted for the read.
-    pub(crate) promised: Votes,
 }
 
 /// Distinct members of a view, counted as bits.
@@ -138,14 +136,6 @@ impl Claim {
         self.goal == Goal::Keep && self.attempt.is_none() && is_due
     }
 
-    /// Whether somebody who wants a lease that this node gives up goes by this ballot, and may have it.
-    pub(crate) fn is_given_to(&self, ballot: Ballot) -> bool {
-        let Goal::GiveUp(given) = &self.goal else { return false };
-        let is_attempted = self.attempt.as_ref().is_some_and(|attempt| ballot > attempt.ballot);
-        let is_own = self.attempt.as_ref().is_some_and(|attempt| attempt.ballot.process == ballot.process);
-        is_attempted && !is_own && given.successor.is_none_or(|node| node == ballot.process.node)
-    }
-
     /// Whether the tenure is one to act on.
     pub(crate) fn is_kept(&self) -> bool {
         self.goal == Goal::Keep
@@ -172,7 +162,6 @@ impl Attempt {
             blocker: None,
             writing: None,
             follows: None,
-            promised: Votes::default(),
         }
     }
 

@@ -277,9 +277,6 @@ impl<A: Algorithm> LeaseNode<A> {
                 if highest.stamp < self.common.rules.horizon(now) {
                     self.stamp = self.stamp.max(highest.stamp);
                 }
-                if self.is_overtaken(slot, position, highest) {
-                    return self.finish_giving_up(now, slot, false);
-                }
                 self.count_refusal(now, slot, position);
             }
             Body::WrongView(_) if self.breaks(Bug::WrongViewIsAVote) => self.count_vote(now, slot, position),
@@ -287,21 +284,6 @@ impl<A: Algorithm> LeaseNode<A> {
             // An answer to a read that is already decided.
             _ => {}
         }
-    }
-
-    /// Whether somebody takes the lease that is being given up: the acceptor that refuses to write this had voted for the read. To read
-    /// again would only keep the next owner from writing, and its next read this node.
-    fn is_overtaken(&self, slot: u32, position: usize, highest: Ballot) -> bool {
-        let Some(claim) = self.claims.at(slot) else { return false };
-        let is_news = claim.attempt.as_ref().is_some_and(|attempt| attempt.promised.has(position));
-        is_news && claim.is_given_to(highest)
-    }
-
-    /// The same, as this node's own acceptor shows: it has written what is given up, and promised to somebody since.
-    fn is_being_taken(&self, slot: u32) -> bool {
-        let Some(claim) = self.claims.at(slot) else { return false };
-        let register = self.acceptor.find(claim.cell);
-        register.is_some_and(|register| register.is_given() && claim.is_given_to(register.promised()))
     }
 
     fn count_read(&mut self, now: WallTime, slot: u32, position: usize, written: Option<Written>) {
@@ -502,10 +484,8 @@ impl<A: Algorithm> LeaseNode<A> {
     fn start_write(&mut self, now: WallTime, slot: u32, lease: Lease) {
         let Some(claim) = self.claims.at_mut(slot) else { return };
         let (cell, handle) = (claim.cell, claim.view);
-        let is_given = matches!(claim.goal, Goal::GiveUp(_));
         let Some(attempt) = claim.attempt.as_mut() else { return };
         assert!(attempt.writing.is_none(), "a ballot never carries two values");
-        attempt.promised = if is_given { attempt.votes } else { Votes::default() };
         (attempt.votes, attempt.refusals) = (Votes::default(), Votes::default());
         attempt.writing = Some(lease.clone());
         let ballot = attempt.ballot;
@@ -566,9 +546,6 @@ impl<A: Algorithm> LeaseNode<A> {
         match failure {
             Failure::Refused => self.common.counters.conflicts += 1,
             Failure::Unanswered | Failure::TooLate => self.common.counters.timeouts += 1,
-        }
-        if self.is_being_taken(slot) {
-            return self.finish_giving_up(now, slot, false);
         }
         let attempts_max = self.common.config.attempts_max;
         let backoff = self.backoff(slot);

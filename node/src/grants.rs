@@ -32,11 +32,11 @@ mod takeover;
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{ClientId, Epoch, ObjectId, Seq, WallTime};
-use namespace::InodeId;
+use namespace::{Attributes, InodeId};
 
 use crate::{Revoked, SessionId};
 pub use named::Named;
-pub(crate) use table::Grants;
+pub(crate) use table::{Grants, Placed};
 
 /// What a grant allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +58,8 @@ pub struct CacheGrant {
     pub revoked: u64,
     /// The inodes.
     pub inodes: Vec<InodeId>,
+    /// Those of them that are directories and were changed by this, as they are since.
+    pub changed: Vec<Attributes>,
 }
 
 /// What is under way about the grants of all volumes.

@@ -456,10 +456,11 @@ impl<A: Algorithm> Shard<A> {
                 }
                 ReplicaOutput::Done { request, outcome, mark, until } => {
                     let key = (request.client, request.number);
-                    let at = hosted.grants.end(key);
-                    has_ended |= at.is_some();
+                    let placed = hosted.grants.end(key);
+                    has_ended |= placed.is_some();
                     for asker in hosted.changing.remove(&key).unwrap_or_default() {
-                        self.tell_changed(now, object, (asker, at), (outcome.clone(), mark, until));
+                        let placed = placed.as_ref();
+                        self.tell_changed(now, object, (asker, placed), (outcome.clone(), mark, until));
                     }
                 }
                 ReplicaOutput::Answer { ticket, answer, until } => {

@@ -1,6 +1,6 @@
 //! What whoever asked for something is told of it.
 
-use base::{ObjectId, Seq, WallTime};
+use base::{ObjectId, WallTime};
 use lease::Algorithm;
 use namespace::{Answer as TreeAnswer, Ask, Done as TreeDone, InodeId, NameError};
 use replication::{Ticket, Waiting};
@@ -8,6 +8,7 @@ use replication::{Ticket, Waiting};
 use crate::access::About;
 use crate::file::{Answer, Done, FileError, FileReply, FileReplyBody, Level, Mark, Query};
 use crate::files::{Asker, Asking, Caller};
+use crate::grants::Placed;
 use crate::{Bug, Shard, Unavailable};
 
 impl<A: Algorithm> Shard<A> {
@@ -16,7 +17,7 @@ impl<A: Algorithm> Shard<A> {
         &mut self,
         now: WallTime,
         object: ObjectId,
-        ((asker, level), at): ((Asker, Level), Option<Seq>),
+        ((asker, level), placed): ((Asker, Level), Option<&Placed>),
         (outcome, mark, until): (Result<Done, FileError>, Mark, WallTime),
     ) {
         let outcome = match (asker.from, outcome) {
@@ -43,7 +44,7 @@ impl<A: Algorithm> Shard<A> {
             hosted.asking.remove(&ticket);
         }
         let level = if is_early { level } else { Level::Written };
-        let grant = self.grant_changed(now, object, (asker, at), &outcome);
+        let grant = self.grant_changed(now, object, (asker, placed), &outcome);
         let body = FileReplyBody::Changed { outcome, mark, level, opened: None };
         let (body, proofs) = self.show(now, object, (asker, About::Itself), body);
         self.files.push_reply(asker.from, FileReply { id: asker.id, body, proofs, grant }, Some(until));

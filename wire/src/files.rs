@@ -42,7 +42,7 @@ const _: () = assert!(
 const CAPABILITY_BYTES_MAX: u64 = 192;
 /// What a proof takes.
 const PROOF_BYTES_MAX: u64 = PROOF_BYTES as u64 + 5;
-/// What a grant takes without its inodes, and what each of these takes.
+/// What a grant takes without its inodes and directories, and what each of the inodes takes.
 const GRANT_BYTES_MAX: u64 = 48;
 const INODE_BYTES_MAX: u64 = 25;
 const _: () = assert!(
@@ -133,10 +133,10 @@ impl Weighed for FileReply {
             FileReplyBody::Opened { .. } => cost::OUTCOME_BYTES_MAX + CAPABILITY_BYTES_MAX,
             _ => 0,
         };
-        let granted = self
-            .grant
-            .as_ref()
-            .map_or(0, |grant| GRANT_BYTES_MAX + grant.inodes.len() as u64 * INODE_BYTES_MAX);
+        let granted = self.grant.as_ref().map_or(0, |grant| {
+            let (inodes, changed) = (grant.inodes.len() as u64, grant.changed.len() as u64);
+            GRANT_BYTES_MAX + inodes * INODE_BYTES_MAX + changed * ATTRIBUTES_BYTES as u64
+        });
         ORDINARY_BYTES_MAX + tree + granted + self.proofs.len() as u64 * PROOF_BYTES_MAX
     }
 }
@@ -303,7 +303,7 @@ choice!(Query, "a question about a file":
 );
 
 record!(FileReply { id, body, proofs, grant });
-record!(CacheGrant { kind, tenure, at, revoked, inodes });
+record!(CacheGrant { kind, tenure, at, revoked, inodes, changed });
 choice!(GrantKind, "what a grant allows":
     0 Shared;
 );

@@ -55,6 +55,22 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
+    /// Directories as they are told to a session, if it may see all of the volume.
+    pub(crate) fn show_directories(
+        &self,
+        object: ObjectId,
+        to: Caller,
+        mut directories: Vec<Attributes>,
+    ) -> Vec<Attributes> {
+        let Caller::Session(session) = to else { return Vec::new() };
+        let Ok(access) = self.access(object, session) else { return Vec::new() };
+        if !access.is_free() {
+            return Vec::new();
+        }
+        directories.iter_mut().for_each(|directory| access.show_attributes(directory));
+        directories
+    }
+
     /// Why something cannot be done, as it is told.
     fn show_refusal(&self, object: ObjectId, to: Caller, error: FileError) -> FileError {
         match to {

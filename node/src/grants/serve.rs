@@ -1,5 +1,7 @@
 //! What a primary grants, what it has dropped before a change, and the changes that wait for that.
 
+use std::collections::BTreeSet;
+
 use base::{ClientId, ObjectId, Seq, WallTime};
 use lease::Algorithm;
 use namespace::{
@@ -8,7 +10,7 @@ use namespace::{
 use replication::Position;
 
 use super::named::Touched;
-use super::{CacheGrant, GrantKind};
+use super::{CacheGrant, GrantKind, Placed};
 use crate::file::{Answer, Change, Done, FileBody, FileError, FileReplyBody};
 use crate::files::{Asker, Caller, Hosted};
 use crate::{Bug, Reply, Revoked, SessionId, Shard, Unavailable};
@@ -174,14 +176,15 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// What a reply to a change grants. `at` is where the change stands, if this is the first time that it is told.
+    /// What a reply to a change grants. Where the change stands and what it named is known if this is the first time that it is told.
     pub(crate) fn grant_changed(
         &mut self,
         now: WallTime,
         object: ObjectId,
-        (asker, at): (Asker, Option<Seq>),
+        (asker, placed): (Asker, Option<&Placed>),
         outcome: &Result<Done, FileError>,
     ) -> Option<Box<CacheGrant>> {
+        let Placed { at, named } = placed?;
         let told = match outcome {
             Ok(Done::Tree(done)) => match &**done {
                 TreeDone::Created { attributes, .. } | TreeDone::Changed { attributes } => {
@@ -191,7 +194,27 @@ impl<A: Algorithm> Shard<A> {
             },
             _ => None,
         };
-        self.grant_all(now, object, asker, (at?, told.into_iter().collect()))
+        let changed = if outcome.is_ok() { self.directories(object, asker, named) } else { Vec::new() };
+        let told = told.into_iter().chain(changed.iter().map(|directory| directory.inode)).collect();
+        let mut grant = self.grant_all(now, object, asker, (*at, told))?;
+        grant.changed = self.show_directories(object, asker.from, changed);
+        let CacheGrant { inodes, changed, .. } = &mut *grant;
+        changed.retain(|directory| inodes.contains(&directory.inode));
+        Some(grant)
+    }
+
+    /// Those of these inodes that are directories and granted to who asks. Whatever else was changed is told otherwise, or may be lent.
+    fn directories(&self, object: ObjectId, asker: Asker, inodes: &[InodeId]) -> Vec<Attributes> {
+        let Some(hosted) = self.files.hosted.get(&object) else { return Vec::new() };
+        let Some(session) = asker.session() else { return Vec::new() };
+        let tree = hosted.replica.machine().tree();
+        let directory = |&inode: &InodeId| match tree.part(&Key::Inode(inode)) {
+            Some(Part::Inode(found)) if found.is_directory() => Some(found.attributes(inode)),
+            _ => None,
+        };
+        let granted: BTreeSet<_> =
+            inodes.iter().filter(|inode| hosted.grants.has(**inode, session)).collect();
+        granted.into_iter().filter_map(directory).collect()
     }
 
     /// What an answer grants that is about `on`, too.
@@ -249,7 +272,8 @@ impl<A: Algorithm> Shard<A> {
         if !inodes.is_empty() {
             self.granting.volumes.insert(object);
         }
-        Some(Box::new(CacheGrant { kind: GrantKind::Shared, tenure: grants.tenure, at, revoked, inodes }))
+        let (kind, tenure, changed) = (GrantKind::Shared, grants.tenure, Vec::new());
+        Some(Box::new(CacheGrant { kind, tenure, at, revoked, inodes, changed }))
     }
 
     /// Whether anything may be granted to a session in a volume. If only its client is not on record there, it is put there.

@@ -65,6 +65,15 @@ enum Standing {
     Revoked,
 }
 
+/// A change whose outcome is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Placed {
+    /// Where it stands.
+    pub(crate) at: Seq,
+    /// The inodes that it named.
+    pub(crate) named: Vec<InodeId>,
+}
+
 #[derive(Clone, Debug)]
 struct UnderWay {
     at: Seq,
@@ -108,17 +117,19 @@ impl Grants {
 
     /// Those that have any which is to be counted on.
     pub(super) fn trusted_sessions(&self) -> Vec<SessionId> {
-        let is_trusted = |session: &SessionId| {
-            self.by_session[session]
-                .iter()
-                .any(|inode| self.standing(*inode, *session) == Some(Standing::Granted))
-        };
+        let is_trusted =
+            |session: &SessionId| self.by_session[session].iter().any(|inode| self.has(*inode, *session));
         let trusted = self.by_session.keys().copied().filter(is_trusted);
         trusted.chain(self.lenders.iter().copied()).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     fn standing(&self, inode: InodeId, session: SessionId) -> Option<Standing> {
         self.holders.get(&inode)?.get(&session).copied()
+    }
+
+    /// Whether it is granted and to be counted on.
+    pub(super) fn has(&self, inode: InodeId, session: SessionId) -> bool {
+        self.standing(inode, session) == Some(Standing::Granted)
     }
 
     /// Whether something may be granted there.
@@ -308,15 +319,15 @@ impl Grants {
         self.under_way.insert(key, UnderWay { at, session, touched });
     }
 
-    /// Its outcome is known. Where it stands, if it is one of these.
-    pub(crate) fn end(&mut self, key: (ClientId, u64)) -> Option<Seq> {
+    /// Its outcome is known, if it is one of these.
+    pub(crate) fn end(&mut self, key: (ClientId, u64)) -> Option<Placed> {
         let UnderWay { at, session, touched } = self.under_way.remove(&key)?;
         self.places.remove(&at);
         for (inode, is_known) in touched.inodes() {
             less(&mut self.changing, &(inode, session.filter(|_| is_known)));
         }
         touched.named.names.iter().for_each(|name| less(&mut self.names, name));
-        Some(at)
+        Some(Placed { at, named: touched.named.inodes })
     }
 
     /// Whether this change is an entry without an outcome.

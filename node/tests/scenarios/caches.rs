@@ -362,6 +362,20 @@ fn ones_own_change_leaves_ones_own_grant_alone() {
     assert_eq!(story.answer(), 0, "and nobody was told to drop anything");
 }
 
+#[test]
+fn the_reply_to_ones_own_change_says_how_the_directory_is() {
+    let mut story = Story::new(None);
+    story.change_as(READER, 0, make("a"));
+    story.cluster.run(ms(20));
+    assert_eq!(story.cluster.clients[&READER].changed, [], "nothing is granted of it");
+    (0..2).for_each(|_| story.look(0));
+    story.change_as(READER, 0, make("b"));
+    story.change_as(OTHER, 0, make("c"));
+    story.cluster.run(ms(20));
+    let [root] = &story.cluster.clients[&READER].changed[..] else { panic!("one change, one directory") };
+    assert_eq!((root.inode, root.size), (ROOT, 2), "as it was before anybody else changed it");
+}
+
 impl Story {
     fn state_of_reader(&self) -> Option<ClientState> {
         let tree = self.cluster.shard(self.members[0]).file(volume()).unwrap().machine().tree();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use base::{Epoch, ObjectId, Role, Span, WallTime};
-use namespace::InodeId;
+use namespace::{Attributes, InodeId};
 use node::file::{FileBody, FileReply, FileReplyBody};
 use node::{
     Certificate, CertificateId, ClientFrame, DaemonFrame, Proof, Reply, ReplyBody, Request, RequestBody,
@@ -21,6 +21,8 @@ pub(crate) struct Client {
     asked: BTreeMap<RequestId, (u32, Token)>,
     answers: BTreeMap<RequestId, ReplyBody>,
     file_replies: BTreeMap<RequestId, FileReplyBody>,
+    /// Directories as changes have left them.
+    pub(crate) changed: Vec<Attributes>,
     /// What it was told with inodes, and shows for them.
     pub(crate) proofs: BTreeMap<InodeId, Proof>,
     lock: Option<Held>,
@@ -79,6 +81,7 @@ impl Client {
             asked: BTreeMap::new(),
             answers: BTreeMap::new(),
             file_replies: BTreeMap::new(),
+            changed: Vec::new(),
             proofs: BTreeMap::new(),
             lock: None,
             caches: false,
@@ -101,6 +104,7 @@ impl Client {
         if let (Some((&by, _)), Some(grant)) = (by, &reply.grant) {
             let cached = Cached { by, tenure: grant.tenure, until: WallTime::ZERO };
             self.cached.extend(grant.inodes.iter().map(|&inode| (inode, cached)));
+            self.changed.extend(grant.changed.iter().cloned());
         }
         self.proofs.extend(reply.body.told().into_iter().zip(reply.proofs));
         self.file_replies.insert(reply.id, reply.body);

@@ -416,7 +416,7 @@ fn another_nodes_and_another_clusters_directory_are_refused() {
 fn a_pipe_in_place_of_a_file_holds_no_start_up() {
     for name in Kind::ALL.iter().map(|kind| kind.file()).chain(["lock"]) {
         let (_folder, path) = place();
-        drop(Store::open(&path, OWNER).unwrap());
+        Store::open(&path, OWNER).unwrap().note_drained(true).unwrap();
         fs::remove_file(path.join(name)).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, path.join(name), rustix::fs::Mode::RWXU).unwrap();
         let error = refusal(Store::open(&path, OWNER)).to_string();

@@ -11,7 +11,6 @@ use evidence::Fact;
 use crate::TrueTime;
 
 pub mod answers;
-pub mod contents;
 pub mod courtesy;
 pub mod durability;
 pub mod endings;
@@ -19,7 +18,6 @@ pub mod entries;
 pub mod evidence;
 pub mod exclusion;
 pub mod histories;
-pub mod kept;
 pub mod kinds;
 pub mod leftovers;
 pub mod liveness;

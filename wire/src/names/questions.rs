@@ -4,7 +4,7 @@ use base::{ClientId, Members};
 use namespace::limits::{
     ATTRIBUTES_BYTES, LISTED_BYTES, PAGE_BYTES_MAX, PAGE_MAX, XATTR_BYTES_MAX, XATTRS_MAX,
 };
-use namespace::{Answer, Ask, ClientState, InodeId, Listed, Page, Query, XattrName};
+use namespace::{Answer, Ask, Attributes, ClientState, InodeId, Listed, Page, Query, XattrName};
 
 use super::check_value;
 use crate::DecodeError;
@@ -85,14 +85,18 @@ fn check_page(page: &Page) -> Result<(), DecodeError> {
 
 /// Attributes are those of what is listed.
 fn check_listed(listed: &Listed) -> Result<(), DecodeError> {
-    let is_its = |attributes: &namespace::Attributes| {
-        (attributes.inode, attributes.kind) == (listed.inode, listed.kind)
-    };
+    let is_its = |attributes: &Attributes| (attributes.inode, attributes.kind) == (listed.inode, listed.kind);
     if listed.attributes.as_ref().is_none_or(is_its) {
         Ok(())
     } else {
         Err(DecodeError::Impossible("attributes of another inode than is listed"))
     }
+}
+
+/// Directories that a change has named: those of two names, and what the names are of.
+impl Element for Attributes {
+    const COUNT_MAX: usize = 4;
+    const BYTES_MIN: usize = 18;
 }
 
 impl Element for Listed {

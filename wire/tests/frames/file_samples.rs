@@ -430,7 +430,17 @@ pub(crate) fn order_replies() -> Vec<OrderReply> {
 fn grant() -> CacheGrant {
     let inode = InodeId { number: 300, epoch: epoch(2) };
     let inodes = vec![InodeId::ROOT, inode];
-    CacheGrant { kind: GrantKind::Shared, tenure: epoch(5), at: Seq(129), revoked: 2, inodes }
+    let (lent, last_lend, replicas) = (None, None, None);
+    let directory = namespace::Attributes {
+        inode,
+        kind: Kind::Directory,
+        lent,
+        last_lend,
+        replicas,
+        ..opened_attributes()
+    };
+    let changed = vec![directory];
+    CacheGrant { kind: GrantKind::Shared, tenure: epoch(5), at: Seq(129), revoked: 2, inodes, changed }
 }
 
 pub(crate) fn file_replies() -> Vec<FileReply> {

@@ -93,7 +93,7 @@ impl Story {
     fn grant(&self, inodes: &[InodeId]) -> Told {
         let (kind, tenure) = (GrantKind::Shared, epoch(self.tenure));
         let (at, revoked, inodes) = (Seq(self.at), self.revoked, inodes.to_vec());
-        let grant = CacheGrant { kind, tenure, at, revoked, inodes };
+        let grant = CacheGrant { kind, tenure, at, revoked, inodes, changed: Vec::new() };
         Told { by: self.connection, grant: Some(Box::new(grant)), at: Some(Seq(self.at)) }
     }
 
@@ -252,6 +252,33 @@ fn what_a_change_names_is_not_answered_until_its_outcome_is_known() {
     story.cache.end(id, &unlink, (&told, Some(&done)));
     assert_eq!(story.names(), [Some(true), Some(false)]);
     assert_eq!(story.knows(1, &Ask::Attributes { inode: inode(3) }), None);
+}
+
+#[test]
+fn how_a_directory_is_after_a_change_is_known_by_the_only_one_who_changed_it() {
+    let mut story = Story::knowing();
+    let is = Ask::Attributes { inode: DIR };
+    let made = |story: &mut Story, id, text: &str, number| {
+        let done = Done::Created { attributes: attributes(inode(number), 0o755), is_new: true };
+        let mut told = story.grant(&[DIR, inode(number)]);
+        told.grant.as_mut().unwrap().changed.push(attributes(DIR, 0o711));
+        story.cache.end(id, &create(text), (&told, Some(&done)));
+    };
+    let id = story.cache.begin(VOLUME, &create("b"));
+    story.at = 11;
+    made(&mut story, id, "b", 3);
+    assert_eq!(story.knows(1, &is), Some(Ok(Answer::Attributes(attributes(DIR, 0o711)))));
+    let [first, second] = ["c", "d"].map(|text| story.cache.begin(VOLUME, &create(text)));
+    story.at = 13;
+    made(&mut story, second, "d", 5);
+    story.at = 12;
+    made(&mut story, first, "c", 4);
+    assert_eq!(story.knows(1, &is), None, "which of the two is told last nobody knows");
+    let id = story.cache.begin(VOLUME, &create("e"));
+    story.revoke(DIR);
+    (story.revoked, story.at) = (0, 14);
+    made(&mut story, id, "e", 6);
+    assert_eq!(story.knows(1, &is), None, "somebody else changes it since");
 }
 
 #[test]

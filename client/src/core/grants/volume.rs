@@ -387,6 +387,8 @@ impl Volume {
             }
             _ => {}
         }
+        let is_alone = |directory: &&Attributes| alone.inodes.contains(&directory.inode);
+        grant.changed.iter().filter(is_alone).for_each(|directory| self.keep_attributes(directory, grant));
     }
 
     /// What a change names stays unknown as long as any of these connections lasts: it may still be done over one of them.

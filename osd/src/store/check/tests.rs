@@ -352,6 +352,7 @@ fn what_is_missing_is_found_and_keeps_a_start_out() {
 fn damaged_and_missing_small_files_are_found() {
     for kind in Kind::ALL {
         let kept = Kept::new(Engine::Redb);
+        Store::open(&kept.data(), OWNER).unwrap().note_drained(true).unwrap();
         kept.edit(kind.file(), |bytes| (20..bytes.len()).step_by(4_096).for_each(|at| bytes[at] ^= 1));
         assert_finds(&kept.check(), &[(kind.file(), "small_file")], Severity::Fatal);
         kept.edit(kind.file(), |bytes| bytes[20] ^= 1);
@@ -359,7 +360,9 @@ fn damaged_and_missing_small_files_are_found() {
             assert_finds(&kept.check(), &[(kind.file(), "one_copy")], Severity::Note);
         }
         fs::remove_file(kept.file(kind.file())).unwrap();
-        assert_finds(&kept.check(), &[(kind.file(), "small_file")], Severity::Fatal);
+        if kind != Kind::Orders {
+            assert_finds(&kept.check(), &[(kind.file(), "small_file")], Severity::Fatal);
+        }
     }
 }
 
