@@ -33,7 +33,6 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Bug::RevocationNotWaitedFor, Flease, Weather::Rough, SEEDS, "trees"),
     (Bug::RevocationNotWaitedFor, PaxosLease, Weather::Rough, SEEDS, "trees"),
     (Bug::GrantedBeforeOutcome, Flease, Weather::Rough, 3 * SEEDS, "trees"),
-    (Bug::GrantedWithoutCover, Flease, Weather::Frozen, SEEDS, "trees"),
 ];
 
 impl finding::Weather for Weather {

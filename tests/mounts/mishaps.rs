@@ -102,8 +102,9 @@ fn where_no_daemon_is_a_mount_says_so_or_waits() {
 #[test]
 fn who_waits_for_daemons_that_are_away_can_be_killed_or_goes_on() {
     let Some(cluster) = Cluster::start() else { return };
-    let point = cluster.mount("m");
-    fs::write(point.join("a"), "hello").unwrap();
+    // What a mount has made itself it knows without a daemon.
+    let (point, other) = (cluster.mount("m"), cluster.mount("o"));
+    fs::write(other.join("a"), "hello").unwrap();
     cluster.signal_all(Signal::STOP);
     let mut command = Command::new("cat");
     command.arg(point.join("a")).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -125,8 +126,9 @@ fn who_waits_for_daemons_that_are_away_can_be_killed_or_goes_on() {
 #[test]
 fn a_signal_that_is_handled_interrupts_who_has_waited_for_long() {
     let Some(cluster) = Cluster::start() else { return };
-    let point = cluster.mount("m");
-    fs::write(point.join("a"), "hello").unwrap();
+    // What a mount has made itself it knows without a daemon.
+    let (point, other) = (cluster.mount("m"), cluster.mount("o"));
+    fs::write(other.join("a"), "hello").unwrap();
     cluster.signal_all(Signal::STOP);
     let script = "$SIG{ALRM} = sub {}; $SIG{CHLD} = sub {}; kill 'CHLD', $$; alarm 1; \
                   sysopen(F, $ARGV[0], 0) and die 'it was opened'; print $!{EINTR} ? 'interrupted' : $!";
