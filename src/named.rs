@@ -1,7 +1,9 @@
 //! What `fleasefs who` and `fleasefs why` are asked about: a path inside a mount, or in a volume by its name; a lock; an object.
 
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -9,6 +11,7 @@ use base::{NodeId, ObjectId};
 use client::{Client, Volume};
 use namespace::{Attributes, InodeId, Kind, Name, Who};
 use node::{Inspection, VolumeName, file_object, lock_cell, object_named};
+use serde_json::Value;
 
 /// How long the daemons have to say what a path names.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -35,7 +38,7 @@ pub(crate) struct Named {
 
     /// Print one JSON object; times are in microseconds since 1970, by the daemons' clocks
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 /// What was found.
@@ -71,8 +74,21 @@ impl Part {
 }
 
 impl Named {
-    /// Finds it, and asks all daemons about it.
-    pub(crate) fn look(&self) -> anyhow::Result<Found> {
+    /// Finds it, asks all daemons about it, and prints what they say. It is a failure if of a part of it nobody can say anything.
+    pub(crate) fn show(
+        &self,
+        whole: impl Fn(&Found) -> Value,
+        print: impl Fn(&mut io::StdoutLock<'static>, &Found) -> io::Result<()>,
+    ) -> anyhow::Result<ExitCode> {
+        let found = self.look()?;
+        let mut out = io::stdout().lock();
+        let printed = if self.json { writeln!(out, "{}", whole(&found)) } else { print(&mut out, &found) };
+        printed.context("could not print")?;
+        let answered = found.parts.iter().all(|part| part.answers().next().is_some());
+        Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn look(&self) -> anyhow::Result<Found> {
         let place = self.path.as_deref().map(place).transpose()?;
         let of_mount = place.as_ref().and_then(|place| place.cluster.clone());
         let config = client::Config::find(self.cluster.clone().or(of_mount).as_deref())?;

@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::Context;
 use base::ClientId;
 use namespace::{Attributes, LentTo};
 use node::{Inspection, LeadsSeen, OwnerSeen, ReplicaState};
@@ -34,12 +33,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let found = args.named.look()?;
-    let mut out = io::stdout().lock();
-    let printed = if args.named.json { writeln!(out, "{}", whole(&found)) } else { print(&mut out, &found) };
-    printed.context("could not print")?;
-    let answered = found.parts.iter().all(|part| part.answers().next().is_some());
-    Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    args.named.show(whole, print)
 }
 
 /// The lease that runs longest of those that are known: others may not have heard of it, or only of the one before.

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::Context;
 use base::{NodeId, WallTime};
 use node::{EndSeen, EndedSeen, Inspection, TenureSeen, tenures};
 use serde_json::{Value, json};
@@ -33,12 +32,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let found = args.named.look()?;
-    let mut out = io::stdout().lock();
-    let printed = if args.named.json { writeln!(out, "{}", whole(&found)) } else { print(&mut out, &found) };
-    printed.context("could not print")?;
-    let answered = found.parts.iter().all(|part| part.answers().next().is_some());
-    Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    args.named.show(whole, print)
 }
 
 fn chain(part: &Part) -> Vec<TenureSeen> {

@@ -384,11 +384,8 @@ impl Contents {
         (id, generation): (FileId, Generation),
         size: u64,
     ) -> Option<Result<(), FileError>> {
-        if let Err(error) = check_end(size) {
-            return Some(Err(error));
-        }
         let size = size.max(self.served(id, generation)?.size);
-        self.serving((id, generation), |lend| lend.truncate(at, size)).map(Ok)
+        self.truncate(at, (id, generation), size)
     }
 
     /// Times are set. None if it is not lent, or wanted back.
