@@ -4,8 +4,6 @@
 //! nobody's any more.
 
 use std::fs::{self, File};
-use std::io;
-use std::net::UdpSocket;
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,6 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 use crate::cluster_dir;
+use crate::local::free_addresses;
 
 const PREFIX: &str = "fleasefs-bench-";
 /// Stands in the folder and is locked by the benchmark that uses it.
@@ -94,13 +93,6 @@ fn take_away_abandoned(parent: &Path) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
-}
-
-/// Loopback addresses that were free just now.
-fn free_addresses(count: usize) -> anyhow::Result<Vec<String>> {
-    let sockets: io::Result<Vec<UdpSocket>> = (0..count).map(|_| UdpSocket::bind("127.0.0.1:0")).collect();
-    let sockets = sockets.context("no free UDP port on 127.0.0.1")?;
-    sockets.iter().map(|socket| Ok(socket.local_addr()?.to_string())).collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use base::{ClusterId, NodeId, Role};
+use base::{ClusterId, NodeId, Random, Role};
 use client::{Client, Config};
 use net::credentials::CredentialFiles;
 use net::{Authority, Validity};
@@ -156,8 +156,14 @@ impl Cluster {
     }
 }
 
-/// Ports that were free just now.
+/// Ports that are free. Not of those that the system hands out by itself: it would give them to others while a daemon
+/// that has them is down.
 fn free_ports(count: u32) -> Vec<u16> {
-    let sockets: Vec<UdpSocket> = (0..count).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
-    sockets.iter().map(|socket| socket.local_addr().unwrap().port()).collect()
+    let mut seed = [0; 8];
+    rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).unwrap();
+    let mut random = Random::new(u64::from_le_bytes(seed));
+    let mut any = || UdpSocket::bind(("127.0.0.1", u16::try_from(random.between(20_000, 32_767)).unwrap()));
+    // Held until all are found, so that none is found twice.
+    let held: Vec<UdpSocket> = (0..count).map(|_| (0..100).find_map(|_| any().ok()).unwrap()).collect();
+    held.iter().map(|socket| socket.local_addr().unwrap().port()).collect()
 }
