@@ -25,6 +25,8 @@ pub struct ClockPlan {
     pub start: WallTime,
     /// The bound ε on the difference of any two clocks, or none if clocks only promise their rate.
     pub window: Option<Span>,
+    /// How far clocks without such a bound are apart.
+    pub apart: Span,
     /// How fast or slow a clock may run, in millionths.
     pub rate_ppm_max: i32,
     /// Whether a clock may step while its node runs. Only within a window.
@@ -78,8 +80,7 @@ impl Clock {
             Self { window, anchor: TrueTime::ZERO, anchor_reading: base, rate_ppm: 0, astray: false };
         match window {
             Some(_) => clock.step(TrueTime::ZERO, random),
-            // Clocks that are not synchronised may differ by days.
-            None => clock.anchor_reading += signed(random.below(200_000_000_000)),
+            None => clock.anchor_reading += signed(random.below(plan.apart.as_micros())),
         }
         clock.set_rate(TrueTime::ZERO, draw_rate(plan.rate_ppm_max, random));
         clock
@@ -239,7 +240,13 @@ mod tests {
     use super::*;
 
     fn plan(window: Option<Span>) -> ClockPlan {
-        ClockPlan { start: WallTime::from_micros(1 << 50), window, rate_ppm_max: 50_000, steps: true }
+        ClockPlan {
+            start: WallTime::from_micros(1 << 50),
+            window,
+            apart: Span::from_secs(1),
+            rate_ppm_max: 50_000,
+            steps: true,
+        }
     }
 
     fn at(millis: u64) -> TrueTime {

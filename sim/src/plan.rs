@@ -180,6 +180,7 @@ pub(crate) fn draw_clocks(random: &mut Random, config: &Config, clocks: Clocks, 
     ClockPlan {
         start: WallTime::from_micros(start),
         window: (clocks == Clocks::Synchronised).then_some(config.epsilon),
+        apart: Span::from_secs(200_000),
         rate_ppm_max: if random.chance(1, 2) { i32::try_from(edge).unwrap_or(0) } else { rate_ppm_max },
         steps,
     }

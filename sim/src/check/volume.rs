@@ -8,13 +8,17 @@ use std::sync::Arc;
 
 use base::{ClientId, Members, ObjectId, WallTime};
 use namespace::{
-    Born, Change as TreeChange, Expect, InodeId, Lock, Make, Memory, Op, Owner, Query, RenameHow, Root, Tree,
+    Born, Change as TreeChange, Expect, InodeId, LentTo, Lock, Make, Memory, Op, Owner, Query, RenameHow,
+    Root, Tree, Who,
 };
 use node::file::{Change, FileError, Op as Entry};
 use node::{ClusterMap, file_object};
 use replication::{Position, Request};
 
 use super::Specification;
+
+/// Whose rights a lend is not to spare.
+const NOBODY: u32 = 65_534;
 
 /// What a volume is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -166,6 +170,15 @@ const fn is_of_service(change: &TreeChange) -> bool {
     )
 }
 
+/// Whether it lends a file: then whoever asks, the file is no longer to be run as somebody else.
+const fn lends(change: &TreeChange) -> bool {
+    matches!(change, TreeChange::Lend { .. })
+}
+
+fn nobody() -> Who {
+    Who::new(NOBODY, NOBODY, &[]).expect("no groups are not too many")
+}
+
 impl VolumeModel {
     /// What the entry of a user's request does, if that is what the user wanted: the entry may add only what no user says.
     pub fn entry_of(
@@ -184,7 +197,7 @@ impl VolumeModel {
                     time: entry.time,
                     client: request.client,
                     change: self.as_entry((&wanted.change, &op.change), (object, born), request.client),
-                    who: wanted.who.clone(),
+                    who: if lends(&wanted.change) { nobody() } else { wanted.who.clone() },
                 };
                 if wanted != **op {
                     return Err(format!("an entry is {op:?}, where {wanted:?} was wanted"));
@@ -226,7 +239,9 @@ impl VolumeModel {
     ) -> TreeChange {
         let mut change = change.clone();
         match (&mut change, entry) {
-            (TreeChange::Create { make: Make::File { replicas }, .. }, _) => {
+            (TreeChange::Create { make: Make::File { replicas }, lends, .. }, entry) => {
+                // A client that does not take grants is lent nothing.
+                *lends &= matches!(entry, TreeChange::Create { lends: true, .. });
                 *replicas = self.members(file_object(volume, InodeId::of(born)));
             }
             (TreeChange::Unlink { site, holders }, TreeChange::Unlink { site: named, holders: holding })
@@ -239,6 +254,16 @@ impl VolumeModel {
                     site.expect = named.expect;
                 }
             }
+            // To whom a file is lent its primary says, and what comes back the content.
+            (TreeChange::Lend { to, .. }, TreeChange::Lend { to: named, .. })
+                if [LentTo::Content, LentTo::Client(asked)].contains(named) =>
+            {
+                *to = *named;
+            }
+            (
+                TreeChange::Return { inode, generation, .. },
+                TreeChange::GiveBack { inode: of, generation: by, .. },
+            ) if (&*inode, &*generation) == (of, by) => change = entry.clone(),
             (TreeChange::RemoveDirectory { holders, .. } | TreeChange::Rename { holders, .. }, _) => {
                 holders.clear();
             }

@@ -307,6 +307,12 @@ impl Entries {
         effective.map(|(at, request, op)| Effect { at, request, op }).collect()
     }
 
+    /// Since when somebody knows an entry to be committed.
+    pub fn since(&self, object: ObjectId, at: Position) -> Option<TrueTime> {
+        let mut histories = self.files.get(&object)?.histories.values();
+        histories.find_map(|history| history.get(&at.seq).filter(|seen| seen.at == at).map(|seen| seen.since))
+    }
+
     /// A client is being told that a change has taken effect.
     pub fn told_written(&mut self, now: TrueTime, object: ObjectId, mark: Mark) -> Result<(), Violation> {
         let file = self.files.entry(object).or_default();

@@ -11,6 +11,7 @@ use evidence::Fact;
 use crate::TrueTime;
 
 pub mod answers;
+pub mod contents;
 pub mod courtesy;
 pub mod durability;
 pub mod endings;
@@ -18,6 +19,7 @@ pub mod entries;
 pub mod evidence;
 pub mod exclusion;
 pub mod histories;
+pub mod kept;
 pub mod kinds;
 pub mod leftovers;
 pub mod liveness;

@@ -4,16 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::NodeId;
-use client::core::Core;
 use client::core::files::{FileEvent, FileTicket, Files};
 use client::core::grants::{Cache, ChangeId, Told as Came};
+use client::core::{Core, Rules};
 use lease::Algorithm;
 use namespace::{Answer, NameError, Op, Query as TreeQuery};
 use node::file::{Answer as FileAnswer, Change, Done, FileError, Position, Query};
 
 use super::shape::Wanted;
 use super::world::World;
-use crate::Violation;
 use crate::check::volume::{Told, VolumeOp};
 
 /// A cache, and what is under way that it is to hear of.
@@ -33,8 +32,18 @@ enum Asked {
 }
 
 impl Caching {
-    pub(super) fn new() -> Self {
-        Self { cache: Cache::new(), asked: BTreeMap::new(), came: None }
+    pub(super) fn new(rules: Rules) -> Self {
+        Self { cache: Cache::new().with_rules(rules), asked: BTreeMap::new(), came: None }
+    }
+
+    /// The same, if something did.
+    pub(super) fn keep_all(&mut self, came: Option<(FileTicket, Came)>) {
+        self.came = came;
+    }
+
+    /// What came with the result that is told next, if that is of this ticket.
+    pub(super) fn take_came(&mut self, ticket: FileTicket) -> Option<(FileTicket, Came)> {
+        self.came.take_if(|(of, _)| *of == ticket)
     }
 
     /// Something came with the result of a ticket.
@@ -96,7 +105,11 @@ impl<A: Algorithm> World<'_, A> {
     /// A client's process has started.
     pub(super) fn files_of_client(&self) -> (Files, Option<Caching>) {
         let files = Files::new(self.plan.shard.map.clone());
-        if self.plan.volumes.caches { (files.caching(), Some(Caching::new())) } else { (files, None) }
+        if self.plan.volumes.caches || self.plan.volumes.lends {
+            (files.caching(), Some(Caching::new(self.plan.volumes.rules)))
+        } else {
+            (files, None)
+        }
     }
 
     /// A connection of a client is there, or gone.
@@ -147,20 +160,25 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     /// Answers a question of a user without asking a daemon, if that is possible: it takes no time.
-    pub(super) fn answer_from_cache(
+    pub(super) fn answer_from_cache(&mut self, client: usize, (file, op): (usize, &VolumeOp)) -> bool {
+        !self.is_calm && self.known_answer(client, (file, op)).is_some()
+    }
+
+    /// The answer to a question, if a client knows it.
+    pub(super) fn known_answer(
         &mut self,
         client: usize,
         (file, op): (usize, &VolumeOp),
-    ) -> Result<bool, Violation> {
-        let VolumeOp::Ask(query) = op else { return Ok(false) };
+    ) -> Option<Result<Told, FileError>> {
+        let VolumeOp::Ask(query) = op else { return None };
         let object = self.files[file];
         let reading = self.clients[client].reading(self.now);
-        let Some(caching) = self.clients[client].files.caching.as_mut().filter(|_| !self.is_calm) else {
-            return Ok(false);
-        };
-        let Some(answer) = caching.cache.answer(reading, object, (&query.who, &query.ask)) else {
-            return Ok(false);
-        };
+        let caching = self.clients[client].files.caching.as_mut()?;
+        let answer = caching.cache.answer(reading, object, (&query.who, &query.ask))?;
+        let behind = self.clients[client].files.behind.as_ref();
+        if behind.is_some_and(|behind| behind.is_leaving(object, &answer)) {
+            return None;
+        }
         let told = answer.map(|answer| Told::Answer(Box::new(answer))).map_err(FileError::from);
         if self.is_traced() {
             self.note(Some(object), format_args!("client {client} knows of {query:?}: {told:?}"));
@@ -170,7 +188,7 @@ impl<A: Algorithm> World<'_, A> {
         self.summary.trees.known += 1;
         self.clients[client].files.trees.entry(file).or_default().learn(op, &told);
         let latest = self.checkers.entries.latest(object).map_or(Position::START, |seen| seen.at);
-        self.checkers.trees.answered(self.now, id, told, latest);
-        Ok(true)
+        self.checkers.trees.answered(self.now, id, told.clone(), latest);
+        Some(told)
     }
 }

@@ -9,7 +9,7 @@ use client::core::files::FileEvent;
 use lease::Algorithm;
 use namespace::{Body, Key, Part};
 use node::Capability;
-use node::file::{FileError, FileOf, Position};
+use node::file::{FileError, FileOf, Position, Query};
 use replication::Replica;
 
 use super::world::World;
@@ -21,6 +21,8 @@ use crate::checkers::replies::Asked;
 
 /// Daemons look for marks that nobody needs this often, and each has its turn.
 const ROUND: Span = Span::from_secs(10);
+/// Replicas are looked at this often until they are alike.
+const LOOK_AGAIN: Span = Span::from_millis(20);
 
 impl<A: Algorithm> World<'_, A> {
     /// The file of a volume whose content this is.
@@ -47,11 +49,12 @@ impl<A: Algorithm> World<'_, A> {
             })
         });
         self.clients[client].files.contents.extend(place.map(|place| base + place));
+        self.watch_lends(source.volume);
     }
 
     /// What a user wants of a file of a volume that is open, if it wants anything.
     pub(super) fn draw_content_work(&mut self, client: usize, volume: usize) -> Option<(usize, Work)> {
-        if self.contents.is_empty() {
+        if self.contents.is_empty() || self.plan.volumes.lends {
             return None;
         }
         let object = self.files[volume];
@@ -153,6 +156,10 @@ impl<A: Algorithm> World<'_, A> {
             let Some(volume) = self.volumes().find(|&volume| self.files[volume] == of.volume) else {
                 continue;
             };
+            if self.plan.volumes.lends {
+                self.content_becomes_alike(file)?;
+                continue;
+            }
             self.must_do(volume, Work::Open(of.inode))?;
             if !self.clients[0].files.contents.contains(&file) || !self.is_in_tree(of) {
                 continue;
@@ -166,6 +173,34 @@ impl<A: Algorithm> World<'_, A> {
             ];
             works.into_iter().try_for_each(|work| self.must_do(file, work))?;
             self.become_alike(file)?;
+        }
+        Ok(())
+    }
+
+    /// Its replicas become alike while nobody does anything to it.
+    fn content_becomes_alike(&mut self, file: usize) -> Result<(), Violation> {
+        let replication = &self.plan.shard.replication;
+        let end = self.now
+            + self.file_recovery_bound()
+            + replication.retired_every * 4
+            + self.plan.shard.file_idle * 2;
+        let (object, of) = (self.files[file], self.content(file));
+        if !of.is_some_and(|of| self.is_in_tree(of)) || self.checkers.entries.latest(object).is_none() {
+            return Ok(());
+        }
+        let volume = of.and_then(|of| self.volumes().find(|&volume| self.files[volume] == of.volume));
+        if let (Some(of), Some(volume)) = (of, volume)
+            && self.opens_once_more(0, (volume, of.inode))?.is_none()
+        {
+            return Ok(());
+        }
+        while let Err(violation) = self.check_alike(file) {
+            if self.now > end {
+                return Err(violation);
+            }
+            // Who is asked leads it, and tells whoever lags.
+            self.call_files(0, |files, now| _ = files.ask(now, object, Query::Stat))?;
+            self.run_until(self.now + LOOK_AGAIN)?;
         }
         Ok(())
     }

@@ -170,6 +170,7 @@ impl<A: Algorithm> World<'_, A> {
         self.note(None, format_args!("the client on {machine} crashes"));
         self.mishap(machine, "its process ends");
         let client = machine - self.daemons.len();
+        self.lose_with_client(client);
         self.clients[client].end();
         self.abandon_connections(machine);
     }
@@ -202,8 +203,10 @@ impl<A: Algorithm> World<'_, A> {
                 let (files, caching) = self.files_of_client();
                 self.clients[client].start(Core::new(map.clone()), files);
                 self.clients[client].files.caching = caching;
+                self.clients[client].files.behind = self.behind_of_client(client);
                 self.wake_users(client);
                 self.wake_writers(client);
+                self.wake_hands_of(client);
             }
         }
         self.dial_all(machine);

@@ -358,7 +358,7 @@ impl<A: Algorithm> World<'_, A> {
         let Some(shard) = machine.shard.as_ref().filter(|_| machine.set_aside.is_none()) else {
             return Ok(());
         };
-        let mut begun = Vec::new();
+        let (mut begun, mut turned) = (Vec::new(), Vec::new());
         for (file, &object) in self.files.iter().enumerate() {
             self.watch_replica(daemon, object)?;
             let Some(replica) = shard.file(object).filter(|replica| replica.is_whole()) else { continue };
@@ -369,12 +369,17 @@ impl<A: Algorithm> World<'_, A> {
             self.checkers.entries.may_commit(self.now, (machine.id, object), replica)?;
             if self.is_volume(file) {
                 self.check_held(daemon, file)?;
+                turned.push(object);
             }
             let beginning = self.checkers.entries.commit(self.now, (machine.id, object), at)?;
             begun.extend(beginning.map(|beginning| (file, beginning)));
         }
+        turned.into_iter().for_each(|volume| self.watch_lends(volume));
         for (file, beginning) in begun {
             self.summary.losses += 1;
+            if self.stops_lends(file) {
+                continue;
+            }
             let (object, generation) = (self.files[file], beginning.generation);
             if self.is_volume(file) {
                 let volume = volume_of(&beginning.recovered);
@@ -422,6 +427,7 @@ impl<A: Algorithm> World<'_, A> {
     pub(super) fn drain_files(&mut self, client: usize) -> Result<(), Violation> {
         let machine = self.daemons.len() + client;
         while let Some(output) = self.clients[client].files.core.as_mut().and_then(Files::poll_output) {
+            self.note_numbers(client);
             match output {
                 FileOutput::Send { to, request } => {
                     self.send(machine, to.0 as usize, Payload::FileRequest(request));
@@ -432,6 +438,9 @@ impl<A: Algorithm> World<'_, A> {
                     }
                 }
                 FileOutput::Event(event) => {
+                    if self.hears_later(client, &event) {
+                        continue;
+                    }
                     if let Some(caching) = &mut self.clients[client].files.caching {
                         caching.take_in(&event);
                     }

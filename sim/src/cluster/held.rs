@@ -33,18 +33,22 @@ impl<A: Algorithm> World<'_, A> {
                 return Work::Tree(self.draw_tree_operation(client, file), None);
             }
             let open = core.open_in(object);
-            if let Some(&inode) = random.pick(&open)
+            let may_open = !self.plan.volumes.lends;
+            if may_open
+                && let Some(&inode) = random.pick(&open)
                 && random.chance(if is_cleared { 4 } else { 1 }, 6)
             {
                 core.close_held(object, inode);
             }
             if !is_cleared
+                && may_open
                 && random.chance(1, 8)
                 && let Some(inode) = known.some_file(random)
             {
                 return Work::Open(inode);
             }
-            if random.chance(1, 6)
+            if may_open
+                && random.chance(1, 6)
                 && let Some(op) = known.draw_lock(&open, random)
             {
                 return Work::Tree(op, None);
@@ -85,6 +89,16 @@ impl<A: Algorithm> World<'_, A> {
             core.show(**capability);
             self.summary.trees.opened += 1;
             self.note_content(client, capability);
+        }
+    }
+
+    /// What came to be open by the way nobody has open where files are opened by those who use what may be lent.
+    pub(super) fn leave_to_hands(&mut self, client: usize, event: &FileEvent) {
+        let uses = &mut self.clients[client].files;
+        if let (Some(_), Some(core), FileEvent::Changed { opened: Some(capability), .. }) =
+            (&uses.behind, &mut uses.core, event)
+        {
+            core.close_held(capability.source.volume, capability.source.inode);
         }
     }
 

@@ -97,6 +97,7 @@ impl<A: Algorithm> World<'_, A> {
             }
             (Some(client), _) => {
                 let daemon = self.daemons[other].birth(life).process;
+                self.forget_content_recalls(client, daemon.node);
                 self.call_files(client, |files, now| files.handle_up(now, daemon.node))?;
                 self.link_cache(client, daemon.node);
                 self.call_client(client, |core, now| core.handle_connected(now, daemon))
@@ -140,6 +141,7 @@ impl<A: Algorithm> World<'_, A> {
             (None, Some(_)) => self.call(machine, |shard, _| shard.handle_client_down(SessionId(id.0))),
             (Some(client), _) => {
                 let node = self.daemons[other].id;
+                self.forget_content_recalls(client, node);
                 self.call_files(client, |files, now| files.handle_down(now, node))?;
                 self.link_cache(client, node);
                 self.call_client(client, |core, now| core.handle_disconnected(now, node))

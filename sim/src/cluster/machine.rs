@@ -367,13 +367,13 @@ impl<A: Algorithm> DaemonMachine<A> {
 }
 
 impl ClientMachine {
-    pub(super) fn new(clock: Clock, users: usize, writers: usize) -> Self {
+    pub(super) fn new(clock: Clock, life: u64, (users, writers, hands): (usize, usize, usize)) -> Self {
         Self {
             clock,
             core: None,
-            running: Running::default(),
+            running: Running { life, ..Running::default() },
             users: vec![User::default(); users],
-            files: FileUse::new(writers),
+            files: FileUse::new(writers, hands),
         }
     }
 

@@ -5,6 +5,7 @@
 //! waits must get the lock within a bound, nothing may be left behind, every daemon must serve, and single mishaps are
 //! staged to see that a holder keeps its lock and that a freed lock is had in time.
 
+mod behind;
 mod caches;
 mod calm;
 mod contents;
@@ -13,7 +14,9 @@ mod directory;
 mod disk;
 mod faults;
 mod files;
+mod hands;
 mod held;
+mod lends;
 mod links;
 mod machine;
 mod operator;
@@ -36,7 +39,9 @@ mod wrong_clocks;
 
 pub use plan::{ClusterPlan, FilePlan, VolumePlan};
 pub use real::StorePlan;
-pub use summary::{ACKNOWLEDGED_MIN, ClusterSummary, FAULTS_MIN, GRANTED_MIN, SIMULATED_MIN, TreeCounts};
+pub use summary::{
+    ACKNOWLEDGED_MIN, ClusterSummary, FAULTS_MIN, GRANTED_MIN, LendCounts, SIMULATED_MIN, TreeCounts,
+};
 pub use trees::TreeHabits;
 
 use lease::{FleaseRules, PaxosRules};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use base::{ClusterId, NodeId, Random, Span};
+use client::core::Rules;
 use lease::Config;
 use node::{CapabilityKey, CapabilityKeys, ClusterMap, KeyEpoch, LeaseAlgorithm, Osd, Settings, ShardConfig};
 
@@ -95,6 +96,10 @@ pub struct VolumePlan {
     pub habits: TreeHabits,
     /// Whether clients keep what they know of them.
     pub caches: bool,
+    /// Whether files are lent to clients. They keep what they know then, and contents are used.
+    pub lends: bool,
+    /// By which rules clients' processes go.
+    pub rules: Rules,
 }
 
 /// Faults that are injected at their own times.
@@ -150,6 +155,8 @@ const HECTIC: u64 = 2;
 const OFTEN: &[u64] = &[0, 0, 1_000, 20_000, 100_000];
 /// A client of a volume that is silent for so long is ended.
 const CLIENT_GONE: Span = Span::from_secs(4);
+/// Clocks of which no more is promised than their rate are this far apart where files are lent.
+const CLOCKS_APART: Span = Span::from_secs(60);
 /// Exchanges of times may be this far apart at most.
 const CLOCK_FRESH_MAX: Span = Span::from_millis(400);
 
@@ -224,6 +231,13 @@ impl ClusterPlan {
         }
     }
 
+    /// Files of volumes are lent to clients, and so many of them are watched. What is shown for a file that is open has a time, so clocks are
+    /// roughly right whatever leases make of them.
+    pub fn lend(&mut self, contents: usize) {
+        (self.volumes.lends, self.volumes.contents) = (true, contents);
+        self.clocks.apart = CLOCKS_APART;
+    }
+
     /// How many daemons there are.
     pub fn daemons(&self) -> usize {
         self.shard.map.osds().len()
@@ -274,6 +288,8 @@ impl VolumePlan {
             contents: 0,
             habits,
             caches: false,
+            lends: false,
+            rules: Rules::default(),
         }
     }
 }

@@ -50,6 +50,7 @@ impl<A: Algorithm> World<'_, A> {
 
     /// Everybody has a result. Each file is used once more, and then its replicas must be alike.
     pub(super) fn settle_files(&mut self) -> Result<(), Violation> {
+        self.settle_lends()?;
         for file in self.volumes() {
             let works = self.last_works(file);
             works.into_iter().try_for_each(|work| self.must_do(file, work))?;
@@ -103,7 +104,7 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     /// All members that are left have the same, and it is what the entries make.
-    fn check_alike(&self, file: usize) -> Result<(), Violation> {
+    pub(super) fn check_alike(&self, file: usize) -> Result<(), Violation> {
         let object = self.files[file];
         let daemons = self.daemons.iter();
         let all = daemons.filter_map(|daemon| Some((daemon.id, daemon.shard.as_ref()?.file(object)?)));
@@ -123,6 +124,14 @@ impl<A: Algorithm> World<'_, A> {
         let of_files = histories.judge(self.now, entries);
         match of_files.and_then(|of_files| Ok(of_files.and(trees.judge(self.now, entries)?))) {
             Ok(judgement) => self.summary.judgement = judgement,
+            Err(violation) => return self.report(violation),
+        }
+        let content = |object, at| {
+            let file = self.files.iter().position(|file| *file == object).unwrap_or_default();
+            self.shape(file).content(&self.checkers.entries.replay(object, at))
+        };
+        match self.checkers.contents.judge(self.now, &self.checkers.entries, &content) {
+            Ok(counts) => self.summary.lends.judged = counts,
             Err(violation) => self.report(violation),
         }
     }

@@ -137,6 +137,20 @@ impl Shape {
         }
     }
 
+    /// Where and what is written, if anything is: at the end if nowhere else.
+    pub(super) fn to_bytes(self, op: &FileOp) -> Option<(Option<u64>, Bytes)> {
+        match op {
+            FileOp::Write { offset, data } => Some((Some(self.real(*offset)), self.bytes(data))),
+            FileOp::Append { data } => Some((None, self.bytes(data))),
+            _ => None,
+        }
+    }
+
+    /// What was read, in the model.
+    pub(super) fn read(self, data: &Bytes) -> FileOutcome {
+        self.units(data).map_or(FileOutcome::Size(usize::MAX), FileOutcome::Data)
+    }
+
     /// What came of a change, in the model.
     pub(super) fn changed(self, op: &FileOp, outcome: &Result<Done, FileError>) -> FileOutcome {
         match (op, outcome) {
@@ -186,7 +200,10 @@ impl Shape {
 
     /// The same data in the model, if it is something there.
     fn data(self, data: &Data) -> Option<Vec<u8>> {
-        let bytes = data.to_bytes()?;
+        self.units(&data.to_bytes()?)
+    }
+
+    fn units(self, bytes: &[u8]) -> Option<Vec<u8>> {
         let units = bytes.chunks(self.unit());
         let one = |unit: &[u8]| {
             let is_one = unit.len() == self.unit() && unit.iter().all(|byte| *byte == unit[0]);
@@ -203,7 +220,7 @@ impl Shape {
     }
 
     /// An offset that nothing of the model can be at is not taken for one that is.
-    fn model(self, offset: u64) -> usize {
+    pub(super) fn model(self, offset: u64) -> usize {
         let place = |offset| usize::try_from(offset).unwrap_or(usize::MAX);
         match self {
             Self::Dense => place(offset),

@@ -10,6 +10,7 @@ use replication::Reached;
 use super::plan::ClusterPlan;
 use crate::check::file::{FileOp, FileOutcome};
 use crate::check::volume::{Told, VolumeOp};
+use crate::checkers::contents::Counts;
 use crate::checkers::histories::Judgement;
 use crate::checkers::promptness::Expected;
 use crate::summary::Faults;
@@ -97,6 +98,8 @@ pub struct ClusterSummary {
     pub file_no_space: u64,
     /// What was done with volumes.
     pub trees: TreeCounts,
+    /// What was done with files that were lent to clients.
+    pub lends: LendCounts,
     /// How often which limit was reached.
     pub limits: Reached,
     /// What the histories of files were found to be.
@@ -115,6 +118,31 @@ pub struct ClusterSummary {
     pub worst: BTreeMap<Expected, Span>,
     /// The promises that were broken. The first one ends a run.
     pub violations: Vec<Violation>,
+}
+
+/// What was done with files that were lent to clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LendCounts {
+    /// How often a client heard that something is lent to it, and how often that was taken back.
+    pub adopted: u64,
+    /// See there.
+    pub recalled: u64,
+    /// How many changes, reads and questions were done and answered without a message.
+    pub changes_here: u64,
+    /// See there.
+    pub reads_here: u64,
+    /// See there.
+    pub stats_here: u64,
+    /// How many changes a content was asked for although a client might have had it lent.
+    pub through: u64,
+    /// How much was sent of what was written here, and how much of that was refused.
+    pub flushes: u64,
+    /// See there.
+    pub lost: u64,
+    /// How often all of a file was made durable.
+    pub synced: u64,
+    /// What the histories were found to be.
+    pub judged: Counts,
 }
 
 /// What was done with volumes.

@@ -169,6 +169,13 @@ impl Known {
         }
     }
 
+    /// A file that is created, and lent to its client if that wants it.
+    pub(super) fn draw_file(&self, habits: TreeHabits, lends: bool, random: &mut Random) -> VolumeOp {
+        let (dir, name) = self.fresh_place(habits, random);
+        let (make, mode, umask) = (Make::file(), MODES[0], 0);
+        change(&Who::root(), Change::Create { dir, name, make, mode, umask, is_exclusive: true, lends })
+    }
+
     /// Something that may be a file.
     pub(super) fn some_file(&self, random: &mut Random) -> Option<InodeId> {
         random.pick(&self.others).copied()

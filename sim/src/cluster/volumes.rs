@@ -19,6 +19,9 @@ use crate::check::volume::{Told, Volume, VolumeOp};
 use crate::checkers::evidence::Fact;
 use crate::checkers::histories::OperationId;
 
+/// Whoever this is, the primary of the volume says.
+pub(super) const SELF: ClientId = ClientId { certificate: 0, program: 0 };
+
 impl<A: Algorithm> World<'_, A> {
     /// Which of the files are volumes.
     pub(super) fn volumes(&self) -> Range<usize> {
@@ -74,6 +77,9 @@ impl<A: Algorithm> World<'_, A> {
         let Some(told) = told else { return Ok(false) };
         if *op == VolumeOp::Remove && told.is_ok() || told == Err(FileError::Removed) {
             self.clearing.remove(&file);
+        }
+        if let Ok(Told::Changed(done)) = &told {
+            self.note_gone(client, object, done);
         }
         self.summary.trees.note(op, &told);
         self.clients[client].files.trees.entry(file).or_default().learn(op, &told);

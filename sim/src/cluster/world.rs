@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{MonoTime, NodeId, ObjectId, Process, Random, Span, StartId, WallTime};
+use client::core::content::Recall;
 use client::core::files::Files;
 use client::core::{self, Core};
 use lease::{Algorithm, Batch};
@@ -11,8 +12,10 @@ use node::file::FileOf;
 use node::file::Position;
 use node::{ClientId, Output, Reply, SessionId, Shard, ShardEvent, lock_cell};
 
+use super::behind::{Behind, Heard};
 use super::directory::Birth;
 use super::files::{Asked, DiskInput, Question};
+use super::hands::Hand;
 use super::machine::{ClientMachine, DaemonMachine};
 use super::operator::Order;
 use super::owners::Ghost;
@@ -23,6 +26,7 @@ use super::volumes::volume_objects;
 use super::wrong_clocks::WrongClocks;
 use crate::check::file::FileModel;
 use crate::check::volume::VolumeModel;
+use crate::checkers::contents::Contents;
 use crate::checkers::durability::Durability;
 use crate::checkers::endings::Endings;
 use crate::checkers::entries::Entries;
@@ -45,6 +49,9 @@ const STORM_MAX: Span = Span::from_secs(6 * 3_600);
 const STORM_STEP: Span = Span::from_secs(10);
 /// The owners of all leases are looked at this often.
 pub(super) const LOOK_EVERY: Span = Span::from_millis(7);
+/// So many users of what may be lent each client has, and so many processes at most.
+const HANDS: usize = 2;
+const LIVES_MAX: u64 = 1_000_000;
 /// So many things never happen at one instant, unless somebody asks to be woken at a time that has passed.
 const SPINS_MAX: u32 = 50_000;
 
@@ -101,6 +108,10 @@ pub(super) enum Input {
     User(usize, u64),
     /// A user of files does.
     Writer(usize, u64),
+    /// A user of what may be lent to its client does.
+    Hand(usize, u64),
+    /// Somebody has his turn to hear what came of something.
+    Heard(Box<Heard>),
     Disk(DiskInput),
     /// A client that is over for some file ends, and begins anew.
     Over,
@@ -128,6 +139,7 @@ pub(super) struct Dice {
     pub(super) trees: Random,
     pub(super) holds: Random,
     pub(super) contents: Random,
+    pub(super) lends: Random,
 }
 
 /// All checkers.
@@ -144,6 +156,7 @@ pub(super) struct Checkers {
     pub(super) replies: Replies,
     pub(super) endings: Endings,
     pub(super) exclusion: Exclusion,
+    pub(super) contents: Contents,
 }
 
 impl Checkers {
@@ -160,6 +173,7 @@ impl Checkers {
             replies: Replies::default(),
             endings: Endings::default(),
             exclusion: Exclusion::default(),
+            contents: Contents::default(),
         }
     }
 }
@@ -239,9 +253,12 @@ impl<'a, A: Algorithm> World<'a, A> {
         // Clients' clocks only promise their rate.
         let free = crate::clock::ClockPlan { window: None, ..plan.clocks.clone() };
         let clients: Vec<_> = (0..plan.clients)
-            .map(|_| {
+            .map(|client| {
                 let clock = Clock::new(&free, &mut clocks);
-                ClientMachine::new(clock, plan.users as usize, plan.files.writers as usize)
+                let hands = if plan.volumes.lends { HANDS } else { 0 };
+                // Programs are told apart by their numbers alone, as random ones.
+                let life = if plan.volumes.lends { u64::from(client) * LIVES_MAX } else { 0 };
+                ClientMachine::new(clock, life, (plan.users as usize, plan.files.writers as usize, hands))
             })
             .collect();
         let machines = daemons.len() + clients.len();
@@ -258,6 +275,7 @@ impl<'a, A: Algorithm> World<'a, A> {
             trees: Random::new(plan.seed ^ 0x7ee),
             holds: Random::new(plan.seed ^ 0x401d),
             contents: Random::new(plan.seed ^ 0xc047),
+            lends: Random::new(plan.seed ^ 0x1e4d),
         };
         Self {
             plan,
@@ -465,6 +483,7 @@ impl<'a, A: Algorithm> World<'a, A> {
                 self.call(daemon, |shard, now| shard.handle_timeout(now))
             }
             Input::Wake | Input::User(..) | Input::Writer(..) | Input::Over => Ok(()),
+            Input::Hand(..) | Input::Heard(_) => Ok(()),
             Input::Disk(input) => self.hear_disk(daemon, input),
             Input::Datagram(datagram) => self.take_datagram(daemon, datagram),
             Input::Stream(id, payload) => self.take_from_stream(daemon, id, payload),
@@ -494,6 +513,8 @@ impl<'a, A: Algorithm> World<'a, A> {
             Input::Opened(id) => self.opened(self.daemons.len() + client, id),
             Input::User(user, step) => self.user_acts(client, user, step),
             Input::Writer(writer, step) => self.writer_acts(client, writer, step),
+            Input::Hand(hand, step) => self.hand_acts(client, hand, step),
+            Input::Heard(heard) => self.hear_late(client, *heard),
             // Whoever is expected to have something is left alone.
             Input::Over if !self.is_calm => {
                 let machine = self.daemons.len() + client;
@@ -671,12 +692,25 @@ impl<'a, A: Algorithm> World<'a, A> {
     }
 
     pub(super) fn drain_client(&mut self, client: usize) -> Result<(), Violation> {
+        loop {
+            self.drain_core(client)?;
+            self.confirm_cache(client);
+            self.drain_files(client)?;
+            if !self.tend(client)? {
+                break;
+            }
+        }
+        self.set_client_alarm(client);
+        self.look_at_beliefs(client)
+    }
+
+    fn drain_core(&mut self, client: usize) -> Result<(), Violation> {
         let machine = self.daemons.len() + client;
         loop {
             let reading = self.clients[client].reading(self.now);
             let Some(output) = self.clients[client].core.as_mut().and_then(|core| core.poll_output(reading))
             else {
-                break;
+                return Ok(());
             };
             match output {
                 core::Output::Send { to, frame } => {
@@ -690,25 +724,26 @@ impl<'a, A: Algorithm> World<'a, A> {
                 }
                 core::Output::Event(event) => self.hear_client(client, event)?,
                 core::Output::Revoke { from, number, volume, what } => {
-                    let machine = &mut self.clients[client];
-                    if let (Some(caching), Some(core)) = (&mut machine.files.caching, &mut machine.core) {
+                    if let Some(caching) = &mut self.clients[client].files.caching {
                         caching.cache.revoke(from, number, (volume, what));
+                    }
+                    let waits = self.recall_content(client, Recall { from, number }, volume, what);
+                    if let Some(core) = self.clients[client].core.as_mut().filter(|_| !waits) {
                         core.dropped(from, number);
                     }
                 }
             }
         }
-        self.confirm_cache(client);
-        self.drain_files(client)?;
-        self.set_client_alarm(client);
-        self.look_at_beliefs(client)
     }
 
     fn set_client_alarm(&mut self, client: usize) {
         let machine = &mut self.clients[client];
         let of_locks = machine.core.as_ref().and_then(Core::poll_timeout);
         let of_files = machine.files.core.as_ref().and_then(Files::poll_timeout);
-        let Some(due) = [of_locks, of_files].into_iter().flatten().min() else { return };
+        let of_lends = machine.files.behind.as_ref().and_then(Behind::next_due);
+        let of_hands = machine.files.hands.iter().filter_map(Hand::next_due).min();
+        let all = [of_locks, of_files, of_lends, of_hands];
+        let Some(due) = all.into_iter().flatten().min() else { return };
         let at = machine.clock.when(self.now, WallTime::from_micros(due.as_micros()));
         if machine.running.wake != Some(at) {
             machine.running.wake = Some(at);

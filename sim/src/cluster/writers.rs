@@ -9,13 +9,16 @@ use namespace::{InodeId, Who};
 use node::OpenMode;
 use node::file::{FileError, Level, Mark, Position};
 
+use super::behind::Behind;
 use super::caches::Caching;
+use super::hands::Hand;
 use super::held::{comes, makes_file};
 use super::shape::{Shape, Wanted};
 use super::volumes::KnownTrees;
 use super::world::{Input, World};
 use crate::check::file::{FileOp, FileOutcome};
 use crate::check::volume::VolumeOp;
+use crate::checkers::contents::UseId;
 use crate::checkers::histories::OperationId;
 use crate::checkers::replies::Asked;
 use crate::plan::{around, span_between};
@@ -31,6 +34,9 @@ pub(super) struct FileUse {
     /// What it keeps of volumes, if it keeps anything.
     pub(super) caching: Option<Caching>,
     pub(super) writers: Vec<Writer>,
+    /// What is lent to it, if anything may be, and who uses that.
+    pub(super) behind: Option<Behind>,
+    pub(super) hands: Vec<Hand>,
     /// The files that it was told are there.
     created: BTreeSet<usize>,
     /// The files that it was told were removed.
@@ -45,6 +51,18 @@ pub(super) struct FileUse {
     pub(super) is_over: bool,
     /// What the reply at hand says is to be synced.
     pub(super) told: Option<Mark>,
+    /// What was asked for and may have no number yet.
+    pub(super) unnumbered: Vec<(FileTicket, ObjectId, Named)>,
+}
+
+/// What a change is to the checkers that has a number.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Named {
+    Tree(OperationId),
+    File(OperationId),
+    Use(UseId),
+    /// Something of what is lent, which no user asked for.
+    Nobody,
 }
 
 /// Somebody who uses files.
@@ -79,13 +97,15 @@ pub(super) enum Work {
 }
 
 impl FileUse {
-    pub(super) fn new(writers: usize) -> Self {
-        Self { writers: vec![Writer::default(); writers], ..Self::default() }
+    pub(super) fn new(writers: usize, hands: usize) -> Self {
+        let hands = (0..hands).map(|_| Hand::default()).collect();
+        Self { writers: vec![Writer::default(); writers], hands, ..Self::default() }
     }
 
     pub(super) fn end(&mut self) {
         let writers = self.writers.iter().map(|writer| Writer { pending: None, step: writer.step + 1 });
-        *self = Self { writers: writers.collect(), ..Self::default() };
+        let hands = self.hands.iter().map(Hand::end).collect();
+        *self = Self { writers: writers.collect(), hands, ..Self::default() };
     }
 
     /// What was told of a file says whether it was removed.
@@ -172,7 +192,7 @@ impl<A: Algorithm> World<'_, A> {
         (file, work): (usize, Work),
     ) -> Result<(), Violation> {
         if let Work::Tree(op, _) = &work
-            && self.answer_from_cache(client, (file, op))?
+            && self.answer_from_cache(client, (file, op))
         {
             self.clients[client].files.writers[writer].step += 1;
             self.remind_writer(client, writer);
@@ -216,14 +236,13 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     /// A client asks for a change of a file or a volume, or asks it something.
-    fn want_of_file(
+    pub(super) fn want_of_file(
         &mut self,
         client: usize,
         file: usize,
         (id, wanted): (OperationId, Wanted),
     ) -> FileTicket {
         let object = self.files[file];
-        let who = self.clients[client].id(self.daemons.len() + client);
         let reading = self.clients[client].reading(self.now);
         let change = self.before_wanted(client, file, &wanted);
         let core = self.clients[client].files.core.as_mut().expect("its process runs");
@@ -240,17 +259,31 @@ impl<A: Algorithm> World<'_, A> {
             }
             Wanted::Ask(query) => core.ask(reading, object, query),
         };
-        let number = core.number(ticket);
         self.after_wanted(client, file, (&wanted, change), ticket);
-        if let Some(number) = number {
-            if self.is_volume(file) {
-                self.checkers.trees.goes_by(id, (who, number));
-            } else {
-                self.checkers.histories.goes_by(id, (who, number));
+        let named = if self.is_volume(file) { Named::Tree(id) } else { Named::File(id) };
+        self.clients[client].files.unnumbered.push((ticket, object, named));
+        self.note_numbers(client);
+        ticket
+    }
+
+    /// Changes that have had their turn go by their numbers.
+    pub(super) fn note_numbers(&mut self, client: usize) {
+        let who = self.clients[client].id(self.daemons.len() + client);
+        let uses = &mut self.clients[client].files;
+        let Some(core) = &uses.core else { return };
+        let mut unnumbered = std::mem::take(&mut uses.unnumbered);
+        unnumbered.retain(|&(ticket, object, named)| {
+            let Some(number) = core.number(ticket) else { return core.is_open(ticket) };
+            match named {
+                Named::Tree(id) => self.checkers.trees.goes_by(id, (who, number)),
+                Named::File(id) => self.checkers.histories.goes_by(id, (who, number)),
+                Named::Use(id) => self.checkers.contents.goes_by(id, (who, number)),
+                Named::Nobody => {}
             }
             self.checkers.entries.called(self.now, object, (who, number));
-        }
-        ticket
+            false
+        });
+        self.clients[client].files.unnumbered = unnumbered;
     }
 
     /// A client has something to say about a file.
@@ -309,6 +342,9 @@ impl<A: Algorithm> World<'_, A> {
 
     /// Whoever waited for this has a result.
     fn finish(&mut self, client: usize, ticket: FileTicket, event: &FileEvent) -> Result<(), Violation> {
+        if self.finish_lent(client, ticket, event)? {
+            return Ok(());
+        }
         let Some(writer) = self.clients[client].files.writer_of(ticket) else { return Ok(()) };
         let whom = &mut self.clients[client].files.writers[writer];
         whom.step += 1;
@@ -338,6 +374,7 @@ impl<A: Algorithm> World<'_, A> {
         if let Work::Tree(op, Some(id)) = &work
             && self.note_tree_result(client, (file, ticket), (op, *id), event)?
         {
+            self.leave_to_hands(client, event);
             self.summary.file_acknowledged += 1;
             return Ok(());
         }
@@ -432,7 +469,7 @@ impl<A: Algorithm> World<'_, A> {
 
     /// A client was told that it is over for a file. Sooner or later another process takes its place; until then it learns the
     /// same whatever it wants changed.
-    fn told_over(&mut self, client: usize, object: ObjectId, name: Option<(ClientId, u64)>) {
+    pub(super) fn told_over(&mut self, client: usize, object: ObjectId, name: Option<(ClientId, u64)>) {
         self.summary.file_told_over += 1;
         if name.is_some_and(|name| self.checkers.entries.has_effect(object, name)) {
             self.summary.file_over_effective += 1;
@@ -444,7 +481,12 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     /// What its client counts on to be durable is.
-    fn synced(&mut self, client: usize, file: usize, covered: &[FileTicket]) -> Result<(), Violation> {
+    pub(super) fn synced(
+        &mut self,
+        client: usize,
+        file: usize,
+        covered: &[FileTicket],
+    ) -> Result<(), Violation> {
         self.summary.file_synced += 1;
         let Some(owed) = self.clients[client].files.owed.get_mut(&file) else { return Ok(()) };
         let marks: Vec<Mark> = covered.iter().filter_map(|ticket| owed.remove(ticket)).collect();

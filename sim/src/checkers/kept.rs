@@ -1,0 +1,109 @@
+//! What of a file must be there when a lend has ended in which something may be lost: each byte is what it was when everything
+//! was synced last, or what was put there since; and so is the length.
+//!
+//! What was written and not synced may be lost with its client, in any part. So nothing more can be said; and nothing less.
+
+use std::collections::BTreeSet;
+
+use crate::check::Specification;
+use crate::check::file::{Content, FileModel, FileOp};
+
+/// What may have become of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Kept {
+    /// What it is if nothing is lost.
+    now: Vec<u8>,
+    /// What each byte may be instead.
+    bytes: Vec<BTreeSet<u8>>,
+    sizes: BTreeSet<usize>,
+}
+
+impl Kept {
+    /// All of it is safe.
+    pub fn of(content: &Content) -> Self {
+        Self { now: content.bytes.clone(), bytes: Vec::new(), sizes: BTreeSet::new() }
+    }
+
+    /// Something is done to it, and may be lost.
+    pub fn change(&mut self, op: &FileOp) {
+        let before = std::mem::take(&mut self.now);
+        let content = Content { bytes: before.clone(), is_removed: false };
+        let after = FileModel::default().step(&content, op, None).unwrap_or(content);
+        self.sizes.insert(before.len());
+        let count = before.len().max(after.bytes.len()).max(self.bytes.len());
+        self.bytes.resize(count, BTreeSet::new());
+        for (place, may_be) in self.bytes.iter_mut().enumerate() {
+            may_be.insert(before.get(place).copied().unwrap_or(0));
+        }
+        self.now = after.bytes;
+    }
+
+    /// What is wrong with what is there, if anything.
+    pub fn misfit(&self, found: &[u8]) -> Option<String> {
+        let size = found.len();
+        if size != self.now.len() && !self.may_end_at(size) {
+            return Some(format!(
+                "it has {size} bytes, and should have {} or {:?}",
+                self.now.len(),
+                self.sizes
+            ));
+        }
+        let wrong = found.iter().enumerate().find(|(place, byte)| !self.may_be(*place, **byte));
+        wrong.map(|(place, byte)| {
+            let may_be = self.bytes.get(place).cloned().unwrap_or_default();
+            format!("byte {place} is {byte}, and should be {:?} or {may_be:?}", self.now.get(place))
+        })
+    }
+
+    /// Where a file may end of which some of what was written is lost: what was written behind may be there, and what was written
+    /// before not.
+    fn may_end_at(&self, size: usize) -> bool {
+        let least = self.sizes.iter().copied().chain([self.now.len()]).min().unwrap_or_default();
+        (least..=self.bytes.len().max(self.now.len())).contains(&size)
+    }
+
+    fn may_be(&self, place: usize, byte: u8) -> bool {
+        let is_hole = place >= self.now.len() && byte == 0;
+        is_hole
+            || self.now.get(place) == Some(&byte)
+            || self.bytes.get(place).is_some_and(|may_be| may_be.contains(&byte))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(offset: usize, data: &[u8]) -> FileOp {
+        FileOp::Write { offset, data: data.to_vec() }
+    }
+
+    #[test]
+    fn what_is_safe_is_there_as_it_was() {
+        let kept = Kept::of(&[1, 2, 3].as_slice().into());
+        assert_eq!(kept.misfit(&[1, 2, 3]), None);
+        assert!(kept.misfit(&[1, 2]).is_some() && kept.misfit(&[1, 2, 4]).is_some());
+        assert!(kept.misfit(&[1, 2, 3, 0]).is_some());
+    }
+
+    #[test]
+    fn what_was_written_may_be_lost_in_parts_and_nothing_else_may_be_there() {
+        let mut kept = Kept::of(&[1, 2, 3].as_slice().into());
+        kept.change(&write(0, &[7]));
+        kept.change(&write(2, &[8, 9]));
+        for right in [&[1, 2, 3][..], &[7, 2, 3], &[1, 2, 8, 9], &[7, 2, 8, 9]] {
+            assert_eq!(kept.misfit(right), None, "{right:?}");
+        }
+        for wrong in [&[2, 2, 3][..], &[7, 7, 3], &[7, 2], &[7, 2, 3, 9, 9], &[7, 2, 3, 5]] {
+            assert!(kept.misfit(wrong).is_some(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_cut_off_may_be_there_or_not() {
+        let mut kept = Kept::of(&[1, 2, 3].as_slice().into());
+        kept.change(&FileOp::Truncate { size: 1 });
+        assert!(kept.misfit(&[1]).is_none() && kept.misfit(&[1, 2, 3]).is_none());
+        assert!(kept.misfit(&[]).is_some() && kept.misfit(&[1, 5, 3]).is_some());
+    }
+}

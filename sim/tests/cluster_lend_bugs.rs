@@ -1,0 +1,79 @@
+//! Rules of what is lent to clients that can be broken by a switch at daemons, and within how many seeds the
+//! simulator of a cluster notices.
+#![expect(clippy::print_stdout, reason = "the table of what was found when is the result")]
+
+#[expect(dead_code, reason = "more is broken elsewhere")]
+mod breaking;
+#[expect(dead_code, reason = "that runs without bugs are clean is seen elsewhere")]
+mod finding;
+
+use base::Span;
+use breaking::make_room_for_more;
+use node::Bug;
+use sim::cluster::{ClusterPlan, Clusters, TreeHabits};
+use sim::lease::Subject::{self, Flease, PaxosLease};
+use sim::{FaultKind, FaultPlan, Simulation, Trace};
+
+/// What a seed's mix of faults is replaced by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Weather {
+    /// Processes of daemons end, links are cut.
+    Rough,
+    /// Clients stand still, and their links are cut.
+    Frozen,
+}
+
+/// Within so many seeds each is found.
+const SEEDS: u64 = 10;
+
+const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
+    (Bug::RecallNotWaitedFor, Flease, Weather::Rough, SEEDS, "lends"),
+    (Bug::RecallNotWaitedFor, PaxosLease, Weather::Rough, SEEDS, "lends"),
+    (Bug::FlushNotFenced, Flease, Weather::Frozen, SEEDS, "lends"),
+    (Bug::GrantsIgnored, Flease, Weather::Rough, SEEDS, "lends"),
+];
+
+impl finding::Weather for Weather {
+    type Simulation = Clusters;
+    type Bug = Bug;
+
+    fn plan(self, broken: Option<Bug>, subject: Subject, seed: u64) -> ClusterPlan {
+        let mut plan = Clusters::plan(subject, seed);
+        (plan.files.count, plan.volumes.count, plan.volumes.percent) = (1, 1, 100);
+        plan.lend(12);
+        plan.volumes.habits =
+            TreeHabits { names: 3, changes_percent: 12, again_percent: 50, clear_permille: 0 };
+        plan.files.think = Span::from_millis(60);
+        plan.clients = plan.clients.max(3);
+        make_room_for_more(&mut plan);
+        plan.shard.bug = broken;
+        plan.faults = FaultPlan::in_tenths(self.faults().iter().copied(), plan.shard.lease.t_max);
+        plan
+    }
+}
+
+impl Weather {
+    const fn faults(self) -> &'static [(FaultKind, u64)] {
+        match self {
+            Self::Rough => &[(FaultKind::Crash, 20), (FaultKind::Partition, 30), (FaultKind::Break, 10)],
+            Self::Frozen => {
+                &[(FaultKind::ClientPause, 10), (FaultKind::Partition, 20), (FaultKind::OneWay, 20)]
+            }
+        }
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    finding::assert_all_found(FOUND_BY_THE_SIMULATOR);
+}
+
+#[test]
+fn clients_do_much_without_asking() {
+    for subject in Subject::ALL {
+        let plan = finding::Weather::plan(Weather::Rough, None, subject, 1);
+        let lends = Clusters::run(subject, &plan, Trace::off()).lends;
+        println!("{}: {lends:?}", subject.name());
+        assert!(lends.adopted > 8 && lends.changes_here > 30 && lends.reads_here > 15 && lends.flushes > 20);
+    }
+}
