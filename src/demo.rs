@@ -31,8 +31,8 @@ const EXIT_INTERRUPTED: u8 = 130;
 ///
 /// A stall above what is promised counts against the verdict, unless the machine
 /// stalled meanwhile: a timer that does nothing else was more than 20 ms late, or
-/// the disk, which all three daemons share, took more than 40 ms for 4 KiB and an
-/// `fdatasync`.
+/// the stall is too long by no more than the disk, which all three daemons share,
+/// took for one `fdatasync` of a file that is not theirs.
 ///
 /// Exit codes: 0 when all was as promised; 1 when it was not, or something else
 /// failed; 2 when the command line was wrong; 130 when it was interrupted.

@@ -11,8 +11,6 @@ use std::time::{Duration, Instant};
 
 /// A control timer that overshoots by more makes a round void: the machine stalled, not what is measured.
 pub const TIMER_STALL_MAX: Duration = Duration::from_millis(20);
-/// The same for an append with its `fdatasync`, which all daemons of one machine wait for at once.
-pub const DISK_STALL_MAX: Duration = Duration::from_millis(40);
 /// Of so many rounds of a hundred more may not be void.
 pub const VOID_PERCENT_MAX: u32 = 20;
 /// The timer sleeps so long each time.
@@ -33,9 +31,10 @@ pub(crate) struct Stalls {
 }
 
 impl Stalls {
-    /// Whether nothing can be said of what is measured.
-    pub(crate) fn void(self) -> bool {
-        self.timer > TIMER_STALL_MAX || self.disk > DISK_STALL_MAX
+    /// Whether nothing can be said of a call that took so long, and should not take longer than `bound`: all daemons of a machine wait for
+    /// its disk at once, and are not slower than allowed where that alone is what was too much.
+    pub(crate) fn void(self, longest: Duration, bound: Duration) -> bool {
+        self.timer > TIMER_STALL_MAX || longest > bound && longest.saturating_sub(self.disk) <= bound
     }
 
     pub(crate) fn max(self, other: Self) -> Self {
@@ -111,5 +110,20 @@ impl Watch {
         // It ends at once, told or not.
         let _ = self.stop.send(());
         self.thread.join().unwrap_or(Duration::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_stalls_makes_a_round_void() {
+        let [few, some, many, bound] = [5, 40, 60, 150].map(Duration::from_millis);
+        let void = |timer, disk, longest| Stalls { timer, disk }.void(longest, bound);
+        assert!(void(some, few, few), "the timer was late");
+        assert!(!void(few, many, bound), "within the bound whatever the disk did");
+        assert!(void(few, many, bound + some), "the disk alone was too much");
+        assert!(!void(few, some, bound + many), "and here it was not");
     }
 }

@@ -144,7 +144,7 @@ pub fn run(
     (event, rounds): (Event, u32),
     mut progress: impl FnMut(&str),
 ) -> Result<Figures, FailoverError> {
-    let (mut counted, mut void) = (Vec::new(), Vec::new());
+    let mut played = Vec::new();
     let (mut quiet, mut machine) = (Duration::ZERO, Stalls::default());
     let (mut acked_bytes, mut acked_lost, mut errors, mut error_texts) = (0, 0, 0, Vec::new());
     for number in 1..=rounds {
@@ -159,21 +159,23 @@ pub fn run(
         errors += failed;
         error_texts.extend(texts);
         (quiet, machine) = (quiet.max(round.quiet), machine.max(round.machine));
-        if round.machine.void() {
-            void.push(round.stalls);
-        } else {
-            counted.push(round.stalls);
-        }
+        played.push(round);
     }
+    let bound = event.bound(stage.config, quiet);
+    let is_void = |round: &Round| {
+        let longest = round.stalls.into_iter().max().unwrap_or_default();
+        round.machine.void(longest, bound)
+    };
+    let (void, counted): (Vec<Round>, Vec<Round>) = played.into_iter().partition(is_void);
     let stalls = |who: fn(&[Duration; 3]) -> Duration| {
-        let mut all: Vec<Duration> = counted.iter().map(who).collect();
+        let mut all: Vec<Duration> = counted.iter().map(|round| who(&round.stalls)).collect();
         all.sort_unstable();
         let middle = all.get(all.len() / 2).copied().unwrap_or_default();
         (millis(middle), millis(all.last().copied().unwrap_or_default()))
     };
     let (writer_stall_p50_ms, writer_stall_max_ms) = stalls(|[writer, ..]| *writer);
     let (reader_stall_p50_ms, reader_stall_max_ms) = stalls(|[_, same, other]| *same.max(other));
-    let all_ms = |rounds: &[[Duration; 3]]| rounds.iter().map(|stalls| stalls.map(millis)).collect();
+    let all_ms = |rounds: &[Round]| rounds.iter().map(|round| round.stalls.map(millis)).collect();
     let void_rounds = u32::try_from(void.len()).unwrap_or(rounds);
     Ok(Figures {
         event,
@@ -187,7 +189,7 @@ pub fn run(
         quiet_stall_max_ms: millis(quiet),
         control_stall_max_ms: millis(machine.timer),
         disk_stall_max_ms: millis(machine.disk),
-        bound_ms: millis(event.bound(stage.config, quiet)),
+        bound_ms: millis(bound),
         acked_bytes,
         acked_lost,
         errors,
