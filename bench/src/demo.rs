@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use base::NodeId;
 use serde::Serialize;
 
-use crate::control::{CONTROL_STALL_MAX, Control};
+use crate::control::Control;
 use crate::failover::load::{Gauge, Hand, Hands, Ledger, appender, creator, reader, writer};
 use crate::failover::seat::Seat;
 use crate::failover::{Event, FailoverError, Stage, millis};
@@ -74,6 +74,8 @@ pub struct Happened {
     pub bound_ms: f64,
     /// The longest overshoot of a timer that does nothing else.
     pub control_stall_ms: f64,
+    /// The longest append of 4 KiB with its `fdatasync` beside the daemons' data.
+    pub disk_stall_ms: f64,
     /// Whether the machine itself stalled, so that nothing is said of the stalls.
     pub void: bool,
 }
@@ -176,7 +178,7 @@ fn one(
     };
     show.news(format!("daemon {daemon} is {what}: {then}"));
     show.board.reset();
-    let control = Control::start();
+    let control = Control::start(&stage.folder)?;
     let victim = daemon.0 as usize;
     event.begin(stage.daemons, victim)?;
     let watched = stage.watch(event.lasts(stage.config).max(afterwards), &mut || show.look());
@@ -187,17 +189,19 @@ fn one(
     }
     stage.wait_until_well(&mut || show.look())?;
     stage.watch(PART_MIN, &mut || show.look())?;
-    let ([writer, reader], control) = (show.board.stalls(), control.end());
+    let ([writer, reader], machine) = (show.board.stalls(), control.end());
     show.step("all is well again");
+    let bound = event.bound(stage.config, quiet);
     Ok(Happened {
         event,
         daemon,
         writer_stall_ms: millis(writer),
         reader_stall_ms: millis(reader),
         quiet_stall_ms: millis(quiet),
-        bound_ms: millis(event.bound(stage.config, quiet)),
-        control_stall_ms: millis(control),
-        void: control > CONTROL_STALL_MAX,
+        bound_ms: millis(bound),
+        control_stall_ms: millis(machine.timer),
+        disk_stall_ms: millis(machine.disk),
+        void: machine.void(writer.max(reader), bound),
     })
 }
 

@@ -19,7 +19,7 @@ pub use plot::plot;
 use serde::Serialize;
 pub use stage::{Access, Stage};
 
-use crate::control::{CONTROL_STALL_MAX, Control, VOID_PERCENT_MAX};
+use crate::control::{Control, Stalls, VOID_PERCENT_MAX};
 use crate::netns::NamespaceError;
 use load::{BLOCK, Gauge, Hand, Hands, Ledger, content, reader, writer_of};
 use seat::Opened;
@@ -85,6 +85,8 @@ pub struct Figures {
     pub quiet_stall_max_ms: f64,
     /// The longest overshoot of a timer that does nothing else, in all rounds.
     pub control_stall_max_ms: f64,
+    /// The longest append of 4 KiB with its `fdatasync` beside the daemons' data, in all rounds.
+    pub disk_stall_max_ms: f64,
     /// What is allowed.
     pub bound_ms: f64,
     /// Bytes that were acknowledged in all rounds, and read again.
@@ -133,7 +135,7 @@ impl Figures {
 struct Round {
     stalls: [Duration; 3],
     quiet: Duration,
-    control: Duration,
+    machine: Stalls,
 }
 
 /// Has an event happen in so many rounds.
@@ -142,8 +144,8 @@ pub fn run(
     (event, rounds): (Event, u32),
     mut progress: impl FnMut(&str),
 ) -> Result<Figures, FailoverError> {
-    let (mut counted, mut void) = (Vec::new(), Vec::new());
-    let (mut quiet, mut control) = (Duration::ZERO, Duration::ZERO);
+    let mut played = Vec::new();
+    let (mut quiet, mut machine) = (Duration::ZERO, Stalls::default());
     let (mut acked_bytes, mut acked_lost, mut errors, mut error_texts) = (0, 0, 0, Vec::new());
     for number in 1..=rounds {
         progress(&format!("{}, round {number} of {rounds}", event.name()));
@@ -156,22 +158,24 @@ pub fn run(
         acked_lost += checked.lost;
         errors += failed;
         error_texts.extend(texts);
-        (quiet, control) = (quiet.max(round.quiet), control.max(round.control));
-        if round.control > CONTROL_STALL_MAX {
-            void.push(round.stalls);
-        } else {
-            counted.push(round.stalls);
-        }
+        (quiet, machine) = (quiet.max(round.quiet), machine.max(round.machine));
+        played.push(round);
     }
+    let bound = event.bound(stage.config, quiet);
+    let is_void = |round: &Round| {
+        let longest = round.stalls.into_iter().max().unwrap_or_default();
+        round.machine.void(longest, bound)
+    };
+    let (void, counted): (Vec<Round>, Vec<Round>) = played.into_iter().partition(is_void);
     let stalls = |who: fn(&[Duration; 3]) -> Duration| {
-        let mut all: Vec<Duration> = counted.iter().map(who).collect();
+        let mut all: Vec<Duration> = counted.iter().map(|round| who(&round.stalls)).collect();
         all.sort_unstable();
         let middle = all.get(all.len() / 2).copied().unwrap_or_default();
         (millis(middle), millis(all.last().copied().unwrap_or_default()))
     };
     let (writer_stall_p50_ms, writer_stall_max_ms) = stalls(|[writer, ..]| *writer);
     let (reader_stall_p50_ms, reader_stall_max_ms) = stalls(|[_, same, other]| *same.max(other));
-    let all_ms = |rounds: &[[Duration; 3]]| rounds.iter().map(|stalls| stalls.map(millis)).collect();
+    let all_ms = |rounds: &[Round]| rounds.iter().map(|round| round.stalls.map(millis)).collect();
     let void_rounds = u32::try_from(void.len()).unwrap_or(rounds);
     Ok(Figures {
         event,
@@ -183,8 +187,9 @@ pub fn run(
         reader_stall_p50_ms,
         reader_stall_max_ms,
         quiet_stall_max_ms: millis(quiet),
-        control_stall_max_ms: millis(control),
-        bound_ms: millis(event.bound(stage.config, quiet)),
+        control_stall_max_ms: millis(machine.timer),
+        disk_stall_max_ms: millis(machine.disk),
+        bound_ms: millis(bound),
         acked_bytes,
         acked_lost,
         errors,
@@ -236,7 +241,7 @@ fn measure(
     stage.watch(QUIET, &mut || ())?;
     let quiet = worst(Instant::now()).into_iter().max().unwrap_or_default();
     gauges.iter().for_each(|gauge| gauge.reset());
-    let control = Control::start();
+    let control = Control::start(&stage.folder)?;
     event.begin(stage.daemons, victim)?;
     let watched = stage.watch(event.lasts(stage.config), &mut || ());
     event.end(stage.daemons, victim)?;
@@ -244,7 +249,7 @@ fn measure(
     stage.wait_until_well(&mut || ())?;
     stage.watch(AFTERWARDS, &mut || ())?;
     let stalls = worst(Instant::now());
-    Ok(Round { stalls, quiet, control: control.end() })
+    Ok(Round { stalls, quiet, machine: control.end() })
 }
 
 /// Files whose content begins at the daemon to which something is to happen.
@@ -301,6 +306,7 @@ mod tests {
             reader_stall_max_ms: 40.0,
             quiet_stall_max_ms: 10.0,
             control_stall_max_ms: 5.0,
+            disk_stall_max_ms: 5.0,
             bound_ms: 150.0,
             acked_bytes: 1,
             acked_lost: 0,

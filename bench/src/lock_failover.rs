@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde::Serialize;
 use tokio::time::{sleep, timeout};
 
-use crate::control::{CONTROL_STALL_MAX, Control};
+use crate::control::{TIMER_STALL_MAX, Watch};
 use crate::daemons::{Daemons, signal};
 use crate::failover::millis;
 
@@ -117,9 +117,9 @@ pub async fn run(
             let name = format!("{failure:?}-{round}");
             let mut stage = Stage { plan, daemons, config, name: &name, figures: &mut figures };
             stage.wait_until_well().await?;
-            let control = Control::start();
+            let control = Watch::timer();
             let time = stage.play(failure).await?;
-            if control.end() > CONTROL_STALL_MAX {
+            if control.end() > TIMER_STALL_MAX {
                 figures.void_rounds += 1;
             } else {
                 figures.rounds += 1;

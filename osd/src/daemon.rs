@@ -383,7 +383,7 @@ fn read_files(
     }
     let files = std::mem::take(&mut opened.kept);
     let forgot_at = opened.forgot_at;
-    let disk = FileDisk::start(dir, &files, opened).map_err(DaemonError::Thread)?;
+    let disk = FileDisk::start((config.node, dir), &files, opened).map_err(DaemonError::Thread)?;
     let (start, ceiling) = (remembered(store.start()), store.epoch_ceiling());
     Ok((Remembered { start, ceiling, forgot_at, files }, disk))
 }

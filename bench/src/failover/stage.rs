@@ -33,6 +33,8 @@ const VOLUME: &str = "main";
 pub struct Stage<'a> {
     pub(crate) seats: [Seat; 2],
     mounts: Vec<Mounted>,
+    /// On the disk that the daemons use.
+    pub(crate) folder: PathBuf,
     /// Asks the daemons about everything, and is no part of the load.
     pub(crate) control: Library,
     pub(crate) daemons: &'a mut Daemons,
@@ -81,7 +83,17 @@ impl<'a> Stage<'a> {
             [one, other] => [one, other].map(|mounted| Seat::Mount(mounted.point().to_owned())),
             _ => [Seat::Library(connect(true)?), Seat::Library(connect(true)?)],
         };
-        Ok(Self { seats, mounts, control, daemons, config, no_mount, stop, runtime })
+        Ok(Self {
+            seats,
+            mounts,
+            folder: access.folder.clone(),
+            control,
+            daemons,
+            config,
+            no_mount,
+            stop,
+            runtime,
+        })
     }
 
     /// How programs use it.

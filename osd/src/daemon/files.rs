@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc as threads};
 
-use base::{ObjectId, WallTime};
+use base::{NodeId, ObjectId, WallTime};
 use bytes::Bytes;
 use lease::Algorithm;
 use node::file::{File, Stored};
@@ -60,13 +60,13 @@ pub enum FilesFailed {
 impl FileDisk {
     /// Starts the threads of a store that has kept these files.
     pub(super) fn start(
-        dir: PathBuf,
+        (node, dir): (NodeId, PathBuf),
         kept: &BTreeMap<ObjectId, KeptFile>,
         opened: OpenedFiles,
     ) -> io::Result<Self> {
         let (done_disk, told) = mpsc::unbounded_channel();
         let (doing, done) = mpsc::unbounded_channel();
-        let checkpoints = Checkpoints::new(kept, opened.log.place(0), CheckpointLimits::default());
+        let checkpoints = Checkpoints::new(node, kept, opened.log.place(0), CheckpointLimits::default());
         let orders = disk::start(opened.log, opened.segments, done_disk)?;
         let space = Space::new(dir, Arc::clone(&opened.contents));
         Ok(Self { orders, contents: opened.contents, told, done, doing, checkpoints, space })

@@ -3,11 +3,12 @@
 //!
 //! A checkpoint takes what has changed of all files at one moment. It is put on disk once the journal is durable up to there, and then the
 //! journal before it can go. One is made when much was written, when the journal is half full, and now and then, so that a start has little
-//! to read.
+//! to read. Those that are made now and then the daemons make in turns: what is written waits for a majority of them, and so not for one
+//! whose disk is busy with a checkpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{ObjectId, Span, WallTime};
+use base::{NodeId, ObjectId, Span, WallTime};
 use lease::Algorithm;
 use node::file::Touched;
 use node::{KeptFile, Shard};
@@ -22,7 +23,7 @@ const FULL_RETRY: Span = Span::from_secs(1);
 pub struct CheckpointLimits {
     /// When so much was written since the one before.
     pub bytes: u64,
-    /// And when something was written so long ago.
+    /// And when it is the daemon's turn, which comes each time that so long has passed.
     pub after: Span,
 }
 
@@ -35,6 +36,8 @@ impl Default for CheckpointLimits {
 /// The checkpoints of an open store.
 pub struct Checkpoints {
     limits: CheckpointLimits,
+    /// When in each span of [`CheckpointLimits::after`] it is this daemon's turn.
+    turn: Span,
     /// The place in the journal of the record before the first of this process.
     before: u64,
     /// Files of which something was written since their last checkpoint.
@@ -70,13 +73,19 @@ pub enum Next {
 
 impl Checkpoints {
     /// Those of a store that has kept these files, whose next record has the place behind `before`.
-    pub fn new(kept: &BTreeMap<ObjectId, KeptFile>, before: u64, limits: CheckpointLimits) -> Self {
+    pub fn new(
+        node: NodeId,
+        kept: &BTreeMap<ObjectId, KeptFile>,
+        before: u64,
+        limits: CheckpointLimits,
+    ) -> Self {
         let changed = kept.iter().filter(|(_, kept)| !kept.records.is_empty());
         let changed: BTreeSet<ObjectId> = changed.map(|(object, _)| *object).collect();
         // What is read again at each start is not read so often.
         let due = (!changed.is_empty()).then_some(WallTime::ZERO);
         Self {
             limits,
+            turn: turn_of(node, limits.after),
             before,
             changed,
             changed_bytes: 0,
@@ -92,7 +101,14 @@ impl Checkpoints {
         self.changed_bytes += bytes;
         self.changed.insert(object);
         self.last_number = number;
-        self.due.get_or_insert(now + self.limits.after);
+        let next = self.next_turn(now);
+        self.due.get_or_insert(next);
+    }
+
+    fn next_turn(&self, now: WallTime) -> WallTime {
+        let every = self.limits.after.as_micros().max(1);
+        let since = (now.as_micros() + every - self.turn.as_micros()) % every;
+        now + Span::from_micros(every - since)
     }
 
     /// When a checkpoint is to be made at the latest.
@@ -165,6 +181,40 @@ impl Checkpoints {
                 Ok(None)
             }
             Err(error @ (PutError::Io(_) | PutError::Index(_))) => Err(error),
+        }
+    }
+}
+
+/// Multiples of the golden section are far apart from each other, however many there are.
+fn turn_of(node: NodeId, every: Span) -> Span {
+    let part = node.0.wrapping_mul(0x9e37_79b9);
+    every * u64::from(part >> 16) / (1 << 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn daemons_take_turns() {
+        let every = Span::from_secs(10);
+        let limits = CheckpointLimits { after: every, ..CheckpointLimits::default() };
+        let turns = |now: u64| {
+            [1, 2, 3].map(|node| {
+                let mut checkpoints = Checkpoints::new(NodeId(node), &BTreeMap::new(), 0, limits);
+                let now = WallTime::from_micros(now);
+                checkpoints.note_write(now, (1, ObjectId::new(0, 1)), 1);
+                checkpoints.due().unwrap().since(now)
+            })
+        };
+        for now in [0, 1, 1_790_000_000_000_000, 1_790_000_004_321_987] {
+            let mut turns = turns(now);
+            turns.sort_unstable();
+            let [first, second, third] = turns;
+            assert!(first > Span::ZERO && third <= every, "{turns:?}");
+            let apart = Span::from_secs(2);
+            assert!(first + apart < second && second + apart < third, "{turns:?}");
+            assert!(third + apart < first + every, "{turns:?}");
         }
     }
 }

@@ -221,7 +221,7 @@ impl RealDisk {
         let (forgot_at, damaged) = (opened.forgot_at, std::mem::take(&mut opened.damaged));
         let open = OpenFiles {
             store,
-            checkpoints: Checkpoints::new(&kept, before, self.plan.checkpoints),
+            checkpoints: Checkpoints::new(self.owner.node, &kept, before, self.plan.checkpoints),
             contents: opened.contents,
             writer: LogWriter::new(opened.log, opened.segments),
             before,
