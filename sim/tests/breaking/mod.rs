@@ -54,6 +54,6 @@ pub(crate) fn make_room_for_more(plan: &mut ClusterPlan) {
     let replication = Arc::make_mut(&mut plan.shard.replication);
     replication.clients_max = replication.clients_max.max(12);
     replication.outcomes_max = replication.outcomes_max.max(24);
-    // All that is remembered goes with one page of a transfer.
-    replication.page_bytes_max = replication.page_bytes_max.max(192 << 10);
+    // All that is remembered goes with one page of a transfer, also where most of all was drawn.
+    replication.page_bytes_max = replication.page_bytes_max.max(640 << 10);
 }
