@@ -280,6 +280,12 @@ impl Volume {
         Some(answer.map_err(VolumeError::from))
     }
 
+    /// The same place, with what it names as far as that is known here, which may be over.
+    pub fn known_site(&self, site: Site) -> Site {
+        let named = self.object.shared().cache().named(self.object(), site.dir, &site.name);
+        named.map_or_else(|| site.clone(), |inode| site.clone().naming(inode))
+    }
+
     /// Whether size and times of a file are lent to this client: then what it shows of them is right, and it may change them at any time.
     pub fn has_lent(&self, attributes: &Attributes) -> bool {
         self.behind().own(attributes).is_some()

@@ -51,12 +51,12 @@ pub(crate) type Shown = (Attributes, Duration);
 /// Changes through this mount are under way, until this is dropped.
 pub(super) struct Changing<'a> {
     inodes: &'a Inodes,
-    changed: [Option<InodeId>; 2],
+    changed: Vec<InodeId>,
 }
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
-        self.changed.iter().flatten().for_each(|inode| self.inodes.end(*inode));
+        self.changed.iter().for_each(|inode| self.inodes.end(*inode));
     }
 }
 
@@ -136,15 +136,13 @@ impl Fs {
 
     /// These are about to be changed through this mount. The client answers them no more by itself until that is done, and the kernel does not
     /// either.
-    pub(super) fn changing<const N: usize>(&self, changed: [InodeId; N]) -> Changing<'_> {
-        const { assert!(N <= 2, "a change names two inodes at most") };
-        let mut noted = [None; 2];
-        for (note, inode) in noted.iter_mut().zip(changed) {
+    pub(super) fn changing(&self, changed: impl IntoIterator<Item = InodeId>) -> Changing<'_> {
+        let begun = |inode: InodeId| {
             self.inodes.begin(inode);
-            *note = Some(inode);
             self.disbelieve(inode);
-        }
-        Changing { inodes: &self.inodes, changed: noted }
+            inode
+        };
+        Changing { inodes: &self.inodes, changed: changed.into_iter().map(begun).collect() }
     }
 
     /// The kernel believes nothing of an inode any more that it was told before.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::{Volume, VolumeError};
 use namespace::{
-    Answer, Ask, Attributes, Change, Done, InodeId, Make as TreeMake, Name, NameError, RenameHow, Site,
-    Target, Who,
+    Answer, Ask, Attributes, Change, Done, Expect, InodeId, Make as TreeMake, Name, NameError, RenameHow,
+    Site, Target, Who,
 };
 
 use super::inodes::Inodes;
@@ -76,14 +76,13 @@ impl Fs {
 
     pub(crate) async fn unlink(&self, caller: &Caller, place: Place<'_>) -> Result<(), FsError> {
         let site = self.site(place)?;
-        let _changing = self.changing([site.dir]);
-        Ok(self.now().volume.unlink(&caller.who(), site).await?)
+        self.change_sites(caller, [site], |[site]| Change::Unlink { site, holders: Vec::new() }).await
     }
 
     pub(crate) async fn remove_directory(&self, caller: &Caller, place: Place<'_>) -> Result<(), FsError> {
         let site = self.site(place)?;
-        let _changing = self.changing([site.dir]);
-        Ok(self.now().volume.remove_directory(&caller.who(), site).await?)
+        self.change_sites(caller, [site], |[site]| Change::RemoveDirectory { site, holders: Vec::new() })
+            .await
     }
 
     pub(crate) async fn rename(
@@ -93,10 +92,34 @@ impl Fs {
         to: Place<'_>,
         how: RenameHow,
     ) -> Result<(), FsError> {
-        let (from, to) = (self.site(from)?, self.site(to)?);
-        let _changing = self.changing([from.dir, to.dir]);
-        let change = Change::Rename { from, to, how, holders: Vec::new() };
-        Ok(self.now().volume.change(&caller.who(), change).await.map(drop)?)
+        let sites = [self.site(from)?, self.site(to)?];
+        let rename = |[from, to]: [Site; 2]| Change::Rename { from, to, how, holders: Vec::new() };
+        self.change_sites(caller, sites, rename).await
+    }
+
+    /// Does something to names. What they name as far as is known here is named as well: so nobody has to ask this mount to drop it.
+    async fn change_sites<const N: usize>(
+        &self,
+        caller: &Caller,
+        sites: [Site; N],
+        change: impl Fn([Site; N]) -> Change,
+    ) -> Result<(), FsError> {
+        let identity = self.now();
+        let known = sites.clone().map(|site| identity.volume.known_site(site));
+        let dirs = sites.iter().map(|site| site.dir);
+        let there = known.iter().filter_map(|site| match site.expect {
+            Expect::Inode(inode) => Some(inode),
+            Expect::Any | Expect::Nothing => None,
+        });
+        let _changing = self.changing(dirs.chain(there));
+        if known != sites {
+            match identity.volume.change(&caller.who(), change(known)).await {
+                // Somebody else has changed that.
+                Err(VolumeError::Refused(NameError::Stale { .. } | NameError::NoEntry { .. })) => {}
+                done => return Ok(done.map(drop)?),
+            }
+        }
+        Ok(identity.volume.change(&caller.who(), change(sites)).await.map(drop)?)
     }
 
     pub(crate) async fn read_link(&self, caller: &Caller, number: u64) -> Result<Bytes, FsError> {
