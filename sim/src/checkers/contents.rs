@@ -366,7 +366,8 @@ impl Lives {
         let done = places.iter().map(|&place| &self.operations[place].operation);
         let changes = done.filter(|done| !model.is_query(&done.op));
         let at = |change: &Operation<FileOp, FileOutcome>| change.returned.as_ref().map(|(at, _)| *at);
-        let (safe, unsafe_yet): (Vec<_>, Vec<_>) = changes.partition(|change| at(change) < Some(life.safe));
+        let is_safe = |change: &&Operation<FileOp, FileOutcome>| at(change).is_some_and(|at| at < life.safe);
+        let (safe, unsafe_yet): (Vec<_>, Vec<_>) = changes.partition(is_safe);
         for change in safe {
             content = model.step(&content, &change.op, None).unwrap_or(content);
         }
@@ -588,6 +589,17 @@ mod tests {
             story.reads(2, &[found]);
             assert_eq!(story.says().is_none(), is_right, "{found} {is_lossy}: {:?}", story.says());
         }
+    }
+
+    #[test]
+    fn what_nobody_was_told_of_may_be_lost() {
+        let mut story = Story::default();
+        story.lent(lend(1), &[]);
+        story.writes(1, 1, lend(1));
+        story.contents.called(NOW, FILE, client(1), FileOp::Punch { offset: 0, length: 1 });
+        story.contents.may_lose(FILE, lend(1).unwrap(), "its client has ended".into());
+        story.lent(None, &[1]);
+        assert_eq!(story.says(), None);
     }
 
     #[test]
