@@ -206,13 +206,15 @@ impl<A: Algorithm> Shard<A> {
             None => matches!(reply, FileReplyBody::NoSuchFile),
         };
         let deleted = TreeOp::wanted(Who::root(), TreeChange::Deleted { inode: of.inode });
-        let next = self.files.hosted.get(&of.volume).and_then(|hosted| hosted.replica.next_position());
-        if is_gone {
-            self.propose_own(now, of.volume, Change::Tree(Arc::new(deleted)));
-        }
+        let change = is_gone.then(|| Change::Tree(Arc::new(deleted)));
+        let entry = change.and_then(|change| self.propose_own(now, of.volume, change));
         if let Some(hosted) = self.files.hosted.get_mut(&of.volume) {
+            let replica = &hosted.replica;
+            // Where there is no room for it, what is under way makes some: the entry after that may never come.
+            let under_way = Some(replica.tail()).filter(|tail| *tail > replica.committed());
+            let by = entry.or(under_way).or_else(|| replica.next_position());
             // If it is still there when that entry is committed, whatever that does, it is found again.
-            hosted.deleting.insert(of.inode, next);
+            hosted.deleting.insert(of.inode, by);
         }
         self.drain_replica(now, of.volume);
     }

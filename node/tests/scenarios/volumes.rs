@@ -8,8 +8,9 @@ use namespace::{
     Answer as TreeAnswer, Ask, Attributes, Change as TreeChange, Done as TreeDone, InodeId, LentTo, Make,
     Name, NameError, Op, Root, Site, Who,
 };
-use node::file::{Answer, Change, Done, FileBody, FileError, FileReplyBody, Level, Query};
+use node::file::{Answer, Change, Done, File, FileBody, FileError, FileReplyBody, Level, Query};
 use node::{Bug, VolumeName, file_object};
+use replication::Message;
 
 use crate::cluster::{Flying, ms};
 use crate::files::{Daemons, FILE, Writer, created, created_with};
@@ -286,6 +287,39 @@ fn a_daemon_that_has_something_to_delete_makes_room_for_itself() {
     assert_eq!(lookup_as(&mut cluster, (2, second), "f"), Err(absent.into()));
     cluster.run(ms(5_000));
     assert!(!has_doomed(&cluster, second));
+}
+
+/// Two files are gone at once, and the volume has room for one entry at a time.
+#[test]
+fn what_there_was_no_room_to_delete_is_deleted_when_there_is() {
+    let narrow = |config: &mut node::ShardConfig| {
+        config.replication =
+            replication::Config { uncommitted_max: 1, ..(*config.replication).clone() }.into();
+    };
+    let (mut cluster, members, mut writer) = plant(created_with(None, narrow));
+    let first = members[0];
+    for text in ["f", "g"] {
+        writer.must(&mut cluster, first, make(text, Make::file()));
+        cluster.run(ms(500));
+        fill(&mut cluster, first, 1, text);
+        cluster.run(ms(1_500));
+    }
+    cluster.hold_back(of_volume(|message| matches!(message, Message::Synced { .. })));
+    for text in ["f", "g"] {
+        writer.must(&mut cluster, first, unlink(text));
+    }
+    cluster.run(ms(100));
+    cluster.let_go_but(of_volume(|message| matches!(message, Message::Appended { .. })));
+    cluster.run(ms(100));
+    let doomed = cluster.shard(first).file(FILE).unwrap().machine().tree().doomed(9);
+    assert_eq!(doomed.len(), 2, "no entry is committed");
+    cluster.let_go();
+    cluster.run(ms(1_000));
+    assert!(!has_doomed(&cluster, first));
+}
+
+fn of_volume(what: fn(&Message<File>) -> bool) -> impl Fn(&Flying) -> bool {
+    move |flying| matches!(flying, Flying::File { message, .. } if message.object == FILE && what(&message.message))
 }
 
 #[test]

@@ -6,7 +6,8 @@
 //!   is looked for.
 //! - Nobody answers by a lend or a grant that is over in the volume.
 //! - Where a client has ended that had a file, or was told that something is lost, the history ends when its lend does, and another begins with
-//!   what is there. That is [what must be](super::kept). Of what it has said to have given back nothing may be lost.
+//!   what is there. That is [what must be](super::kept). What the client that was told so reads until then has no place in the order, but
+//!   was there once. Of what it has said to have given back nothing may be lost.
 //! - Where the power of several daemons takes away what was written, nothing more is said of the order.
 
 use std::collections::BTreeMap;
@@ -90,12 +91,13 @@ struct Life {
     base: Position,
     /// When it was over, and up to where then.
     ended: Option<(Moment, Position)>,
-    /// Why something may be lost.
+    /// Why something may be lost, and from when on.
     losses: Option<String>,
+    lost: Vec<Moment>,
     /// Whether its client has said that it has given everything back: then nothing may be lost.
     is_given_back: bool,
-    /// Up to which moment everything is known to be safe.
-    safe: Moment,
+    /// What was done since the one moment and before the other is known to be safe.
+    safe: Vec<(Moment, Moment)>,
 }
 
 impl Contents {
@@ -206,17 +208,20 @@ impl Contents {
                 base: content,
                 ended: None,
                 losses: None,
+                lost: Vec::new(),
                 is_given_back: false,
-                safe: at,
+                safe: Vec::new(),
             };
             file.lends.insert(present, life);
         }
     }
 
     /// What is lent by this may be lost in part, and why.
-    pub fn may_lose(&mut self, object: ObjectId, generation: Generation, why: String) {
+    pub fn may_lose(&mut self, now: TrueTime, object: ObjectId, generation: Generation, why: String) {
+        let at = self.tick(now);
         let life = self.files.get_mut(&object).and_then(|file| file.lends.get_mut(&generation));
         if let Some(life) = life.filter(|life| !life.is_given_back) {
+            life.lost.push(at);
             life.losses.get_or_insert(why);
         }
     }
@@ -233,7 +238,9 @@ impl Contents {
     pub fn synced(&mut self, object: ObjectId, generation: Generation, called: Moment) {
         let life = self.files.get_mut(&object).and_then(|file| file.lends.get_mut(&generation));
         if let Some(life) = life {
-            life.safe = life.safe.max(called);
+            // What was lost before does not come back by that.
+            let lost = life.lost.iter().rev().find(|at| **at < called);
+            life.safe.push((lost.copied().unwrap_or_default(), called));
         }
     }
 
@@ -349,7 +356,9 @@ impl Lives {
             let places =
                 self.operations.iter().enumerate().filter(|(_, done)| done.is_under(lend, (life.began, *at)));
             let places: Vec<usize> = places.map(|(place, _)| place).collect();
-            if let Some(what) = self.kept((life, content(life.base)), &places).misfit(&after.bytes) {
+            let base = content(life.base);
+            let misfit = self.kept((life, &base), &places).misfit(&after.bytes);
+            if let Some(what) = misfit.or_else(|| self.misread((lend, life), &base, &places)) {
                 return Err((
                     format!("{lend:?} is over, and something may be lost, because {why}: {what}"),
                     places,
@@ -360,13 +369,34 @@ impl Lives {
         Ok(bounds)
     }
 
-    /// What must be there when a lend is over, by which these were done.
-    fn kept(&self, (life, mut content): (&Life, Content), places: &[usize]) -> Kept {
+    /// What must be there when a lend is over, by which these were done. Each took effect when it was told; but a hole is made at the
+    /// content, before or after what was written here meanwhile.
+    fn kept(&self, (life, base): (&Life, &Content), places: &[usize]) -> Kept {
+        let told = |place: &usize| {
+            let returned = &self.operations[*place].operation.returned;
+            returned.as_ref().map_or(Moment(u64::MAX), |(at, _)| *at)
+        };
+        let early = |place: &usize| match &self.operations[*place].operation {
+            Operation { op: FileOp::Punch { .. }, called, .. } => *called,
+            _ => told(place),
+        };
+        let [mut first, mut last] = [places.to_vec(), places.to_vec()];
+        first.sort_by_key(early);
+        last.sort_by_key(told);
+        let mut kept = self.kept_in((life, base.clone()), &first);
+        kept.or(&self.kept_in((life, base.clone()), &last));
+        kept
+    }
+
+    /// The same, if it was done in this order.
+    fn kept_in(&self, (life, mut content): (&Life, Content), order: &[usize]) -> Kept {
         let model = FileModel::default();
-        let done = places.iter().map(|&place| &self.operations[place].operation);
+        let done = order.iter().map(|&place| &self.operations[place].operation);
         let changes = done.filter(|done| !model.is_query(&done.op));
-        let at = |change: &Operation<FileOp, FileOutcome>| change.returned.as_ref().map(|(at, _)| *at);
-        let is_safe = |change: &&Operation<FileOp, FileOutcome>| at(change).is_some_and(|at| at < life.safe);
+        let is_safe = |change: &&Operation<FileOp, FileOutcome>| {
+            let at = change.returned.as_ref().map(|(at, _)| *at);
+            at.is_some_and(|at| life.safe.iter().any(|&(from, upto)| (from..upto).contains(&at)))
+        };
         let (safe, unsafe_yet): (Vec<_>, Vec<_>) = changes.partition(is_safe);
         for change in safe {
             content = model.step(&content, &change.op, None).unwrap_or(content);
@@ -374,6 +404,31 @@ impl Lives {
         let mut kept = Kept::of(&content);
         unsafe_yet.into_iter().for_each(|change| kept.change(&change.op));
         kept
+    }
+
+    /// Whether whoever has a file by a lend reads it when some of what it wrote is lost, though the lend goes on.
+    fn reads_lost(&self, (lend, life): (Generation, &Life), done: &Use) -> bool {
+        let Operation { called, op, returned, .. } = &done.operation;
+        let (Some(lost), Some((at, _)), FileOp::Read { .. }) = (life.lost.first(), returned, op) else {
+            return false;
+        };
+        let is_holder = |other: &Use| other.under == Some(lend) && other.who == done.who;
+        let is_before_the_end = life.ended.as_ref().is_none_or(|(end, _)| called < end);
+        at >= lost && is_before_the_end && self.operations.iter().any(is_holder)
+    }
+
+    /// What of that was never there.
+    fn misread(&self, (lend, life): (Generation, &Life), base: &Content, places: &[usize]) -> Option<String> {
+        let mut ever = Kept::of(base);
+        places.iter().for_each(|&place| ever.change(&self.operations[place].operation.op));
+        let is_within = |at: &Moment| life.ended.as_ref().is_none_or(|(end, _)| at < end);
+        let of_lost = self.operations.iter().filter(|done| self.reads_lost((lend, life), done));
+        of_lost.map(|done| &done.operation).find_map(|read| match (&read.op, &read.returned) {
+            (FileOp::Read { offset, .. }, Some((at, FileOutcome::Data(data)))) if is_within(at) => {
+                ever.misread(*offset, data)
+            }
+            _ => None,
+        })
     }
 
     /// What was done between two moments.
@@ -385,7 +440,8 @@ impl Lives {
             let is_over = returned.as_ref().is_some_and(|(at, _)| *at < from);
             let straddles = *called < from || returned.as_ref().is_some_and(|(at, _)| *at >= upto);
             // In which of the histories a question was answered nobody can say.
-            if is_over || *called >= upto || straddles && model.is_query(op) {
+            let is_of_lost = || self.lends.iter().any(|(&lend, life)| self.reads_lost((lend, life), done));
+            if is_over || *called >= upto || straddles && model.is_query(op) || is_of_lost() {
                 continue;
             }
             let returned = returned.clone().filter(|_| !straddles);
@@ -583,11 +639,66 @@ mod tests {
             story.contents.synced(FILE, lend(1).unwrap(), called);
             story.writes(1, 2, lend(1));
             if is_lossy {
-                story.contents.may_lose(FILE, lend(1).unwrap(), "its client has ended".into());
+                story.contents.may_lose(NOW, FILE, lend(1).unwrap(), "its client has ended".into());
             }
             story.lent(None, &[found]);
             story.reads(2, &[found]);
             assert_eq!(story.says().is_none(), is_right, "{found} {is_lossy}: {:?}", story.says());
+        }
+    }
+
+    #[test]
+    fn what_was_refused_its_own_client_may_read_no_more() {
+        for (who, found, is_lossy, is_right) in [
+            (1, &[][..], true, true),
+            (1, &[0], true, true),
+            (1, &[1], true, true),
+            (1, &[7], true, false),
+            (1, &[], false, false),
+            (2, &[], true, false),
+        ] {
+            let mut story = Story::default();
+            story.lent(lend(1), &[]);
+            story.writes(1, 1, lend(1));
+            if is_lossy {
+                story.contents.may_lose(NOW, FILE, lend(1).unwrap(), "it was refused".into());
+            }
+            story.reads(who, found);
+            story.lent(None, &[1]);
+            assert_eq!(story.says().is_none(), is_right, "{who} {found:?} {is_lossy}: {:?}", story.says());
+        }
+    }
+
+    #[test]
+    fn a_hole_is_made_before_or_after_what_is_written_meanwhile() {
+        for (found, is_right) in [(0, true), (1, true), (7, false)] {
+            let mut story = Story::default();
+            story.lent(lend(1), &[]);
+            let punch = FileOp::Punch { offset: 0, length: 1 };
+            let hole = story.contents.called(NOW, FILE, client(1), punch);
+            story.writes(1, 1, lend(1));
+            story.contents.returned(NOW, hole, FileOutcome::Done);
+            let called = story.contents.moment(NOW);
+            story.contents.synced(FILE, lend(1).unwrap(), called);
+            story.contents.may_lose(NOW, FILE, lend(1).unwrap(), "its client has ended".into());
+            story.lent(None, &[found]);
+            assert_eq!(story.says().is_none(), is_right, "{found}: {:?}", story.says());
+        }
+    }
+
+    #[test]
+    fn what_was_lost_no_later_sync_makes_safe() {
+        for (found, is_right) in [(&[0, 2][..], true), (&[1, 2], true), (&[0], false)] {
+            let mut story = Story::default();
+            story.lent(lend(1), &[]);
+            story.writes(1, 1, lend(1));
+            story.contents.may_lose(NOW, FILE, lend(1).unwrap(), "it was refused".into());
+            let later = FileOp::Write { offset: 1, data: vec![2] };
+            assert_eq!(story.does(1, later, (lend(1), FileOutcome::Done)), Ok(()));
+            let called = story.contents.moment(NOW);
+            story.contents.synced(FILE, lend(1).unwrap(), called);
+            story.lent(None, found);
+            assert_eq!(story.says().is_none(), is_right, "{found:?}: {:?}", story.says());
         }
     }
 
@@ -597,7 +708,7 @@ mod tests {
         story.lent(lend(1), &[]);
         story.writes(1, 1, lend(1));
         story.contents.called(NOW, FILE, client(1), FileOp::Punch { offset: 0, length: 1 });
-        story.contents.may_lose(FILE, lend(1).unwrap(), "its client has ended".into());
+        story.contents.may_lose(NOW, FILE, lend(1).unwrap(), "its client has ended".into());
         story.lent(None, &[1]);
         assert_eq!(story.says(), None);
     }
@@ -611,7 +722,7 @@ mod tests {
             if is_given_back {
                 story.contents.given_back(FILE, lend(1).unwrap());
             }
-            story.contents.may_lose(FILE, lend(1).unwrap(), "it was told so".into());
+            story.contents.may_lose(NOW, FILE, lend(1).unwrap(), "it was told so".into());
             story.lent(None, &[]);
             story.reads(2, &[]);
             assert_eq!(story.says().is_some(), is_given_back);
@@ -625,7 +736,7 @@ mod tests {
         story.writes(1, 1, lend(1));
         let called = story.contents.moment(NOW);
         story.contents.synced(FILE, lend(1).unwrap(), called);
-        story.contents.may_lose(FILE, lend(1).unwrap(), "its client has ended".into());
+        story.contents.may_lose(NOW, FILE, lend(1).unwrap(), "its client has ended".into());
         story.lent(None, &[]);
         assert!(story.says().is_some_and(|what| what.contains("0 bytes")), "{:?}", story.says());
     }

@@ -53,6 +53,8 @@ struct History<K: Kind> {
     generation: Epoch,
     start: K::State,
     operations: Vec<Operation<K::Op, K::Outcome>>,
+    /// Where what was open when it began stood in the one before: its first operations.
+    open: Vec<usize>,
     /// By what name a change goes at the daemons.
     names: BTreeMap<Name, usize>,
     /// The questions that were open while clocks were wrong, and what was known to be committed when they were answered.
@@ -127,6 +129,7 @@ impl<K: Kind> History<K> {
             generation: Epoch::default(),
             start: kind.start(),
             operations: Vec::new(),
+            open: Vec::new(),
             names: BTreeMap::new(),
             loose: BTreeMap::new(),
         }
@@ -314,10 +317,16 @@ impl<K: Kind> Histories<K> {
         self.is_loose = false;
     }
 
-    /// It is a change, and goes by this name.
+    /// It is a change, and goes by this name, also where the file has begun anew since it was wanted.
     pub fn goes_by(&mut self, id: OperationId, name: Name) {
-        if let Some(history) = self.objects.get_mut(&id.object).and_then(|all| all.get_mut(id.history)) {
-            history.names.insert(name, id.place);
+        let Some(histories) = self.objects.get_mut(&id.object) else { return };
+        let mut place = id.place;
+        for (number, history) in histories.iter_mut().enumerate().skip(id.history) {
+            if number > id.history {
+                let Ok(here) = history.open.binary_search(&place) else { return };
+                place = here;
+            }
+            history.names.insert(name, place);
         }
     }
 
@@ -363,7 +372,14 @@ impl<K: Kind> Histories<K> {
         let names =
             before.names.iter().filter_map(|(&name, place)| Some((name, places.binary_search(place).ok()?)));
         let names = names.collect();
-        histories.push(History { generation, start, operations, names, loose: BTreeMap::new() });
+        histories.push(History {
+            generation,
+            start,
+            operations,
+            open: places,
+            names,
+            loose: BTreeMap::new(),
+        });
     }
 
     /// How many operations have a result.

@@ -381,17 +381,34 @@ mod tests {
 
     #[test]
     fn what_was_lost_is_not_expected_in_what_was_recovered() {
+        judge_what_was_lost(true);
+    }
+
+    /// Clients give a change its number when it is its turn, which may be after a loss.
+    #[test]
+    fn what_gets_its_number_after_a_loss_is_known_in_what_was_recovered() {
+        judge_what_was_lost(false);
+    }
+
+    fn judge_what_was_lost(is_numbered_before: bool) {
         let mut story = Story::new();
         let mut recovered = story.tree.clone();
         let (rest, whose) = (story.log.clone(), |node| (NodeId(node), VOLUME));
         story.does(make("a"));
         let lost = story.list();
-        let open = story.call(VolumeOp::Change(Arc::new(wanted(make("b")))));
+        let wants = VolumeOp::Change(Arc::new(wanted(make("b"))));
+        let open = story.histories.called(TrueTime::ZERO, VOLUME, 1, wants.into());
+        if is_numbered_before {
+            story.histories.goes_by(open, (CLIENT, 3));
+        }
         let mut entries = Entries::default();
         entries.may_lose = true;
         entries.append(TrueTime::ZERO, whose(1), (Seq(0), &story.log)).unwrap();
         entries.commit(TrueTime::ZERO, whose(1), at(3)).unwrap();
         story.histories.begin_anew(TrueTime::ZERO, VOLUME, LATER, Volume::Tree(recovered.clone()));
+        if !is_numbered_before {
+            story.histories.goes_by(open, (CLIENT, 3));
+        }
         let later = |seq| Position { epoch: LATER, seq: Seq(seq) };
         let op = TreeOp { client: CLIENT, ..wanted(make("b")) };
         let done = recovered.apply(namespace::Born { epoch: LATER, seq: Seq(4) }, &op).unwrap();

@@ -309,7 +309,7 @@ impl<A: Algorithm> World<'_, A> {
         for (id, lend) in std::mem::take(&mut behind.dropped) {
             let object = node::file_object(id.volume, id.inode);
             let why = "it has no name any more, and nobody had it open at its client".to_owned();
-            self.checkers.contents.may_lose(object, lend, why);
+            self.checkers.contents.may_lose(self.now, object, lend, why);
         }
         let answered = behind.contents.take_answered();
         let answered =
@@ -425,7 +425,7 @@ impl<A: Algorithm> World<'_, A> {
             let lost = behind.openings.values_mut().filter(|opening| opening.id == id && is_known);
             lost.for_each(|opening| opening.is_owed = true);
             self.summary.lends.lost += u64::from(is_known);
-            self.checkers.contents.may_lose(object, generation, why);
+            self.checkers.contents.may_lose(self.now, object, generation, why);
         }
         if let Some(behind) = self.clients[client].files.behind.as_mut() {
             behind.contents.sent(now, (id, generation), (flush, sent));
@@ -537,7 +537,7 @@ impl<A: Algorithm> World<'_, A> {
         let Some(behind) = &self.clients[client].files.behind else { return };
         for (id, generation) in behind.lends() {
             let object = node::file_object(id.volume, id.inode);
-            self.checkers.contents.may_lose(object, generation, "its client has ended".to_owned());
+            self.checkers.contents.may_lose(self.now, object, generation, "its client has ended".to_owned());
         }
     }
 

@@ -105,7 +105,7 @@ impl<A: Algorithm> World<'_, A> {
     /// A client's process has started.
     pub(super) fn files_of_client(&self) -> (Files, Option<Caching>) {
         let files = Files::new(self.plan.shard.map.clone());
-        if self.plan.volumes.caches || self.plan.volumes.lends {
+        if self.plan.volumes.keeps() {
             (files.caching(), Some(Caching::new(self.plan.volumes.rules)))
         } else {
             (files, None)

@@ -168,7 +168,7 @@ impl<A: Algorithm> World<'_, A> {
         let settled = self.session_over() * 6 + self.quarantine() * 2 + lease.t_max * 4;
         let forgotten = self.forgotten_within();
         // A volume that somebody has in a cache is idle later.
-        let idle = self.plan.shard.file_idle * if self.plan.volumes.caches { 6 } else { 2 };
+        let idle = self.plan.shard.file_idle * if self.plan.volumes.keeps() { 6 } else { 2 };
         self.run_until(self.now + settled + self.plan.network.late_max + idle + forgotten)?;
         for machine in &self.daemons {
             let Some(shard) = &machine.shard else { continue };

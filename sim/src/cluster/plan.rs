@@ -292,6 +292,11 @@ impl VolumePlan {
             rules: Rules::default(),
         }
     }
+
+    /// Whether clients keep what they know of names: also where files are lent to them.
+    pub(super) const fn keeps(&self) -> bool {
+        self.caches || self.lends
+    }
 }
 
 /// How files are hosted. Logs may be so short that a state has to be taken over often, in small pieces.

@@ -239,6 +239,7 @@ impl<A: Algorithm> World<'_, A> {
         let known = behind.contents.generation(id);
         if let Some(before) = behind.adopt(now, attributes, opening) {
             self.checkers.contents.may_lose(
+                self.now,
                 object,
                 before,
                 "its client has heard of the next lend".to_owned(),
