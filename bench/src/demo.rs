@@ -191,17 +191,16 @@ fn one(
     stage.watch(PART_MIN, &mut || show.look())?;
     let ([writer, reader], machine) = (show.board.stalls(), control.end());
     show.step("all is well again");
-    let bound = event.bound(stage.config, quiet);
     Ok(Happened {
         event,
         daemon,
         writer_stall_ms: millis(writer),
         reader_stall_ms: millis(reader),
         quiet_stall_ms: millis(quiet),
-        bound_ms: millis(bound),
+        bound_ms: millis(event.bound(stage.config, quiet)),
         control_stall_ms: millis(machine.timer),
         disk_stall_ms: millis(machine.disk),
-        void: machine.void(writer.max(reader), bound),
+        void: machine.void(),
     })
 }
 

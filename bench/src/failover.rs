@@ -161,12 +161,8 @@ pub fn run(
         (quiet, machine) = (quiet.max(round.quiet), machine.max(round.machine));
         played.push(round);
     }
-    let bound = event.bound(stage.config, quiet);
-    let is_void = |round: &Round| {
-        let longest = round.stalls.into_iter().max().unwrap_or_default();
-        round.machine.void(longest, bound)
-    };
-    let (void, counted): (Vec<Round>, Vec<Round>) = played.into_iter().partition(is_void);
+    let (void, counted): (Vec<Round>, Vec<Round>) =
+        played.into_iter().partition(|round| round.machine.void());
     let stalls = |who: fn(&[Duration; 3]) -> Duration| {
         let mut all: Vec<Duration> = counted.iter().map(|round| who(&round.stalls)).collect();
         all.sort_unstable();
@@ -189,7 +185,7 @@ pub fn run(
         quiet_stall_max_ms: millis(quiet),
         control_stall_max_ms: millis(machine.timer),
         disk_stall_max_ms: millis(machine.disk),
-        bound_ms: millis(bound),
+        bound_ms: millis(event.bound(stage.config, quiet)),
         acked_bytes,
         acked_lost,
         errors,

@@ -30,9 +30,8 @@ use super::cluster::Cluster;
 ///   partition  it is cut off from everybody for some seconds; takes root and `ip`
 ///   all        all daemons are killed at once
 /// The figure is the longest call of each program, the longest of all rounds. A
-/// round in which a timer on this machine was more than 20 ms late is void, and
-/// one in which a call was too long by no more than the longest `fdatasync` of a
-/// file beside the daemons'. Every byte that was acknowledged is read again.
+/// round in which a timer on this machine was more than 20 ms late is void. Every
+/// byte that was acknowledged is read again.
 ///
 /// Examples:
 ///   fleasefs bench failover --event crash --rounds 30 --json --check
