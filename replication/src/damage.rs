@@ -255,6 +255,8 @@ impl<M: Machine> Replica<M> {
             let epoch = Epoch { number: 0, node: from };
             self.send(from, Message::Found { epoch, parts }, When::Now);
         }
+        // If there is nothing here to give, that may be because it is over.
+        self.lacked_by = Some(from).filter(|_| self.log.tail() == Position::START);
         if is_apart {
             self.lend_to_damaged(now, from, at_least);
         }

@@ -14,6 +14,9 @@
 //!                                        operator who gives up what only he has
 //! ```
 //!
+//! If what is known to be committed is with nobody but whoever cannot give it, and *n - m + 1* have nothing and remember all, it was over:
+//! one of them has had it, and nobody forgets an object before all members have its end on disk.
+//!
 //! In the second and third case what was only written may be lost. The barrier says so: it raises the loss generation,
 //! and whoever asks for something to be made durable that was acknowledged before learns that it may be gone.
 
@@ -81,14 +84,13 @@ impl Candidate {
         if answered < majority {
             return None;
         }
-        let intersecting = count - majority + 1;
-        let (clean, forgot) = (self.count(Self::is_clean), self.count(|_, memory| memory == Memory::Forgot));
+        let forgot = self.count(|_, memory| memory == Memory::Forgot);
         let gives_up = self.accepts_loss && !self.apart.is_empty();
-        let is_lossy = clean < intersecting || gives_up;
+        let is_lossy = !self.remember_enough() || gives_up;
         let waited = now.since(self.since) >= config.all_forgot_after;
         let nobody_clean = !self.promised.values().any(|account| account.memory == Memory::Clean);
-        let all_forgot = waited && nobody_clean && forgot >= intersecting;
-        let may_begin = !is_lossy || answered == count || all_forgot || self.accepts_loss;
+        let all_forgot = waited && nobody_clean && forgot > count - majority;
+        let may_begin = !is_lossy || all_forgot || self.may_give_up();
         let (is_known, is_everywhere) = if is_lossy { (false, false) } else { self.is_committed(config) };
         may_begin.then_some(Found { is_lossy, is_committed: is_known || is_everywhere, is_known })
     }
@@ -123,6 +125,35 @@ impl Candidate {
                 self.promised.get(&source).is_some_and(|account| account.memory.is_whole())
             }
         }
+    }
+
+    /// Whether what those who have answered do not have is given up: nobody else is there, or an operator says so.
+    pub(crate) fn may_give_up(&self) -> bool {
+        self.promised.len() == self.members().as_slice().len() || self.accepts_loss
+    }
+
+    /// Whether so many remember all that they ever acknowledged that they meet every majority.
+    pub(crate) fn remember_enough(&self) -> bool {
+        let (count, majority) = (self.members().as_slice().len(), self.members().majority());
+        self.count(Self::is_clean) > count - majority
+    }
+
+    /// Whether the one may still answer who has said that it lacks something: then that has to be told if there is nothing.
+    fn may_hear_more(&self, now: WallTime, lacked_by: Option<NodeId>, config: &Config) -> bool {
+        let is_silent = lacked_by.is_some_and(|node| !self.promised.contains_key(&node));
+        is_silent && now.since(self.since) < config.retry_after
+    }
+
+    /// Whether members that remember all have nothing of what is known to be committed, and so many that one of them has had it. Who
+    /// remembers forgets an object for one reason: that all members had its end on disk.
+    pub(crate) fn was_over(&self, config: &Config) -> bool {
+        let (count, majority) = (self.members().as_slice().len(), self.members().majority());
+        let has_nothing = |account: &&Account| {
+            account.tail == Position::START
+                && (account.memory == Memory::Clean || config.breaks(Bug::ForgottenIsOver))
+        };
+        let is_committed = self.promised.values().any(|account| account.committed > Position::START);
+        is_committed && self.promised.values().filter(has_nothing).count() > count - majority
     }
 
     fn count(&self, counts: impl Fn(&Self, Memory) -> bool) -> usize {
@@ -216,12 +247,22 @@ impl<M: Machine> Replica<M> {
         }
         let Some(found) = candidate.verdict(now, &self.config) else { return };
         let Some((holder, best)) = candidate.best(&self.config) else { return };
-        if best == Position::START && !candidate.tenure.creates {
+        let creates = candidate.tenure.creates;
+        if best == Position::START && !creates {
+            if candidate.may_hear_more(now, self.lacked_by, &self.config) {
+                return;
+            }
             self.tell_over();
             return self.step_down(Some(Event::Nothing));
         }
         if candidate.apart.contains(&holder) {
-            // Somebody else has to have it.
+            // Somebody else has to have it, or it was over, and whoever is apart did not hear that. Nothing is begun in an epoch in which
+            // somebody was told to forget: who hears that late would forget what has begun. Whoever wants it begun comes again.
+            if candidate.was_over(&self.config) {
+                self.tell_over();
+                let fruitless = Event::Fruitless { answered: Vec::new() };
+                self.step_down(Some(if creates { fruitless } else { Event::Nothing }));
+            }
             return;
         }
         let frozen_at = candidate.promised.get(&holder).and_then(|account| account.frozen_at);

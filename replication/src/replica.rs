@@ -35,6 +35,8 @@ pub struct Replica<M: Machine> {
     /// What cannot be read any more of the state, and when the others were asked for it.
     pub(crate) lacking: Lacking<M>,
     pub(crate) lacking_asked: WallTime,
+    /// Who has said that it lacks something, while there was nothing here.
+    pub(crate) lacked_by: Option<NodeId>,
     pub(crate) holding: Holding,
     pub(crate) log: Log<M::Op>,
     /// What the committed entries have made.
@@ -126,6 +128,7 @@ impl<M: Machine> Replica<M> {
             damaged_at,
             lacking,
             lacking_asked: WallTime::ZERO,
+            lacked_by: None,
             holding,
             log: Log::behind_base(base),
             state,
@@ -463,7 +466,7 @@ where
 {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.me, self.promised, self.accepted, self.forgot_at, self.damaged_at, self.holding).hash(state);
-        (&self.lacking, self.lacking_asked).hash(state);
+        (&self.lacking, self.lacking_asked, self.lacked_by).hash(state);
         (&self.log, &self.state, &self.coming, &self.adopted).hash(state);
         (self.retired_said, self.confirmed, &self.incoming, &self.lent, &self.struck).hash(state);
         match &self.role {

@@ -129,7 +129,7 @@ impl<M: Machine> Replica<M> {
         self.state.rest = Rest { home, ..Rest::of(View { id: ViewId::default(), members: alone }) };
         (self.holding, self.log) = (Holding::Nothing, Log::behind_base(Position::START));
         (self.accepted, self.confirmed, self.incoming) = (Epoch::default(), Seq(0), None);
-        (self.lacking, self.lacking_asked) = (Lacking::default(), WallTime::ZERO);
+        (self.lacking, self.lacking_asked, self.lacked_by) = (Lacking::default(), WallTime::ZERO, None);
         self.coming.clear();
         if view.is_none() {
             // What is not kept at all cannot be damaged.

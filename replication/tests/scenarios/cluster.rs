@@ -474,11 +474,11 @@ impl Cluster {
 
     /// Nothing that the node has kept can be read any more, and that is noticed at its start.
     pub(crate) fn damage(&mut self, id: u32) {
+        let members = self.replica(id).view().members.clone();
         self.kill(id);
-        let members = self.nodes[&id].checkpoint.as_ref().map(|_| Members::new((1..=3).map(NodeId)).unwrap());
         let node = self.nodes.get_mut(&id).unwrap();
         let damaged = |members| Checkpoint::damaged(members, Cells::default(), self.epoch);
-        node.checkpoint = members.map(damaged);
+        node.checkpoint = node.checkpoint.is_some().then(|| damaged(members));
         node.journal.clear();
         (node.written, node.durable) = (0, 0);
         self.start(id);
@@ -556,15 +556,33 @@ impl Cluster {
         (node.written, node.durable) = (0, 0);
     }
 
+    /// The node forgets the object, and is asked about it again. What it has promised it keeps.
+    pub(crate) fn bury(&mut self, id: u32) {
+        let members = self.replica(id).view().members.clone();
+        self.remove(id);
+        self.nodes.get_mut(&id).unwrap().checkpoint =
+            Some(Checkpoint::first(members, Cells::default()).promising(self.epoch));
+        self.start(id);
+    }
+
     /// The node gets the lease.
     pub(crate) fn lead(&mut self, id: u32) -> Epoch {
         self.try_lead(id).unwrap()
     }
 
     pub(crate) fn try_lead(&mut self, id: u32) -> Result<Epoch, LeadError> {
+        self.try_lead_as(id, true)
+    }
+
+    /// The node gets the lease. Whoever asked for the object may want to begin it.
+    pub(crate) fn lead_as(&mut self, id: u32, creates: bool) {
+        self.try_lead_as(id, creates).unwrap();
+    }
+
+    fn try_lead_as(&mut self, id: u32, creates: bool) -> Result<Epoch, LeadError> {
         self.epoch += 1;
         let epoch = Epoch { number: self.epoch, node: NodeId(id) };
-        let tenure = Tenure { epoch, lease: self.epoch, until: self.now + ms(2_000), creates: true };
+        let tenure = Tenure { epoch, lease: self.epoch, until: self.now + ms(2_000), creates };
         let led = self.call(id, |replica, now| replica.lead(now, tenure));
         self.settle();
         led.map(|()| epoch)

@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use base::{Epoch, Members, NodeId};
-use replication::{Bug, Checkpoint, Config, Memory, Message, Record, Replica, Standing};
+use replication::{Bug, Checkpoint, Config, Event, Memory, Message, Record, Replica, Standing};
 
-use crate::cluster::{Cells, Cluster, ms};
+use crate::cluster::{Cells, Cluster, Flying, Told, ms};
 
 /// Durable at nodes 1 and 2; node 3 has nothing of it, and node 2 does not know that it is committed.
 fn durable_at_two(bug: Option<Bug>) -> Cluster {
@@ -128,6 +128,65 @@ fn what_is_not_kept_is_not_damaged() {
     let buried = [Record::Buried(None)];
     let replica = Replica::new(NodeId(3), Arc::default(), damaged, buried, None).unwrap();
     assert!(replica.is_void(), "a start would keep it for ever");
+}
+
+/// All had the end of the object on disk and forgot it, and one of them finds something of it that it cannot read.
+fn over_for_all_but_who_has_lost_all() -> Cluster {
+    let mut cluster = Cluster::with(4, Config::default());
+    cluster.serve(1);
+    cluster.must_put(1, 1, 10);
+    cluster.run(ms(50));
+    cluster.resign(1);
+    cluster.damage(4);
+    (1..=3).for_each(|node| cluster.bury(node));
+    // It asks the others for it.
+    cluster.run(ms(300));
+    cluster
+}
+
+#[test]
+fn what_is_over_is_over_for_who_has_lost_all_of_it() {
+    for slow in 1..=4 {
+        let mut cluster = over_for_all_but_who_has_lost_all();
+        let is_slow =
+            move |flying: &Flying| matches!(flying.message, Message::Promised { .. }) && flying.from == slow;
+        cluster.hold_back(is_slow);
+        cluster.lead_as(1, false);
+        cluster.renew(1);
+        cluster.run(ms(100));
+        cluster.let_go();
+        cluster.run(ms(50));
+        assert!(cluster.was_told(4, &Told::Event(Event::Over)), "{slow} is slow");
+        assert!(cluster.was_told(1, &Told::Event(Event::Nothing)));
+    }
+}
+
+/// Those who remember are enough to know.
+#[test]
+fn the_same_though_another_one_is_gone() {
+    let mut cluster = over_for_all_but_who_has_lost_all();
+    cluster.kill(3);
+    cluster.lead_as(1, false);
+    cluster.renew(1);
+    cluster.run(ms(500));
+    assert!(cluster.was_told(4, &Told::Event(Event::Over)));
+    assert!(cluster.was_told(1, &Told::Event(Event::Nothing)));
+}
+
+/// Nobody can know, and an operator gives up what the one had that is gone.
+#[test]
+fn the_same_if_an_operator_says_so() {
+    let mut cluster = over_for_all_but_who_has_lost_all();
+    cluster.kill(3);
+    cluster.power_off(2);
+    cluster.start(2);
+    cluster.lead_as(1, false);
+    cluster.renew(1);
+    cluster.run(ms(500));
+    assert!(!cluster.was_told(1, &Told::Event(Event::Nothing)));
+    assert!(cluster.accept_loss(1));
+    assert!(cluster.was_told(4, &Told::Event(Event::Over)));
+    assert!(cluster.was_told(1, &Told::Event(Event::Nothing)));
 }
 
 stories! {

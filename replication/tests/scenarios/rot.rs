@@ -548,7 +548,151 @@ fn who_is_given_nothing_asks_again() {
     cluster.assert_same(&[1, 2, 3]);
 }
 
+/// All had the end of the object on disk, and all but node 3 have forgotten it. That one cannot read its state any more, its log does not
+/// go back to the beginning, and it has said so.
+fn over_for_all_but_one() -> Cluster {
+    let mut cluster = Cluster::with(3, Config { kept_max: 1, ..config(None) });
+    cluster.serve(1);
+    (1..7).for_each(|cell| _ = cluster.must_put(1, cell, 10 * cell));
+    cluster.run(ms(50));
+    cluster.resign(1);
+    cluster.checkpoint(3);
+    cluster.hold_back(|flying| is_about_parts(&flying.message));
+    cluster.rot(3, &[Key::Cell(3)]);
+    cluster.settle();
+    [1, 2].into_iter().for_each(|node| cluster.bury(node));
+    cluster.let_go();
+    cluster
+}
+
+fn is_told_that_it_is_over(cluster: &Cluster, node: u32) -> bool {
+    cluster.was_told(node, &Told::Event(Event::Over))
+}
+
+/// Node `slow` is the last to be heard of.
+fn led_again(slow: u32, creates: bool) -> Cluster {
+    let mut cluster = over_for_all_but_one();
+    cluster
+        .hold_back(move |flying| matches!(flying.message, Message::Promised { .. }) && flying.from == slow);
+    cluster.lead_as(1, creates);
+    cluster.renew(1);
+    cluster.run(ms(100));
+    cluster.let_go();
+    cluster.run(ms(50));
+    cluster
+}
+
+#[test]
+fn what_is_over_for_all_others_is_over_for_who_cannot_give_it() {
+    for slow in 1..=3 {
+        let cluster = led_again(slow, false);
+        assert!(is_told_that_it_is_over(&cluster, 3), "{slow} is slow");
+        assert!(cluster.was_told(1, &Told::Event(Event::Nothing)));
+    }
+}
+
+/// But not in an epoch in which somebody was told to forget it.
+#[test]
+fn what_is_over_for_all_others_may_begin_again() {
+    for slow in 1..=3 {
+        let mut cluster = led_again(slow, true);
+        if slow < 3 {
+            assert!(is_told_that_it_is_over(&cluster, 3), "{slow} is slow");
+            assert_eq!(cluster.replica(1).standing(), Standing::Backup);
+            [1, 2, 3].into_iter().for_each(|node| cluster.bury(node));
+            cluster.serve_soon(1);
+        }
+        cluster.run(ms(2_000));
+        assert!(serves(&cluster, 1));
+        assert_eq!(cluster.read(1, 3), None);
+        cluster.assert_same(&[1, 2, 3]);
+    }
+}
+
+/// Who has said that it lacks something is told, if it answers, and not waited for for ever.
+#[test]
+fn what_nobody_who_answers_has_is_not_waited_for() {
+    let mut cluster = over_for_all_but_one();
+    cluster.isolate(3);
+    cluster.lead_as(1, false);
+    cluster.renew(1);
+    assert!(!cluster.was_told(1, &Told::Event(Event::Nothing)), "node 3 may still answer");
+    cluster.run(ms(1_000));
+    assert!(cluster.was_told(1, &Told::Event(Event::Nothing)));
+    assert!(!is_told_that_it_is_over(&cluster, 3));
+}
+
+/// Whatever an operator gives up: it may be all that is left.
+#[test]
+fn who_can_read_most_of_it_keeps_that_though_an_operator_gives_it_up() {
+    let mut cluster = Cluster::with(3, Config { kept_max: 1, ..config(None) });
+    cluster.isolate(2);
+    cluster.serve(1);
+    (1..7).for_each(|cell| _ = cluster.must_put(1, cell, 10 * cell));
+    cluster.run(ms(50));
+    cluster.kill(1);
+    cluster.hold_back(|flying| is_about_parts(&flying.message));
+    cluster.rot(3, &[Key::Cell(3)]);
+    cluster.mend();
+    cluster.let_go();
+    cluster.lead_as(2, false);
+    cluster.renew(2);
+    cluster.run(ms(1_000));
+    assert!(cluster.accept_loss(2));
+    cluster.run(ms(1_000));
+    assert!(!is_told_that_it_is_over(&cluster, 3));
+    cluster.start(1);
+    cluster.run(ms(1_000));
+    cluster.serve_soon(1);
+    assert_eq!(cluster.read(1, 3), Some(30));
+}
+
+/// Two of them have lost what node 3 has. They would say the same if it were over.
+fn what_is_forgotten_is_not_over(bug: Option<Bug>) {
+    let mut cluster = Cluster::with(3, Config { kept_max: 1, ..config(bug) });
+    [1, 2].into_iter().for_each(|node| cluster.sync_disk(node));
+    cluster.serve(1);
+    cluster.renew(1);
+    (1..7).for_each(|cell| _ = cluster.must_put(1, cell, 10 * cell));
+    cluster.run(ms(50));
+    cluster.checkpoint(3);
+    cluster.hold_back(|flying| is_about_parts(&flying.message));
+    cluster.rot(3, &[Key::Cell(3)]);
+    [1, 2].into_iter().for_each(|node| cluster.power_off(node));
+    [1, 2].into_iter().for_each(|node| cluster.start(node));
+    cluster.lead_as(1, false);
+    cluster.renew(1);
+    cluster.run(ms(10_000));
+    assert!(!is_told_that_it_is_over(&cluster, 3));
+    let blocked = Event::Blocked { missing: vec![], forgot: vec![NodeId(1), NodeId(2), NodeId(3)] };
+    assert!(cluster.was_told(1, &Told::Event(blocked)), "only an operator can give it up");
+}
+
+/// Of five, two may never have heard of what the other three have.
+#[test]
+fn what_a_minority_has_nothing_of_is_not_over() {
+    let mut cluster = Cluster::with(5, Config { kept_max: 1, ..config(None) });
+    [4, 5].into_iter().for_each(|node| cluster.isolate(node));
+    cluster.serve(1);
+    (1..7).for_each(|cell| _ = cluster.must_put(1, cell, 10 * cell));
+    cluster.run(ms(50));
+    cluster.resign(1);
+    cluster.hold_back(|flying| is_about_parts(&flying.message));
+    cluster.rot(3, &[Key::Cell(3)]);
+    [1, 2].into_iter().for_each(|node| cluster.kill(node));
+    cluster.mend();
+    cluster.lead_as(4, false);
+    cluster.renew(4);
+    cluster.run(ms(5_000));
+    assert!(!is_told_that_it_is_over(&cluster, 3));
+    [1, 2].into_iter().for_each(|node| cluster.start(node));
+    cluster.let_go();
+    cluster.serve_soon(2);
+    assert_eq!(cluster.read(2, 3), Some(30));
+}
+
 stories! {
+    ForgottenIsOver: what_is_forgotten_is_not_over;
     DamagedServes: what_is_damaged_is_not_served;
     DamagedIsSource: who_lacks_something_is_nobodys_source;
     DamageNotKept: what_is_lacking_stays_known;

@@ -84,7 +84,8 @@ impl<A: Algorithm> World<'_, A> {
                 let journal = &mut machine.directory.journal;
                 let hits = if kind == FaultKind::Misdirected { 2 } else { 1 };
                 // Where a write is missing there is damage, and where it went.
-                if !(0..hits).all(|_| journal.damage(&mut self.dice.disks)) {
+                let done = (0..hits).take_while(|_| journal.damage(&mut self.dice.disks)).count();
+                if done == 0 {
                     return;
                 }
                 self.summary.faults.count(kind);
