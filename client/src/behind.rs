@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
-use crate::core::content::{Contents, Fault, FileId, FlushId, Known, Sent, Step, Times, Whose, Work};
+use crate::core::content::{Contents, Fault, FileId, FlushId, Known, Sent, Shown, Step, Times, Whose, Work};
 use crate::driver::Shared;
 use crate::objects::ObjectError;
 use crate::source::Source;
@@ -178,7 +178,7 @@ impl Shared {
         let Some(generation) = self.behind.own(attributes) else { return };
         let (id, now) = (source.id(), clock::now());
         let lend = (generation, attributes.last_lend);
-        let is_new = self.behind.contents().adopt(now, id, lend, (attributes.size, attributes.mtime));
+        let is_new = self.behind.contents().adopt(now, id, lend, Shown::of(attributes));
         if is_new {
             let wake = Arc::new(Notify::new());
             // Whoever looked after an earlier lend finds that it is over.

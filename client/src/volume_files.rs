@@ -13,7 +13,7 @@ use namespace::{
     Attributes, Change, Done, Generation, InodeId, LentTo, Name, NameError, SetAttributes, SetTime, Who,
 };
 use node::OpenMode;
-use node::file::{Change as ContentChange, FileError, Stat, WRITE_BYTES_MAX};
+use node::file::{FileError, Stat, WRITE_BYTES_MAX};
 
 use crate::behind::Behind;
 use crate::clock;
@@ -254,25 +254,9 @@ impl VolumeFile {
 
     /// Makes a hole, which reads as zeros.
     pub async fn punch(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
-        // What was written before comes first.
-        self.flush().await?;
-        let lent = self.change(|_, _, (_, generation)| Some(Ok(generation))).await?;
-        let Some(generation) = lent else {
-            return self.source.opened(|| self.source.content.punch(offset, length)).await.map(drop);
-        };
-        let punch = || self.source.content.flush(ContentChange::Punch { offset, length }, generation);
-        match self.source.opened(punch).await {
-            Ok(_) => {
-                let at = (clock::now(), clock::wall());
-                self.contents(|contents| contents.changed_elsewhere(self.user.id, at));
-                Ok(())
-            }
-            // It was taken back meanwhile.
-            Err(VolumeError::Object(ObjectError::Refused(FileError::NotLent))) => {
-                self.source.opened(|| self.source.content.punch(offset, length)).await.map(drop)
-            }
-            Err(error) => Err(error),
-        }
+        // Only the content can make it, and has to have all that was written before.
+        self.change_by(Changing::new(false), |_, _, _| None::<Result<(), FileError>>).await?;
+        self.source.opened(|| self.source.content.punch(offset, length)).await.map(drop)
     }
 
     /// How it is. Size and times come from whoever has them.
@@ -355,12 +339,19 @@ impl VolumeFile {
         &self,
         act: impl Fn(&mut Contents, Now, (FileId, Generation)) -> Option<Result<T, FileError>> + Sync,
     ) -> Result<Option<T>, VolumeError> {
+        self.change_by(Changing::new(self.behind().is_on()), act).await
+    }
+
+    async fn change_by<T>(
+        &self,
+        mut changing: Changing,
+        act: impl Fn(&mut Contents, Now, (FileId, Generation)) -> Option<Result<T, FileError>> + Sync,
+    ) -> Result<Option<T>, VolumeError> {
         if !self.source.is_for_writing() {
             return Ok(None);
         }
         let (id, shared) = (self.user.id, &self.user.shared);
         let patience = self.source.content.patience();
-        let mut changing = Changing::new(self.behind().is_on());
         loop {
             match self.next_of_change(&mut changing, &act) {
                 ChangeStep::Done((changed, urges)) => {

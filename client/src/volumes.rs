@@ -346,8 +346,9 @@ impl Volume {
         }
         let id = FileId { volume: self.object(), inode };
         self.object.shared().with_lent(id, |contents, at, generation| {
+            let now = contents.shows(id, generation)?.changed.max(at.1);
             let time = |set: SetTime| match set {
-                SetTime::Now => at.1,
+                SetTime::Now => now,
                 SetTime::To(time) => time,
             };
             let times = Times { modified: set.mtime.map(time), accessed: set.atime.map(time) };

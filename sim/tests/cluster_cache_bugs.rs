@@ -40,7 +40,7 @@ impl finding::Weather for Weather {
     type Bug = Bug;
 
     fn plan(self, broken: Option<Bug>, subject: Subject, seed: u64) -> ClusterPlan {
-        let mut plan = Clusters::plan(subject, seed);
+        let mut plan = Clusters::plain(subject, seed);
         (plan.files.count, plan.volumes.count, plan.volumes.percent) = (1, 1, 100);
         plan.volumes.caches = true;
         plan.volumes.habits =

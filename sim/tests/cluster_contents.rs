@@ -9,7 +9,7 @@ const CONTENTS: usize = 6;
 
 /// Of what users want most is about volumes.
 fn plan(subject: Subject, seed: u64) -> ClusterPlan {
-    let mut plan = Clusters::plan(subject, seed);
+    let mut plan = Clusters::plain(subject, seed);
     (plan.volumes.contents, plan.volumes.percent) = (CONTENTS, 80);
     plan
 }

@@ -75,7 +75,7 @@ impl finding::Weather for Weather {
     type Bug = Broken;
 
     fn plan(self, broken: Option<Broken>, subject: Subject, seed: u64) -> ClusterPlan {
-        let mut plan = Clusters::plan(subject, seed);
+        let mut plan = Clusters::plain(subject, seed);
         // Volumes have weathers of their own.
         plan.volumes.count = 0;
         match self {

@@ -6,7 +6,7 @@ mod finding;
 use node::Bug;
 use sim::cluster::{ClusterPlan, Clusters};
 use sim::lease::Subject::{self, Flease, PaxosLease};
-use sim::{FaultKind, FaultPlan, Simulation};
+use sim::{FaultKind, FaultPlan};
 
 /// What a seed's mix of faults is replaced by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +53,7 @@ impl finding::Weather for Weather {
     type Bug = Bug;
 
     fn plan(self, bug: Option<Bug>, subject: Subject, seed: u64) -> ClusterPlan {
-        let mut plan = Clusters::plan(subject, seed);
+        let mut plan = Clusters::plain(subject, seed);
         // Locks do not mind volumes.
         plan.volumes.count = 0;
         plan.shard.bug = bug;

@@ -7,7 +7,7 @@ use node::Bug;
 use osd::store::{Bug as StoreBug, StoreRules};
 use sim::cluster::{ClusterPlan, Clusters, StorePlan};
 use sim::lease::Subject::{self, Flease, PaxosLease};
-use sim::{FaultKind, FaultPlan, Simulation};
+use sim::{FaultKind, FaultPlan};
 
 /// What is broken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +58,7 @@ impl finding::Weather for Weather {
     type Bug = Broken;
 
     fn plan(self, bug: Option<Broken>, subject: Subject, seed: u64) -> ClusterPlan {
-        let mut plan = Clusters::plan(subject, seed);
+        let mut plan = Clusters::plain(subject, seed);
         let mut store = StorePlan::draw(seed);
         match bug {
             Some(Broken::Start(bug)) => plan.shard.bug = Some(bug),

@@ -9,7 +9,7 @@ use node::Bug;
 use replication::Bug as Damage;
 use sim::cluster::{ClusterPlan, Clusters};
 use sim::lease::Subject::{self, Flease, PaxosLease};
-use sim::{FaultKind, FaultPlan, Simulation};
+use sim::{FaultKind, FaultPlan};
 
 /// What is broken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +71,7 @@ impl finding::Weather for Weather {
     type Bug = Broken;
 
     fn plan(self, bug: Option<Broken>, subject: Subject, seed: u64) -> ClusterPlan {
-        let mut plan = Clusters::plan(subject, seed);
+        let mut plan = Clusters::plain(subject, seed);
         match bug {
             Some(Broken::Start(bug)) => plan.shard.bug = Some(bug),
             Some(Broken::EarlierSegmentSkipped) => plan.skips_older = Some(8),

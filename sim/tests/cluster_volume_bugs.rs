@@ -9,7 +9,7 @@ use breaking::{Broken, FROZEN, LEASE_NEVER_CHECKED, ROUGH, make_room_for_more, s
 use replication::Bug;
 use sim::cluster::{ClusterPlan, Clusters, StorePlan};
 use sim::lease::Subject::{self, Flease, PaxosLease};
-use sim::{FaultKind, FaultPlan, Simulation};
+use sim::{FaultKind, FaultPlan};
 
 /// What a seed's mix of faults is replaced by, and what else of its plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,7 +50,7 @@ impl finding::Weather for Weather {
     type Bug = Broken;
 
     fn plan(self, broken: Option<Broken>, subject: Subject, seed: u64) -> ClusterPlan {
-        let mut plan = Clusters::plan(subject, seed);
+        let mut plan = Clusters::plain(subject, seed);
         (plan.files.count, plan.volumes.count, plan.volumes.percent) = (1, 1, 100);
         plan.clients = plan.clients.max(3);
         make_room_for_more(&mut plan);

@@ -44,7 +44,7 @@ impl finding::Weather for Weather {
     type Bug = Bug;
 
     fn plan(self, bug: Option<Bug>, subject: Subject, seed: u64) -> ClusterPlan {
-        let mut plan = Clusters::plan(subject, seed);
+        let mut plan = Clusters::plain(subject, seed);
         let t_max = plan.shard.lease.t_max;
         Arc::make_mut(&mut plan.shard.replication).bug = bug;
         match self {
@@ -117,13 +117,13 @@ fn a_lock_has_two_holders_at_once() {
 #[test]
 fn one_seed_of_eight_has_wrong_clocks() {
     let has = |seed: &u64| {
-        let plan = format!("{:?}", Clusters::plan(Flease, *seed).faults);
+        let plan = format!("{:?}", Clusters::plain(Flease, *seed).faults);
         plan.contains("ClockWrong")
     };
     let count = (0..800).filter(has).count();
     assert!((60..140).contains(&count), "{count} of 800");
     let seed = (0..100).find(|seed| !has(seed)).unwrap();
-    let summary = Clusters::run(Flease, &Clusters::plan(Flease, seed), Trace::off());
+    let summary = Clusters::run(Flease, &Clusters::plain(Flease, seed), Trace::off());
     assert_eq!((summary.judgement.loose, summary.faults.of(FaultKind::ClockWrong)), (0, 0));
 }
 

@@ -42,7 +42,7 @@ use std::ops::Range;
 
 use base::{MonoTime, NodeId, ObjectId, WallTime};
 use bytes::{Bytes, BytesMut};
-use namespace::{Generation, InodeId};
+use namespace::{Attributes, Generation, InodeId};
 use node::file::{CHUNK_BYTES, FILE_BYTES_MAX, FileError};
 
 use super::{Bug, Rules};
@@ -134,6 +134,13 @@ pub struct Shown {
     pub accessed: Option<WallTime>,
     /// When anything was changed last.
     pub changed: WallTime,
+}
+
+impl Shown {
+    /// What the tree says.
+    pub const fn of(&Attributes { size, mtime, ctime, .. }: &Attributes) -> Self {
+        Self { size, modified: mtime, accessed: None, changed: ctime }
+    }
 }
 
 /// Something to do for a lend.
@@ -290,7 +297,7 @@ impl Contents {
         now: MonoTime,
         id: FileId,
         (generation, before): (Generation, Option<Generation>),
-        (size, modified): (u64, WallTime),
+        shown: Shown,
     ) -> bool {
         if self.has_ended(id, generation) {
             return false;
@@ -301,7 +308,7 @@ impl Contents {
             None => {}
         }
         self.pages.tag(id, before);
-        let lend = Lend::new(now, (generation, before), (size, modified));
+        let lend = Lend::new(now, (generation, before), shown);
         self.files.entry(id).or_default().lend = Some(lend);
         true
     }
@@ -466,15 +473,6 @@ impl Contents {
     /// Whether a block is kept.
     pub fn has(&self, id: FileId, block: u64) -> bool {
         self.pages.has(id, block)
-    }
-
-    /// A hole was made in what is lent under this generation, at the daemon: nothing is kept of it.
-    pub fn changed_elsewhere(&mut self, id: FileId, at: (MonoTime, WallTime)) {
-        let Some(lend) = self.files.get_mut(&id).and_then(|file| file.lend.as_mut()) else { return };
-        lend.punched(at);
-        let before = lend.before;
-        self.pages.drop_file(id);
-        self.pages.tag(id, before);
     }
 
     /// Everything that was changed until now is to be sent. Returns what to ask [`has_sent`](Self::has_sent) for; none if nothing is here.

@@ -8,11 +8,12 @@
 //! - Where a client has ended that had a file, or was told that something is lost, the history ends when its lend does, and another begins with
 //!   what is there. That is [what must be](super::kept). What the client that was told so reads until then has no place in the order, but
 //!   was there once. Of what it has said to have given back nothing may be lost.
+//! - Where nobody sets times, the time of the last change is [not shown too early](super::times).
 //! - Where the power of several daemons takes away what was written, nothing more is said of the order.
 
 use std::collections::BTreeMap;
 
-use base::{ClientId, Epoch, ObjectId};
+use base::{ClientId, Epoch, ObjectId, Span, WallTime};
 use namespace::Generation;
 use node::file::Position;
 
@@ -20,12 +21,15 @@ use super::Violation;
 use super::entries::{Effect, Entries};
 use super::evidence::{Fact, Machines};
 use super::kept::Kept;
+use super::times::{Dated, misdated};
 use crate::TrueTime;
 use crate::check::file::{Content, FileModel, FileOp, FileOutcome};
 use crate::check::{Moment, Operation, Specification, Verdict, check, misfit};
 
 /// No search may take more steps.
 const STEPS_MAX: u64 = 300_000;
+/// Clocks may be so much further apart than when they were looked at last.
+const CHANGED_SINCE: Span = Span::from_millis(100);
 /// So much is told of lends when something is wrong.
 const LENDS_TOLD: usize = 24;
 
@@ -35,6 +39,8 @@ pub struct Contents {
     files: BTreeMap<ObjectId, Lives>,
     /// When which moment was.
     moments: Vec<TrueTime>,
+    /// So far apart clocks have been, and who changes a file next may have the one that is behind.
+    apart: Span,
     /// Up to where volumes were looked at.
     newest: BTreeMap<ObjectId, Position>,
 }
@@ -46,6 +52,8 @@ pub struct Counts {
     pub orders: u64,
     /// See there.
     pub searched: u64,
+    /// How often a time was shown of which something was known before.
+    pub dated: u64,
     /// How many lends ended in which something may have been lost.
     pub lossy: u64,
 }
@@ -71,12 +79,16 @@ struct Lives {
     present: Option<Generation>,
     /// From here on nothing is said.
     stopped: Option<Moment>,
+    /// Nor of the times from here on.
+    redated: Option<Moment>,
 }
 
 #[derive(Clone, Debug)]
 struct Use {
     operation: Operation<FileOp, FileOutcome>,
     who: ClientId,
+    /// The file was changed at this time or later, as far as this shows it.
+    time: Option<WallTime>,
     /// Whether it was done where it was wanted, and by which lend.
     is_here: bool,
     under: Option<Generation>,
@@ -86,7 +98,6 @@ struct Use {
 #[derive(Clone, Debug)]
 struct Life {
     begun: TrueTime,
-    began: Moment,
     /// Up to where the content was known to be committed by then.
     base: Position,
     /// When it was over, and up to where then.
@@ -111,14 +122,26 @@ impl Contents {
         place.and_then(|place| self.moments.get(place)).copied().unwrap_or_default()
     }
 
-    /// Somebody wants this done.
-    pub fn called(&mut self, now: TrueTime, object: ObjectId, who: ClientId, op: FileOp) -> UseId {
+    /// Somebody wants this done, between these two by all clocks.
+    pub fn called(
+        &mut self,
+        (now, (earliest, latest)): (TrueTime, (WallTime, WallTime)),
+        object: ObjectId,
+        who: ClientId,
+        op: FileOp,
+    ) -> UseId {
         let called = self.tick(now);
+        self.apart = self.apart.max(latest.since(earliest));
+        let time = match &op {
+            FileOp::Write { data, .. } | FileOp::Append { data } if !data.is_empty() => Some(earliest),
+            _ => None,
+        };
         let uses = &mut self.files.entry(object).or_default().operations;
         let client = who.certificate * 1_000 + who.program % 1_000;
         uses.push(Use {
             operation: Operation { client, called, op, returned: None },
             who,
+            time,
             is_here: false,
             under: None,
         });
@@ -167,6 +190,20 @@ impl Contents {
         Err(Violation::new(now, "lends", what).about(id.object).shown_by(facts))
     }
 
+    /// Who looked was shown this time of the last change.
+    pub fn dated(&mut self, id: UseId, time: WallTime) {
+        let found = self.files.get_mut(&id.object).and_then(|file| file.operations.get_mut(id.place));
+        if let Some(found) = found {
+            found.time = Some(time);
+        }
+    }
+
+    /// Somebody sets times: of those that are shown from here on nothing is said.
+    pub fn redated(&mut self, now: TrueTime, object: ObjectId) {
+        let at = self.tick(now);
+        self.files.entry(object).or_default().redated.get_or_insert(at);
+    }
+
     /// It was never sent, or changes nothing whatever comes of it.
     pub fn void(&mut self, now: TrueTime, id: UseId) {
         self.returned(now, id, FileOutcome::Done);
@@ -204,7 +241,6 @@ impl Contents {
         if let Some(present) = present {
             let life = Life {
                 begun: now,
-                began: at,
                 base: content,
                 ended: None,
                 losses: None,
@@ -275,6 +311,7 @@ impl Contents {
             for (place, (from, start)) in bounds.iter().enumerate() {
                 let upto = bounds.get(place + 1).map_or(file.last(), |(upto, _)| *upto);
                 let is_searched = file.part((*from, upto), &effects).judge(start).map_err(wrong)?;
+                counts.dated += file.judge_times((*from, upto), self.apart + CHANGED_SINCE).map_err(wrong)?;
                 counts.orders += 1;
                 counts.searched += u64::from(is_searched);
             }
@@ -328,15 +365,6 @@ impl Contents {
     }
 }
 
-impl Use {
-    /// Whether it was done by a lend that lasted so long. Holes are made at the content.
-    fn is_under(&self, lend: Generation, (began, ended): (Moment, Moment)) -> bool {
-        let Operation { called, op, returned, .. } = &self.operation;
-        let meets = *called < ended && returned.as_ref().is_none_or(|(at, _)| *at >= began);
-        self.under == Some(lend) || matches!(op, FileOp::Punch { .. }) && meets
-    }
-}
-
 impl Lives {
     /// From here on nothing is said.
     fn last(&self) -> Moment {
@@ -353,8 +381,7 @@ impl Lives {
             }
             let after = content(*after);
             bounds.push((*at, after.clone()));
-            let places =
-                self.operations.iter().enumerate().filter(|(_, done)| done.is_under(lend, (life.began, *at)));
+            let places = self.operations.iter().enumerate().filter(|(_, done)| done.under == Some(lend));
             let places: Vec<usize> = places.map(|(place, _)| place).collect();
             let base = content(life.base);
             let misfit = self.kept((life, &base), &places).misfit(&after.bytes);
@@ -369,29 +396,12 @@ impl Lives {
         Ok(bounds)
     }
 
-    /// What must be there when a lend is over, by which these were done. Each took effect when it was told; but a hole is made at the
-    /// content, before or after what was written here meanwhile.
+    /// What must be there when a lend is over, by which these were done. Each took effect when it was told.
     fn kept(&self, (life, base): (&Life, &Content), places: &[usize]) -> Kept {
-        let told = |place: &usize| {
-            let returned = &self.operations[*place].operation.returned;
-            returned.as_ref().map_or(Moment(u64::MAX), |(at, _)| *at)
-        };
-        let early = |place: &usize| match &self.operations[*place].operation {
-            Operation { op: FileOp::Punch { .. }, called, .. } => *called,
-            _ => told(place),
-        };
-        let [mut first, mut last] = [places.to_vec(), places.to_vec()];
-        first.sort_by_key(early);
-        last.sort_by_key(told);
-        let mut kept = self.kept_in((life, base.clone()), &first);
-        kept.or(&self.kept_in((life, base.clone()), &last));
-        kept
-    }
-
-    /// The same, if it was done in this order.
-    fn kept_in(&self, (life, mut content): (&Life, Content), order: &[usize]) -> Kept {
-        let model = FileModel::default();
-        let done = order.iter().map(|&place| &self.operations[place].operation);
+        let (model, mut content) = (FileModel::default(), base.clone());
+        let mut places = places.to_vec();
+        places.sort_by_key(|&place| self.operations[place].operation.returned.as_ref().map(|(at, _)| *at));
+        let done = places.iter().map(|&place| &self.operations[place].operation);
         let changes = done.filter(|done| !model.is_query(&done.op));
         let is_safe = |change: &&Operation<FileOp, FileOutcome>| {
             let at = change.returned.as_ref().map(|(at, _)| *at);
@@ -431,6 +441,34 @@ impl Lives {
         })
     }
 
+    /// Whether the times that were shown between two moments are right, and how many there are.
+    fn judge_times(&self, (from, upto): (Moment, Moment), apart: Span) -> Result<u64, Wrong> {
+        let upto = self.redated.map_or(upto, |redated| redated.min(upto));
+        let dated = self.operations.iter().enumerate().filter_map(|(place, done)| {
+            let Operation { called, op, returned, .. } = &done.operation;
+            let (returned, outcome) = returned.as_ref()?;
+            let is_done = *outcome != FileOutcome::Refused && *op != FileOp::Nothing;
+            let is_within = *called >= from && *returned < upto && is_done;
+            let time = done.time.filter(|_| is_within)?;
+            let is_of_lost = self.lends.values().any(|life| {
+                let is_before_the_end = life.ended.as_ref().is_none_or(|(end, _)| called < end);
+                life.lost.first().is_some_and(|lost| returned >= lost) && is_before_the_end
+            });
+            let is_look = *op == FileOp::Stat;
+            let dated = Dated { called: *called, returned: *returned, time, is_look };
+            (!is_of_lost).then_some((place, dated))
+        });
+        let (places, dated): (Vec<usize>, Vec<Dated>) = dated.unzip();
+        let first = dated.iter().map(|dated| dated.returned).min();
+        let looks = dated.iter().filter(|dated| dated.is_look && Some(dated.called) > first).count() as u64;
+        let Some((look, known)) = misdated(&dated, apart) else { return Ok(looks) };
+        let what = format!(
+            "the last change is shown to be of {:?}, and was of {:?} or later before, with clocks {apart:?} apart",
+            dated[look].time, dated[known].time
+        );
+        Err((what, vec![places[known], places[look]]))
+    }
+
     /// What was done between two moments.
     fn part(&self, (from, upto): (Moment, Moment), effects: &[(Moment, Name)]) -> Part {
         let (mut places, mut operations) = (Vec::new(), Vec::new());
@@ -463,7 +501,8 @@ impl Lives {
             Some((*at, 1, index))
         });
         let mut order: Vec<(Moment, u8, usize)> = by_entry.chain(by_lend).collect();
-        order.sort_unstable_by_key(|&(at, how, _)| (at, how));
+        // What was committed in one moment stays in the order of its log.
+        order.sort_by_key(|&(at, how, _)| (at, how));
         Part { operations, places, order: order.into_iter().map(|(_, _, index)| index).collect() }
     }
 }
@@ -542,6 +581,7 @@ mod tests {
 
     const FILE: ObjectId = ObjectId::new(1, 2);
     const NOW: TrueTime = TrueTime::ZERO;
+    const CLOCKS: (WallTime, WallTime) = (WallTime::ZERO, WallTime::ZERO);
     const READ: FileOp = FileOp::Read { offset: 0, length: 9 };
 
     fn client(program: u64) -> ClientId {
@@ -577,7 +617,7 @@ mod tests {
             op: FileOp,
             (under, outcome): (Option<Generation>, FileOutcome),
         ) -> Result<(), Violation> {
-            let id = self.contents.called(NOW, FILE, client(who), op);
+            let id = self.contents.called((NOW, CLOCKS), FILE, client(who), op);
             self.contents.done_here(NOW, id, (under, outcome))
         }
 
@@ -586,7 +626,7 @@ mod tests {
         }
 
         fn reads(&mut self, who: u64, data: &[u8]) {
-            let id = self.contents.called(NOW, FILE, client(who), READ);
+            let id = self.contents.called((NOW, CLOCKS), FILE, client(who), READ);
             self.contents.returned(NOW, id, FileOutcome::Data(data.to_vec()));
         }
 
@@ -670,23 +710,6 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_is_made_before_or_after_what_is_written_meanwhile() {
-        for (found, is_right) in [(0, true), (1, true), (7, false)] {
-            let mut story = Story::default();
-            story.lent(lend(1), &[]);
-            let punch = FileOp::Punch { offset: 0, length: 1 };
-            let hole = story.contents.called(NOW, FILE, client(1), punch);
-            story.writes(1, 1, lend(1));
-            story.contents.returned(NOW, hole, FileOutcome::Done);
-            let called = story.contents.moment(NOW);
-            story.contents.synced(FILE, lend(1).unwrap(), called);
-            story.contents.may_lose(NOW, FILE, lend(1).unwrap(), "its client has ended".into());
-            story.lent(None, &[found]);
-            assert_eq!(story.says().is_none(), is_right, "{found}: {:?}", story.says());
-        }
-    }
-
-    #[test]
     fn what_was_lost_no_later_sync_makes_safe() {
         for (found, is_right) in [(&[0, 2][..], true), (&[1, 2], true), (&[0], false)] {
             let mut story = Story::default();
@@ -702,15 +725,30 @@ mod tests {
         }
     }
 
+    /// As many that an unstable order would not keep them.
     #[test]
-    fn what_nobody_was_told_of_may_be_lost() {
+    fn what_was_committed_in_one_moment_has_the_order_of_its_log() {
+        const COUNT: u8 = 64;
         let mut story = Story::default();
         story.lent(lend(1), &[]);
         story.writes(1, 1, lend(1));
-        story.contents.called(NOW, FILE, client(1), FileOp::Punch { offset: 0, length: 1 });
-        story.contents.may_lose(NOW, FILE, lend(1).unwrap(), "its client has ended".into());
         story.lent(None, &[1]);
-        assert_eq!(story.says(), None);
+        let name = |number: u8| (client(2), u64::from(number));
+        let ids: Vec<UseId> = (0..COUNT)
+            .map(|number| {
+                let append = FileOp::Append { data: vec![number] };
+                let id = story.contents.called((NOW, CLOCKS), FILE, client(2), append);
+                story.contents.goes_by(id, name(number));
+                id
+            })
+            .collect();
+        let at = story.contents.moment(NOW);
+        for (place, id) in ids.into_iter().enumerate() {
+            story.contents.returned(NOW, id, FileOutcome::Appended(1 + place));
+        }
+        let effects: Vec<(Moment, Name)> = (0..COUNT).map(|number| (at, name(number))).collect();
+        let part = story.contents.files[&FILE].part((Moment::default(), Moment(u64::MAX)), &effects);
+        assert_eq!(part.judge(&Content::default()), Ok(false), "it is there, and none is looked for");
     }
 
     #[test]

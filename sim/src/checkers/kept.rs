@@ -38,18 +38,6 @@ impl Kept {
         self.now = after.bytes;
     }
 
-    /// It may have gone the other way as well.
-    pub fn or(&mut self, other: &Self) {
-        let lengths = [self.bytes.len(), other.bytes.len(), other.now.len()];
-        self.bytes.resize(lengths.into_iter().max().unwrap_or_default(), BTreeSet::new());
-        for (place, may_be) in self.bytes.iter_mut().enumerate() {
-            may_be.extend(other.bytes.get(place).into_iter().flatten());
-            may_be.extend(other.now.get(place));
-        }
-        self.sizes.insert(other.now.len());
-        self.sizes.extend(&other.sizes);
-    }
-
     /// What was read at `offset` and never was there, if anything.
     pub fn misread(&self, offset: usize, found: &[u8]) -> Option<String> {
         let mut read = found.iter().enumerate().map(|(place, byte)| (offset + place, *byte));
@@ -116,19 +104,6 @@ mod tests {
         for wrong in [&[2, 2, 3][..], &[7, 7, 3], &[7, 2], &[7, 2, 3, 9, 9], &[7, 2, 3, 5]] {
             assert!(kept.misfit(wrong).is_some(), "{wrong:?}");
         }
-    }
-
-    #[test]
-    fn what_may_have_gone_either_way_may_be_either() {
-        let start: Content = [1, 2].as_slice().into();
-        let (mut kept, mut other) = (Kept::of(&start), Kept::of(&[1, 0].as_slice().into()));
-        other.change(&write(0, &[5]));
-        kept.or(&other);
-        for right in [&[1, 2][..], &[1, 0], &[5, 0]] {
-            assert_eq!(kept.misfit(right), None, "{right:?}");
-        }
-        assert!(kept.misfit(&[2, 2]).is_some() && kept.misfit(&[1]).is_some());
-        assert!(kept.misread(1, &[2]).is_none() && kept.misread(1, &[5]).is_some());
     }
 
     #[test]

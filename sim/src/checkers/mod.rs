@@ -33,6 +33,7 @@ pub mod replicas;
 pub mod replies;
 pub mod sessions;
 pub mod stores;
+pub mod times;
 
 /// A broken promise.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -9,7 +9,8 @@ use base::{MonoTime, ObjectId, Span};
 use bytes::Bytes;
 use client::core::Rules;
 use client::core::content::{
-    Contents, Fault, FileId, FlushId, Known, Recall, Sent, Step, Through, Times, Under, Whose, Work as Wants,
+    Contents, Fault, FileId, FlushId, Known, Recall, Sent, Shown, Step, Through, Times, Under, Whose,
+    Work as Wants,
 };
 use client::core::files::{FileEvent, FileTicket, Files, Opening as Opens};
 use client::core::grants::Told as Came;
@@ -83,7 +84,8 @@ struct Keeper {
 enum Sending {
     Flush(FileId, Generation, FlushId),
     Return(FileId, Generation, (usize, VolumeOp, OperationId)),
-    Renew,
+    /// What is shown for an open file, and what could not be sent without.
+    Renew(u64, Option<(FileId, Generation, FlushId)>),
 }
 
 /// A result that somebody is told when he has his turn.
@@ -172,7 +174,7 @@ impl Behind {
         let generation = self.contents.own(attributes)?;
         let id = self.openings.get(&opening)?.id;
         let before = self.contents.generation(id);
-        let known = (attributes.size, attributes.mtime);
+        let known = Shown::of(attributes);
         if !self.contents.adopt(now, id, (generation, attributes.last_lend), known) {
             return None;
         }
@@ -444,11 +446,20 @@ impl<A: Algorithm> World<'_, A> {
         behind.deadlines.retain(|&(_, other)| other != ticket);
         match behind.works.remove(&ticket) {
             None => return self.hand_hears(client, ticket, event),
-            Some(Sending::Renew) => {
-                if let (FileEvent::Opened { capability, .. }, Some(files)) =
-                    (event, self.clients[client].files.core.as_mut())
-                {
-                    files.show(**capability);
+            Some(Sending::Renew(opening, flush)) => {
+                if let FileEvent::Opened { capability, .. } = event {
+                    self.show_anew(client, opening, **capability);
+                }
+                if let Some(flush) = flush {
+                    // It is sent again when that is shown. What is not renewed any more is refused.
+                    let sent = match event {
+                        FileEvent::Opened { .. } => Sent::Unknown,
+                        FileEvent::Refused { error: error @ FileError::Capability(_), .. } => {
+                            Sent::Failed(Fault::Refused(*error))
+                        }
+                        event => sent(event),
+                    };
+                    self.flushed(client, flush, sent)?;
                 }
             }
             Some(Sending::Flush(id, generation, flush)) => {
@@ -458,11 +469,10 @@ impl<A: Algorithm> World<'_, A> {
                 {
                     self.acknowledged(client, (file, ticket), *level)?;
                 }
-                let sent = sent(event);
-                if is_expired(event) {
-                    self.renew(client, id);
+                let flush = (id, generation, flush);
+                if !is_expired(event) || !self.renew_for_lend(client, flush) {
+                    self.flushed(client, flush, sent(event))?;
                 }
-                self.flushed(client, (id, generation, flush), sent)?;
             }
             Some(Sending::Return(id, generation, (volume, op, called))) => {
                 self.note_tree_event(client, (volume, ticket), (&op, called), event)?;
@@ -504,16 +514,41 @@ impl<A: Algorithm> World<'_, A> {
         Ok(())
     }
 
-    /// What is shown for a file is too old.
-    pub(super) fn renew(&mut self, client: usize, id: FileId) {
+    /// What whoever looks after a lend shows is too old for what it sent. Whether it is asked for anew: that has an outcome then.
+    fn renew_for_lend(&mut self, client: usize, flush: (FileId, Generation, FlushId)) -> bool {
+        let behind = self.clients[client].files.behind.as_ref();
+        let keeper = behind.and_then(|behind| behind.keepers.get(&flush.0));
+        let opening = keeper.filter(|keeper| keeper.generation == flush.1).map(|keeper| keeper.opening);
+        opening.is_some_and(|opening| self.renew(client, opening, Some(flush)))
+    }
+
+    /// What is shown for an open file is too old. Whether it is asked for anew.
+    pub(super) fn renew(
+        &mut self,
+        client: usize,
+        opening: u64,
+        flush: Option<(FileId, Generation, FlushId)>,
+    ) -> bool {
         let now = self.clients[client].reading(self.now);
         let uses = &mut self.clients[client].files;
-        let (Some(behind), Some(files)) = (&mut uses.behind, &mut uses.core) else { return };
-        let opening = behind.openings.values().find(|opening| opening.id == id);
-        let Some(capability) = opening.map(|opening| opening.capability) else { return };
-        let ticket = files.open(now, id.volume, Opens::Renew(Box::new(capability)));
-        behind.works.insert(ticket, Sending::Renew);
+        let (Some(behind), Some(files)) = (&mut uses.behind, &mut uses.core) else { return false };
+        let shown = behind.openings.get(&opening).map(|opening| (opening.id.volume, opening.capability));
+        let Some((volume, capability)) = shown else { return false };
+        let ticket = files.open(now, volume, Opens::Renew(Box::new(capability)));
+        behind.works.insert(ticket, Sending::Renew(opening, flush));
         behind.expects(now, ticket);
+        true
+    }
+
+    fn show_anew(&mut self, client: usize, opening: u64, capability: Capability) {
+        let uses = &mut self.clients[client].files;
+        if let Some(files) = uses.core.as_mut() {
+            files.show(capability);
+        }
+        let opening = uses.behind.as_mut().and_then(|behind| behind.openings.get_mut(&opening));
+        if let Some(opening) = opening {
+            opening.capability = capability;
+        }
     }
 
     /// A change of a client may have taken the last name of a file away.

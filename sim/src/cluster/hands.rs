@@ -6,7 +6,7 @@ mod reading;
 
 use std::ops::Range;
 
-use base::{MonoTime, Span};
+use base::{MonoTime, Span, WallTime};
 use bytes::Bytes;
 use client::core::content::{Changing, Looking, PlanMark, Reading, Said, View, Whose};
 use client::core::files::{FileEvent, FileTicket, Opening as Opens};
@@ -64,19 +64,9 @@ enum Task {
     Come,
     Open,
     Read(UseId, Box<Reading>, Vec<(u64, Bytes)>),
-    Change(UseId, FileOp, Changing, Punching),
+    Change(UseId, FileOp, Changing),
     Look(UseId, Looking),
     Sync { called: Moment, lend: Option<Generation>, is_flushed: bool },
-}
-
-/// How far a punch is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Punching {
-    /// What was written before is to be sent first.
-    Not,
-    Flushed,
-    /// The content is asked without a lend.
-    Through,
 }
 
 /// What a ticket is about.
@@ -87,7 +77,6 @@ enum Asked {
     /// Blocks are read, a run at a time.
     Run(Range<u64>, Vec<Range<u64>>, (View, PlanMark)),
     Content,
-    Punch(Generation),
     /// Names are synced, and with them these.
     Names(Vec<FileTicket>),
     Covered(Vec<FileTicket>),
@@ -140,10 +129,7 @@ enum News {
 type IsHere = bool;
 
 /// What a local change came to.
-enum Did {
-    Outcome(Result<FileOutcome, FileError>),
-    Punch(Generation),
-}
+type Did = Result<FileOutcome, FileError>;
 
 impl Hand {
     /// Whether it does nothing.
@@ -337,7 +323,8 @@ impl<A: Algorithm> World<'_, A> {
             return Ok(());
         };
         let is_on = behind.is_on;
-        let id = self.checkers.contents.called(self.now, object, who, op.clone());
+        let clocks = self.all_clocks();
+        let id = self.checkers.contents.called((self.now, clocks), object, who, op.clone());
         let task = match &op {
             FileOp::Read { .. } => {
                 let Wanted::Ask(Query::Read { offset, length, .. }) = self.shape(file).to_real(&op) else {
@@ -346,10 +333,21 @@ impl<A: Algorithm> World<'_, A> {
                 Task::Read(id, Box::new(Reading::new(offset..offset + length)), Vec::new())
             }
             FileOp::Stat => Task::Look(id, Looking::new()),
-            _ => Task::Change(id, op, Changing::new(is_on), Punching::Not),
+            _ => {
+                let changing = Changing::new(is_on && !matches!(op, FileOp::Punch { .. }));
+                Task::Change(id, op, changing)
+            }
         };
         let doing = Doing::new(opening, task, self.hand_deadline(client));
         self.hand_goes_on(client, hand, doing, News::Next)
+    }
+
+    /// What the clock shows that is behind all others, and the one that is ahead.
+    fn all_clocks(&self) -> (WallTime, WallTime) {
+        let daemons = self.daemons.iter().map(|machine| machine.clock.reading(self.now));
+        let clients = self.clients.iter().map(|machine| machine.clock.reading(self.now));
+        let all = || daemons.clone().chain(clients.clone());
+        (all().min().unwrap_or_default(), all().max().unwrap_or_default())
     }
 
     fn keep_doing(&mut self, client: usize, hand: usize, doing: Doing) -> Result<(), Violation> {
@@ -516,10 +514,9 @@ impl<A: Algorithm> World<'_, A> {
         let uses = &mut self.clients[client].files;
         let (Some(core), Some(behind)) = (&mut uses.core, &mut uses.behind) else { return };
         let Some(object) = behind.openings.get(&doing.opening).map(|opening| opening.object) else { return };
-        let ticket = match (wanted, &asked) {
-            (Wanted::Change(change), Asked::Punch(lend)) => core.flush(reading, object, change, *lend),
-            (Wanted::Change(change), _) => core.change(reading, object, change, Level::Written),
-            (Wanted::Ask(query), _) => core.ask(reading, object, query),
+        let ticket = match wanted {
+            Wanted::Change(change) => core.change(reading, object, change, Level::Written),
+            Wanted::Ask(query) => core.ask(reading, object, query),
         };
         behind.expects(reading, ticket);
         if let Task::Change(id, ..) = doing.task {
@@ -532,13 +529,6 @@ impl<A: Algorithm> World<'_, A> {
     fn file_of(&self, client: usize, opening: u64) -> usize {
         let behind = self.clients[client].files.behind.as_ref();
         behind.and_then(|behind| behind.openings.get(&opening)).map_or(0, |opening| opening.file)
-    }
-
-    fn renew_opening(&mut self, client: usize, opening: u64) {
-        let behind = self.clients[client].files.behind.as_ref();
-        if let Some(id) = behind.and_then(|behind| behind.openings.get(&opening)).map(|opening| opening.id) {
-            self.renew(client, id);
-        }
     }
 
     fn sync_on(&mut self, client: usize, doing: &mut Doing, news: News) -> Result<bool, Violation> {
@@ -633,7 +623,7 @@ impl<A: Algorithm> World<'_, A> {
                     _ => News::Event(event.clone()),
                 };
                 if is_expired(event) && !matches!(doing.task, Task::Change(..)) {
-                    self.renew_opening(client, doing.opening);
+                    self.renew(client, doing.opening, None);
                 }
                 doing.asked = asked;
                 self.hand_goes_on(client, hand, *doing, news)?;

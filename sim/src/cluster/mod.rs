@@ -54,6 +54,16 @@ use crate::{Simulation, Trace};
 #[derive(Debug)]
 pub enum Clusters {}
 
+impl Clusters {
+    /// The same without clients that keep anything, for whoever adds what he wants.
+    pub fn plain(subject: Subject, seed: u64) -> ClusterPlan {
+        match subject {
+            Subject::Flease => ClusterPlan::draw(seed, Clocks::Synchronised),
+            Subject::PaxosLease => ClusterPlan::draw(seed, Clocks::Free),
+        }
+    }
+}
+
 impl Simulation for Clusters {
     const NAME: &'static str = "cluster";
 
@@ -61,10 +71,7 @@ impl Simulation for Clusters {
     type Summary = ClusterSummary;
 
     fn plan(subject: Subject, seed: u64) -> ClusterPlan {
-        match subject {
-            Subject::Flease => ClusterPlan::draw(seed, Clocks::Synchronised),
-            Subject::PaxosLease => ClusterPlan::draw(seed, Clocks::Free),
-        }
+        Self::plain(subject, seed).with_clients_that_keep()
     }
 
     fn run<'a>(subject: Subject, plan: &'a ClusterPlan, trace: Trace<'a>) -> ClusterSummary {

@@ -153,10 +153,13 @@ const WRONG_CLOCKS: (u64, u64, u64) = (8, 30, 200);
 const HECTIC: u64 = 2;
 /// In a million messages so many are lost, doubled, or late.
 const OFTEN: &[u64] = &[0, 0, 1_000, 20_000, 100_000];
+/// So many files of volumes are written to, where any are.
+const CONTENTS: usize = 12;
 /// A client of a volume that is silent for so long is ended.
 const CLIENT_GONE: Span = Span::from_secs(4);
 /// Clocks of which no more is promised than their rate are this far apart where files are lent.
 const CLOCKS_APART: Span = Span::from_secs(60);
+const CLOCKS_TOGETHER: Span = Span::from_millis(500);
 /// Exchanges of times may be this far apart at most.
 const CLOCK_FRESH_MAX: Span = Span::from_millis(400);
 
@@ -229,6 +232,27 @@ impl ClusterPlan {
             skips_older: None,
             shard,
         }
+    }
+
+    /// In a quarter of all seeds clients keep what they know of names, in another one contents of files are used, and in a third one they
+    /// are lent, too. What clients do without asking depends on clocks, so nowhere where these are wrong.
+    #[must_use]
+    pub fn with_clients_that_keep(mut self) -> Self {
+        let random = &mut Random::new(self.seed ^ 0xcac4e);
+        if self.faults.has(FaultKind::ClockWrong) {
+            return self;
+        }
+        match random.index(4) {
+            0 => {}
+            1 => self.volumes.caches = true,
+            2 => self.volumes.contents = CONTENTS,
+            _ => {
+                self.lend(CONTENTS);
+                // So that it shows if somebody forgets when a file was changed.
+                self.clocks.apart = if random.chance(1, 2) { CLOCKS_TOGETHER } else { CLOCKS_APART };
+            }
+        }
+        self
     }
 
     /// Files of volumes are lent to clients, and so many of them are watched. What is shown for a file that is open has a time, so clocks are

@@ -421,6 +421,15 @@ fn draw_attributes(random: &mut Random) -> SetAttributes {
     }
 }
 
+/// Which inode is to have another time of its last change.
+pub(super) fn sets_time_of(op: &VolumeOp) -> Option<InodeId> {
+    let VolumeOp::Change(op) = op else { return None };
+    match &op.change {
+        Change::SetAttributes { inode, set } if set.mtime.is_some() => Some(*inode),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

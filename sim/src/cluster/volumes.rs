@@ -48,6 +48,10 @@ impl<A: Algorithm> World<'_, A> {
     pub(super) fn call_volume(&mut self, client: usize, file: usize, op: &VolumeOp) -> (OperationId, Wanted) {
         let who = self.clients[client].id(self.daemons.len() + client);
         let name = who.certificate * 1_000 + who.program;
+        if let Some(inode) = trees::sets_time_of(op) {
+            let object = node::file_object(self.files[file], inode);
+            self.checkers.contents.redated(self.now, object);
+        }
         let asked = as_asked(op, who);
         let id = self.checkers.trees.called(self.now, self.files[file], name, asked.into());
         (id, to_real(op))

@@ -62,7 +62,8 @@ pub struct Changing {
 }
 
 impl Changing {
-    /// Somebody wants to change a file. It may have been opened only to be read, or nothing is to be lent to this client.
+    /// Somebody wants to change a file. It may have been opened only to be read, or nothing is to be lent to this client, or only the content
+    /// can do it.
     pub const fn new(may_borrow: bool) -> Self {
         Self { borrows: if may_borrow { BORROWS_MAX } else { 0 }, gives_back: true }
     }

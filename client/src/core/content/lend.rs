@@ -8,7 +8,7 @@ use bytes::Bytes;
 use namespace::Generation;
 
 use super::extents::Extents;
-use super::{Fault, FlushId, Recall, Step, Times, Work};
+use super::{Fault, FlushId, Recall, Shown, Step, Times, Work};
 
 /// What was written waits so long for more.
 const GATHERED_FOR: Span = Span::from_millis(500);
@@ -97,14 +97,14 @@ impl Lend {
     pub(super) fn new(
         now: MonoTime,
         (generation, before): (Generation, Option<Generation>),
-        (size, modified): (u64, WallTime),
+        Shown { size, modified, accessed, changed }: Shown,
     ) -> Self {
         Self {
             generation,
             size,
             modified,
-            accessed: None,
-            changed: WallTime::ZERO,
+            accessed,
+            changed,
             before,
             remote: size,
             reach: size,
@@ -226,14 +226,6 @@ impl Lend {
         self.since == Some(now) || self.extents.bytes() > GATHERED_BYTES
     }
 
-    /// Something was changed at the daemon under this lend.
-    pub(super) fn punched(&mut self, (now, time): (MonoTime, WallTime)) {
-        (self.is_touched, self.changes, self.changed_at) = (true, self.changes + 1, now);
-        self.note_begun(0..u64::MAX);
-        (self.modified, self.is_modified) = (self.modified.max(time), true);
-        self.changed = self.changed.max(time);
-    }
-
     fn note_begun(&mut self, range: Range<u64>) {
         self.begins += 1;
         self.begun.push_back(range);
@@ -253,9 +245,11 @@ impl Lend {
         self.order += 1;
         self.changed_at = now;
         self.since.get_or_insert(now);
-        // What was changed later has the later time, whatever the clock says.
-        (self.modified, self.is_modified) = (self.modified.max(time), true);
-        self.changed = self.changed.max(time);
+        // What was changed later has the later time, if only by a microsecond, whatever the clock says. A user may have set one that is
+        // later still, and then it is not that of the last change any more.
+        let later = WallTime::from_micros(self.changed.as_micros().saturating_add(1));
+        self.changed = time.max(later);
+        (self.modified, self.is_modified) = (self.changed, true);
     }
 
     /// What is to be done about it at `now`.

@@ -4,6 +4,7 @@ use base::{Epoch, Seq};
 use namespace::Born;
 
 use super::*;
+use crate::core::grants::Cache;
 
 const DAEMON: NodeId = NodeId(1);
 
@@ -32,6 +33,7 @@ struct Story {
 }
 
 const FILE: u64 = 1;
+const EMPTY: Shown = Shown { size: 0, modified: WallTime::ZERO, accessed: None, changed: WallTime::ZERO };
 
 impl Story {
     /// A file that is lent, and is empty.
@@ -43,7 +45,7 @@ impl Story {
     fn with(remote: &[u8]) -> Self {
         let mut contents = Contents::new(1);
         let before = (!remote.is_empty()).then(|| lend(1));
-        let known = (remote.len() as u64, WallTime::ZERO);
+        let known = Shown { size: remote.len() as u64, ..EMPTY };
         assert!(contents.adopt(at(0), file(FILE), (lend(2), before), known));
         Self { contents, now: 0, remote: remote.to_vec() }
     }
@@ -276,6 +278,43 @@ fn times_that_a_user_sets_are_shown_and_go_back_with_the_lend() {
     assert!(story.contents.set_times(now, id, Times::default()).is_none(), "it is on its way back");
 }
 
+/// It has to have all that was written before, and nothing that is written meanwhile is in its way.
+#[test]
+fn what_only_the_content_can_do_has_the_lend_given_back() {
+    let mut story = Story::new();
+    story.write(0, b"abc");
+    let (mut cache, mut changing) = (Cache::default(), Changing::new(false));
+    let mut next = |contents: &mut Contents| {
+        let mut known = Known { now: at(0), id: file(FILE), cache: &mut cache, contents };
+        changing.next(&mut known, &Through::default(), |_, _| None::<()>)
+    };
+    assert_eq!(next(&mut story.contents), ChangeStep::GiveBack);
+    assert!(!story.write(0, b"x"), "nothing is taken any more");
+    assert!(matches!(story.settle(), Step::Work(Work::Return { is_untouched: false, .. })));
+    assert_eq!(story.remote, b"abc");
+    story.contents.returned(story.file(), Sent::Done);
+    assert_eq!(next(&mut story.contents), ChangeStep::Through);
+}
+
+/// A clock may be slow, or have gone back, or a user has set a time that is to come.
+#[test]
+fn what_is_written_later_has_another_time_whatever_the_clock_says() {
+    let mut contents = Contents::new(1);
+    let [then, soon] = [900, 2_000].map(WallTime::from_micros);
+    let known = Shown { modified: soon, changed: then, ..EMPTY };
+    assert!(contents.adopt(at(0), file(FILE), (lend(2), None), known));
+    let data = Bytes::from_static(b"x");
+    let mut write = |clock: u64| {
+        let written =
+            contents.write((at(1), WallTime::from_micros(clock)), (file(FILE), lend(2)), (None, &data));
+        assert!(matches!(written, Some(Ok(_))));
+        let shown = contents.shows(file(FILE), lend(2)).unwrap();
+        assert_eq!(shown.modified, shown.changed);
+        shown.modified.as_micros()
+    };
+    assert_eq!([write(5), write(5), write(1_000), write(999)], [901, 902, 1_000, 1_001]);
+}
+
 #[test]
 fn what_was_left_alone_is_returned_untouched() {
     let mut story = Story::new();
@@ -303,7 +342,7 @@ fn what_is_wanted_back_is_sent_and_returned_and_then_that_is_answered() {
 fn what_is_slow_of_one_file_does_not_delay_another() {
     let mut story = Story::new();
     let other = (file(2), lend(3));
-    story.contents.adopt(at(0), other.0, (other.1, None), (0, WallTime::ZERO));
+    story.contents.adopt(at(0), other.0, (other.1, None), EMPTY);
     story.write(0, b"abc");
     story.contents.recall((file(FILE), lend(2)), recall(1));
     story.contents.recall(other, recall(2));
@@ -386,20 +425,19 @@ fn what_is_taken_away_is_lost_with_all_that_is_here() {
     assert_eq!(story.contents.take_lost(), [(file(FILE), 0..3), (file(FILE), 9..10)]);
     assert_eq!(story.contents.take_answered(), [recall(1).unwrap()]);
     assert_eq!(story.next(), Step::Over);
-    let known = (0, WallTime::ZERO);
     assert!(
-        !story.contents.adopt(at(0), file(FILE), (lend(2), None), known),
+        !story.contents.adopt(at(0), file(FILE), (lend(2), None), EMPTY),
         "what is over does not begin again"
     );
-    assert!(story.contents.adopt(at(0), file(FILE), (lend(4), None), known));
+    assert!(story.contents.adopt(at(0), file(FILE), (lend(4), None), EMPTY));
 }
 
 #[test]
 fn what_is_wanted_back_before_it_is_known_is_never_used() {
     let mut contents = Contents::new(1);
     assert!(!contents.recall((file(FILE), lend(2)), recall(1)), "the answer waits for nothing");
-    assert!(!contents.adopt(at(0), file(FILE), (lend(2), None), (0, WallTime::ZERO)));
-    assert!(contents.adopt(at(0), file(FILE), (lend(3), None), (0, WallTime::ZERO)));
+    assert!(!contents.adopt(at(0), file(FILE), (lend(2), None), EMPTY));
+    assert!(contents.adopt(at(0), file(FILE), (lend(3), None), EMPTY));
     assert!(!contents.recall((file(FILE), lend(2)), recall(2)), "this is about an earlier one");
     assert!(contents.shows(file(FILE), lend(3)).is_some());
 }

@@ -10,7 +10,7 @@ use super::super::behind::is_expired;
 use super::super::shape::Wanted;
 use super::super::volumes::SELF;
 use super::super::world::World;
-use super::{Asked, Did, Doing, For, KNOWN_AFTER, News, Punching, Task, Waits, What};
+use super::{Asked, Did, Doing, For, KNOWN_AFTER, News, Task, Waits, What};
 use crate::Violation;
 use crate::check::file::{FileOp, FileOutcome};
 use crate::check::volume::VolumeOp;
@@ -27,22 +27,13 @@ impl<A: Algorithm> World<'_, A> {
             News::Event(event) => return self.changed(client, doing, &event),
         }
         let opening = doing.opening;
-        let Task::Change(id, op, _, punching) = &mut doing.task else { return Ok(false) };
-        let id = *id;
-        if let (FileOp::Punch { .. }, Punching::Not) = (&*op, &*punching) {
-            *punching = Punching::Flushed;
-            let wanted = self.with_known(client, opening, |known, _| known.contents.want(known.id)).flatten();
-            if let Some((lend, order)) = wanted {
-                doing.waits = Some(Waits { until: doing.until, what: What::Sent(lend, order) });
-                return Ok(true);
-            }
-        }
+        let Task::Change(id, ..) = doing.task else { return Ok(false) };
         let what = match self.next_of_change(client, doing) {
             None => {
                 self.checkers.contents.void(self.now, id);
                 return Ok(false);
             }
-            Some(ChangeStep::Done((Did::Outcome(outcome), lend))) => {
+            Some(ChangeStep::Done((outcome, lend))) => {
                 self.summary.lends.changes_here += 1;
                 let outcome = outcome.unwrap_or(FileOutcome::Refused);
                 if self.is_traced() {
@@ -52,13 +43,9 @@ impl<A: Algorithm> World<'_, A> {
                 self.checkers.contents.done_here(self.now, id, (Some(lend), outcome))?;
                 return Ok(false);
             }
-            Some(ChangeStep::Done((Did::Punch(lend), _))) => {
-                self.want_change(client, doing, Asked::Punch(lend));
-                return Ok(true);
-            }
             Some(ChangeStep::Through) => {
                 self.summary.lends.through += 1;
-                self.want_change(client, doing, Asked::Content);
+                self.want_change(client, doing);
                 return Ok(true);
             }
             Some(ChangeStep::Borrow) => {
@@ -81,33 +68,33 @@ impl<A: Algorithm> World<'_, A> {
         let machine = &self.clients[client];
         let at = (machine.reading(self.now), machine.clock.reading(self.now));
         let shape = self.shape(self.file_of(client, doing.opening));
-        let Task::Change(_, op, changing, _) = &mut doing.task else { return None };
+        let Task::Change(_, op, changing) = &mut doing.task else { return None };
         self.with_known(client, doing.opening, |known, opening| {
             let (through, id) = (opening.through, opening.id);
             changing.next(known, &through, |known, generation| {
                 let (contents, file) = (&mut *known.contents, (id, generation));
                 let did = match (shape.to_bytes(op), shape.to_real(op)) {
                     (Some((offset, data)), _) => contents.write(at, file, (offset, &data)).map(|done| {
-                        Did::Outcome(done.map(|at| match op {
+                        done.map(|at| match op {
                             FileOp::Append { .. } => FileOutcome::Appended(shape.model(at)),
                             _ => FileOutcome::Done,
-                        }))
+                        })
                     }),
-                    (None, Wanted::Change(Change::Truncate { size })) => contents
-                        .truncate(at, file, size)
-                        .map(|done| Did::Outcome(done.map(|()| FileOutcome::Done))),
-                    _ => Some(Did::Punch(generation)),
+                    (None, Wanted::Change(Change::Truncate { size })) => {
+                        contents.truncate(at, file, size).map(|done| done.map(|()| FileOutcome::Done))
+                    }
+                    _ => None,
                 };
                 did.map(|did| (did, generation))
             })
         })
     }
 
-    pub(super) fn want_change(&mut self, client: usize, doing: &mut Doing, asked: Asked) {
+    pub(super) fn want_change(&mut self, client: usize, doing: &mut Doing) {
         let shape = self.shape(self.file_of(client, doing.opening));
         let Task::Change(_, op, ..) = &doing.task else { return };
         let wanted = shape.to_real(op);
-        self.want_of_content(client, doing, (wanted, asked));
+        self.want_of_content(client, doing, (wanted, Asked::Content));
     }
 
     /// The content was asked to change, and this came of it.
@@ -119,35 +106,19 @@ impl<A: Algorithm> World<'_, A> {
     ) -> Result<bool, Violation> {
         let opening = doing.opening;
         let file = self.file_of(client, opening);
-        let asked = std::mem::replace(&mut doing.asked, Asked::Nothing);
-        let Task::Change(id, op, _, punching) = &mut doing.task else { return Ok(false) };
+        doing.asked = Asked::Nothing;
+        let Task::Change(id, op, _) = &mut doing.task else { return Ok(false) };
         let id = *id;
         match event {
             FileEvent::Changed { ticket, outcome: outcome @ Ok(_), level, .. } => {
                 let told = self.shape(file).changed(op, outcome);
-                let (now, wall) =
-                    (self.clients[client].reading(self.now), self.clients[client].clock.reading(self.now));
-                if matches!(asked, Asked::Punch(_)) {
-                    self.with_known(client, opening, |known, _| {
-                        known.contents.changed_elsewhere(known.id, (now, wall));
-                    });
-                }
                 self.checkers.contents.returned(self.now, id, told);
                 self.acknowledged(client, (file, *ticket), *level)?;
                 Ok(false)
             }
-            FileEvent::Refused { error: FileError::NotLent, .. }
-            | FileEvent::Changed { outcome: Err(FileError::NotLent), .. }
-                if matches!(asked, Asked::Punch(_)) && *punching == Punching::Flushed =>
-            {
-                // It was taken back meanwhile.
-                *punching = Punching::Through;
-                self.want_change(client, doing, Asked::Content);
-                Ok(true)
-            }
             event if is_expired(event) => {
                 self.checkers.contents.void(self.now, id);
-                self.renew_opening(client, opening);
+                self.renew(client, opening, None);
                 Ok(false)
             }
             FileEvent::Changed { .. }
@@ -189,7 +160,7 @@ impl<A: Algorithm> World<'_, A> {
             }
         };
         let lent = attributes.as_ref().map_or(Lent::ToOther, Lent::Shown);
-        let Task::Change(_, _, changing, _) = &mut doing.task else { return self.hand_is_done(client, hand) };
+        let Task::Change(_, _, changing) = &mut doing.task else { return self.hand_is_done(client, hand) };
         let borrowed = self
             .with_known(client, opening, |known, opening| changing.lent(known, &mut opening.through, &lent));
         if let (Some(Borrowed::Own(lend)), Some(attributes)) = (borrowed, &attributes) {

@@ -177,7 +177,7 @@ impl<A: Algorithm> World<'_, A> {
             }
             event => {
                 if is_expired(event) {
-                    self.renew_opening(client, doing.opening);
+                    self.renew(client, doing.opening, None);
                 }
                 None
             }
@@ -260,6 +260,7 @@ impl<A: Algorithm> World<'_, A> {
                 format_args!("client {client} sees {attributes:?}, here: {is_here}"),
             );
         }
+        self.checkers.contents.dated(id, attributes.mtime);
         if !is_here {
             self.checkers.contents.returned(self.now, id, outcome);
             return Ok(());
