@@ -3,10 +3,12 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::Role;
 use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{AsyncUdpSocket, Runtime, TokioRuntime};
+use tokio::time::timeout;
 
 use crate::deny::DenyList;
 use crate::handshake::ConnectError;
@@ -23,6 +25,8 @@ pub(crate) type Connection = quinn::Connection;
 const INCOMING_MAX: usize = 1_024;
 /// What all of these together may have sent meanwhile.
 const INCOMING_BYTES_MAX: u64 = 16 << 20;
+/// How long peers may take to hear that everything is closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// A bound socket that can connect and, with a node's identity, accept. [`Network`](crate::Network) puts it to use.
 ///
@@ -166,7 +170,8 @@ impl Endpoint {
     /// Closes every connection and waits until the peers have been told.
     pub async fn close(&self) {
         self.close_all();
-        self.inner.wait_idle().await;
+        // A connection of which the other side has gone would be waited for, for long.
+        let _ = timeout(CLOSE_TIMEOUT, self.inner.wait_idle()).await;
     }
 
     fn close_all(&self) {
