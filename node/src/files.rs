@@ -571,6 +571,11 @@ impl Files {
         }
     }
 
+    /// The files that are led here, and perhaps some that were.
+    pub(crate) fn led(&self) -> Vec<ObjectId> {
+        self.idle.iter().map(|&(_, object)| object).collect()
+    }
+
     /// A file that nobody has used for `idle`, and that is led here.
     pub(crate) fn pop_idle(&mut self, now: WallTime, idle: Span) -> Option<ObjectId> {
         while let Some(&(at, object)) = self.idle.first().filter(|&&(at, _)| at <= now) {

@@ -408,7 +408,8 @@ impl<A: Algorithm> Shard<A> {
             _ => None,
         };
         if let Some(hosted) = self.files.hosted.get_mut(&object) {
-            if hosted.replica.is_blank() {
+            // What it has promised it keeps as long as somebody asks: who leads would begin anew with each that promises again.
+            if hosted.replica.is_blank() || hosted.replica.tail() == Position::START {
                 hosted.used = now;
             }
             hosted.replica.handle_message(now, from, view, message);

@@ -260,6 +260,7 @@ impl<A: Algorithm> Shard<A> {
             self.post(peer.node, PeerMessage::Full(true));
         }
         self.tell_taking_to(peer.node);
+        self.tell_files_again(now, peer.node);
     }
 
     /// A peer's connection is gone.

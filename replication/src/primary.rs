@@ -570,6 +570,15 @@ impl<M: Machine> Replica<M> {
         self.tell_later(now);
     }
 
+    /// A member is connected anew: what it was told last may not have arrived, or its process has ended since. What is committed it is told
+    /// again.
+    pub fn tell_again(&mut self, now: WallTime, node: NodeId) {
+        let Role::Primary(primary) = &mut self.role else { return };
+        let Some(peer) = primary.peers.get_mut(&node) else { return };
+        peer.told = Seq(0);
+        self.tell_later(now);
+    }
+
     /// Backups that have what is committed and do not know it are told soon, with the next entries if there are any.
     fn tell_later(&mut self, now: WallTime) {
         let (committed, me, tell_at) = (self.log.committed(), self.me, now + self.config.tell_after);
