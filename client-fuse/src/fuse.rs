@@ -492,6 +492,9 @@ impl Filesystem for Translator {
 
     fn opendir(&self, request: &Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         let caller = caller(request);
+        if let Some(handle) = self.fs.open_directory_at_once(&caller, inode.0) {
+            return reply.opened(FileHandle(handle), FopenFlags::empty());
+        }
         self.serve(
             (caller, 0),
             |fs| async move { fs.open_directory(&caller, inode.0).await },

@@ -512,7 +512,7 @@ impl<'a> Changing<'a> {
         if let Some(told) = told
             && let Some(change) = self.change.take()
         {
-            self.shared.cache().end(change, &self.op.change, (told, done));
+            self.shared.cache().end(change, &self.op, (told, done));
         }
     }
 }

@@ -15,7 +15,7 @@ use namespace::{
 use replication::Ticket;
 
 use crate::file::{Change, FileBody, FileError, FileOf, FileReply, FileReplyBody, Level, Query};
-use crate::files::{Asker, Caller, Hosted};
+use crate::files::{Asker, Caller};
 use crate::volumes::{OF_DAEMONS, file_object};
 use crate::{Bug, Output, RequestId, Shard};
 
@@ -247,7 +247,7 @@ impl<A: Algorithm> Shard<A> {
                 (running.hint, running.turn) = (None, running.turn + 1);
             }
             let (owner, errand, hint, turn) = (running.owner, running.errand, running.hint, running.turn);
-            if !self.files.hosted.get(&owner).is_some_and(Hosted::serves) {
+            if !self.files.hosted.get(&owner).is_some_and(|hosted| hosted.serves()) {
                 self.errands.all.remove(&id);
                 continue;
             }
@@ -271,7 +271,7 @@ impl<A: Algorithm> Shard<A> {
         if let Some(hint) = hint.filter(is_there) {
             return Some(hint);
         }
-        if self.files.hosted.get(&object).is_some_and(Hosted::serves) {
+        if self.files.hosted.get(&object).is_some_and(|hosted| hosted.serves()) {
             return Some(me);
         }
         let members = self.members_of(object);
@@ -337,7 +337,7 @@ impl<A: Algorithm> Shard<A> {
     }
 
     fn errand_done(&mut self, now: WallTime, owner: ObjectId, errand: Errand, reply: FileReplyBody) {
-        if !self.files.hosted.get(&owner).is_some_and(Hosted::serves) {
+        if !self.files.hosted.get(&owner).is_some_and(|hosted| hosted.serves()) {
             return;
         }
         let Errand { of, body, .. } = errand;

@@ -59,7 +59,8 @@ pub(crate) struct Files {
     pub(crate) forgot_at: Option<u64>,
     /// Only as a planted bug: members that do not know the members vote.
     pub(crate) votes_unsure: bool,
-    pub(crate) hosted: BTreeMap<ObjectId, Hosted>,
+    /// Boxed, as there are many: a node of the map has room for eleven, and is a third empty.
+    pub(crate) hosted: BTreeMap<ObjectId, Box<Hosted>>,
     pub(crate) writes: Writes,
     pub(crate) logs: Logs,
     /// Whether the disk does nothing although it should.
@@ -432,7 +433,7 @@ impl Files {
                 files.blank.insert((WallTime::ZERO, object));
             }
             files.logs.note(object, replica.log_bytes());
-            files.hosted.insert(object, Hosted::new(replica, WallTime::ZERO));
+            files.hosted.insert(object, Box::new(Hosted::new(replica, WallTime::ZERO)));
             // Who was no member any more when it ended waits for its time to say so again.
             files.note_due(object);
         }
@@ -446,7 +447,7 @@ impl Files {
 
     /// Forgets logs if all together weigh too much.
     pub(crate) fn bound_logs(&mut self, changed: ObjectId, bytes_max: u64) {
-        let weigh = |hosted: &Hosted| hosted.replica.log_bytes();
+        let weigh = |hosted: &Box<Hosted>| hosted.replica.log_bytes();
         self.logs.note(changed, self.hosted.get(&changed).map_or(0, weigh));
         for object in self.logs.beyond(bytes_max) {
             if let Some(hosted) = self.hosted.get_mut(&object) {

@@ -147,7 +147,7 @@ impl<A: Algorithm> Shard<A> {
         if replica.memory() == Memory::Forgot {
             self.files.note_forgotten(now, object);
         }
-        self.files.hosted.insert(object, Hosted::new(replica, now));
+        self.files.hosted.insert(object, Box::new(Hosted::new(replica, now)));
     }
 
     /// Serves a request, or keeps it until this node has the lease.

@@ -113,7 +113,7 @@ impl<A: Algorithm> Shard<A> {
         change: MemberChange,
     ) -> Result<Changed, MembersError> {
         let changed = self.open_file(now, object).map_err(refused).and_then(|()| {
-            if self.files.hosted.get(&object).is_some_and(Hosted::serves) {
+            if self.files.hosted.get(&object).is_some_and(|hosted| hosted.serves()) {
                 self.change_led(now, object, change)
             } else {
                 self.lead_for_change(now, object)
@@ -245,7 +245,7 @@ impl<A: Algorithm> Shard<A> {
         } else if may_begin && is_for_newcomer {
             let (config, forgot_at) = (self.files.config.clone(), self.files.forgot_at);
             let replica = Replica::empty(self.me().node, config, File::default(), forgot_at);
-            self.files.hosted.insert(*object, Hosted::new(replica, now));
+            self.files.hosted.insert(*object, Box::new(Hosted::new(replica, now)));
             self.files.watch_blank(now, *object);
         }
         self.files.hosted.contains_key(object)

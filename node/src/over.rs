@@ -117,7 +117,7 @@ impl<A: Algorithm> Shard<A> {
     /// Somebody leads a history of a file that has nothing of what is here. If that is nothing, it was over and has begun again.
     pub(crate) fn drop_what_began_again(&mut self, now: WallTime, object: ObjectId) {
         let hosted = self.files.hosted.get(&object);
-        if is_file_of_volume(object) && hosted.is_some_and(Hosted::has_nothing_left) {
+        if is_file_of_volume(object) && hosted.is_some_and(|hosted| hosted.has_nothing_left()) {
             self.file_over(now, object);
         }
     }

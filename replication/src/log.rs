@@ -149,6 +149,10 @@ impl<O: Clone + PartialEq> Log<O> {
             self.base = entry.at;
             self.base_bytes = self.bytes.pop_front().unwrap_or(self.base_bytes);
         }
+        if self.entries.is_empty() {
+            // Most objects of a node rest, and nothing is to come soon.
+            (self.entries, self.bytes) = (VecDeque::new(), VecDeque::new());
+        }
     }
 }
 

@@ -371,7 +371,12 @@ impl<M: Machine> Replica<M> {
 
     /// The next thing to do.
     pub fn poll_output(&mut self) -> Option<Output<M>> {
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front();
+        if output.is_none() {
+            // A node has many objects of which most rest: empty queues take no room.
+            self.outputs.shrink_to_fit();
+        }
+        output
     }
 
     /// When something is to be done again at the latest.

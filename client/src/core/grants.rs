@@ -14,7 +14,9 @@
 //!   unless another change named the same meanwhile. What was read before it is not kept any more.
 //! - What became of a change may never be known: what it names is not answered from here then as long as the connection lasts.
 //! - To be used is to be asked about now and then: one question every few seconds goes to the daemon though its answer is known.
-//! - Who may look something up in a directory is not known here: whoever was answered once is answered again.
+//! - Who may do what is the daemons' to judge: what somebody was allowed once he is allowed again, until somebody changes the rights. So is
+//!   the owner of what was just made by this client, as far as its mode lets him.
+//! - A directory that this client has just made is empty: nobody else has heard of it before it was granted.
 //!
 //! # Contract
 //!
@@ -35,7 +37,7 @@ mod volume;
 use std::collections::BTreeMap;
 
 use base::{Epoch, MonoTime, NodeId, ObjectId, Seq, Span};
-use namespace::{Answer, Ask, Attributes, Change, Done, InodeId, Name, NameError, Who};
+use namespace::{Answer, Ask, Attributes, Change, Done, InodeId, Name, NameError, Op, Who};
 use node::{CacheGrant, Named, Revoked};
 
 use super::{Bug, Rules};
@@ -214,14 +216,14 @@ impl Cache {
     }
 
     /// A change has an outcome.
-    pub fn end(&mut self, id: ChangeId, change: &Change, (told, done): (&Told, Option<&Done>)) {
+    pub fn end(&mut self, id: ChangeId, op: &Op, (told, done): (&Told, Option<&Done>)) {
         let Some((object, named)) = self.changes.remove(&id) else { return };
         let Some(volume) = self.volumes.get_mut(&object) else { return };
         let alone = volume.busy.end(&named);
         let Some(done) = done else { return };
-        let listings = volume.forget(&named, told.at);
+        let forgotten = volume.forget(&named, told.at);
         if let Some((volume, grant)) = self.granted(object, told) {
-            volume.take_in(change, done, (&alone, &listings, grant));
+            volume.take_in(op, done, (&alone, &forgotten, grant));
         }
         self.make_room(object);
     }

@@ -83,10 +83,10 @@ impl Caching {
                     Ok(Done::Tree(done)) => Some(&**done),
                     _ => None,
                 };
-                self.cache.end(id, &op.change, (&came, done));
+                self.cache.end(id, &op, (&came, done));
             }
             (Asked::Change(id, op), FileEvent::Refused { .. }, Some(came)) => {
-                self.cache.end(id, &op.change, (&came, None));
+                self.cache.end(id, &op, (&came, None));
             }
             (Asked::Change(id, _), ..) => self.cache.abandon(id),
         }

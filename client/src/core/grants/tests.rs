@@ -1,7 +1,7 @@
 use base::{ClientId, Epoch, WallTime};
 use namespace::{
-    Attributes, Born, Fate, Generation, InodeId, Kind, Lent, LentTo, Make, Name, NameError, Page,
-    SetAttributes, Site,
+    Attributes, Born, Fate, Generation, InodeId, Kind, Lent, LentTo, Listed, Make, Name, NameError, Op, Page,
+    RenameHow, Rights, SetAttributes, Site,
 };
 use node::{CacheGrant, GrantKind, Revoked};
 
@@ -73,6 +73,10 @@ fn chmod(inode: InodeId) -> Change {
     Change::SetAttributes { inode, set: SetAttributes { mode: Some(0o700), ..SetAttributes::default() } }
 }
 
+fn op(change: Change) -> Op {
+    Op::wanted(Who::root(), change)
+}
+
 impl Story {
     fn new() -> Self {
         let connection = Connection { node: NODE, number: 1 };
@@ -117,7 +121,7 @@ impl Story {
     fn made(&mut self, id: ChangeId, text: &str, made: InodeId) {
         let done = Done::Created { attributes: attributes(made, 0o755), is_new: true };
         let told = self.grant(&[made]);
-        self.cache.end(id, &create(text), (&told, Some(&done)));
+        self.cache.end(id, &op(create(text)), (&told, Some(&done)));
     }
 
     fn revoke(&mut self, inode: InodeId) {
@@ -249,7 +253,7 @@ fn what_a_change_names_is_not_answered_until_its_outcome_is_known() {
     let done = Done::Removed { inode: inode(3), fate: Fate::Gone };
     story.at = 12;
     let told = story.grant(&[]);
-    story.cache.end(id, &unlink, (&told, Some(&done)));
+    story.cache.end(id, &op(unlink.clone()), (&told, Some(&done)));
     assert_eq!(story.names(), [Some(true), Some(false)]);
     assert_eq!(story.knows(1, &Ask::Attributes { inode: inode(3) }), None);
 }
@@ -262,7 +266,7 @@ fn how_a_directory_is_after_a_change_is_known_by_the_only_one_who_changed_it() {
         let done = Done::Created { attributes: attributes(inode(number), 0o755), is_new: true };
         let mut told = story.grant(&[DIR, inode(number)]);
         told.grant.as_mut().unwrap().changed.push(attributes(DIR, 0o711));
-        story.cache.end(id, &create(text), (&told, Some(&done)));
+        story.cache.end(id, &op(create(text)), (&told, Some(&done)));
     };
     let id = story.cache.begin(VOLUME, &create("b"));
     story.at = 11;
@@ -377,7 +381,7 @@ fn who_may_look_things_up_is_asked_again_when_that_may_have_changed() {
     assert_eq!(story.names(), [None, None]);
     story.at = 11;
     let (told, done) = (story.grant(&[DIR]), Done::Changed { attributes: attributes(DIR, 0o700) });
-    story.cache.end(id, &chmod(DIR), (&told, Some(&done)));
+    story.cache.end(id, &op(chmod(DIR)), (&told, Some(&done)));
     assert_eq!(story.names(), [None, None]);
     let root = story.knows(1, &Ask::Attributes { inode: DIR });
     assert_eq!(root, Some(Ok(Answer::Attributes(attributes(DIR, 0o700)))));
@@ -388,7 +392,7 @@ fn a_change_that_is_refused_changes_nothing_here() {
     let mut story = Story::knowing();
     let id = story.cache.begin(VOLUME, &create("a"));
     let told = story.grant(&[]);
-    story.cache.end(id, &create("a"), (&told, None));
+    story.cache.end(id, &op(create("a")), (&told, None));
     assert_eq!(story.names(), [Some(true), Some(false)]);
 }
 
@@ -408,7 +412,7 @@ fn list(after: Option<&str>) -> Ask {
 }
 
 fn page(texts: &[&str], is_last: bool) -> Page {
-    let listed = |text: &&str| namespace::Listed {
+    let listed = |text: &&str| Listed {
         name: name(text),
         inode: inode(u64::from(text.as_bytes()[0])),
         kind: Kind::Directory,
@@ -440,7 +444,7 @@ fn a_directory_that_was_listed_to_its_end_is_known() {
     story.at = 12;
     let told = Told { grant: None, ..story.grant(&[]) };
     let done = Done::Created { attributes: attributes(inode(101), 0), is_new: true };
-    story.cache.end(id, &create("e"), (&told, Some(&done)));
+    story.cache.end(id, &op(create("e")), (&told, Some(&done)));
     assert_eq!(story.knows(1, &list(None)), None, "what is there now is not known");
     assert_eq!(story.knows(1, &look("e")), None);
 }
@@ -491,7 +495,7 @@ fn what_is_lent_by_ones_own_change_is_known_and_not_what_was_before() {
     story.at = 11;
     let done = Done::Changed { attributes: lent(11) };
     let told = story.grant(&[inode(2)]);
-    story.cache.end(id, &change, (&told, Some(&done)));
+    story.cache.end(id, &op(change.clone()), (&told, Some(&done)));
     assert_eq!(story.cache.attributes(at(999), VOLUME, inode(2)), Some(lent(11)));
     let ask = Ask::Attributes { inode: inode(2) };
     let late = Ok(Answer::Attributes(attributes(inode(2), 0o644)));
@@ -518,7 +522,7 @@ fn what_is_returned_is_known_as_it_came_to_be() {
     story.at = 12;
     let after = Attributes { last_lend: Some(lend_of(10)), lent: None, size: 5, ..lent(10) };
     let told = story.grant(&[inode(2)]);
-    story.cache.end(id, &change, (&told, Some(&Done::Changed { attributes: after.clone() })));
+    story.cache.end(id, &op(change.clone()), (&told, Some(&Done::Changed { attributes: after.clone() })));
     assert_eq!(story.cache.attributes(at(1), VOLUME, inode(2)), Some(after));
 }
 
@@ -538,7 +542,7 @@ fn rights_are_the_same_until_somebody_may_have_changed_them() {
     story.at += 1;
     let told = story.grant(&[inode(2)]);
     let done = Done::Changed { attributes: attributes(inode(2), 0o700) };
-    story.cache.end(id, &chmod(inode(2)), (&told, Some(&done)));
+    story.cache.end(id, &op(chmod(inode(2))), (&told, Some(&done)));
     let second = rights(&story).unwrap();
     assert_ne!(first, second);
     // One of somebody else's.
@@ -548,4 +552,127 @@ fn rights_are_the_same_until_somebody_may_have_changed_them() {
     assert_eq!(rights(&story), None);
     story.told(&look("a"), Ok(attributes(inode(2), 0o700)));
     assert!(rights(&story).is_some_and(|third| third != first && third != second));
+}
+
+#[test]
+fn what_somebody_was_allowed_he_is_allowed_until_somebody_changes_that() {
+    let mut story = Story::knowing();
+    let may = |inode, rights| Ask::Access { inode, rights };
+    let both = Rights { read: true, write: false, execute: true };
+    assert_eq!(story.knows(1, &may(inode(2), Rights::READ)), None, "nobody has said so");
+    story.told(&may(inode(2), both), Ok(attributes(inode(2), 0o755)));
+    for rights in [Rights::READ, Rights::EXECUTE, both] {
+        let answer = story.knows(1, &may(inode(2), rights));
+        assert_eq!(answer, Some(Ok(Answer::Attributes(attributes(inode(2), 0o755)))));
+    }
+    assert_eq!(story.knows(1, &may(inode(2), Rights::WRITE)), None);
+    let stranger = Who::new(7, 7, &[]).unwrap();
+    let asked = (&stranger, &may(inode(2), Rights::READ));
+    assert_eq!(story.cache.answer(at(1), VOLUME, asked), None);
+    let id = story.cache.begin(VOLUME, &chmod(inode(2)));
+    assert_eq!(story.knows(1, &may(inode(2), Rights::READ)), None, "that may be over");
+    let done = Done::Changed { attributes: attributes(inode(2), 0o700) };
+    let told = story.grant(&[inode(2)]);
+    story.cache.end(id, &op(chmod(inode(2))), (&told, Some(&done)));
+    assert_eq!(story.knows(1, &may(inode(2), Rights::READ)), None, "it has to be asked again");
+    story.told(&may(inode(2), Rights::READ), Ok(attributes(inode(2), 0o700)));
+    assert!(story.knows(1, &may(inode(2), Rights::READ)).is_some());
+    story.revoke(inode(2));
+    assert_eq!(story.knows(1, &may(inode(2), Rights::READ)), None);
+}
+
+#[test]
+fn a_directory_that_was_just_made_is_known_to_be_empty_by_its_owner() {
+    let mut story = Story::knowing();
+    let in_it = |text| Ask::Lookup { dir: inode(3), name: name(text) };
+    let list = Ask::List { dir: inode(3), after: None, entries_max: 10, with_attributes: false };
+    let id = story.cache.begin(VOLUME, &create("b"));
+    story.made(id, "b", inode(3));
+    assert_eq!(story.knows(1, &in_it("x")), Some(Err(NameError::NoEntry { dir: inode(3) })));
+    let empty = Page { entries: Vec::new(), is_last: true };
+    assert_eq!(story.knows(1, &list), Some(Ok(Answer::Page(empty))));
+    let stranger = Who::new(7, 7, &[]).unwrap();
+    assert_eq!(
+        story.cache.answer(at(1), VOLUME, (&stranger, &in_it("x"))),
+        None,
+        "daemons judge who may look"
+    );
+    // Somebody else puts something into it.
+    story.revoke(inode(3));
+    assert_eq!(story.knows(1, &in_it("x")), None);
+    assert_eq!(story.knows(1, &list), None);
+}
+
+#[test]
+fn a_directory_that_was_there_is_not_taken_for_empty() {
+    let mut story = Story::knowing();
+    let id = story.cache.begin(VOLUME, &create("b"));
+    let done = Done::Created { attributes: attributes(inode(3), 0o755), is_new: false };
+    let told = story.grant(&[inode(3)]);
+    story.cache.end(id, &op(create("b")), (&told, Some(&done)));
+    assert_eq!(story.knows(1, &Ask::Lookup { dir: inode(3), name: name("x") }), None);
+    // Nor one that was granted before the change and taken back meanwhile.
+    let id = story.cache.begin(VOLUME, &create("c"));
+    let told = story.grant(&[inode(4)]);
+    story.revoke(inode(4));
+    let done = Done::Created { attributes: attributes(inode(4), 0o755), is_new: true };
+    story.cache.end(id, &op(create("c")), (&told, Some(&done)));
+    assert_eq!(story.knows(1, &Ask::Lookup { dir: inode(4), name: name("x") }), None);
+}
+
+#[test]
+fn what_was_renamed_is_known_if_all_was_that_it_is_about() {
+    let list = Ask::List { dir: DIR, after: None, entries_max: 10, with_attributes: false };
+    let listed = |story: &mut Story| {
+        let Some(Ok(Answer::Page(page))) = story.knows(1, &list) else { return None };
+        Some(page.entries.into_iter().map(|entry| (entry.name, entry.inode)).collect::<Vec<_>>())
+    };
+    // `a` and `d` are there, and nothing else.
+    let begin = || {
+        let mut story = Story::knowing();
+        let entry = |text, number| Listed {
+            name: name(text),
+            inode: inode(number),
+            kind: Kind::Directory,
+            attributes: None,
+        };
+        let page = Page { entries: vec![entry("a", 2), entry("d", 4)], is_last: true };
+        let told = story.grant(&[DIR]);
+        story.cache.tell(VOLUME, (&story.who, &list), (&told, &Ok(Answer::Page(page))));
+        story.at = 11;
+        story
+    };
+    let rename = |to, how| {
+        let [from, to] = ["a", to].map(|text| Site::new(DIR, name(text)));
+        Change::Rename { from, to, how, holders: Vec::new() }
+    };
+    let end = |story: &mut Story, (id, change): (ChangeId, Change), other: Option<InodeId>| {
+        let fate = other.map(|_| Fate::Doomed);
+        let done = Done::Renamed { moved: inode(2), other, fate };
+        let told = story.grant(&[]);
+        story.cache.end(id, &op(change), (&told, Some(&done)));
+    };
+    for (to, how, other, there) in [
+        ("b", RenameHow::NoReplace, None, Some(vec![("b", 2), ("d", 4)])),
+        ("d", RenameHow::Replace, Some(inode(4)), Some(vec![("d", 2)])),
+        ("d", RenameHow::Exchange, Some(inode(4)), Some(vec![("a", 4), ("d", 2)])),
+        // Somebody else was there than was believed.
+        ("b", RenameHow::Replace, Some(inode(9)), None),
+        ("d", RenameHow::Replace, None, None),
+    ] {
+        let mut story = begin();
+        let change = rename(to, how);
+        let id = story.cache.begin(VOLUME, &change);
+        assert_eq!(listed(&mut story), None, "it may be done already");
+        end(&mut story, (id, change), other);
+        let there = there.map(|there| there.into_iter().map(|(text, at)| (name(text), inode(at))).collect());
+        assert_eq!(listed(&mut story), there, "{to} {how:?} {other:?}");
+    }
+    // Another change of one of the names at the same time.
+    let mut story = begin();
+    let change = rename("b", RenameHow::Replace);
+    let [id, other] = [&change, &create("b")].map(|change| story.cache.begin(VOLUME, change));
+    end(&mut story, (id, change), None);
+    story.cache.abandon(other);
+    assert_eq!(listed(&mut story), None);
 }

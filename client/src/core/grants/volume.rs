@@ -5,7 +5,8 @@ use std::ops::Bound;
 
 use base::{Epoch, MonoTime, NodeId, Seq};
 use namespace::{
-    Answer, Ask, Attributes, Change, Done, Fate, InodeId, Kind, Listed, Name, NameError, Page, Target, Who,
+    Answer, Ask, Attributes, Change, Done, Fate, InodeId, Kind, Listed, Make, Name, NameError, Op, Page,
+    RenameHow, Rights, Target, Who,
 };
 use node::{CacheGrant, Named, Revoked};
 
@@ -14,8 +15,10 @@ use super::{ASKED_EVERY, Connection, NO_TENURE};
 
 /// Of so many inodes it is known by which revocation they were taken back.
 const REVOKED_MAX: usize = 4_096;
-/// So many who may look something up in a directory are known.
+/// Of so many it is known what they may do with an inode.
 const ALLOWED_MAX: usize = 4;
+/// The bits of a mode that are about the owner.
+const OWNER_SHIFT: u32 = 6;
 /// What became of so many changes may not be known.
 const ABANDONED_MAX: usize = 1_024;
 /// A page has no more names.
@@ -56,8 +59,8 @@ struct Kept {
     names: BTreeMap<Name, Option<(InodeId, Kind)>>,
     /// Up to where all names are known.
     listed: Listing,
-    /// Who has looked something up in it.
-    allowed: Vec<Who>,
+    /// What somebody may do with it, as far as a daemon has said so.
+    allowed: Vec<(Who, Rights)>,
     /// What was read before this is not kept.
     floor: Seq,
     /// Whether anything but that may be kept, and up to where everything had taken effect when that began.
@@ -74,6 +77,13 @@ pub(super) enum Listing {
     Nothing,
     Upto(Name),
     All,
+}
+
+/// What was known of the names of a change, and up to where their directories were listed.
+#[derive(Debug, Default)]
+pub(super) struct Forgotten {
+    names: Vec<(InodeId, Name, Option<Option<(InodeId, Kind)>>)>,
+    listings: Vec<(InodeId, Listing)>,
 }
 
 /// The revocations of a connection, by inode.
@@ -209,6 +219,10 @@ impl Volume {
         match ask {
             Ask::Lookup { dir, name } => self.lookup(who, *dir, name),
             Ask::Attributes { inode } => Some(Ok(Answer::Attributes(self.attributes(*inode)?))),
+            Ask::Access { inode, rights } => {
+                let may = self.may(who, *inode, *rights);
+                may.then(|| Some(Ok(Answer::Attributes(self.attributes(*inode)?))))?
+            }
             Ask::Readlink { inode } => {
                 let kept = self.inodes.get_mut(inode)?;
                 kept.was_used = true;
@@ -228,15 +242,23 @@ impl Volume {
     }
 
     fn lookup(&mut self, who: &Who, dir: InodeId, name: &Name) -> Option<Result<Answer, NameError>> {
-        if self.busy.has_name(dir, name) || self.busy.has_rights(dir) {
+        if self.busy.has_name(dir, name) || !self.may(who, dir, Rights::EXECUTE) {
             return None;
         }
-        let kept = self.inodes.get_mut(&dir).filter(|kept| kept.allowed.contains(who))?;
+        let kept = self.inodes.get_mut(&dir)?;
         kept.was_used = true;
         match kept.find(name)? {
             Some((inode, _)) => Some(Ok(Answer::Attributes(self.attributes(inode)?))),
             None => Some(Err(NameError::NoEntry { dir })),
         }
+    }
+
+    /// Whether somebody is known to have these rights.
+    fn may(&self, who: &Who, inode: InodeId, rights: Rights) -> bool {
+        let allows =
+            |(of, allowed): &(Who, Rights)| of == who && allowed.bits() & rights.bits() == rights.bits();
+        !self.busy.has_rights(inode)
+            && self.inodes.get(&inode).is_some_and(|kept| kept.allowed.iter().any(allows))
     }
 
     pub(super) fn attributes(&mut self, inode: InodeId) -> Option<Attributes> {
@@ -296,14 +318,20 @@ impl Volume {
     ) {
         match (ask, answer) {
             (Ask::Lookup { dir, name }, Ok(Answer::Attributes(attributes))) => {
-                self.keep_name((*dir, name), Some((attributes.inode, attributes.kind)), (Some(who), grant));
+                self.keep_name((*dir, name), Some((attributes.inode, attributes.kind)), (who, grant));
                 self.keep_attributes(attributes, grant);
             }
             (Ask::Lookup { dir, name }, Err(NameError::NoEntry { dir: named })) if dir == named => {
-                self.keep_name((*dir, name), None, (Some(who), grant));
+                self.keep_name((*dir, name), None, (who, grant));
             }
-            (Ask::Attributes { .. } | Ask::Access { .. }, Ok(Answer::Attributes(attributes))) => {
+            (Ask::Attributes { .. }, Ok(Answer::Attributes(attributes))) => {
                 self.keep_attributes(attributes, grant);
+            }
+            (Ask::Access { inode, rights }, Ok(Answer::Attributes(attributes))) => {
+                self.keep_attributes(attributes, grant);
+                if self.may_keep(*inode, grant) {
+                    self.granted(*inode, grant).allow(who, *rights);
+                }
             }
             (Ask::Readlink { inode }, Ok(Answer::Target(target))) if self.may_keep(*inode, grant) => {
                 self.granted(*inode, grant).target = Some(target.clone());
@@ -316,8 +344,7 @@ impl Volume {
     }
 
     /// What a change names is not known any more as it was, and what was read before the change is not to be kept.
-    /// Up to where the directories were listed is returned.
-    pub(super) fn forget(&mut self, named: &Named, at: Option<Seq>) -> Vec<(InodeId, Listing)> {
+    pub(super) fn forget(&mut self, named: &Named, at: Option<Seq>) -> Forgotten {
         for inode in &named.inodes {
             if let Some(at) = at
                 && self.by.is_some()
@@ -336,27 +363,38 @@ impl Volume {
                 }
             }
         }
+        let known = |dir, name: &Name| self.inodes.get(&dir).and_then(|kept| kept.find(name));
+        let names = named.names.iter().map(|(dir, name)| (*dir, name.clone(), known(*dir, name))).collect();
         let forget = |(dir, name): &(InodeId, Name)| Some((*dir, self.forget_name(*dir, name)?));
-        named.names.iter().filter_map(forget).collect()
+        Forgotten { names, listings: named.names.iter().filter_map(forget).collect() }
     }
 
     /// A change has come to this, as far as no other one was about the same.
     pub(super) fn take_in(
         &mut self,
-        change: &Change,
+        op: &Op,
         done: &Done,
-        (alone, listings, grant): (&Alone, &[(InodeId, Listing)], &CacheGrant),
+        (alone, forgotten, grant): (&Alone, &Forgotten, &CacheGrant),
     ) {
+        let is_alone = |dir: InodeId, name: &Name| alone.names.iter().any(|it| it.0 == dir && it.1 == *name);
         let mut learn = |dir: InodeId, name: &Name, what| {
-            if alone.names.iter().any(|(of, other)| *of == dir && other == name) {
-                self.learn((dir, name), what, (listings, grant));
+            if is_alone(dir, name) {
+                self.learn((dir, name), what, (&forgotten.listings, grant));
             }
         };
-        match (change, done) {
-            (Change::Create { dir, name, .. }, Done::Created { attributes, .. }) => {
+        match (&op.change, done) {
+            (Change::Create { dir, name, make, .. }, Done::Created { attributes, is_new }) => {
                 learn(*dir, name, Some((attributes.inode, attributes.kind)));
                 if !self.busy.has_inode(attributes.inode) {
                     self.keep_attributes(attributes, grant);
+                }
+                // It was granted with its number, so nobody has changed it yet, or put anything into it.
+                if *is_new && self.may_keep(attributes.inode, grant) {
+                    let kept = self.granted(attributes.inode, grant);
+                    kept.allow_owner(&op.who, attributes);
+                    if matches!(make, Make::Directory) {
+                        kept.listed = Listing::All;
+                    }
                 }
             }
             (Change::Link { inode, dir, name }, Done::Changed { attributes }) => {
@@ -374,6 +412,19 @@ impl Volume {
                     self.drop(*inode);
                 }
             }
+            (Change::Rename { from, to, how, .. }, Done::Renamed { moved, other, .. }) => {
+                let places = [(from.dir, &from.name), (to.dir, &to.name)];
+                let [was, there] = places.map(|(dir, name)| forgotten.find(dir, name));
+                // Both names or none: a directory is listed as it was only if all is known that has changed in it.
+                if let (Some(Some((inode, kind))), Some(there)) = (was, there)
+                    && inode == *moved
+                    && there.map(|(inode, _)| inode) == *other
+                    && places.iter().all(|(dir, name)| is_alone(*dir, name))
+                {
+                    learn(from.dir, &from.name, there.filter(|_| *how == RenameHow::Exchange));
+                    learn(to.dir, &to.name, Some((inode, kind)));
+                }
+            }
             (
                 Change::SetAttributes { inode, .. }
                 | Change::SetXattr { inode, .. }
@@ -387,8 +438,8 @@ impl Volume {
             }
             _ => {}
         }
-        let is_alone = |directory: &&Attributes| alone.inodes.contains(&directory.inode);
-        grant.changed.iter().filter(is_alone).for_each(|directory| self.keep_attributes(directory, grant));
+        let is_known = |directory: &&Attributes| alone.inodes.contains(&directory.inode);
+        grant.changed.iter().filter(is_known).for_each(|directory| self.keep_attributes(directory, grant));
     }
 
     /// What a change names stays unknown as long as any of these connections lasts: it may still be done over one of them.
@@ -479,16 +530,12 @@ impl Volume {
         &mut self,
         (dir, name): (InodeId, &Name),
         what: Option<(InodeId, Kind)>,
-        (who, grant): (Option<&Who>, &CacheGrant),
+        (who, grant): (&Who, &CacheGrant),
     ) {
         if !self.may_keep(dir, grant) {
             return;
         }
-        let kept = self.granted(dir, grant);
-        if let Some(who) = who.filter(|who| !kept.allowed.contains(who)) {
-            kept.allowed.truncate(ALLOWED_MAX - 1);
-            kept.allowed.insert(0, who.clone());
-        }
+        self.granted(dir, grant).allow(who, Rights::EXECUTE);
         self.know_name((dir, name), what);
     }
 
@@ -535,7 +582,31 @@ impl Volume {
     }
 }
 
+impl Forgotten {
+    /// What a name named, if that was known.
+    fn find(&self, dir: InodeId, name: &Name) -> Option<Option<(InodeId, Kind)>> {
+        self.names.iter().find(|(of, other, _)| *of == dir && other == name)?.2
+    }
+}
+
 impl Kept {
+    /// Somebody has these rights, and those that are known of him already.
+    fn allow(&mut self, who: &Who, rights: Rights) {
+        if let Some((_, allowed)) = self.allowed.iter_mut().find(|(of, _)| of == who) {
+            *allowed = Rights::from_bits(allowed.bits() | rights.bits());
+            return;
+        }
+        self.allowed.truncate(ALLOWED_MAX - 1);
+        self.allowed.insert(0, (who.clone(), rights));
+    }
+
+    /// Who has made it may do what its mode lets the owner do, if he is that to the daemons, too.
+    fn allow_owner(&mut self, who: &Who, attributes: &Attributes) {
+        if who.uid() == attributes.uid && !attributes.has_acl {
+            self.allow(who, Rights::from_bits(attributes.mode >> OWNER_SHIFT));
+        }
+    }
+
     /// What a name names, if that is known.
     fn find(&self, name: &Name) -> Option<Option<(InodeId, Kind)>> {
         match self.names.get(name) {
