@@ -447,13 +447,13 @@ impl Files {
 
     /// Forgets logs if all together weigh too much.
     pub(crate) fn bound_logs(&mut self, changed: ObjectId, bytes_max: u64) {
-        let weigh = |hosted: &Box<Hosted>| hosted.replica.log_bytes();
-        self.logs.note(changed, self.hosted.get(&changed).map_or(0, weigh));
+        let weigh = |hosted: &Hosted| hosted.replica.log_bytes();
+        self.logs.note(changed, self.hosted.get(&changed).map_or(0, |hosted| weigh(hosted)));
         for object in self.logs.beyond(bytes_max) {
             if let Some(hosted) = self.hosted.get_mut(&object) {
                 hosted.replica.forget_log();
             }
-            self.logs.renew(object, self.hosted.get(&object).map_or(0, weigh));
+            self.logs.renew(object, self.hosted.get(&object).map_or(0, |hosted| weigh(hosted)));
         }
     }
 

@@ -56,7 +56,7 @@ pub(super) struct Volume {
 struct Kept {
     attributes: Option<Attributes>,
     target: Option<Target>,
-    names: BTreeMap<Name, Option<(InodeId, Kind)>>,
+    names: BTreeMap<Name, Entry>,
     /// Up to where all names are known.
     listed: Listing,
     /// What somebody may do with it, as far as a daemon has said so.
@@ -79,10 +79,13 @@ pub(super) enum Listing {
     All,
 }
 
+/// What a name stands for, if for anything.
+type Entry = Option<(InodeId, Kind)>;
+
 /// What was known of the names of a change, and up to where their directories were listed.
 #[derive(Debug, Default)]
 pub(super) struct Forgotten {
-    names: Vec<(InodeId, Name, Option<Option<(InodeId, Kind)>>)>,
+    names: Vec<(InodeId, Name, Option<Entry>)>,
     listings: Vec<(InodeId, Listing)>,
 }
 
@@ -505,7 +508,7 @@ impl Volume {
     fn learn(
         &mut self,
         (dir, name): (InodeId, &Name),
-        what: Option<(InodeId, Kind)>,
+        what: Entry,
         (listings, grant): (&[(InodeId, Listing)], &CacheGrant),
     ) {
         // What others changed between the change and the grant nobody has told.
@@ -526,12 +529,7 @@ impl Volume {
         }
     }
 
-    fn keep_name(
-        &mut self,
-        (dir, name): (InodeId, &Name),
-        what: Option<(InodeId, Kind)>,
-        (who, grant): (&Who, &CacheGrant),
-    ) {
+    fn keep_name(&mut self, (dir, name): (InodeId, &Name), what: Entry, (who, grant): (&Who, &CacheGrant)) {
         if !self.may_keep(dir, grant) {
             return;
         }
@@ -584,7 +582,7 @@ impl Volume {
 
 impl Forgotten {
     /// What a name named, if that was known.
-    fn find(&self, dir: InodeId, name: &Name) -> Option<Option<(InodeId, Kind)>> {
+    fn find(&self, dir: InodeId, name: &Name) -> Option<Entry> {
         self.names.iter().find(|(of, other, _)| *of == dir && other == name)?.2
     }
 }
@@ -608,7 +606,7 @@ impl Kept {
     }
 
     /// What a name names, if that is known.
-    fn find(&self, name: &Name) -> Option<Option<(InodeId, Kind)>> {
+    fn find(&self, name: &Name) -> Option<Entry> {
         match self.names.get(name) {
             Some(what) => Some(*what),
             None if self.listed == Listing::All => Some(None),
