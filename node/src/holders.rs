@@ -360,7 +360,8 @@ impl<A: Algorithm> Shard<A> {
         } else {
             return false;
         };
-        let mut last = None;
+        // What is refused for now is looked at again, and what is not is once more, when this has come to something.
+        let (mut last, is_any) = (None, !wanted.is_empty());
         for change in wanted {
             let (released, forgotten) = match change {
                 TreeChange::Release { inode, .. } => (Some(inode), None),
@@ -374,8 +375,9 @@ impl<A: Algorithm> Shard<A> {
             hosted.holders.removing.extend(released.map(|inode| (inode, at)));
             forgotten.into_iter().for_each(|client| hosted.grants.leaves(client, at.seq));
         }
-        if let (Some(hosted), Some(at)) = (self.files.hosted.get_mut(&object), last) {
-            hosted.holders.own = Some(at);
+        if let Some(hosted) = self.files.hosted.get_mut(&object).filter(|_| is_any) {
+            // Too much may be under way: then that has to be over first.
+            hosted.holders.own = Some(last.unwrap_or_else(|| hosted.replica.tail()));
             hosted.holders.due.all |= due.all;
             hosted.holders.due.some.append(&mut due.some);
         }

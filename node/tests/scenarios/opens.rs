@@ -1,5 +1,7 @@
 //! Files that are open: what becomes of them without a name, when primaries fail and clients are silent; and their locks.
 
+use std::sync::Arc;
+
 use base::{ClientId, Epoch, Span};
 use namespace::{
     Answer as TreeAnswer, Ask, Change as TreeChange, ClientState, Done as TreeDone, InodeId, Lock, LockKind,
@@ -28,8 +30,14 @@ struct Program {
 
 /// Three daemons, a volume, and two programs that are on record in it.
 fn used(bug: Option<Bug>) -> (Daemons, Vec<u32>, Program, Program) {
-    let gone = |config: &mut node::ShardConfig| config.client_gone = GONE;
-    let (mut cluster, members, writer) = plant(created_with(bug, gone));
+    used_with(bug, |config| config.client_gone = GONE)
+}
+
+fn used_with(
+    bug: Option<Bug>,
+    configure: fn(&mut node::ShardConfig),
+) -> (Daemons, Vec<u32>, Program, Program) {
+    let (mut cluster, members, writer) = plant(created_with(bug, configure));
     let program = |client, number| Program { client, number, stamp: 0, tenure: None, open: Vec::new() };
     let (mut one, mut two) = (program(1, writer.number), program(2, 0));
     cluster.client(2);
@@ -415,6 +423,30 @@ fn nobody_opens_what_he_is_about_to_hold_no_more() {
     let again = cluster.ask_file(1, node, FILE, body);
     let told = cluster.file_reply(1, again);
     assert_eq!(told, Some(FileReplyBody::Unavailable(Unavailable::Overloaded)));
+    cluster.let_go();
+    cluster.run(ms(1_500));
+    assert!(is_gone(&mut cluster, &file));
+}
+
+/// Too much is under way just then for an entry that says so, and nothing else reminds the primary of it.
+#[test]
+fn who_closes_a_file_while_the_primary_is_busy_has_closed_it() {
+    let (mut cluster, _, mut one, mut two) = used_with(None, |config| {
+        Arc::make_mut(&mut config.replication).uncommitted_max = 1;
+    });
+    let mut file = one.create(&mut cluster, "f");
+    file.write(&mut cluster, "hello");
+    two.unlink(&mut cluster, "f");
+    cluster.run(ms(1_500));
+    assert!(is_there(&mut cluster, &file));
+    cluster.hold_back(|flying| matches!(flying, Flying::File { .. }));
+    let (node, number) = (primary(&cluster), two.number + 1);
+    let change = make("g", Make::file());
+    let body = FileBody::Change { number, settled: number, level: Level::Written, under: None, change };
+    cluster.ask_file(2, node, FILE, body);
+    one.open.clear();
+    cluster.ask_file(1, node, FILE, FileBody::Attend(one.attendance()));
+    cluster.run(ms(20));
     cluster.let_go();
     cluster.run(ms(1_500));
     assert!(is_gone(&mut cluster, &file));
