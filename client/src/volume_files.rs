@@ -18,7 +18,7 @@ use node::file::{FileError, Stat, WRITE_BYTES_MAX};
 use crate::behind::Behind;
 use crate::clock;
 use crate::core::content::{
-    Borrowed, ChangeStep, Changing, Contents, FileId, Lent, LookStep, Looking, Through,
+    Borrowed, ChangeStep, Changing, Contents, Fault, FileId, Lent, LookStep, Looking, Through,
 };
 use crate::driver::{Client, Shared};
 use crate::holding::Held;
@@ -319,6 +319,18 @@ impl VolumeFile {
         };
         self.user.told.store(told, Ordering::Relaxed);
         Err(fault.told(self.volume()))
+    }
+
+    /// Gives it up, as somebody whose client has ended: what was written and not sent is lost. Whether that is something nobody was told.
+    pub fn give_up(&self) -> bool {
+        let id = self.user.id;
+        self.contents(|contents| {
+            if let Some(generation) = contents.generation(id) {
+                contents.end_lend((id, generation), Fault::Ended);
+            }
+        });
+        self.user.shared.told();
+        self.tell_fault().is_err()
     }
 
     /// What was written until now is sent, and has an outcome.
