@@ -130,6 +130,7 @@ impl Client {
         attributes: Attributes,
     ) -> Result<Attributes, VolumeError> {
         let inode = attributes.inode;
+        let (start, patience) = (clock::now(), volume.tree().patience());
         let mut looking = Looking::new();
         let mut step = volume.look(&mut looking, attributes);
         loop {
@@ -144,7 +145,14 @@ impl Client {
                     match volume.look(&mut looking, attributes) {
                         LookStep::Stat => {
                             let stat = volume.tree().content(capability).stat().await;
-                            looking.answered(known_of(stat.map_err(VolumeError::from))?.as_ref())
+                            match stat.map_err(VolumeError::from) {
+                                // No daemon was there for so long.
+                                Err(error) if error.says_expired() && clock::elapsed(start) >= patience => {
+                                    return Err(error);
+                                }
+                                Err(error) if error.says_expired() => LookStep::Look,
+                                stat => looking.answered(known_of(stat)?.as_ref()),
+                            }
                         }
                         step => step,
                     }
@@ -424,10 +432,9 @@ impl VolumeFile {
     /// Asks to have the file lent.
     async fn borrow(&self, changing: &mut Changing) -> Result<(), VolumeError> {
         let (id, shared) = (self.user.id, &self.user.shared);
-        self.volume().present().await?;
-        self.source.show_lately().await?;
-        let lend = Change::Lend { inode: self.inode(), to: LentTo::Client(SELF) };
-        let done = self.volume().change(&Who::root(), lend).await;
+        let lend = || Change::Lend { inode: self.inode(), to: LentTo::Client(SELF) };
+        let root = Who::root();
+        let done = self.source.opened(|| self.volume().change(&root, lend())).await;
         let lent = match &done {
             Ok(Done::Changed { attributes }) => Lent::Shown(attributes),
             Ok(_) => return Err(ObjectError::Mismatch.into()),

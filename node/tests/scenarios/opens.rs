@@ -8,11 +8,13 @@ use namespace::{
     LockMode, Make, NameError, Owner, Query as TreeQuery, Site, Stretch, Ticket, Who, Wish,
 };
 use node::file::{Answer, Change, FileBody, FileError, FileOf, FileReplyBody, Level, Query};
-use node::{Attendance, Bug, OpenMode, Unavailable, file_object};
+use node::{
+    Attendance, Bug, CAPABILITY_LASTS, Capability, CapabilityError, OpenMode, Unavailable, file_object,
+};
 use replication::Standing;
 
 use crate::cluster::{Flying, ms};
-use crate::files::{Daemons, FILE, created_with};
+use crate::files::{Daemons, FILE, created_with, write};
 use crate::lends::Cell;
 use crate::volumes::{make, name, op, outcome, plant};
 
@@ -104,6 +106,10 @@ impl Program {
             self.open.push(inode);
         }
         told
+    }
+
+    fn renew(&self, cluster: &mut Daemons, capability: Box<Capability>) -> Option<FileReplyBody> {
+        self.ask(cluster, &FileBody::Renew { capability }, None)
     }
 
     fn unlink(&mut self, cluster: &mut Daemons, text: &str) {
@@ -297,6 +303,47 @@ fn who_is_silent_for_long_is_ended(bug: Option<Bug>) {
     assert!(is_gone(&mut cluster, &file), "what it held is deleted");
 }
 
+fn expired(told: &Option<FileReplyBody>) -> bool {
+    matches!(told, Some(FileReplyBody::Refused(FileError::Capability(CapabilityError::Expired { .. }))))
+}
+
+/// All daemons are away for so long that what everybody shows has expired long ago when they return.
+fn who_has_a_file_open_has_it_open_however_long_nobody_was_there(bug: Option<Bug>) {
+    let (mut cluster, _, mut one, mut two) = used(bug);
+    let mut file = one.create(&mut cluster, "f");
+    file.write(&mut cluster, "hello");
+    let capability = cluster.shown[&file.object].clone();
+    two.open(&mut cluster, file.of.inode);
+    let closed = std::mem::replace(cluster.shown.get_mut(&file.object).unwrap(), capability.clone());
+    two.open.clear();
+    cluster.client(3);
+    for node in 1..=3 {
+        cluster.kill(node);
+    }
+    cluster.run(CAPABILITY_LASTS * 100);
+    for node in 1..=3 {
+        cluster.start(node);
+    }
+    cluster.run(ms(6_000));
+    let told = file.change(&mut cluster, write("hello again"));
+    assert!(expired(&told), "{told:?}");
+    one.attend(&mut cluster);
+    two.attend(&mut cluster);
+    let told = two.renew(&mut cluster, closed);
+    assert!(expired(&told), "who has closed it since: {told:?}");
+    let stranger = Program { client: 3, number: 0, stamp: 0, tenure: None, open: Vec::new() };
+    let told = stranger.renew(&mut cluster, capability.clone());
+    assert!(expired(&told), "who never had anything open: {told:?}");
+    match one.renew(&mut cluster, capability) {
+        Some(FileReplyBody::Opened { capability, .. }) => {
+            cluster.shown.insert(file.object, capability);
+        }
+        other => panic!("{other:?}"),
+    }
+    file.write(&mut cluster, "hello again");
+    assert!(is_there(&mut cluster, &file));
+}
+
 /// What it said before it opened the second file comes late.
 fn what_is_told_late_closes_nothing_that_was_opened_since(bug: Option<Bug>) {
     let (mut cluster, _, mut one, mut two) = used(bug);
@@ -459,5 +506,6 @@ stories! {
     OthersReleased: who_closes_a_file_closes_it_for_nobody_else;
     SilentKept: who_is_silent_for_long_is_ended;
     LaterOpeningForgotten: what_is_told_late_closes_nothing_that_was_opened_since;
+    ClosedRenewed: who_has_a_file_open_has_it_open_however_long_nobody_was_there;
     AnyTenureTold: what_an_earlier_primary_was_told_says_nothing_to_a_later_one;
 }
