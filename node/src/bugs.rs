@@ -107,6 +107,8 @@ pub enum Bug {
     LaterOpeningForgotten,
     /// What a client told an earlier primary counts for a later one.
     AnyTenureTold,
+    /// What expired long ago is renewed also for who has closed the file since, or never had it open.
+    ClosedRenewed,
     /// A primary takes what a client says of the time and of itself.
     ClientSaysWhen,
     /// Node 0 changes trees at another time than the entries say.

@@ -92,9 +92,17 @@ impl<A: Algorithm> Shard<A> {
         self.let_go(now);
     }
 
-    /// All of a file that has to be kept. Once it is, the records before it are not needed any more.
+    /// All of a file that has to be kept. Once it is, the records before it are not needed any more: then say
+    /// [what was mended](Replica::mended) when it was taken.
     pub fn file_checkpoint(&self, object: ObjectId) -> Option<Checkpoint<File>> {
         Some(self.files.hosted.get(&object)?.replica.checkpoint())
+    }
+
+    /// A checkpoint is durable that has all of a file.
+    pub fn handle_kept(&mut self, object: ObjectId, mended: u32) {
+        if let Some(hosted) = self.files.hosted.get_mut(&object) {
+            hosted.replica.handle_kept(mended);
+        }
     }
 
     /// This node's replica of a file, to look at.

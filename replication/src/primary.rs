@@ -652,10 +652,10 @@ impl<M: Machine> Replica<M> {
         let behind = primary.peers.iter().filter(|(_, peer)| peer.synced < upto.seq);
         let behind: Vec<NodeId> = behind.map(|(&node, _)| node).collect();
         for node in behind {
-            if node == self.me {
-                self.send(node, Message::Synced { epoch, upto }, When::Durable(self.last_io()));
-            } else {
+            if node != self.me {
                 self.send(node, Message::Sync { epoch, upto }, When::Now);
+            } else if self.outlives_a_start() {
+                self.send(node, Message::Synced { epoch, upto }, When::Durable(self.last_io()));
             }
         }
     }
