@@ -300,7 +300,7 @@ impl<A: Algorithm> Shard<A> {
             Some(ClientState::Ending | ClientState::Ended) => Err(NameError::Expired { client }),
             Some(ClientState::Alive) => Ok(hosted.holders.may_hold(client, inode, rules)),
         };
-        let keeps = self.files.hosted.get(&object).map_or(Ok(false), may_hold)?;
+        let keeps = self.files.hosted.get(&object).map_or(Ok(false), |hosted| may_hold(hosted))?;
         if keeps || rules.breaks(Bug::ClosedRenewed) {
             return Ok(());
         }
