@@ -133,6 +133,8 @@ pub enum Bug {
     GrantsOfDeadNotAskedFor,
     /// A volume's primary takes nothing back from whom it is lent to before it lends or changes it.
     LendToTwo,
+    /// What is lent to a client is known to the primary alone that has lent it.
+    LendInMemory,
     /// The content takes a flush under a lend that has ended there.
     FlushNotFenced,
     /// Who asks about what is lent to a client is answered before that has given it back.

@@ -542,9 +542,8 @@ fn who_comes_back_is_asked_again_and_may_flush() {
     assert_eq!(story.until_seen(OTHER, id, ms(200)).size, 5);
 }
 
-#[test]
-fn the_next_primary_takes_back_what_the_one_before_has_lent() {
-    let mut story = Story::lent(None);
+fn the_next_primary_takes_back_what_the_one_before_has_lent(bug: Option<Bug>) {
+    let mut story = Story::lent(bug);
     story.flush("hello");
     let dead = story.primary();
     story.cluster.kill_with_notice(dead);
@@ -614,6 +613,7 @@ fn what_is_read_of_a_file_that_changes_is_read_under_its_lend() {
 stories! {
     LendToTwo: what_is_lent_to_a_client_is_taken_back_before_it_is_lent_again;
     FlushNotFenced: what_is_flushed_after_a_lend_has_ended_is_refused;
+    LendInMemory: the_next_primary_takes_back_what_the_one_before_has_lent;
     RecallNotWaitedFor: who_asks_about_what_a_client_has_waits_for_it;
     ConfirmNotDurable: what_is_flushed_stands_on_a_lend_that_outlives_a_power_cut;
     ConfirmNotAsked: nobody_is_believed_to_have_a_file;
