@@ -2,6 +2,9 @@
 //!
 //! They act only with the feature `planted-bugs`.
 
+#[cfg(test)]
+mod tests;
+
 /// A rule that can be broken by a run-time switch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Bug {
