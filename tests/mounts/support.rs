@@ -23,11 +23,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// None where nothing can be mounted, which is said.
     pub(crate) fn start() -> Option<Self> {
-        if !Path::new("/dev/fuse").exists() {
-            let told = "not tested: this machine has no /dev/fuse";
-            assert!(fs::metadata("/dev/fuse").is_err());
-            // Said where a passing test says something.
-            let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{told}\n").as_bytes());
+        if !can_mount() {
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -177,6 +173,17 @@ fn is_dead(process: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_pid())).unwrap_or_default();
     // Its name, in brackets, may have anything in it.
     stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('Z'))
+}
+
+/// Whether anything can be mounted. If not, that is said.
+pub(crate) fn can_mount() -> bool {
+    let can = fs::metadata("/dev/fuse").is_ok();
+    if !can {
+        let told = b"not tested: this machine has no /dev/fuse\n";
+        // Said where a passing test says something.
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), told);
+    }
+    can
 }
 
 pub(crate) fn fleasefs() -> Command {
