@@ -56,10 +56,12 @@ impl<'a> Keeper<'a> {
         self.end();
     }
 
-    fn turn(&mut self, opened: &mut Option<File>, now: Troubles) -> io::Result<()> {
-        let file = match opened {
-            Some(file) => file,
-            None => opened.insert(self.open(self.mount)?),
+    fn turn(&mut self, opened: &mut Option<(u64, File)>, now: Troubles) -> io::Result<()> {
+        // What was opened through a mount that was killed since is of no use, whether anybody has noticed or not.
+        let poor = self.concerning(now).poor;
+        let (_, file) = match opened.take_if(|(then, _)| *then == poor) {
+            Some(still) => opened.insert(still),
+            None => opened.insert((poor, self.open(self.mount)?)),
         };
         // The mount that has a hard life may keep whoever asks waiting.
         let (block, via) = (self.random.index(BLOCKS), self.random.index(POOR));
