@@ -153,6 +153,8 @@ pub enum Bug {
     UntouchedWithContent,
     /// Who is there and flushes has no longer to answer than who may be gone.
     SlowFlushCutOff,
+    /// Who could not come because this node was not there is taken for gone.
+    ReturnNotAwaited,
 }
 
 /// The rules in force: all of them in a product, perhaps all but one in a test.

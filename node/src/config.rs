@@ -31,6 +31,10 @@ pub struct ShardConfig {
     /// A client of a volume that has neither said anything to its primary for so long nor has a session there is ended: what it
     /// holds and has locked goes. Default 120 s.
     pub client_gone: Span,
+    /// After this node has begun, was frozen or had no majority of peers, a client to which something is lent has so long to come and flush
+    /// what it has, before somebody else is served without that. Default 5 s: a client calls again after 1 s at the latest, and waits 2 s
+    /// for an answer.
+    pub client_returns: Span,
     /// When the disk has owed a write or a sync for so long, this node leads no file until it goes on. Default 2 s.
     pub stalled_after: Span,
     /// What the logs of all files may weigh together in memory. Default 64 MiB.
@@ -63,6 +67,7 @@ impl ShardConfig {
             file_idle: Span::from_secs(10),
             client_silent: Span::from_secs(60 * 60),
             client_gone: Span::from_secs(120),
+            client_returns: Span::from_secs(5),
             stalled_after: Span::from_secs(2),
             logs_bytes_max: 64 << 20,
             replication: Arc::default(),

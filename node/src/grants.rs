@@ -79,6 +79,8 @@ pub(crate) struct Granting {
     closed: BTreeSet<(WallTime, SessionId, ClientId)>,
     /// Volumes in which nothing is changed before then.
     graces: BTreeSet<(WallTime, ObjectId)>,
+    /// Volumes in which something is lent to clients that may be about to come, and until when they are waited for.
+    pub(crate) returning: BTreeSet<(WallTime, ObjectId)>,
 }
 
 impl Granting {
@@ -92,6 +94,7 @@ impl Granting {
         let due = self.due.first().map(|&(at, ..)| at);
         let closed = self.closed.first().map(|&(at, ..)| at);
         let grace = self.graces.first().map(|&(at, _)| at);
-        [due, closed, grace].into_iter().flatten().min()
+        let returning = self.returning.first().map(|&(at, _)| at);
+        [due, closed, grace, returning].into_iter().flatten().min()
     }
 }

@@ -64,6 +64,7 @@ mod orders;
 mod output;
 mod over;
 mod owner;
+mod reach;
 mod recalls;
 mod recent;
 mod refused;

@@ -9,6 +9,7 @@
 //! - Nothing is answered, and nothing is lent, before the lend before is over in the tree.
 //! - A client that does not answer is waited for as long as it may count on the lend, and if it is there for longer: it may have much to flush.
 //!   What it flushes after that is refused by the content, where the lend has ended.
+//! - A client that is not there is waited for if it could not come: it has done nothing wrong, and nobody else has what it wrote.
 //! - What a client has never changed the content under is given back without the content, unless that says otherwise.
 //! - What two clients want within a short time is lent to the content: see [`Recalls::is_wanted`].
 
@@ -18,8 +19,8 @@ use std::sync::Arc;
 use base::{ClientId, ObjectId, Span, WallTime};
 use lease::Algorithm;
 use namespace::{
-    Answer as TreeAnswer, Attributes, Change as TreeChange, Given, InodeId, Key, Lent, LentTo, Op as TreeOp,
-    Part, Who,
+    Answer as TreeAnswer, Attributes, Change as TreeChange, ClientState, Given, InodeId, Key, Lent, LentTo,
+    Op as TreeOp, Part, Who,
 };
 
 use crate::errands::{ErrandBody, outcome_of};
@@ -336,9 +337,28 @@ impl<A: Algorithm> Shard<A> {
             is_closed || hosted.grants.awaits(client)
         };
         let is_waited_for = !asked.is_empty() || recall.lent.to.client().is_some_and(may_count);
-        if recall.own.is_some() || !is_waited_for || self.config.breaks(Bug::RecallNotWaitedFor) {
-            self.has_content_return(now, object, inode);
+        let is_lax = recall.own.is_some() || self.config.breaks(Bug::RecallNotWaitedFor);
+        if !is_lax && is_waited_for {
+            return;
         }
+        let returns = recall.lent.to.client().and_then(|client| self.returns_until(now, hosted, client));
+        match returns.filter(|_| !is_lax && !self.config.breaks(Bug::ReturnNotAwaited)) {
+            Some(until) => drop(self.granting.returning.insert((until, object))),
+            None => self.has_content_return(now, object, inode),
+        }
+    }
+
+    /// Until when a client that has no session here may be about to come: while it cannot have come because nobody could, and, with a primary that is new,
+    /// as long as a session lasts.
+    fn returns_until(&self, now: WallTime, volume: &Hosted, client: ClientId) -> Option<WallTime> {
+        let is_here = |id| self.sessions.get(id).is_some_and(|session| session.client == client);
+        let is_alive = volume.replica.machine().tree().client(client) == Some(ClientState::Alive);
+        if !is_alive || self.sessions.ids().any(is_here) {
+            return None;
+        }
+        let could_come = self.reach.since(now) + self.config.client_returns;
+        let is_new = volume.led_since + self.config.session_over_after();
+        Some(could_come.max(is_new)).filter(|until| *until > now)
     }
 
     /// Has the content end a lend. The file's log is not to know the end of a lend that a power cut takes back here.

@@ -18,6 +18,7 @@ use crate::keeper::Keeper;
 use crate::lock::{Lock, UNSETTLED};
 use crate::members::Views;
 use crate::numbers::Numbers;
+use crate::reach::Reach;
 use crate::session::Sessions;
 use crate::steps::Steps;
 use crate::store::Health;
@@ -77,6 +78,8 @@ pub struct Shard<A> {
     is_greeted: bool,
     sweep_at: WallTime,
     judge_at: WallTime,
+    /// Since when clients could come here.
+    pub(crate) reach: Reach,
 }
 
 /// A lease that a client asked for.
@@ -179,6 +182,7 @@ impl<A: Algorithm> Shard<A> {
             is_greeted: false,
             sweep_at: now,
             judge_at: now,
+            reach: Reach::begin(now, config.lease.session / 2),
             config,
         };
         shard.raise_ceiling();
@@ -251,7 +255,11 @@ impl<A: Algorithm> Shard<A> {
     /// A peer is connected, by this run of it. A connection before that ended.
     pub fn handle_peer_up(&mut self, now: WallTime, peer: Process) {
         self.handle_peer_down(peer.node);
+        let had_majority = self.has_majority();
         self.peers.insert(peer.node, peer.incarnation);
+        if !had_majority && self.has_majority() {
+            self.reach.begin_again(now);
+        }
         self.tell_all_to(now, peer.node);
         if self.is_greeted {
             self.post(peer.node, PeerMessage::CaughtUp);
@@ -264,6 +272,11 @@ impl<A: Algorithm> Shard<A> {
         }
         self.tell_taking_to(peer.node);
         self.tell_files_again(now, peer.node);
+    }
+
+    /// Whether most of the cluster is connected, this node with it.
+    fn has_majority(&self) -> bool {
+        2 * (self.peers.len() + 1) > self.config.map.osds().len()
     }
 
     /// A peer's connection is gone.
@@ -375,6 +388,7 @@ impl<A: Algorithm> Shard<A> {
 
     /// Lets time pass. Calling it early or often changes nothing.
     pub fn handle_timeout(&mut self, now: WallTime) {
+        self.reach.turn(now);
         self.lease.handle_timeout(now);
         self.take_events(now);
         self.judge_clock(now);

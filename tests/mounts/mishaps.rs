@@ -156,6 +156,24 @@ fn what_was_written_is_sent_and_files_stay_open_however_long_no_daemon_was_there
     assert_eq!(fs::read(b.join("alone")).unwrap(), b"beforebehind");
 }
 
+/// So long that no lease and no connection is left. Whoever comes back first must not be told that there is nothing.
+#[test]
+fn what_was_not_sent_is_there_after_all_daemons_were_frozen() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (point, (other, late)) = (cluster.mount("m"), cluster.mount_in_front("o"));
+    fs::write(other.join("a"), "hello").unwrap();
+    cluster.signal_all(Signal::STOP);
+    std::thread::sleep(Duration::from_secs(4));
+    kill_process(late, Signal::STOP).unwrap();
+    cluster.signal_all(Signal::CONT);
+    std::thread::scope(|scope| {
+        let read = scope.spawn(|| fs::read_to_string(point.join("a")).unwrap());
+        std::thread::sleep(Duration::from_millis(1_500));
+        kill_process(late, Signal::CONT).unwrap();
+        assert_eq!(read.join().unwrap(), "hello");
+    });
+}
+
 #[test]
 fn a_signal_that_is_handled_interrupts_who_has_waited_for_long() {
     let Some(cluster) = Cluster::start() else { return };

@@ -365,6 +365,11 @@ impl<A: Algorithm> Shard<A> {
             self.end_grace(now, object);
             self.pass_held(now, object);
         }
+        while let Some(&(at, object)) = self.granting.returning.first().filter(|(at, _)| *at <= now) {
+            self.granting.returning.remove(&(at, object));
+            self.go_on_with_recalls(now, object);
+            self.drain_replica(now, object);
+        }
     }
 
     /// Until when a revocation is waited for that is due, if it is of a lend and its client may be flushing.

@@ -74,6 +74,7 @@ impl<A: Algorithm> Shard<A> {
         self.granting.volumes.remove(&object);
         self.granting.recorded.remove(&object);
         self.granting.graces.retain(|(_, other)| *other != object);
+        self.granting.returning.retain(|(_, other)| *other != object);
         if self.config.breaks(Bug::ReleasedWithGrants) {
             return;
         }

@@ -337,6 +337,35 @@ fn who_is_there_has_time_to_flush(bug: Option<Bug>) {
     assert_eq!(seen.size, 5);
 }
 
+/// All daemons are frozen until no lease and no connection is left, and somebody else is quicker to come back.
+fn who_could_not_come_is_waited_for(bug: Option<Bug>) {
+    let mut story = Story::lent(bug);
+    let members = story.members.clone();
+    members.iter().for_each(|&node| story.cluster.freeze(node));
+    story.cluster.run(ms(3_000));
+    for &node in &members {
+        story.cluster.disconnect(HOLDER, node);
+        story.cluster.thaw(node);
+    }
+    let query = namespace::Query { who: Who::root(), ask: Ask::Attributes { inode: story.inode } };
+    let body = FileBody::Ask(Query::Tree(Arc::new(query)));
+    let mut id = story.cluster.ask_file(OTHER, members[0], FILE, body.clone());
+    for _ in 0..30 {
+        story.cluster.run(ms(50));
+        match story.cluster.file_reply(OTHER, id) {
+            Some(FileReplyBody::Answer(_)) => panic!("it is told what the holder has not sent yet"),
+            Some(_) => id = story.cluster.ask_file(OTHER, members[0], FILE, body.clone()),
+            None => {}
+        }
+    }
+    story.cluster.connect(HOLDER, story.primary());
+    story.cluster.run(ms(50));
+    assert!(story.is_asked_back());
+    story.flush("hello");
+    story.answer();
+    assert_eq!(story.until_seen(OTHER, id, ms(300)).size, 5);
+}
+
 /// It has given the file back, and answers while the content ends the lend.
 #[test]
 fn who_answers_while_the_lend_ends_may_know_it_again() {
@@ -657,4 +686,5 @@ stories! {
     ClientLendForgotten: what_is_lent_to_a_client_goes_back_when_it_ends;
     UntouchedWithContent: what_the_content_was_asked_to_change_is_not_untouched;
     SlowFlushCutOff: who_is_there_has_time_to_flush;
+    ReturnNotAwaited: who_could_not_come_is_waited_for;
 }
