@@ -4,7 +4,6 @@
 
 #[expect(dead_code, reason = "more is broken elsewhere")]
 mod breaking;
-#[expect(dead_code, reason = "that runs without bugs are clean is seen elsewhere")]
 mod finding;
 
 use base::Span;
@@ -66,6 +65,11 @@ impl Weather {
 #[test]
 fn every_planted_bug_is_found() {
     finding::assert_all_found(FOUND_BY_THE_SIMULATOR);
+}
+
+#[test]
+fn without_a_bug_the_same_weathers_are_clean() {
+    finding::assert_clean_without_bugs(&[Weather::Rough, Weather::Frozen]);
 }
 
 #[test]

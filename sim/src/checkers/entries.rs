@@ -47,6 +47,8 @@ struct Files {
     called: BTreeMap<(ClientId, u64), TrueTime>,
     /// The entries by which clients are over.
     ends: BTreeMap<ClientId, BTreeSet<Position>>,
+    /// Whether it was removed, and forgotten.
+    is_removed: bool,
 }
 
 #[derive(Debug)]
@@ -128,12 +130,15 @@ impl Entries {
         }
     }
 
-    /// All may forget an object. If nobody has done anything to it, it may begin again as if it had never been.
-    pub fn end(&mut self, object: ObjectId) {
+    /// All may forget an object. If nobody has done anything to it, it may begin again as if it had never been. Where it was removed, who asks for
+    /// it later may have it begin again as well, but does nothing to it.
+    pub fn end(&mut self, object: ObjectId, is_removed: bool) {
         let Some(file) = self.files.get(&object) else { return };
         let is_untouched =
             file.histories.keys().all(|&generation| self.effects(object, generation).is_empty());
-        if let Some(file) = self.files.get_mut(&object).filter(|_| is_untouched) {
+        let Some(file) = self.files.get_mut(&object) else { return };
+        file.is_removed |= is_removed;
+        if is_untouched {
             file.histories.clear();
             file.durable.clear();
         }
@@ -207,6 +212,12 @@ impl Entries {
             let fact = Fact::new(now, node, what.clone());
             return if is_start { Ok(None) } else { Err(violation(now, object, what).shown_by([fact])) };
         };
+        if file.is_removed
+            && !file.histories.values().any(|history| is_at(history, at))
+            && file.effective(at).is_empty()
+        {
+            return Ok(None);
+        }
         let generation = known.generation;
         let latest = file.histories.last_key_value().map(|(&generation, _)| generation);
         if latest.is_some_and(|latest| generation < latest && file.is_in(latest, at)) {
@@ -675,6 +686,23 @@ mod tests {
         watch.append(1, 0, &[barrier(1, 1, 0), barrier(2, 2, 2)]).unwrap();
         watch.commit(1, at(1, 1)).unwrap();
         assert!(watch.commit(1, at(2, 2)).is_err());
+    }
+
+    #[test]
+    fn what_was_removed_may_begin_again_and_nobody_does_anything_to_it() {
+        let begun_again = |is_removed: bool, also: &[Entry<Op>]| {
+            let mut watch = Watch::new();
+            watch.append(1, 0, &[barrier(1, 1, 0), op(1, 2, 7)]).unwrap();
+            watch.commit(1, at(1, 2)).unwrap();
+            watch.0.bury((NodeId(1), FILE));
+            watch.0.end(FILE, is_removed);
+            let entries = [&[barrier(2, 1, 0)], also].concat();
+            watch.append(1, 0, &entries).unwrap();
+            watch.commit(1, entries.last().unwrap().at)
+        };
+        assert_eq!(begun_again(true, &[]), Ok(None));
+        assert!(begun_again(true, &[op(2, 2, 8)]).is_err(), "somebody changes what is gone");
+        assert!(begun_again(false, &[]).is_err(), "it is not to be gone");
     }
 
     #[test]

@@ -205,7 +205,7 @@ impl<A: Algorithm> World<'_, A> {
         Ok(())
     }
 
-    fn is_in_tree(&self, of: FileOf) -> bool {
+    pub(super) fn is_in_tree(&self, of: FileOf) -> bool {
         let replica = self.latest_of(of.volume);
         replica.is_some_and(|replica| replica.machine().tree().part(&Key::Inode(of.inode)).is_some())
     }

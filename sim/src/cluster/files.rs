@@ -241,7 +241,10 @@ impl<A: Algorithm> World<'_, A> {
             Record::Buried(view) => {
                 self.checkers.entries.bury(whose);
                 if self.is_content(object) {
-                    self.checkers.entries.end(object);
+                    let of = self.files.iter().position(|&file| file == object);
+                    let of = of.and_then(|file| self.content(file));
+                    let is_removed = of.is_some_and(|of| !self.is_in_tree(of));
+                    self.checkers.entries.end(object, is_removed);
                 }
                 if view.is_none() {
                     self.checkers.promises.bury(whose);
