@@ -31,8 +31,8 @@ pub struct ShardConfig {
     /// A client of a volume that has neither said anything to its primary for so long nor has a session there is ended: what it
     /// holds and has locked goes. Default 120 s.
     pub client_gone: Span,
-    /// After this node has begun, was frozen or had no majority of peers, a client to which something is lent has so long to come and flush
-    /// what it has, before somebody else is served without that. Default 5 s: a client calls again after 1 s at the latest, and waits 2 s
+    /// After this node has begun, was frozen or had no majority of peers, a client to which something is lent and which has not come since has so long to
+    /// come and flush what it has, before somebody else is served without that. Default 5 s: a client calls again after 1 s at the latest, and waits 2 s
     /// for an answer.
     pub client_returns: Span,
     /// When the disk has owed a write or a sync for so long, this node leads no file until it goes on. Default 2 s.

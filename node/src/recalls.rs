@@ -345,17 +345,16 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Until when a client that has no session here may be about to come: while it cannot have come because nobody could, and, with a primary that is new,
-    /// as long as a session lasts.
+    /// Until when a client that has no session here may be about to come: if it could not before, and with a primary that is new as long as a
+    /// session lasts.
     fn returns_until(&self, now: WallTime, volume: &Hosted, client: ClientId) -> Option<WallTime> {
         let is_here = |id| self.sessions.get(id).is_some_and(|session| session.client == client);
         let is_alive = volume.replica.machine().tree().client(client) == Some(ClientState::Alive);
         if !is_alive || self.sessions.ids().any(is_here) {
             return None;
         }
-        let could_come = self.reach.since(now) + self.config.client_returns;
-        let is_new = volume.led_since + self.config.session_over_after();
-        Some(could_come.max(is_new)).filter(|until| *until > now)
+        let is_new = Some(volume.led_since + self.config.session_over_after()).filter(|until| *until > now);
+        self.reach.comes_until(now, client).max(is_new)
     }
 
     /// Has the content end a lend. The file's log is not to know the end of a lend that a power cut takes back here.

@@ -76,7 +76,7 @@ pub struct Shard<A> {
     is_greeted: bool,
     sweep_at: WallTime,
     judge_at: WallTime,
-    /// Since when clients could come here.
+    /// Which clients could have come here.
     pub(crate) reach: Reach,
 }
 
@@ -179,7 +179,7 @@ impl<A: Algorithm> Shard<A> {
             is_greeted: false,
             sweep_at: now,
             judge_at: now,
-            reach: Reach::begin(now, config.lease.session / 2),
+            reach: Reach::begin(now, config.lease.session / 2, config.client_returns),
             config,
         };
         shard.raise_ceiling();
@@ -334,11 +334,10 @@ impl<A: Algorithm> Shard<A> {
 
     /// A client's frame, in order.
     pub fn handle_client_frame(&mut self, now: WallTime, session: SessionId, frame: ClientFrame) {
-        if self.sessions.get(session).is_none() {
-            return;
-        }
+        let Some(client) = self.sessions.get(session).map(|session| session.client) else { return };
         self.sessions.hear(now, session, frame.number);
         if frame.number == 1 {
+            self.reach.hear(now, client);
             self.session_begins(now, session);
         }
         for request in frame.requests {

@@ -392,8 +392,6 @@ fn who_answers_while_the_lend_ends_may_know_it_again() {
 #[test]
 fn who_is_gone_is_waited_for_as_long_as_it_may_believe() {
     let mut story = Story::lent(None);
-    // By then everybody could have come.
-    story.cluster.run(ms(5_000));
     story.flush("hello");
     story.cluster.clients.get_mut(&HOLDER).unwrap().is_silent = true;
     let node = story.primary();
