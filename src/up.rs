@@ -240,6 +240,7 @@ fn absence(state: &DaemonState) -> Option<(NodeId, String)> {
         Err(why) => why.as_str(),
         Ok(status) if status.drain == DrainStatus::Stopping => "it is stopping",
         Ok(status) if status.clock.state == ClockTrust::Joining => "it has not found a majority yet",
+        Ok(status) if status.clock.state == ClockTrust::Off => "its clock is off",
         Ok(_) => return None,
     };
     Some((state.node, why.to_owned()))

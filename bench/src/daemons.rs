@@ -1,5 +1,6 @@
 //! The daemons of a cluster as separate processes, and what they cost.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use osd::clock::TEST_OFFSET_VARIABLE;
 use osd::lifeline;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -28,6 +30,8 @@ pub struct Daemons {
     supervisors: Vec<Child>,
     /// Where each runs, if not beside this process.
     namespaces: Option<Namespaces>,
+    /// By how many milliseconds some take their clock to be fast.
+    clocks_ms: BTreeMap<usize, i64>,
 }
 
 impl Daemons {
@@ -43,7 +47,8 @@ impl Daemons {
         count: usize,
     ) -> io::Result<Self> {
         let (program, folder) = (program.to_owned(), folder.to_owned());
-        let mut daemons = Self { program, folder, supervisors: Vec::new(), namespaces };
+        let clocks_ms = BTreeMap::new();
+        let mut daemons = Self { program, folder, supervisors: Vec::new(), namespaces, clocks_ms };
         for id in 1..=count {
             let child = daemons.spawn(id)?;
             daemons.supervisors.push(child);
@@ -77,6 +82,11 @@ impl Daemons {
     /// The daemons without their supervisors.
     fn daemon_pids(&self) -> impl Iterator<Item = u32> {
         self.supervisors.iter().flat_map(|child| with_children(child.id()).into_iter().skip(1))
+    }
+
+    /// The supervisor of daemon `id`, and the daemon behind it unless it is about to be started.
+    pub fn processes(&self, id: usize) -> Vec<u32> {
+        with_children(self.supervisors[id - 1].id())
     }
 
     /// Kills daemon `id`. Its supervisor finds out, and starts it again.
@@ -156,8 +166,14 @@ impl Daemons {
         self.namespaces.as_ref()
     }
 
+    /// When it is started the next time daemon `id` takes its clock to be fast by so much.
+    pub fn set_clock(&mut self, id: usize, fast_by_ms: i64) {
+        self.clocks_ms.insert(id, fast_by_ms);
+    }
+
     /// Starts a daemon again whose supervisor is gone.
     pub fn restart(&mut self, id: usize) -> io::Result<()> {
+        self.supervisors[id - 1].wait()?;
         self.supervisors[id - 1] = self.spawn(id)?;
         Ok(())
     }
@@ -174,6 +190,9 @@ impl Daemons {
         lifeline::tie(&mut command, Signal::TERM);
         if let Some(namespaces) = &self.namespaces {
             namespaces.enter_member(&mut command, id);
+        }
+        if let Some(fast_by_ms) = self.clocks_ms.get(&id) {
+            command.env(TEST_OFFSET_VARIABLE, fast_by_ms.to_string());
         }
         command.spawn()
     }

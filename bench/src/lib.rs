@@ -15,7 +15,7 @@ pub mod lease_memory;
 pub mod lease_quic;
 pub mod lock_failover;
 pub mod meta_load;
-mod mounted;
+pub mod mounted;
 pub mod netns;
 pub mod object_load;
 mod others;

@@ -11,6 +11,7 @@ use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
 
 use crate::daemons::signal;
+use crate::netns::Namespaces;
 
 /// How long a mount may take to end before it is killed.
 const END_TIMEOUT: Duration = Duration::from_secs(12);
@@ -19,14 +20,23 @@ const END_POLL: Duration = Duration::from_millis(10);
 const READY: &str = "ready";
 
 /// A mount. It is taken away when this is dropped.
-pub(crate) struct Mounted {
+pub struct Mounted {
     process: Child,
     point: PathBuf,
 }
 
 impl Mounted {
     /// Mounts the volume of a cluster on a folder that is made. Returns when it answers.
-    pub(crate) fn start(program: &Path, source: &Path, point: &Path) -> io::Result<Self> {
+    pub fn start(program: &Path, source: &Path, point: &Path) -> io::Result<Self> {
+        Self::start_in(None, program, (source, point))
+    }
+
+    /// The same, on a machine with a network namespace of its own if one is named.
+    pub fn start_in(
+        machine: Option<(&Namespaces, usize)>,
+        program: &Path,
+        (source, point): (&Path, &Path),
+    ) -> io::Result<Self> {
         fs::create_dir_all(point)?;
         let mut command = Command::new(program);
         command.args(["mount", "--detached", "--log-file"]).arg(point.with_extension("log"));
@@ -35,6 +45,9 @@ impl Mounted {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // If this process is killed, nobody is left to end it.
         lifeline::tie(&mut command, Signal::TERM);
+        if let Some((namespaces, id)) = machine {
+            namespaces.enter_member(&mut command, id);
+        }
         let mut mounted = Self { process: command.spawn()?, point: point.to_owned() };
         let mut line = String::new();
         if let Some(stdout) = mounted.process.stdout.take() {
@@ -51,12 +64,17 @@ impl Mounted {
     }
 
     /// Where.
-    pub(crate) fn point(&self) -> &Path {
+    pub fn point(&self) -> &Path {
         &self.point
     }
 
+    /// The process that serves it.
+    pub fn process(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Ends its process at once: whoever waits for something of it is told that it is gone.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -64,7 +82,9 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        signal(self.process.id(), Signal::TERM);
+        if matches!(self.process.try_wait(), Ok(None)) {
+            signal(self.process.id(), Signal::TERM);
+        }
         let deadline = Instant::now() + END_TIMEOUT;
         while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < deadline {
             std::thread::sleep(END_POLL);

@@ -325,12 +325,13 @@ impl VolumeFile {
     async fn prepare_lock(&self, wanted: FileLock) -> Result<(), VolumeError> {
         self.volume().present().await?;
         self.held().note_owner((wanted.owner, wanted.kind));
-        self.source().show_lately().await
+        Ok(())
     }
 
     async fn ask_for_lock(&self, wanted: FileLock, wait: bool) -> Result<Option<Ticket>, VolumeError> {
-        let lock = TreeChange::Lock { inode: self.inode(), lock: wanted.wanted(), wait };
-        match self.volume().change(&Who::root(), lock).await? {
+        let lock = || TreeChange::Lock { inode: self.inode(), lock: wanted.wanted(), wait };
+        let root = Who::root();
+        match self.source().opened(|| self.volume().change(&root, lock())).await? {
             Done::Locked { waits, .. } => Ok(waits),
             _ => Err(ObjectError::Mismatch.into()),
         }

@@ -115,7 +115,7 @@ impl Object {
         self.id
     }
 
-    /// The content of a file of the volume that this is.
+    /// The content of a file of the volume that this is, which was opened just now.
     pub(crate) fn content(&self, capability: Capability) -> Self {
         let (id, shared) = (capability.open.file, Arc::clone(&self.shared));
         let losses = shared.with_objects(|objects| objects.open(id));
@@ -128,9 +128,9 @@ impl Object {
         &self.shared
     }
 
-    /// What to show for it from now on, if it is the content of a volume's file.
+    /// What to show for it from now on, if it is the content of a volume's file. It was given just now.
     pub(crate) fn show(&self, capability: Capability) {
-        self.shared.with_objects(|objects| objects.core.show(capability));
+        self.with_files(|files| files.show(clock::now(), capability));
     }
 
     /// The same, with another time for each request to get a result.

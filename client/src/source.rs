@@ -1,20 +1,20 @@
 //! The content of a volume's file that somebody has open: its object, and what to show for it, renewed while it is used.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use base::{MonoTime, Span};
+use base::Span;
 use namespace::InodeId;
-use node::file::FileError;
-use node::{CAPABILITY_LASTS, Capability, CapabilityError, OpenMode};
+use node::{CAPABILITY_LASTS, Capability, OpenMode};
 
 use crate::clock;
 use crate::core::content::FileId;
 use crate::driver::Shared;
 use crate::holding::Kept;
-use crate::objects::{Object, ObjectError};
+use crate::objects::Object;
 use crate::volumes::{Volume, VolumeError};
 
-/// A capability is renewed when it is used after so long.
+/// A capability is renewed when it is used after so long. Who was given one lately and is told that it has expired asks for no other:
+/// then clocks of daemons differ by far.
 const RENEWED_AFTER: Span = Span::from_micros(CAPABILITY_LASTS.as_micros() / 2);
 
 /// Clones are of the same opening.
@@ -23,23 +23,16 @@ pub(crate) struct Source {
     pub(crate) volume: Volume,
     pub(crate) inode: InodeId,
     pub(crate) content: Object,
-    opened: Arc<Mutex<Opened>>,
+    mode: OpenMode,
     /// The file stays open as long as this is here.
     kept: Arc<Kept>,
-}
-
-/// What was given for the file, and when.
-#[derive(Debug)]
-struct Opened {
-    capability: Capability,
-    at: MonoTime,
 }
 
 impl Source {
     pub(crate) fn new(volume: &Volume, capability: Capability, kept: Arc<Kept>) -> Self {
         let content = volume.tree().content(capability);
-        let opened = Arc::new(Mutex::new(Opened { capability, at: clock::now() }));
-        Self { volume: volume.clone(), inode: capability.source.inode, content, opened, kept }
+        let (inode, mode) = (capability.source.inode, capability.open.mode);
+        Self { volume: volume.clone(), inode, content, mode, kept }
     }
 
     /// What keeps the file open.
@@ -58,43 +51,46 @@ impl Source {
 
     /// Whether it was opened to be changed.
     pub(crate) fn is_for_writing(&self) -> bool {
-        self.with_opened(|opened| opened.capability.open.mode == OpenMode::ReadWrite)
+        self.mode == OpenMode::ReadWrite
     }
 
-    /// What is shown for it is good for a while.
-    pub(crate) async fn show_lately(&self) -> Result<(), VolumeError> {
-        if clock::now() >= self.with_opened(|opened| opened.at) + RENEWED_AFTER {
-            self.renew().await?;
-        }
-        Ok(())
-    }
-
-    /// Does something with the content, and shows that the file is open.
-    pub(crate) async fn opened<T, F: Future<Output = Result<T, ObjectError>>>(
+    /// Does something that takes the file to be open, and shows that it is. What this waits for may last so long that what is shown
+    /// expires meanwhile.
+    pub(crate) async fn opened<T, E: Into<VolumeError>, F: Future<Output = Result<T, E>>>(
         &self,
         act: impl Fn() -> F,
     ) -> Result<T, VolumeError> {
         self.volume.present().await?;
-        self.show_lately().await?;
-        match act().await {
-            // The machine may have slept.
-            Err(ObjectError::Refused(FileError::Capability(CapabilityError::Expired { .. }))) => {
-                self.renew().await?;
-                Ok(act().await?)
+        if self.shown_for() >= RENEWED_AFTER {
+            self.renew().await?;
+        }
+        let mut renewed_at = None;
+        loop {
+            let done: Result<T, VolumeError> = act().await.map_err(Into::into);
+            let is_new = renewed_at.is_some_and(|at| clock::now().since(at) < RENEWED_AFTER);
+            match done {
+                // The machine may have slept, or no daemon was there.
+                Err(error) if error.says_expired() && !is_new => self.renew().await?,
+                done => return done,
             }
-            done => Ok(done?),
+            renewed_at = Some(clock::now());
         }
     }
 
-    async fn renew(&self) -> Result<(), VolumeError> {
-        let (before, at) = (self.with_opened(|opened| opened.capability), clock::now());
-        let (_, capability) = self.volume.renew(&before).await?;
-        self.content.show(capability);
-        self.with_opened(|opened| *opened = Opened { capability, at });
-        Ok(())
+    /// How long ago that was given which is shown now.
+    fn shown_for(&self) -> Span {
+        let (file, now) = (self.content.id(), clock::now());
+        self.content.with_files(|files| now.since(files.shown_since(file, self.mode).unwrap_or_default()))
     }
 
-    fn with_opened<T>(&self, act: impl FnOnce(&mut Opened) -> T) -> T {
-        act(&mut self.opened.lock().expect("nobody fails while holding it"))
+    /// Has renewed what was given last, for whichever opening.
+    async fn renew(&self) -> Result<(), VolumeError> {
+        let file = self.content.id();
+        let Some(before) = self.content.with_files(|files| files.to_renew(file, self.mode)) else {
+            return Ok(());
+        };
+        let (_, capability) = self.volume.renew(&before).await?;
+        self.content.show(capability);
+        Ok(())
     }
 }

@@ -18,7 +18,7 @@ use node::file::{FileError, Stat, WRITE_BYTES_MAX};
 use crate::behind::Behind;
 use crate::clock;
 use crate::core::content::{
-    Borrowed, ChangeStep, Changing, Contents, FileId, Lent, LookStep, Looking, Through,
+    Borrowed, ChangeStep, Changing, Contents, Fault, FileId, Lent, LookStep, Looking, Through,
 };
 use crate::driver::{Client, Shared};
 use crate::holding::Held;
@@ -130,6 +130,7 @@ impl Client {
         attributes: Attributes,
     ) -> Result<Attributes, VolumeError> {
         let inode = attributes.inode;
+        let (start, patience) = (clock::now(), volume.tree().patience());
         let mut looking = Looking::new();
         let mut step = volume.look(&mut looking, attributes);
         loop {
@@ -144,7 +145,14 @@ impl Client {
                     match volume.look(&mut looking, attributes) {
                         LookStep::Stat => {
                             let stat = volume.tree().content(capability).stat().await;
-                            looking.answered(known_of(stat.map_err(VolumeError::from))?.as_ref())
+                            match stat.map_err(VolumeError::from) {
+                                // No daemon was there for so long.
+                                Err(error) if error.says_expired() && clock::elapsed(start) >= patience => {
+                                    return Err(error);
+                                }
+                                Err(error) if error.says_expired() => LookStep::Look,
+                                stat => looking.answered(known_of(stat)?.as_ref()),
+                            }
                         }
                         step => step,
                     }
@@ -321,6 +329,18 @@ impl VolumeFile {
         Err(fault.told(self.volume()))
     }
 
+    /// Gives it up, as somebody whose client has ended: what was written and not sent is lost. Whether that is something nobody was told.
+    pub fn give_up(&self) -> bool {
+        let id = self.user.id;
+        self.contents(|contents| {
+            if let Some(generation) = contents.generation(id) {
+                contents.end_lend((id, generation), Fault::Ended);
+            }
+        });
+        self.user.shared.told();
+        self.tell_fault().is_err()
+    }
+
     /// What was written until now is sent, and has an outcome.
     pub(crate) async fn flush(&self) -> Result<(), VolumeError> {
         let id = self.user.id;
@@ -412,10 +432,9 @@ impl VolumeFile {
     /// Asks to have the file lent.
     async fn borrow(&self, changing: &mut Changing) -> Result<(), VolumeError> {
         let (id, shared) = (self.user.id, &self.user.shared);
-        self.volume().present().await?;
-        self.source.show_lately().await?;
-        let lend = Change::Lend { inode: self.inode(), to: LentTo::Client(SELF) };
-        let done = self.volume().change(&Who::root(), lend).await;
+        let lend = || Change::Lend { inode: self.inode(), to: LentTo::Client(SELF) };
+        let root = Who::root();
+        let done = self.source.opened(|| self.volume().change(&root, lend())).await;
         let lent = match &done {
             Ok(Done::Changed { attributes }) => Lent::Shown(attributes),
             Ok(_) => return Err(ObjectError::Mismatch.into()),

@@ -13,7 +13,7 @@ use namespace::{
     Query, Root, SetAttributes, SetTime, Site, Volume as Counts, Who,
 };
 use node::file::FileError;
-use node::{AccessError, Capability, OpenMode, VolumeName, list_of_volumes, volume_object};
+use node::{AccessError, Capability, CapabilityError, OpenMode, VolumeName, list_of_volumes, volume_object};
 use tokio::time::sleep;
 
 use crate::behind::Behind;
@@ -527,6 +527,12 @@ impl VolumeError {
     pub const fn says_ended(&self) -> bool {
         use NameError::{Expired, NoClient};
         matches!(self, Self::Ended(_) | Self::Refused(Expired { .. } | NoClient { .. }))
+    }
+
+    /// Whether what was shown for a file had expired when a daemon looked at it.
+    pub(crate) const fn says_expired(&self) -> bool {
+        use CapabilityError::Expired;
+        matches!(self, Self::Object(ObjectError::Refused(FileError::Capability(Expired { .. }))))
     }
 
     /// Whether there is something that no rule exports to this client.

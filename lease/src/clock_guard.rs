@@ -76,7 +76,8 @@ pub enum ClockState {
     Joining,
     /// Within ε/2 of a majority of the cluster.
     Sound,
-    /// In disagreement with a majority of those heard, or it jumped: own nothing and propose nothing.
+    /// In disagreement with a majority of those heard, or with so many that it cannot join, or it jumped: own nothing and propose
+    /// nothing.
     Off,
 }
 
@@ -196,6 +197,9 @@ impl ClockGuard {
         // An exchange so slow that it proves nothing is no accusation: under load all of them may be.
         let accusing = self.heard(now).filter(|(_, bound)| bound.least() > config.epsilon / 2).count();
         let is_outvoted = !is_majority(heard + 1 - accusing, heard + 1);
+        // Whoever has not joined waits for those that it does not hear, as long as they could make up a majority with it.
+        let apart = self.heard(now).filter(|(_, bound)| bound.least() > config.epsilon / 4).count();
+        let is_kept_out = !is_majority(config.cluster.saturating_sub(apart), config.cluster);
         if agrees {
             self.agreed_at = now;
         }
@@ -204,6 +208,7 @@ impl ClockGuard {
             ClockState::Sound if is_outvoted || jumped => ClockState::Off,
             ClockState::Sound if is_alone => ClockState::Joining,
             ClockState::Joining | ClockState::Off if may_join => ClockState::Sound,
+            ClockState::Joining if is_kept_out => ClockState::Off,
             state => state,
         };
     }
@@ -316,6 +321,27 @@ mod tests {
         guard.handle_exchange(B, exchange(2, 20, (1, 1)));
         assert_eq!(guard.state(), ClockState::Sound);
         assert_eq!(guard.offset_of(WallTime::from_micros(1_000_004_000), B), Some(Span::from_millis(21)));
+    }
+
+    #[test]
+    fn who_cannot_join_because_its_clock_is_off_says_so() {
+        for offset in [30, 70, 5_000, -5_000] {
+            let mut guard = guard();
+            guard.handle_exchange(A, exchange(0, offset, (1, 1)));
+            assert_eq!(guard.state(), ClockState::Joining, "one against one");
+            guard.handle_exchange(B, exchange(0, offset, (1, 1)));
+            assert_eq!(guard.state(), ClockState::Off, "{offset} ms");
+            for at in [100, 1_000] {
+                guard.handle_exchange(A, exchange(at, 1, (1, 1)));
+                guard.handle_exchange(B, exchange(at, 1, (1, 1)));
+            }
+            assert_eq!(guard.state(), ClockState::Sound, "its clock was put right");
+        }
+        let mut guard = guard();
+        for peer in [A, B] {
+            guard.handle_exchange(peer, exchange(0, 30, (20, 20)));
+        }
+        assert_eq!(guard.state(), ClockState::Joining, "it may be that it is within ε/4");
     }
 
     #[test]

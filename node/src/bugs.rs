@@ -107,6 +107,8 @@ pub enum Bug {
     LaterOpeningForgotten,
     /// What a client told an earlier primary counts for a later one.
     AnyTenureTold,
+    /// What expired long ago is renewed also for who has closed the file since, or never had it open.
+    ClosedRenewed,
     /// A primary takes what a client says of the time and of itself.
     ClientSaysWhen,
     /// Node 0 changes trees at another time than the entries say.
@@ -133,6 +135,8 @@ pub enum Bug {
     GrantsOfDeadNotAskedFor,
     /// A volume's primary takes nothing back from whom it is lent to before it lends or changes it.
     LendToTwo,
+    /// What is lent to a client is known to the primary alone that has lent it.
+    LendInMemory,
     /// The content takes a flush under a lend that has ended there.
     FlushNotFenced,
     /// Who asks about what is lent to a client is answered before that has given it back.

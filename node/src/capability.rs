@@ -47,7 +47,7 @@ pub enum OpenMode {
     ReadWrite,
 }
 
-/// How long a capability is good. After as long again it cannot be renewed any more.
+/// How long a capability is good. After as long again it is renewed only for who is known to have the file open.
 pub const CAPABILITY_LASTS: Span = Span::from_secs(5 * 60);
 
 /// Which file is opened, as the primary of its volume knows it.
@@ -190,7 +190,8 @@ impl CapabilityKeys {
         Ok(())
     }
 
-    /// Whether a capability may be renewed at `now` by its bearer, at the primary of a volume. It need not be good any more.
+    /// Whether a capability may be renewed at `now` by its bearer, at the primary of a volume, whoever that is. It need not be good any more.
+    /// If nothing else is against it, it is refused as expired when that was long ago.
     pub fn check_renewable(
         &self,
         capability: &Capability,

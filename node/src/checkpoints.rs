@@ -49,6 +49,7 @@ impl<A: Algorithm> Shard<A> {
                 last_write: self.files.writes.last(),
             };
         };
+        hosted.mended = hosted.replica.mended();
         let Touched { is_new, chunks, tree } = hosted.replica.machine_mut().take_changed();
         let machine = hosted.replica.machine();
         let chunks = chunks.into_iter().map(|number| (number, machine.chunk(number).cloned())).collect();
@@ -64,6 +65,7 @@ impl<A: Algorithm> Shard<A> {
     /// A checkpoint is durable, with these chunks of these versions on disk.
     pub fn handle_checkpoint(&mut self, object: ObjectId, chunks: Vec<(u64, Position, Chunk)>) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        hosted.replica.handle_kept(hosted.mended);
         let machine = hosted.replica.machine_mut();
         chunks.into_iter().for_each(|(number, at, chunk)| machine.keep_elsewhere(number, at, chunk));
     }

@@ -168,6 +168,8 @@ pub(crate) struct Hosted {
     pub(crate) highest: u64,
     /// The number of the last record of this file.
     pub(crate) last_write: u64,
+    /// How often something of it was damaged that the checkpoint has again which was taken last.
+    pub(crate) mended: u32,
     /// When it is looked at again.
     due: Option<WallTime>,
     /// Whether it is looked at when it may have been idle for too long.
@@ -313,6 +315,7 @@ impl Hosted {
             avoided_until: WallTime::ZERO,
             highest: 0,
             last_write: 0,
+            mended: 0,
             due: None,
             is_watched: false,
         }
@@ -570,6 +573,11 @@ impl Files {
             hosted.is_watched = true;
             self.idle.insert((at, object));
         }
+    }
+
+    /// The files that are led here, and perhaps some that were.
+    pub(crate) fn led(&self) -> Vec<ObjectId> {
+        self.idle.iter().map(|&(_, object)| object).collect()
     }
 
     /// A file that nobody has used for `idle`, and that is led here.

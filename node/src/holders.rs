@@ -12,11 +12,12 @@
 //!   that comes. What it tells is of one tenure, and means nothing in another one: it may have opened something in between.
 //! - A hold goes by what its own client says, or with that client. A client goes by an entry: by its own, or when it was silent for
 //!   [`client_gone`](crate::ShardConfig::client_gone). A new primary has heard of everybody when it began.
+//! - Who has a file open keeps it open however long no daemon was there to renew what is shown for it: who that is is known here.
 //! - While the entry is under way that may take a file's last name or a holder away, nobody opens the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{ClientId, Epoch, ObjectId, WallTime};
+use base::{ClientId, Epoch, ObjectId, Span, WallTime};
 use lease::Algorithm;
 use namespace::limits::{CLIENTS_MAX, PAGE_MAX};
 use namespace::{
@@ -28,7 +29,7 @@ use replication::Position;
 use crate::access::About;
 use crate::file::{Change, Done, FileError, FileReplyBody, Names, Query};
 use crate::files::{Asker, Hosted};
-use crate::{Bug, Rules, Shard, Unavailable};
+use crate::{Bug, CapabilityError, Rules, Shard, Unavailable};
 
 /// So many entries about clients are made at a time.
 const TENDED_AT_ONCE: usize = 64;
@@ -286,6 +287,26 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
+    /// Whether a client may go on with a file for which what it shows expired so long ago: if it is one that may have it open.
+    pub(crate) fn keeps_open(
+        &self,
+        object: ObjectId,
+        (client, inode): (ClientId, InodeId),
+        ago: Span,
+    ) -> Result<(), FileError> {
+        let rules = self.config.rules();
+        let may_hold = |hosted: &Hosted| match hosted.tree().client(client) {
+            None | Some(ClientState::Caching) => Ok(false),
+            Some(ClientState::Ending | ClientState::Ended) => Err(NameError::Expired { client }),
+            Some(ClientState::Alive) => Ok(hosted.holders.may_hold(client, inode, rules)),
+        };
+        let keeps = self.files.hosted.get(&object).map_or(Ok(false), |hosted| may_hold(hosted))?;
+        if keeps || rules.breaks(Bug::ClosedRenewed) {
+            return Ok(());
+        }
+        Err(CapabilityError::Expired { ago }.into())
+    }
+
     /// What a client has created it has open, unless somebody has taken it away meanwhile.
     pub(crate) fn created_open(
         &mut self,
@@ -360,7 +381,8 @@ impl<A: Algorithm> Shard<A> {
         } else {
             return false;
         };
-        let mut last = None;
+        // What is refused for now is looked at again, and what is not is once more, when this has come to something.
+        let (mut last, is_any) = (None, !wanted.is_empty());
         for change in wanted {
             let (released, forgotten) = match change {
                 TreeChange::Release { inode, .. } => (Some(inode), None),
@@ -374,8 +396,9 @@ impl<A: Algorithm> Shard<A> {
             hosted.holders.removing.extend(released.map(|inode| (inode, at)));
             forgotten.into_iter().for_each(|client| hosted.grants.leaves(client, at.seq));
         }
-        if let (Some(hosted), Some(at)) = (self.files.hosted.get_mut(&object), last) {
-            hosted.holders.own = Some(at);
+        if let Some(hosted) = self.files.hosted.get_mut(&object).filter(|_| is_any) {
+            // Too much may be under way: then that has to be over first.
+            hosted.holders.own = Some(last.unwrap_or_else(|| hosted.replica.tail()));
             hosted.holders.due.all |= due.all;
             hosted.holders.due.some.append(&mut due.some);
         }
@@ -402,7 +425,7 @@ impl<A: Algorithm> Shard<A> {
         let is_needed = looked_at.iter().any(|(_, state)| is_there(state));
         for &(client, state) in &looked_at {
             let heard = hosted.heard.get(&client).copied().unwrap_or(hosted.led_since);
-            let grace = if rules.breaks(Bug::UntoldEnded) { base::Span::ZERO } else { gone };
+            let grace = if rules.breaks(Bug::UntoldEnded) { Span::ZERO } else { gone };
             let is_gone = heard + grace <= now && !here.contains(&client);
             let is_told = hosted.holders.told.contains(&client);
             match state {

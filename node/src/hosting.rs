@@ -92,9 +92,17 @@ impl<A: Algorithm> Shard<A> {
         self.let_go(now);
     }
 
-    /// All of a file that has to be kept. Once it is, the records before it are not needed any more.
+    /// All of a file that has to be kept. Once it is, the records before it are not needed any more: then say
+    /// [what was mended](Replica::mended) when it was taken.
     pub fn file_checkpoint(&self, object: ObjectId) -> Option<Checkpoint<File>> {
         Some(self.files.hosted.get(&object)?.replica.checkpoint())
+    }
+
+    /// A checkpoint is durable that has all of a file.
+    pub fn handle_kept(&mut self, object: ObjectId, mended: u32) {
+        if let Some(hosted) = self.files.hosted.get_mut(&object) {
+            hosted.replica.handle_kept(mended);
+        }
     }
 
     /// This node's replica of a file, to look at.
@@ -408,7 +416,8 @@ impl<A: Algorithm> Shard<A> {
             _ => None,
         };
         if let Some(hosted) = self.files.hosted.get_mut(&object) {
-            if hosted.replica.is_blank() {
+            // What it has promised it keeps as long as somebody asks: who leads would begin anew with each that promises again.
+            if hosted.replica.is_blank() || hosted.replica.tail() == Position::START {
                 hosted.used = now;
             }
             hosted.replica.handle_message(now, from, view, message);

@@ -6,13 +6,14 @@
 //! then or a primary died, are found by looking at all files in turn: a few at a time, and only when all members are there.
 //!
 //! The same is done with what somebody wanted to write to, and the volume lent nothing: perhaps because it has no such file any more.
-//! And whose primary has died in the middle of something is led for that: a lend goes back to its volume then.
+//! And whose primary has died in the middle of something is led for that: a lend goes back to its volume then. For this a majority is
+//! enough, because the member that is away may be that primary, and gone for good.
 //!
 //! Marks of objects without a volume stay: a client may send again what once began them.
 
 use std::ops::Bound;
 
-use base::{ObjectId, Span, WallTime};
+use base::{Members, NodeId, ObjectId, Span, WallTime};
 use lease::Algorithm;
 use namespace::LentTo;
 
@@ -48,14 +49,16 @@ impl Hosted {
         attributes.is_removed() || attributes.lend().is_none() && stat.size == 0 && stat.allocated == 0
     }
 
-    /// Whether only a primary can bring to an end what is here: that, a lend, or entries of which nobody has said that they are
-    /// committed.
-    fn is_unfinished(&self) -> bool {
+    /// Whether only a primary can bring to an end what is here, and how many of so many members it takes: to forget what is over all, and for
+    /// a lend, or entries of which nobody has said that they are committed, a majority.
+    fn is_unfinished(&self, members: &Members) -> Option<usize> {
         let lend = self.replica.machine().attributes().1.lend();
         // What is lent to a client the volume has ended.
         let is_lent = lend.is_some_and(|lend| lend.is_open() && lend.lent.to == LentTo::Content);
-        let may_end = self.view.is_none() && self.has_nothing_left();
-        is_lent || may_end || self.replica.tail() != self.replica.committed()
+        if is_lent || self.replica.tail() != self.replica.committed() {
+            return Some(members.majority());
+        }
+        (self.view.is_none() && self.has_nothing_left()).then(|| members.as_slice().len())
     }
 }
 
@@ -129,7 +132,7 @@ impl<A: Algorithm> Shard<A> {
         self.files.logs.note(object, 0);
     }
 
-    /// Looks at some files: what is unfinished this node leads in one of so many rounds as there are members, if all are there
+    /// Looks at some files: what is unfinished this node leads in one of so many rounds as there are members, if enough are there
     /// and nobody leads it. What nobody has anything of goes.
     pub(crate) fn look_for_what_is_over(&mut self, now: WallTime) {
         let Round { cursor, count, at } = self.files.round;
@@ -161,17 +164,19 @@ impl<A: Algorithm> Shard<A> {
                 return self.drop_file(now, object);
             }
         }
-        let may_lead = hosted.is_unfinished() && hosted.replica.is_sound() && now >= hosted.avoided_until;
+        let may_lead = hosted.replica.is_sound() && now >= hosted.avoided_until;
         if !is_file_of_volume(object) || !may_lead || self.lease.hint(now, object).is_some() {
             return;
         }
         let members = self.members_of(object);
+        let hosted = self.files.hosted.get(&object);
+        let Some(are_needed) = hosted.and_then(|hosted| hosted.is_unfinished(&members)) else { return };
         let members = members.as_slice();
         let turn = count.checked_rem(members.len() as u64).unwrap_or(0);
         let is_next = members.iter().zip(0..).any(|(&node, place)| node == self.me().node && place == turn);
-        let are_there = members.iter().all(|&node| node == self.me().node || self.peers.contains_key(&node));
+        let is_there = |node: &&NodeId| **node == self.me().node || self.peers.contains_key(node);
         if is_next
-            && are_there
+            && members.iter().filter(is_there).count() >= are_needed
             && let Some(hosted) = self.files.hosted.get_mut(&object)
         {
             hosted.used = now;

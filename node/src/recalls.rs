@@ -175,7 +175,10 @@ impl<A: Algorithm> Shard<A> {
         if request.is_some_and(|request| hosted.replica.knows(request)) {
             return false;
         }
-        let lent = |inode| hosted.replica.machine().tree().lent(inode);
+        let lent = |inode| {
+            let lent = hosted.replica.machine().tree().lent(inode);
+            lent.filter(|lent| self.knows_lend(object, lent))
+        };
         let (inode, lent) = match &op.change {
             TreeChange::Lend { inode, .. } => {
                 let is_others = |lent: &Lent| lent.to.client().is_some_and(|client| client != asker.client);
@@ -456,10 +459,18 @@ impl<A: Algorithm> Shard<A> {
             return false;
         };
         let is_others = lent.to.client().is_some_and(|client| client != asker.client);
-        if is_others && !self.config.breaks(Bug::RecallNotWaitedFor) {
+        let waits =
+            is_others && !self.config.breaks(Bug::RecallNotWaitedFor) && self.knows_lend(object, &lent);
+        if waits {
             self.recall(now, object, (attributes.inode, lent), Some((asker, body.clone())));
         }
-        is_others && !self.config.breaks(Bug::RecallNotWaitedFor)
+        waits
+    }
+
+    /// Whoever leads a volume knows what is lent, whoever has lent it.
+    fn knows_lend(&self, object: ObjectId, lent: &Lent) -> bool {
+        let promised = self.files.hosted.get(&object).map(|hosted| hosted.replica.promised());
+        !self.config.breaks(Bug::LendInMemory) || promised == Some(lent.generation.0.epoch)
     }
 
     /// The content asks about a lend under which a client wants to change it.

@@ -69,6 +69,8 @@ pub struct Shard<A> {
     deferred: Vec<(u64, Process, PeerMessage)>,
     outputs: VecDeque<Output>,
     trusted: bool,
+    /// What was told of it last.
+    clock: ClockState,
     pub(crate) drain: Drain,
     /// Whether nothing that waits for the disk may leave any more.
     pub(crate) health: Health,
@@ -158,6 +160,7 @@ impl<A: Algorithm> Shard<A> {
         let mut shard = Self {
             lease,
             trusted: !A::CLOCKS_AGREE || guard.state() == ClockState::Sound,
+            clock: guard.state(),
             guard,
             keeper: Keeper::new(numbers, is_first, config.locks_max),
             locks: BTreeMap::new(),
@@ -268,6 +271,7 @@ impl<A: Algorithm> Shard<A> {
             self.post(peer.node, PeerMessage::Full(true));
         }
         self.tell_taking_to(peer.node);
+        self.tell_files_again(now, peer.node);
     }
 
     /// Whether most of the cluster is connected, this node with it.
@@ -580,11 +584,16 @@ impl<A: Algorithm> Shard<A> {
         let state = self.guard.state();
         self.judge_at = now + (self.config.clock_fresh / JUDGEMENTS_PER_FRESH).max(Span::from_micros(1));
         let is_sound = !A::CLOCKS_AGREE || state == ClockState::Sound;
+        // Whoever cannot join is told why, once.
+        let is_off = A::CLOCKS_AGREE && state == ClockState::Off;
+        if is_sound != self.trusted || is_off && self.clock != state {
+            self.tell(ShardEvent::Clock(state));
+        }
+        self.clock = state;
         if is_sound == self.trusted {
             return;
         }
         self.trusted = is_sound;
-        self.tell(ShardEvent::Clock(state));
         if is_sound {
             self.lease.resume(now);
             self.take_offers(now);

@@ -83,6 +83,16 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
+    /// A peer is connected anew, and may not have heard what is committed of the files that are led here.
+    pub(crate) fn tell_files_again(&mut self, now: WallTime, peer: NodeId) {
+        for object in self.files.led() {
+            if let Some(hosted) = self.files.hosted.get_mut(&object) {
+                hosted.replica.tell_again(now, peer);
+            }
+            self.files.note_due(object);
+        }
+    }
+
     /// A peer has lost power, and what it had not synced with it. It may not even know which files there are, and must not be
     /// counted on before it has an entry of a later epoch.
     pub(crate) fn peer_forgot(&mut self, now: WallTime, peer: Process, at: u64) {

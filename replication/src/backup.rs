@@ -146,8 +146,8 @@ impl<M: Machine> Replica<M> {
         if !self.follow(epoch) {
             return self.refuse(from, epoch);
         }
-        // What is not here yet is on its way, and the primary asks again. What is lacking is not durable.
-        if upto.seq <= self.confirmed && !self.lacks() {
+        // What is not here yet is on its way, and the primary asks again. What is lacking is not durable, nor is what has only come back.
+        if upto.seq <= self.confirmed && self.outlives_a_start() {
             self.send(from, Message::Synced { epoch, upto }, When::Durable(self.last_io()));
         }
     }

@@ -41,6 +41,8 @@ pub enum Bug {
     DamagedIsSource,
     /// §5: that parts are lacking is not kept.
     DamageNotKept,
+    /// §5: what a replica has back is durable although the next start would find it damaged again.
+    MendedDurable,
     /// §4.4: if members that forgot have nothing of an object it is taken to be over.
     ForgottenIsOver,
     /// §4.4: a sync does not ask whether something was lost since.

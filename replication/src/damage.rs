@@ -12,6 +12,10 @@
 //!
 //! What is lacking is kept, in the journal and in checkpoints, before anything that follows from it. A process
 //! that ends before that finds it again as it was found the first time: nothing is ever read without being verified.
+//!
+//! What came back is in the journal, and where it was found to be damaged it still is. The next start finds that again, and cannot
+//! always tell that what the journal has is what was there. So a replica that has all of its state back says again that something is durable
+//! when a checkpoint has taken the place of what was damaged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -158,6 +162,9 @@ impl<M: Machine> Replica<M> {
     }
 
     fn lose_parts(&mut self, parts: Vec<(M::Key, Position)>) {
+        if !parts.is_empty() {
+            self.damages = self.damages.saturating_add(1);
+        }
         for (key, at) in parts {
             self.state.machine.place(key.clone(), None);
             if self.holding == Holding::Whole {
@@ -175,6 +182,22 @@ impl<M: Machine> Replica<M> {
     /// Whether there is a state here that makes sense, and all of it.
     pub fn is_sound(&self) -> bool {
         self.is_whole() && !self.lacks()
+    }
+
+    /// How often something was found to be lacking since the start that is here again by now. To be asked when a checkpoint is taken, and told to
+    /// [`handle_kept`](Self::handle_kept) when that is durable.
+    pub fn mended(&self) -> u32 {
+        if self.is_sound() { self.damages } else { 0 }
+    }
+
+    /// A checkpoint is durable that has what was mended by then.
+    pub fn handle_kept(&mut self, mended: u32) {
+        self.kept = self.kept.max(mended);
+    }
+
+    /// Whether a start would find all that is here, if all is synced.
+    pub fn outlives_a_start(&self) -> bool {
+        !self.lacks() && (self.kept == self.damages || self.config.breaks(Bug::MendedDurable))
     }
 
     /// After which entry the state is that lacks something; the log goes on behind it.

@@ -570,6 +570,15 @@ impl<M: Machine> Replica<M> {
         self.tell_later(now);
     }
 
+    /// A member is connected anew: what it was told last may not have arrived, or its process has ended since. What is committed it is told
+    /// again.
+    pub fn tell_again(&mut self, now: WallTime, node: NodeId) {
+        let Role::Primary(primary) = &mut self.role else { return };
+        let Some(peer) = primary.peers.get_mut(&node) else { return };
+        peer.told = Seq(0);
+        self.tell_later(now);
+    }
+
     /// Backups that have what is committed and do not know it are told soon, with the next entries if there are any.
     fn tell_later(&mut self, now: WallTime) {
         let (committed, me, tell_at) = (self.log.committed(), self.me, now + self.config.tell_after);
@@ -643,10 +652,10 @@ impl<M: Machine> Replica<M> {
         let behind = primary.peers.iter().filter(|(_, peer)| peer.synced < upto.seq);
         let behind: Vec<NodeId> = behind.map(|(&node, _)| node).collect();
         for node in behind {
-            if node == self.me {
-                self.send(node, Message::Synced { epoch, upto }, When::Durable(self.last_io()));
-            } else {
+            if node != self.me {
                 self.send(node, Message::Sync { epoch, upto }, When::Now);
+            } else if self.outlives_a_start() {
+                self.send(node, Message::Synced { epoch, upto }, When::Durable(self.last_io()));
             }
         }
     }

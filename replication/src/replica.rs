@@ -35,6 +35,9 @@ pub struct Replica<M: Machine> {
     /// What cannot be read any more of the state, and when the others were asked for it.
     pub(crate) lacking: Lacking<M>,
     pub(crate) lacking_asked: WallTime,
+    /// How often something was found to be lacking since the start, and up to which time a checkpoint has it again.
+    pub(crate) damages: u32,
+    pub(crate) kept: u32,
     /// Who has said that it lacks something, while there was nothing here.
     pub(crate) lacked_by: Option<NodeId>,
     pub(crate) holding: Holding,
@@ -126,6 +129,8 @@ impl<M: Machine> Replica<M> {
             accepted,
             forgot_at: None,
             damaged_at,
+            damages: u32::from(!lacking.is_empty()),
+            kept: 0,
             lacking,
             lacking_asked: WallTime::ZERO,
             lacked_by: None,
@@ -471,7 +476,7 @@ where
 {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.me, self.promised, self.accepted, self.forgot_at, self.damaged_at, self.holding).hash(state);
-        (&self.lacking, self.lacking_asked, self.lacked_by).hash(state);
+        (&self.lacking, self.lacking_asked, self.damages - self.kept, self.lacked_by).hash(state);
         (&self.log, &self.state, &self.coming, &self.adopted).hash(state);
         (self.retired_said, self.confirmed, &self.incoming, &self.lent, &self.struck).hash(state);
         match &self.role {

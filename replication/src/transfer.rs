@@ -145,6 +145,10 @@ impl<M: Machine> Replica<M> {
 
     fn offer(&mut self, to: NodeId, at_least: Position, mends: Option<WallTime>) {
         assert!(self.is_sound() || self.config.breaks(Bug::DamagedIsSource), "§5: damage is given to nobody");
+        if mends.is_none() && !self.outlives_a_start() {
+            // Whoever takes it over drops what it has.
+            return;
+        }
         let Role::Primary(primary) = &self.role else { return };
         let (epoch, generation, base) = (primary.tenure.epoch, primary.generation, self.log.base());
         // It may have taken so long that what came after it is gone.

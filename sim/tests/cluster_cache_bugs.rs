@@ -32,7 +32,7 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Bug::GrantsIgnored, PaxosLease, Weather::Rough, SEEDS, "trees"),
     (Bug::RevocationNotWaitedFor, Flease, Weather::Rough, SEEDS, "trees"),
     (Bug::RevocationNotWaitedFor, PaxosLease, Weather::Rough, SEEDS, "trees"),
-    (Bug::GrantedBeforeOutcome, Flease, Weather::Rough, 3 * SEEDS, "trees"),
+    (Bug::GrantedBeforeOutcome, Flease, Weather::Rough, 8 * SEEDS, "trees"),
 ];
 
 impl finding::Weather for Weather {

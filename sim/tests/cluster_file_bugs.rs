@@ -12,7 +12,7 @@ use finding::Weather as _;
 use replication::Bug;
 use sim::cluster::{ClusterPlan, Clusters};
 use sim::lease::Subject::{self, Flease, PaxosLease};
-use sim::{FaultKind, FaultPlan, Simulation, Trace};
+use sim::{FaultKind, FaultPlan, Simulation, Trace, Violation};
 
 /// What a seed's mix of faults is replaced by, and what else of its plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,13 +146,14 @@ fn every_planted_bug_is_found() {
 /// Of all that users did, those operations are shown that contradict each other, and whoever runs the seed again sees them, too.
 #[test]
 fn what_contradicts_itself_is_shown_and_nothing_else() {
-    // What seed 3 shows takes more steps to narrow down than a search has.
-    let found = (4..44).find_map(|seed| {
+    // What some seeds show takes more steps to narrow down than a search has.
+    let found = (0..40).find_map(|seed| {
         let plan = Weather::Rough.plan(Some(Replica(Bug::ReadsUncommitted)), Flease, seed);
         let summary = Clusters::run(Flease, &plan, Trace::off());
-        let violation =
-            summary.violations.into_iter().find(|violation| violation.checker == "linearizability")?;
-        Some((plan, violation))
+        let is_narrow = |violation: &Violation| {
+            violation.checker == "linearizability" && !violation.what.contains("no order was found")
+        };
+        Some((plan, summary.violations.into_iter().find(is_narrow)?))
     });
     let (plan, violation) = found.expect("a seed shows it");
     let numbers = violation.what.split(|c: char| !c.is_ascii_digit()).filter_map(|text| text.parse().ok());

@@ -9,7 +9,7 @@ const FIXED_SEEDS: std::ops::Range<u64> = 0..40;
 const RARE_SEEDS: [u64; 1] = [71];
 
 fn plan(subject: Subject, seed: u64) -> ClusterPlan {
-    ClusterPlan { store: Some(StorePlan::draw(seed)), ..Clusters::plain(subject, seed) }
+    Clusters::plan(subject, seed).with_store(StorePlan::draw(seed))
 }
 
 fn check_all(subject: Subject) -> Vec<ClusterSummary> {

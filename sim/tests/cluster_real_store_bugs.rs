@@ -65,7 +65,7 @@ impl finding::Weather for Weather {
             Some(Broken::Store(bug)) => store.rules = StoreRules::without(Some(bug)),
             None => {}
         }
-        plan.store = Some(store);
+        plan = plan.with_store(store);
         plan.faults = FaultPlan::in_tenths(self.faults().iter().copied(), plan.shard.lease.t_max);
         if self == Self::Failing {
             // What fails is about files more often then.

@@ -56,7 +56,7 @@ impl finding::Weather for Weather {
         make_room_for_more(&mut plan);
         match self {
             Self::Lagging => shorten_logs(&mut plan),
-            Self::RealDark => plan.store = Some(StorePlan::draw(seed)),
+            Self::RealDark => plan = plan.with_store(StorePlan::draw(seed)),
             Self::Rough | Self::Frozen | Self::Dark => {}
         }
         broken.into_iter().for_each(|broken| broken.plant(&mut plan));

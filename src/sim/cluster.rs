@@ -50,7 +50,7 @@ impl Options for ClusterArgs {
             plan.duration = base::Span::from_secs(seconds);
         }
         if self.store == Store::Real {
-            plan.store = Some(StorePlan::draw(seed));
+            plan = plan.with_store(StorePlan::draw(seed));
         }
         if self.broken == Some(Broken::EarlierSegmentSkipped) {
             plan.skips_older = Some(RECENT);

@@ -1,9 +1,9 @@
-//! Programs that use files and a directory through mounts at the same time, and what each of their calls came to.
+//! Programs that use files and directories through mounts at the same time, and what each of their calls came to.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Scope};
@@ -14,51 +14,74 @@ use rustix::fs::OFlags;
 use sim::check::file::{FileModel, FileOp, FileOutcome};
 use sim::check::{Moment, Operation, Specification, Verdict, check};
 
+use crate::ledger::Keeper;
+use crate::machines::{MOUNTS, POOR, THROUGH};
 use crate::support::until;
-use crate::tree::{NameOp, NameOutcome, Names};
+use crate::tree::{Name, NameOp, NameOutcome, Names};
 
 const FILES: usize = 2;
 /// How long they are at most.
 const BYTES: usize = 32;
+const DIRS: usize = 2;
 /// Names that all use, and for each mount one that only its own program moves: a kernel that finds the same file under both names of a
 /// renaming believes that there is nothing to do.
 const SHARED: [char; 3] = ['a', 'b', 'c'];
-const OWN: [char; 3] = ['x', 'y', 'z'];
-/// The mount that is not trusted to keep what it has not sent.
-const POOR: usize = 2;
+const OWN: [char; MOUNTS] = ['x', 'y', 'z'];
 /// No search for an order may take more steps.
 const STEPS_MAX: u64 = 30_000_000;
 
 /// What a player is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// Reads and writes files.
+    /// Reads and writes files that all use.
     Files,
     /// Changes names.
     Changes,
     /// Looks at them.
     Looks,
+    /// Keeps a file of its own.
+    Keeps,
 }
 
-const PARTS: [Part; 4] = [Part::Files, Part::Files, Part::Changes, Part::Looks];
+const PARTS: [Part; 5] = [Part::Files, Part::Files, Part::Changes, Part::Looks, Part::Keeps];
+const CHANGES: usize = 2;
 
 type FileHistory = Mutex<Vec<Operation<FileOp, FileOutcome>>>;
 type NameHistory = Mutex<Vec<Operation<NameOp, NameOutcome>>>;
 
-/// What happens to two files and a directory that nobody has used before.
+/// What calls may come to. Numbers are odd as long as that lasts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Troubles {
+    /// Those of the poor mount may fail.
+    pub(crate) poor: u64,
+    /// There may be no space.
+    pub(crate) full: u64,
+}
+
+impl Troubles {
+    pub(crate) const fn are_over(self) -> bool {
+        self.poor.is_multiple_of(2) && self.full.is_multiple_of(2)
+    }
+}
+
+/// What happens to files and directories that nobody has used before.
 pub(crate) struct Recorder {
-    points: [PathBuf; 3],
+    points: [PathBuf; MOUNTS],
     round: usize,
     now: AtomicU64,
     files: [FileHistory; FILES],
     names: NameHistory,
     /// Calls that were answered.
     pub(crate) done: AtomicU64,
+    /// Bytes that were compared with what was written.
+    pub(crate) verified: AtomicU64,
+    /// Calls for which there was no space.
+    pub(crate) refused: AtomicU64,
     /// Of each player.
     calls: Vec<AtomicU64>,
     ends: AtomicBool,
-    /// Odd while calls of the poor mount may fail. What was opened before stays so.
-    life: AtomicU64,
+    poor: AtomicU64,
+    full: AtomicU64,
 }
 
 /// Ends all play when it goes.
@@ -71,7 +94,7 @@ impl Drop for Ends<'_> {
 }
 
 impl Recorder {
-    pub(crate) fn new(points: [PathBuf; 3], round: usize) -> Self {
+    pub(crate) fn new(points: [PathBuf; MOUNTS], round: usize) -> Self {
         let recorder = Self {
             points,
             round,
@@ -79,36 +102,65 @@ impl Recorder {
             files: std::array::from_fn(|_| Mutex::default()),
             names: Mutex::default(),
             done: AtomicU64::new(0),
-            calls: (0..PARTS.len() * 3).map(|_| AtomicU64::new(0)).collect(),
+            verified: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            calls: (0..PARTS.len() * MOUNTS).map(|_| AtomicU64::new(0)).collect(),
             ends: AtomicBool::new(false),
-            life: AtomicU64::new(0),
+            poor: AtomicU64::new(0),
+            full: AtomicU64::new(0),
         };
-        fs::create_dir(recorder.dir(0)).unwrap();
+        (0..DIRS).for_each(|dir| fs::create_dir(recorder.dir(0, dir)).unwrap());
         (0..FILES).for_each(|file| _ = File::create(recorder.file(0, file)).unwrap());
+        (0..MOUNTS).for_each(|mount| _ = File::create(recorder.kept(mount, mount)).unwrap());
         recorder
     }
 
-    fn dir(&self, mount: usize) -> PathBuf {
-        self.points[mount].join(format!("names {}", self.round))
+    fn dir(&self, mount: usize, dir: usize) -> PathBuf {
+        self.points[mount].join(format!("names {} {dir}", self.round))
     }
 
     fn file(&self, mount: usize, file: usize) -> PathBuf {
         self.points[mount].join(format!("file {} {file}", self.round))
     }
 
+    /// What the program of a mount keeps, through any mount.
+    pub(crate) fn kept(&self, via: usize, mount: usize) -> PathBuf {
+        self.points[via].join(format!("kept {} {mount}", self.round))
+    }
+
     pub(crate) fn ends_when_dropped(&self) -> Ends<'_> {
         Ends(self)
     }
 
+    pub(crate) fn is_over(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
+    }
+
     /// Starts all players.
     pub(crate) fn play<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, random: &mut Random) {
-        for mount in 0..self.points.len() {
+        for mount in 0..MOUNTS {
             for (place, part) in PARTS.into_iter().enumerate() {
                 let random = Random::new(random.next_u64());
                 let number = mount * PARTS.len() + place;
-                scope.spawn(move || Player { recorder: self, mount, number, random }.play(part));
+                scope.spawn(move || match part {
+                    Part::Keeps => Keeper::new(self, (mount, number), random).play(),
+                    part => Player { recorder: self, mount, number, random }.play(part),
+                });
             }
         }
+    }
+
+    pub(crate) fn count(&self, player: usize) {
+        self.calls[player].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_verified(&self, bytes: usize) {
+        self.verified.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// How often names were changed through a mount, or could not be.
+    pub(crate) fn changes(&self, mount: usize) -> u64 {
+        self.calls[mount * PARTS.len() + CHANGES].load(Ordering::Relaxed)
     }
 
     /// Everybody goes on.
@@ -120,9 +172,37 @@ impl Recorder {
 
     /// Meanwhile calls of the poor mount may fail, or nobody hears what came of them.
     pub(crate) fn while_poor(&self, act: impl FnOnce()) {
-        self.life.fetch_add(1, Ordering::SeqCst);
+        self.poor.fetch_add(1, Ordering::SeqCst);
         act();
-        self.life.fetch_add(1, Ordering::SeqCst);
+        self.poor.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Meanwhile there may be no space for what programs write.
+    pub(crate) fn while_full(&self, act: impl FnOnce()) {
+        self.full.fetch_add(1, Ordering::SeqCst);
+        // Whoever writes behind has sent what all use, and writes no more of that: what a mount has not sent is lost when it is refused.
+        self.wait_for_all();
+        act();
+        self.full.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn troubles(&self) -> Troubles {
+        Troubles { poor: self.poor.load(Ordering::SeqCst), full: self.full.load(Ordering::SeqCst) }
+    }
+
+    /// Whether this is the poor mount in a bad moment, or was since then.
+    fn is_bad(&self, mount: usize, since: Troubles) -> bool {
+        mount == POOR && (since.poor % 2 == 1 || self.troubles().poor != since.poor)
+    }
+
+    pub(crate) fn may_fail(&self, mount: usize, since: Troubles, error: &io::Error) {
+        let was_full = since.full % 2 == 1 || self.troubles().full != since.full;
+        let is_refused = error.kind() == ErrorKind::StorageFull && was_full;
+        self.refused.fetch_add(u64::from(is_refused), Ordering::Relaxed);
+        assert!(
+            is_refused || self.is_bad(mount, since),
+            "a program has an error from mount {mount}: {error}"
+        );
     }
 
     fn tick(&self) -> Moment {
@@ -131,22 +211,64 @@ impl Recorder {
 
     /// All that happened has an order, and all mounts show the same in the end. Says how much it was.
     pub(crate) fn judge(self) -> String {
-        for (file, history) in self.files.iter().enumerate() {
-            for mount in 0..self.points.len() {
+        for mount in 0..MOUNTS {
+            for (file, history) in self.files.iter().enumerate() {
                 let op = FileOp::Read { offset: 0, length: BYTES };
-                let called = self.tick();
-                let data = fs::read(self.file(mount, file)).unwrap();
-                let returned = Some((self.tick(), FileOutcome::Data(data)));
-                let read = Operation { client: mount as u64, called, op, returned };
-                history.lock().unwrap().push(read);
+                let data = || FileOutcome::Data(fs::read(self.file(mount, file)).unwrap());
+                self.look(mount, history, (op, data));
+            }
+            for dir in 0..DIRS {
+                let op = NameOp::List(dir);
+                self.look(mount, &self.names, (op.clone(), || self.act_on_names(mount, &op).unwrap()));
             }
         }
         let counts = self.files.iter().map(|history| judge(&FileModel::default(), history));
         let counts: Vec<usize> = counts.chain([judge(&Names, &self.names)]).collect();
         format!(
-            "there is an order of {} and {} calls to files, and {} to a directory",
-            counts[0], counts[1], counts[2]
+            "there is an order of {} and {} calls to files, and {} to directories; {} bytes were as they were written, {} calls found no space",
+            counts[0],
+            counts[1],
+            counts[2],
+            self.verified.into_inner(),
+            self.refused.into_inner()
         )
+    }
+
+    fn look<O, R>(
+        &self,
+        mount: usize,
+        history: &Mutex<Vec<Operation<O, R>>>,
+        (op, act): (O, impl FnOnce() -> R),
+    ) {
+        let called = self.tick();
+        let outcome = act();
+        let returned = Some((self.tick(), outcome));
+        history.lock().unwrap().push(Operation { client: mount as u64, called, op, returned });
+    }
+
+    fn act_on_names(&self, mount: usize, op: &NameOp) -> io::Result<NameOutcome> {
+        let path = |(dir, letter): &Name| self.dir(mount, *dir).join(letter.to_string());
+        let done = match op {
+            NameOp::Create(name) => {
+                let file = OpenOptions::new().write(true).create_new(true).open(path(name));
+                file.and_then(|file| Ok(NameOutcome::Is(file.metadata()?.ino())))
+            }
+            NameOp::Unlink(name) => fs::remove_file(path(name)).map(|()| NameOutcome::Done),
+            NameOp::Rename(from, to) => fs::rename(path(from), path(to)).map(|()| NameOutcome::Done),
+            NameOp::Look(name) => fs::symlink_metadata(path(name)).map(|found| NameOutcome::Is(found.ino())),
+            NameOp::List(dir) => {
+                let names = fs::read_dir(self.dir(mount, *dir))?;
+                let names = names.map(|entry| Ok(entry?.file_name().into_string().unwrap()));
+                let mut names = names.collect::<io::Result<Vec<String>>>()?;
+                names.sort();
+                Ok(NameOutcome::Names(names.concat()))
+            }
+        };
+        match done {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(NameOutcome::Absent),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(NameOutcome::Exists),
+            done => done,
+        }
     }
 }
 
@@ -169,29 +291,37 @@ struct Player<'a> {
 
 impl Player<'_> {
     fn play(mut self, part: Part) {
-        let (mut life, mut files) = (None, Vec::new());
-        while !self.recorder.ends.load(Ordering::Relaxed) {
+        let mut opened = None;
+        while !self.recorder.is_over() {
             thread::sleep(Duration::from_millis(self.random.between(4, 40)));
-            let present = self.recorder.life.load(Ordering::SeqCst);
-            if part == Part::Files && (life != Some(present) || files.is_empty()) {
-                files = match (0..FILES).map(|file| self.open(file)).collect::<io::Result<_>>() {
-                    Ok(files) => files,
+            let now = self.recorder.troubles();
+            match part {
+                Part::Files => match self.open_all(opened.take(), now) {
+                    Ok(files) => {
+                        let place = self.random.index(FILES);
+                        self.use_file((now, place), &files[place]);
+                        opened = Some((now, files));
+                    }
                     Err(error) => {
-                        self.may_fail(present, &error);
+                        self.recorder.may_fail(self.mount, now, &error);
                         continue;
                     }
-                };
-                life = Some(present);
+                },
+                _ => self.use_names(now, part == Part::Changes),
             }
-            match part {
-                Part::Files => {
-                    let place = self.random.index(FILES);
-                    self.use_file((present, place), &files[place]);
-                }
-                Part::Changes | Part::Looks => self.use_names(present, part == Part::Changes),
-            }
-            self.recorder.calls[self.number].fetch_add(1, Ordering::Relaxed);
+            self.recorder.count(self.number);
         }
+    }
+
+    /// What is open stays so while nothing happens to mounts.
+    fn open_all(&self, opened: Option<(Troubles, Vec<File>)>, now: Troubles) -> io::Result<Vec<File>> {
+        let Some((then, files)) = opened.filter(|(then, _)| then.poor == now.poor) else {
+            return (0..FILES).map(|file| self.open(file)).collect();
+        };
+        if then.full != now.full {
+            files.iter().try_for_each(File::sync_data)?;
+        }
+        Ok(files)
     }
 
     /// What is acknowledged through the poor mount is to outlive it.
@@ -201,26 +331,18 @@ impl Player<'_> {
         OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
     }
 
-    /// Whether this is the poor mount in a bad moment, or was since a call began.
-    fn is_bad(&self, life: u64) -> bool {
-        self.mount == POOR && (life % 2 == 1 || self.recorder.life.load(Ordering::SeqCst) != life)
-    }
-
-    fn may_fail(&self, life: u64, error: &io::Error) {
-        assert!(self.is_bad(life), "a program has an error from mount {}: {error}", self.mount);
-    }
-
-    fn use_file(&mut self, (life, place): (u64, usize), file: &File) {
+    fn use_file(&mut self, (now, place): (Troubles, usize), file: &File) {
         let random = &mut self.random;
         let offset = random.index(BYTES - 8);
+        let may_write = self.mount == THROUGH || now.full.is_multiple_of(2);
         let op = match random.below(100) {
-            0..40 => FileOp::Read { offset: 0, length: BYTES },
-            40..75 => {
+            40..75 if may_write => {
                 let data = (0..random.between(1, 8)).map(|_| random.next_u64().to_le_bytes()[0]).collect();
                 FileOp::Write { offset, data }
             }
-            75..83 => FileOp::Truncate { size: offset },
-            _ => FileOp::Stat,
+            75..83 if may_write => FileOp::Truncate { size: offset },
+            83.. => FileOp::Stat,
+            _ => FileOp::Read { offset: 0, length: BYTES },
         };
         let act = |op: &FileOp| {
             Ok(match op {
@@ -244,70 +366,48 @@ impl Player<'_> {
                 _ => FileOutcome::Size(usize::try_from(file.metadata()?.len()).unwrap()),
             })
         };
-        self.call(life, &self.recorder.files[place], op, act);
+        self.call(now, &self.recorder.files[place], (op, FileOutcome::NoSpace), act);
     }
 
-    fn use_names(&mut self, life: u64, changes: bool) {
+    fn use_names(&mut self, now: Troubles, changes: bool) {
         let random = &mut self.random;
         let (name, own) = (SHARED[random.index(SHARED.len())], OWN[self.mount]);
+        let (dir, other) = (random.index(DIRS), random.index(DIRS));
         let op = match (changes, random.below(6)) {
-            (true, 0) => NameOp::Create(name),
-            (true, 1) => NameOp::Unlink(name),
-            (true, 2 | 3) => NameOp::Create(own),
-            (true, _) => NameOp::Rename(own, name),
-            (false, 0 | 1) => NameOp::List,
-            (false, _) => NameOp::Look(name),
+            (true, 0) => NameOp::Create((dir, name)),
+            (true, 1) => NameOp::Unlink((dir, name)),
+            (true, 2 | 3) => NameOp::Create((dir, own)),
+            (true, _) => NameOp::Rename((dir, own), (other, name)),
+            (false, 0 | 1) => NameOp::List(dir),
+            (false, _) => NameOp::Look((dir, name)),
         };
-        let dir = self.recorder.dir(self.mount);
-        self.call(life, &self.recorder.names, op, |op| act_on_names(&dir, op));
+        let act = |op: &NameOp| self.recorder.act_on_names(self.mount, op);
+        self.call(now, &self.recorder.names, (op, NameOutcome::NoSpace), act);
     }
 
     /// Does something, and notes what came of it.
     fn call<O, R>(
         &self,
-        life: u64,
+        since: Troubles,
         history: &Mutex<Vec<Operation<O, R>>>,
-        op: O,
+        (op, no_space): (O, R),
         act: impl FnOnce(&O) -> io::Result<R>,
     ) {
         let called = self.recorder.tick();
-        let returned = match act(&op) {
-            // It may have been said of the folder on which nothing is mounted.
-            Ok(_) if self.is_bad(life) => None,
-            Ok(outcome) => {
-                self.recorder.done.fetch_add(1, Ordering::Relaxed);
-                Some((self.recorder.tick(), outcome))
-            }
+        let outcome = match act(&op) {
+            Ok(outcome) => outcome,
             Err(error) => {
-                self.may_fail(life, &error);
-                None
+                self.recorder.may_fail(self.mount, since, &error);
+                no_space
             }
         };
+        // It may have been said of the folder on which nothing is mounted, or of what was never sent.
+        let is_known = !self.recorder.is_bad(self.mount, since);
+        let returned = is_known.then(|| {
+            self.recorder.done.fetch_add(1, Ordering::Relaxed);
+            (self.recorder.tick(), outcome)
+        });
         let client = self.number as u64;
         history.lock().unwrap().push(Operation { client, called, op, returned });
-    }
-}
-
-fn act_on_names(dir: &Path, op: &NameOp) -> io::Result<NameOutcome> {
-    let path = |name: &char| dir.join(name.to_string());
-    let done = match op {
-        NameOp::Create(name) => {
-            let file = OpenOptions::new().write(true).create_new(true).open(path(name));
-            file.and_then(|file| Ok(NameOutcome::Is(file.metadata()?.ino())))
-        }
-        NameOp::Unlink(name) => fs::remove_file(path(name)).map(|()| NameOutcome::Done),
-        NameOp::Rename(from, to) => fs::rename(path(from), path(to)).map(|()| NameOutcome::Done),
-        NameOp::Look(name) => fs::symlink_metadata(path(name)).map(|found| NameOutcome::Is(found.ino())),
-        NameOp::List => {
-            let names = fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name().into_string().unwrap()));
-            let mut names = names.collect::<io::Result<Vec<String>>>()?;
-            names.sort();
-            Ok(NameOutcome::Names(names.concat()))
-        }
-    };
-    match done {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(NameOutcome::Absent),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(NameOutcome::Exists),
-        done => done,
     }
 }

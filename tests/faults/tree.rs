@@ -1,18 +1,21 @@
-//! A directory with a few names, as a single copy.
+//! Two directories with a few names, as a single copy.
 
 use std::collections::BTreeMap;
 
 use sim::check::Specification;
 
-/// What can be done in it. Names are letters, and inodes numbers.
+/// A directory, and a letter.
+pub(crate) type Name = (usize, char);
+
+/// What can be done. Inodes are numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum NameOp {
-    Create(char),
-    Unlink(char),
+    Create(Name),
+    Unlink(Name),
     /// Whatever has the other name loses it.
-    Rename(char, char),
-    Look(char),
-    List,
+    Rename(Name, Name),
+    Look(Name),
+    List(usize),
 }
 
 /// What comes of it.
@@ -24,15 +27,29 @@ pub(crate) enum NameOutcome {
     Exists,
     Absent,
     Names(String),
+    /// There was no space, and nothing has changed.
+    NoSpace,
 }
 
-/// One directory.
+/// The directories.
 #[derive(Debug)]
 pub(crate) struct Names;
 
+impl NameOp {
+    /// What it depends on or changes: a name, or all of a directory.
+    fn touches(&self) -> [Option<(usize, Option<char>)>; 2] {
+        let whole = |(dir, letter): Name| Some((dir, Some(letter)));
+        match *self {
+            Self::Create(name) | Self::Unlink(name) | Self::Look(name) => [whole(name), None],
+            Self::Rename(from, to) => [whole(from), whole(to)],
+            Self::List(dir) => [Some((dir, None)), None],
+        }
+    }
+}
+
 impl Specification for Names {
     /// An inode that nobody was told of is 0.
-    type State = BTreeMap<char, u64>;
+    type State = BTreeMap<Name, u64>;
     type Op = NameOp;
     type Outcome = NameOutcome;
 
@@ -42,8 +59,9 @@ impl Specification for Names {
 
     fn step(&self, state: &Self::State, op: &NameOp, outcome: Option<&NameOutcome>) -> Option<Self::State> {
         let mut after = state.clone();
-        let has = |name: &char| state.contains_key(name);
+        let has = |name: &Name| state.contains_key(name);
         let is_right = match (op, outcome) {
+            (op, Some(NameOutcome::NoSpace)) => !self.is_query(op),
             (NameOp::Create(name), Some(NameOutcome::Is(inode))) => after.insert(*name, *inode).is_none(),
             (NameOp::Create(name), Some(NameOutcome::Exists)) => has(name),
             (NameOp::Create(name), None) => {
@@ -70,8 +88,11 @@ impl Specification for Names {
             (NameOp::Look(name), Some(NameOutcome::Is(found))) => {
                 state.get(name).is_some_and(|inode| *inode == 0 || inode == found)
             }
-            (NameOp::List, Some(NameOutcome::Names(names))) => state.keys().copied().eq(names.chars()),
-            (NameOp::Look(_) | NameOp::List, None) => true,
+            (NameOp::List(dir), Some(NameOutcome::Names(names))) => {
+                let there = state.keys().filter(|(place, _)| place == dir).map(|(_, letter)| *letter);
+                there.eq(names.chars())
+            }
+            (NameOp::Look(_) | NameOp::List(_), None) => true,
             _ => false,
         };
         is_right.then_some(after)
@@ -82,6 +103,15 @@ impl Specification for Names {
     }
 
     fn is_query(&self, op: &NameOp) -> bool {
-        matches!(op, NameOp::Look(_) | NameOp::List)
+        matches!(op, NameOp::Look(_) | NameOp::List(_))
+    }
+
+    fn may_matter(&self, one: &NameOp, other: &NameOp) -> bool {
+        let (ours, theirs) = (one.touches(), other.touches());
+        ours.iter().flatten().any(|(dir, letter)| {
+            theirs.iter().flatten().any(|(place, other)| {
+                dir == place && (letter.is_none() || other.is_none() || letter == other)
+            })
+        })
     }
 }

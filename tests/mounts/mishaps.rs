@@ -141,6 +141,39 @@ fn what_was_not_sent_is_there_after_all_daemons_were_frozen() {
     });
 }
 
+/// An hour, by the clocks of the daemons that come back: longer than anything lasts that could be renewed meanwhile.
+#[test]
+fn what_was_written_is_sent_and_files_stay_open_however_long_no_daemon_was_there() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    let [mine, theirs] = ["mine", "theirs"].map(|name| File::create(a.join(name)).unwrap());
+    // What is read and written by two is written through.
+    let [read, shared] = ["mine", "theirs"].map(|name| {
+        let mut how = File::options();
+        how.read(true).write(true).open(b.join(name)).unwrap()
+    });
+    shared.write_all_at(b"theirs", 0).unwrap();
+    theirs.write_all_at(b"shared", 0).unwrap();
+    let alone = File::create(a.join("alone")).unwrap();
+    alone.write_all_at(b"before", 0).unwrap();
+    cluster.kill_all();
+    std::thread::scope(|scope| {
+        for (file, data) in [(&alone, "behind"), (&mine, "behind"), (&theirs, "behind")] {
+            scope.spawn(move || {
+                file.write_all_at(data.as_bytes(), 6).unwrap();
+                file.sync_all().unwrap();
+            });
+        }
+        cluster.up_after(Duration::from_secs(3_600));
+    });
+    let mut found = [0; 12];
+    shared.read_exact_at(&mut found, 0).unwrap();
+    assert_eq!(&found, b"sharedbehind");
+    read.read_exact_at(&mut found[..6], 6).unwrap();
+    assert_eq!(&found[..6], b"behind");
+    assert_eq!(fs::read(b.join("alone")).unwrap(), b"beforebehind");
+}
+
 #[test]
 fn a_signal_that_is_handled_interrupts_who_has_waited_for_long() {
     let Some(cluster) = Cluster::start() else { return };

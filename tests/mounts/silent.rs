@@ -38,11 +38,14 @@ fn is_silent_and_goes_on() {
     let [named, nameless, locked, dir] =
         [open("named"), open("nameless"), open("locked"), File::open(&b).unwrap()];
     named.write_all_at(b"before", 0).unwrap();
+    named.sync_all().unwrap();
     nameless.write_all_at(b"before", 0).unwrap();
     fs::remove_file(b.join("nameless")).unwrap();
     locked.lock().unwrap();
     let theirs = OpenOptions::new().read(true).write(true).open(a.join("locked")).unwrap();
     assert!(theirs.try_lock().is_err());
+    let unsent = open("unsent");
+    unsent.write_all_at(b"unsent", 0).unwrap();
     kill_process(silent, Signal::STOP).unwrap();
     // Whoever waits for the lock has it when the other one is taken for dead.
     std::thread::scope(|scope| {
@@ -59,6 +62,13 @@ fn is_silent_and_goes_on() {
     named.sync_all().unwrap();
     assert_eq!(fs::read_to_string(a.join("named")).unwrap(), "behind");
     dir.sync_all().unwrap();
+    // What was not sent is lost, and whoever syncs is told so, once.
+    if let Err(error) = unsent.sync_all() {
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::IO));
+        unsent.write_all_at(b"unsent", 0).unwrap();
+        unsent.sync_all().unwrap();
+    }
+    assert_eq!(fs::read_to_string(a.join("unsent")).unwrap(), "unsent");
     // What has none is gone.
     let gone = nameless.read_at(&mut [0; 6], 0).unwrap_err();
     assert_eq!(Errno::from_io_error(&gone), Some(Errno::STALE));

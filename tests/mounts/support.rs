@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use osd::clock::TEST_OFFSET_VARIABLE;
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -22,11 +23,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// None where nothing can be mounted, which is said.
     pub(crate) fn start() -> Option<Self> {
-        if !Path::new("/dev/fuse").exists() {
-            let told = "not tested: this machine has no /dev/fuse";
-            assert!(fs::metadata("/dev/fuse").is_err());
-            // Said where a passing test says something.
-            let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{told}\n").as_bytes());
+        if !can_mount() {
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -43,6 +40,21 @@ impl Cluster {
 
     pub(crate) fn dir(&self) -> PathBuf {
         self.folder.path().join("cluster")
+    }
+
+    /// Starts daemons to whose clocks so much time has passed since the last ones ended.
+    pub(crate) fn up_after(&self, away: Duration) {
+        let ahead_ms = away.as_millis().to_string();
+        let output =
+            fleasefs().arg("up").arg(self.dir()).env(TEST_OFFSET_VARIABLE, ahead_ms).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+    }
+
+    /// Kills all daemons, and nobody starts them again.
+    pub(crate) fn kill_all(&self) {
+        let all: Vec<Pid> = (1..=3).flat_map(|node| [self.supervisor(node), self.daemon(node)]).collect();
+        all.iter().for_each(|&process| kill_process(process, Signal::KILL).unwrap());
+        until("they have ended", || all.iter().all(|process| is_dead(*process)));
     }
 
     /// A folder to mount on, which is taken care of.
@@ -105,9 +117,14 @@ impl Cluster {
         });
     }
 
-    fn daemon(&self, node: u32) -> Pid {
+    fn supervisor(&self, node: u32) -> Pid {
         let told = fs::read_to_string(self.dir().join(format!("osd-{node}/pid"))).unwrap();
         let supervisor = told.split_whitespace().next().unwrap();
+        Pid::from_raw(supervisor.parse().unwrap()).unwrap()
+    }
+
+    fn daemon(&self, node: u32) -> Pid {
+        let supervisor = self.supervisor(node).as_raw_pid();
         let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
         let child = children.split_whitespace().next().unwrap();
         Pid::from_raw(child.parse().unwrap()).unwrap()
@@ -149,6 +166,24 @@ impl Drop for Cluster {
             let _ = kill_process(process, Signal::KILL);
         }
     }
+}
+
+/// Whether a process has ended, whether anybody has asked how or not.
+fn is_dead(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_pid())).unwrap_or_default();
+    // Its name, in brackets, may have anything in it.
+    stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('Z'))
+}
+
+/// Whether anything can be mounted. If not, that is said.
+pub(crate) fn can_mount() -> bool {
+    let can = fs::metadata("/dev/fuse").is_ok();
+    if !can {
+        let told = b"not tested: this machine has no /dev/fuse\n";
+        // Said where a passing test says something.
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), told);
+    }
+    can
 }
 
 pub(crate) fn fleasefs() -> Command {

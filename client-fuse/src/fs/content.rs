@@ -43,6 +43,8 @@ pub(super) struct OpenFile {
     appends: bool,
     /// Whether anything may ever have been locked by it.
     has_locked: AtomicBool,
+    /// Whether an earlier identity of the mount has written something that it never sent, and nobody was told.
+    has_lost: AtomicBool,
 }
 
 impl Opens for OpenFile {
@@ -54,7 +56,8 @@ impl Opens for OpenFile {
 impl OpenFile {
     fn new(number: u64, file: VolumeFile, (who, mode, how): (Who, OpenMode, OpenHow)) -> Self {
         let (inode, opened) = (file.inode(), Mutex::new((number, Arc::new(file))));
-        Self { inode, opened, who, mode, appends: how.append, has_locked: AtomicBool::new(false) }
+        let [has_locked, has_lost] = [false, false].map(AtomicBool::new);
+        Self { inode, opened, who, mode, appends: how.append, has_locked, has_lost }
     }
 
     pub(super) fn opened(&self) -> (u64, Arc<VolumeFile>) {
@@ -69,9 +72,17 @@ impl OpenFile {
     pub(super) fn replace(&self, number: u64, file: VolumeFile) -> Arc<VolumeFile> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if opened.0 < number {
+            if opened.1.give_up() {
+                self.has_lost.store(true, Ordering::Relaxed);
+            }
             *opened = (number, Arc::new(file));
         }
         opened.1.clone()
+    }
+
+    /// What was written before and is lost is told once to whoever syncs or closes it.
+    fn tell_loss(&self) -> Result<(), VolumeError> {
+        if self.has_lost.swap(false, Ordering::Relaxed) { Err(VolumeError::TakenBack) } else { Ok(()) }
     }
 
     /// Something is about to be locked by it.
@@ -180,13 +191,15 @@ impl Fs {
     /// Makes what was written, and the file's name, outlive the power of the daemons.
     pub(crate) async fn sync(&self, handle: u64) -> Result<(), FsError> {
         let open = self.files.get(handle)?;
-        Ok(self.content(&open).await?.sync().await?)
+        let synced = self.content(&open).await?.sync().await;
+        open.tell_loss()?;
+        Ok(synced?)
     }
 
     /// What went wrong with what was written before, told to whoever closes a descriptor.
     pub(crate) fn tell_fault(&self, handle: u64) -> Result<(), FsError> {
         match self.files.get(handle) {
-            Ok(open) => Ok(open.opened().1.tell_fault()?),
+            Ok(open) => Ok(open.tell_loss().and_then(|()| open.opened().1.tell_fault())?),
             Err(_) => Ok(()),
         }
     }

@@ -1,6 +1,9 @@
-//! Planted bugs of a client's core: one rule broken at a time, to prove that the simulator notices.
+//! Planted bugs of a client's core: one rule broken at a time, to prove that tests notice.
 //!
 //! They act only with the feature `planted-bugs`.
+
+#[cfg(test)]
+mod tests;
 
 /// A rule that can be broken by a run-time switch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -13,6 +16,12 @@ pub enum Bug {
     AnsweredBeforeSent,
     /// A lend is used although the session that it was given in may be over.
     LendOutlivesSession,
+    /// What was granted is answered although the session that it was granted in may be over.
+    GrantOutlivesSession,
+    /// A reply is kept although it is older than a revocation of what it is about.
+    LateReplyKept,
+    /// Whatever a daemon says lengthens the session, confirmed or not, from when it comes.
+    AnyFrameConfirms,
     /// A lend that was wanted back before it was known is used.
     RevokedLendUsed,
     /// A file is read from blocks that are of an earlier lend.

@@ -287,12 +287,6 @@ impl Files {
         }
     }
 
-    /// What to show from now on for the content of a volume's file, where it is good for what is asked.
-    pub fn show(&mut self, capability: Capability) {
-        self.closed.remove(&capability.open.file);
-        self.shown.add(capability);
-    }
-
     /// Nothing more is asked of it, but that what is owed becomes durable: that takes what is shown, too.
     pub fn forget_file(&mut self, object: ObjectId) {
         self.closed.insert(object);

@@ -153,6 +153,7 @@ pub struct Core {
     events: VecDeque<Output>,
     tickets: u64,
     request_ids: u64,
+    rules: Rules,
 }
 
 impl Core {
@@ -172,7 +173,14 @@ impl Core {
             events: VecDeque::new(),
             tickets: 0,
             request_ids: 0,
+            rules: Rules::ALL,
         }
+    }
+
+    /// The same, by these rules.
+    #[must_use]
+    pub fn with_rules(self, rules: Rules) -> Self {
+        Self { rules, ..self }
     }
 
     /// The token of a lock that the client holds at `now`, a reading taken for this question.
@@ -285,6 +293,9 @@ impl Core {
         let session = self.session;
         if let Some(link) = self.links.get_mut(&node) {
             link.confirm(frame.acked, session);
+            if self.rules.breaks(Bug::AnyFrameConfirms) {
+                link.valid_until = now + session;
+            }
         }
         self.note_risk(now, node);
         // They may have been at risk before, or be so by this very session.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{ObjectId, WallTime};
+use base::{ClientId, ObjectId, WallTime};
 use lease::Algorithm;
 use namespace::{
     AclId, Ask, Change as TreeChange, Generation, Lock, Op as TreeOp, Query as TreeQuery, Rights, Space, Who,
@@ -14,8 +14,8 @@ use super::{AccessError, manages};
 use crate::file::{Change, FileBody, FileError, FileReplyBody, Level, Mark, Names, Query};
 use crate::files::{Asker, Caller};
 use crate::{
-    Attendance, Capability, Certificate, Export, Exports, OpenMode, Proof, SessionId, Shard, ShardConfig,
-    Unavailable, list_of_volumes,
+    Attendance, Capability, CapabilityError, Certificate, Export, Exports, OpenMode, Proof, SessionId, Shard,
+    ShardConfig, Unavailable, list_of_volumes,
 };
 
 /// A request that its client may make, as the replica takes it.
@@ -49,6 +49,12 @@ impl Admitted {
             FileBody::Ask(query @ Query::Tree(_)) => Ok(Self::Ask(query, About::Lend)),
             _ => Err(FileError::NotForClients),
         }
+    }
+
+    /// What a capability comes to that is renewed.
+    fn renewal(capability: &Capability) -> Self {
+        let query = TreeQuery { who: Who::root(), ask: Ask::Attributes { inode: capability.source.inode } };
+        Self::Ask(Query::Tree(query.into()), About::Open(capability.open.mode))
     }
 }
 
@@ -168,10 +174,27 @@ impl<A: Algorithm> Shard<A> {
                 Admitted::Attend(said)
             }
             FileBody::Renew { capability } => {
-                let query = access()?.admit_renewal(now, &capability)?;
-                Admitted::Ask(Query::Tree(query.into()), About::Open(capability.open.mode))
+                let checked = access()?.check_renewal(now, &capability);
+                self.admit_renewal(object, asker.client, &capability, checked)?
             }
         })
+    }
+
+    /// Nobody may have been there to renew a capability in time: who has the file open has it open.
+    fn admit_renewal(
+        &self,
+        object: ObjectId,
+        client: ClientId,
+        capability: &Capability,
+        checked: Result<(), FileError>,
+    ) -> Result<Admitted, FileError> {
+        match checked {
+            Err(FileError::Capability(CapabilityError::Expired { ago })) => {
+                self.keeps_open(object, (client, capability.source.inode), ago)?;
+            }
+            checked => checked?,
+        }
+        Ok(Admitted::renewal(capability))
     }
 
     /// What a session may do with what is here, if that is a volume. Whose session is over is told nothing.
@@ -254,12 +277,11 @@ impl Access<'_> {
     }
 
     /// What has to be true for a capability to be renewed. Who may do what to the file is asked when it is opened, and not again; the
-    /// rules of the cluster are asked again.
-    fn admit_renewal(&self, now: WallTime, capability: &Capability) -> Result<TreeQuery, FileError> {
+    /// rules of the cluster are asked again. That it expired long ago is the last reason to refuse it.
+    fn check_renewal(&self, now: WallTime, capability: &Capability) -> Result<(), FileError> {
         let keys = self.config.capability_keys.as_ref().ok_or(AccessError::NoKeys)?;
-        keys.check_renewable(capability, (self.volume, self.certificate.id), now)?;
         self.check_opening(capability.open.mode)?;
-        Ok(TreeQuery { who: Who::root(), ask: Ask::Attributes { inode: capability.source.inode } })
+        Ok(keys.check_renewable(capability, (self.volume, self.certificate.id), now)?)
     }
 
     /// Refuses what no file can be opened for.

@@ -9,7 +9,9 @@ use namespace::{
     Generation, InodeId, LentTo, Make, SetAttributes, SetTime, Site, Who,
 };
 use node::file::{Answer, FileBody, FileError, FileOf, FileReplyBody, Level, Query};
-use node::{Attendance, Bug, RequestBody, RequestId, Revoked, file_object};
+use node::{
+    Attendance, Bug, CAPABILITY_LASTS, CapabilityError, RequestBody, RequestId, Revoked, file_object,
+};
 use replication::Standing;
 
 use crate::cluster::{Flying, ms};
@@ -571,9 +573,8 @@ fn who_comes_back_is_asked_again_and_may_flush() {
     assert_eq!(story.until_seen(OTHER, id, ms(200)).size, 5);
 }
 
-#[test]
-fn the_next_primary_takes_back_what_the_one_before_has_lent() {
-    let mut story = Story::lent(None);
+fn the_next_primary_takes_back_what_the_one_before_has_lent(bug: Option<Bug>) {
+    let mut story = Story::lent(bug);
     story.flush("hello");
     let dead = story.primary();
     story.cluster.kill_with_notice(dead);
@@ -596,6 +597,40 @@ fn the_next_primary_takes_back_what_the_one_before_has_lent() {
     story.answer();
     let seen = story.until_seen(OTHER, id, ms(300));
     assert_eq!((seen.size, seen.lent), (12, None));
+}
+
+/// All daemons are away for so long that what opens the file has expired long ago when they return. Nobody else has asked for it since.
+#[test]
+fn what_is_buffered_is_flushed_however_long_nobody_was_there() {
+    let mut story = Story::lent(None);
+    let capability = story.cluster.shown[&file_object(FILE, story.inode)].clone();
+    for node in story.members.clone() {
+        story.cluster.kill(node);
+    }
+    story.cluster.run(CAPABILITY_LASTS * 100);
+    for node in story.members.clone() {
+        story.cluster.start(node);
+    }
+    story.cluster.run(ms(6_000));
+    let volume = Cell { object: FILE, ..story.cell(HOLDER) };
+    let attendance = Attendance { tenure: None, stamp: 0, open: None };
+    volume.ask(&mut story.cluster, &FileBody::Attend(attendance));
+    let told = story.write(HOLDER, Some(story.generation), "hello");
+    let expired = |told: &FileReplyBody| {
+        matches!(told, FileReplyBody::Refused(FileError::Capability(CapabilityError::Expired { .. })))
+    };
+    assert!(told.as_ref().is_some_and(expired), "{told:?}");
+    let renewed = volume.ask(&mut story.cluster, &FileBody::Renew { capability });
+    let Some(FileReplyBody::Opened { attributes, capability }) = renewed else { panic!("{renewed:?}") };
+    assert_eq!(attributes.lent_to(client(HOLDER)), Some(story.generation), "it is lent to it still");
+    story.cluster.shown.insert(file_object(FILE, story.inode), capability);
+    story.flush("hello");
+    let returned = story.give_back(None, false);
+    story.cluster.run(ms(100));
+    let told = story.cluster.file_reply(HOLDER, returned);
+    assert!(matches!(told, Some(FileReplyBody::Changed { outcome: Ok(_), .. })), "{told:?}");
+    let id = story.look(OTHER);
+    assert_eq!(story.until_seen(OTHER, id, ms(100)).size, 5);
 }
 
 #[test]
@@ -643,6 +678,7 @@ fn what_is_read_of_a_file_that_changes_is_read_under_its_lend() {
 stories! {
     LendToTwo: what_is_lent_to_a_client_is_taken_back_before_it_is_lent_again;
     FlushNotFenced: what_is_flushed_after_a_lend_has_ended_is_refused;
+    LendInMemory: the_next_primary_takes_back_what_the_one_before_has_lent;
     RecallNotWaitedFor: who_asks_about_what_a_client_has_waits_for_it;
     ConfirmNotDurable: what_is_flushed_stands_on_a_lend_that_outlives_a_power_cut;
     ConfirmNotAsked: nobody_is_believed_to_have_a_file;

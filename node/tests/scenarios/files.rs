@@ -200,6 +200,23 @@ fn a_member_that_forgot_is_counted_on_again_although_nobody_asks_for_the_file() 
     assert!(said.contains(&data("kept")), "{said:?}");
 }
 
+/// Nobody changes the file any more, and it is in use, so that its primary stays.
+#[test]
+fn who_comes_back_is_told_what_is_committed_though_nothing_changes() {
+    let (mut cluster, members) = created(None);
+    let mut writer = Writer { number: 0 };
+    writer.must(&mut cluster, members[0], write("kept"));
+    cluster.run(ms(1_000));
+    cluster.kill(members[1]);
+    cluster.start(members[1]);
+    for _ in 0..10 {
+        assert_eq!(read(&mut cluster, members[0]), data("kept"));
+        cluster.run(ms(200));
+    }
+    let replica = cluster.shard(members[1]).file(FILE).unwrap();
+    assert_eq!(replica.committed(), replica.tail());
+}
+
 #[test]
 fn a_damaged_file_is_got_back_although_nobody_asks_for_it() {
     let (mut cluster, members) = created(None);

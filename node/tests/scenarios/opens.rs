@@ -1,16 +1,20 @@
 //! Files that are open: what becomes of them without a name, when primaries fail and clients are silent; and their locks.
 
+use std::sync::Arc;
+
 use base::{ClientId, Epoch, Span};
 use namespace::{
     Answer as TreeAnswer, Ask, Change as TreeChange, ClientState, Done as TreeDone, InodeId, Lock, LockKind,
     LockMode, Make, NameError, Owner, Query as TreeQuery, Site, Stretch, Ticket, Who, Wish,
 };
 use node::file::{Answer, Change, FileBody, FileError, FileOf, FileReplyBody, Level, Query};
-use node::{Attendance, Bug, OpenMode, Unavailable, file_object};
+use node::{
+    Attendance, Bug, CAPABILITY_LASTS, Capability, CapabilityError, OpenMode, Unavailable, file_object,
+};
 use replication::Standing;
 
 use crate::cluster::{Flying, ms};
-use crate::files::{Daemons, FILE, created_with};
+use crate::files::{Daemons, FILE, created_with, write};
 use crate::lends::Cell;
 use crate::volumes::{make, name, op, outcome, plant};
 
@@ -28,8 +32,14 @@ struct Program {
 
 /// Three daemons, a volume, and two programs that are on record in it.
 fn used(bug: Option<Bug>) -> (Daemons, Vec<u32>, Program, Program) {
-    let gone = |config: &mut node::ShardConfig| config.client_gone = GONE;
-    let (mut cluster, members, writer) = plant(created_with(bug, gone));
+    used_with(bug, |config| config.client_gone = GONE)
+}
+
+fn used_with(
+    bug: Option<Bug>,
+    configure: fn(&mut node::ShardConfig),
+) -> (Daemons, Vec<u32>, Program, Program) {
+    let (mut cluster, members, writer) = plant(created_with(bug, configure));
     let program = |client, number| Program { client, number, stamp: 0, tenure: None, open: Vec::new() };
     let (mut one, mut two) = (program(1, writer.number), program(2, 0));
     cluster.client(2);
@@ -96,6 +106,10 @@ impl Program {
             self.open.push(inode);
         }
         told
+    }
+
+    fn renew(&self, cluster: &mut Daemons, capability: Box<Capability>) -> Option<FileReplyBody> {
+        self.ask(cluster, &FileBody::Renew { capability }, None)
     }
 
     fn unlink(&mut self, cluster: &mut Daemons, text: &str) {
@@ -289,6 +303,47 @@ fn who_is_silent_for_long_is_ended(bug: Option<Bug>) {
     assert!(is_gone(&mut cluster, &file), "what it held is deleted");
 }
 
+fn expired(told: &Option<FileReplyBody>) -> bool {
+    matches!(told, Some(FileReplyBody::Refused(FileError::Capability(CapabilityError::Expired { .. }))))
+}
+
+/// All daemons are away for so long that what everybody shows has expired long ago when they return.
+fn who_has_a_file_open_has_it_open_however_long_nobody_was_there(bug: Option<Bug>) {
+    let (mut cluster, _, mut one, mut two) = used(bug);
+    let mut file = one.create(&mut cluster, "f");
+    file.write(&mut cluster, "hello");
+    let capability = cluster.shown[&file.object].clone();
+    two.open(&mut cluster, file.of.inode);
+    let closed = std::mem::replace(cluster.shown.get_mut(&file.object).unwrap(), capability.clone());
+    two.open.clear();
+    cluster.client(3);
+    for node in 1..=3 {
+        cluster.kill(node);
+    }
+    cluster.run(CAPABILITY_LASTS * 100);
+    for node in 1..=3 {
+        cluster.start(node);
+    }
+    cluster.run(ms(6_000));
+    let told = file.change(&mut cluster, write("hello again"));
+    assert!(expired(&told), "{told:?}");
+    one.attend(&mut cluster);
+    two.attend(&mut cluster);
+    let told = two.renew(&mut cluster, closed);
+    assert!(expired(&told), "who has closed it since: {told:?}");
+    let stranger = Program { client: 3, number: 0, stamp: 0, tenure: None, open: Vec::new() };
+    let told = stranger.renew(&mut cluster, capability.clone());
+    assert!(expired(&told), "who never had anything open: {told:?}");
+    match one.renew(&mut cluster, capability) {
+        Some(FileReplyBody::Opened { capability, .. }) => {
+            cluster.shown.insert(file.object, capability);
+        }
+        other => panic!("{other:?}"),
+    }
+    file.write(&mut cluster, "hello again");
+    assert!(is_there(&mut cluster, &file));
+}
+
 /// What it said before it opened the second file comes late.
 fn what_is_told_late_closes_nothing_that_was_opened_since(bug: Option<Bug>) {
     let (mut cluster, _, mut one, mut two) = used(bug);
@@ -420,6 +475,30 @@ fn nobody_opens_what_he_is_about_to_hold_no_more() {
     assert!(is_gone(&mut cluster, &file));
 }
 
+/// Too much is under way just then for an entry that says so, and nothing else reminds the primary of it.
+#[test]
+fn who_closes_a_file_while_the_primary_is_busy_has_closed_it() {
+    let (mut cluster, _, mut one, mut two) = used_with(None, |config| {
+        Arc::make_mut(&mut config.replication).uncommitted_max = 1;
+    });
+    let mut file = one.create(&mut cluster, "f");
+    file.write(&mut cluster, "hello");
+    two.unlink(&mut cluster, "f");
+    cluster.run(ms(1_500));
+    assert!(is_there(&mut cluster, &file));
+    cluster.hold_back(|flying| matches!(flying, Flying::File { .. }));
+    let (node, number) = (primary(&cluster), two.number + 1);
+    let change = make("g", Make::file());
+    let body = FileBody::Change { number, settled: number, level: Level::Written, under: None, change };
+    cluster.ask_file(2, node, FILE, body);
+    one.open.clear();
+    cluster.ask_file(1, node, FILE, FileBody::Attend(one.attendance()));
+    cluster.run(ms(20));
+    cluster.let_go();
+    cluster.run(ms(1_500));
+    assert!(is_gone(&mut cluster, &file));
+}
+
 stories! {
     UntoldHoldNothing: what_is_open_when_a_primary_fails_is_kept_by_the_next;
     HoldersInMemory: what_has_no_name_is_kept_by_later_primaries;
@@ -427,5 +506,6 @@ stories! {
     OthersReleased: who_closes_a_file_closes_it_for_nobody_else;
     SilentKept: who_is_silent_for_long_is_ended;
     LaterOpeningForgotten: what_is_told_late_closes_nothing_that_was_opened_since;
+    ClosedRenewed: who_has_a_file_open_has_it_open_however_long_nobody_was_there;
     AnyTenureTold: what_an_earlier_primary_was_told_says_nothing_to_a_later_one;
 }

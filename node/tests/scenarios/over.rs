@@ -109,6 +109,30 @@ fn a_lend_goes_back_although_its_primary_has_died() {
     assert_eq!((told.lent, told.size), (None, 5));
 }
 
+/// Its primary is gone for good, and nobody asks for the file any more.
+#[test]
+fn a_lend_goes_back_although_a_member_is_away() {
+    let (mut cluster, members, mut cell) = apart(None);
+    cell.write(&mut cluster, "hello");
+    cluster.kill(cell.primary(&cluster));
+    cluster.run(ms(LONG));
+    let told = lookup_somewhere(&mut cluster, &members, &cell.name);
+    assert_eq!((told.lent, told.size), (None, 5));
+}
+
+/// The same, without waiting until a member looks for what is lent.
+#[test]
+fn a_lend_goes_back_when_somebody_asks_although_a_member_is_away() {
+    let (mut cluster, members, mut cell) = apart(None);
+    cell.write(&mut cluster, "hello");
+    cluster.kill(cell.primary(&cluster));
+    cluster.run(ms(500));
+    assert_eq!(cell.stat(&mut cluster).size, 5);
+    cluster.run(ms(1_500));
+    let told = lookup_somewhere(&mut cluster, &members, &cell.name);
+    assert_eq!((told.lent, told.size), (None, 5));
+}
+
 /// A file may be idle before its lend may go back.
 #[test]
 fn who_has_size_and_times_leads_the_file_until_they_are_given_back() {
@@ -152,6 +176,29 @@ fn what_nobody_has_anything_of_is_not_led_for_ever() {
     cluster.run(ms(3_000));
     assert_eq!(cluster.file_reply(1, asked), Some(FileReplyBody::NoSuchFile));
     cluster.run(ms(LONG));
+    assert_eq!(hosts(&cluster, object), []);
+}
+
+/// One of five does not come back, and each of the others looks at another time whether somebody has something of it.
+#[test]
+fn what_nobody_has_anything_of_is_not_led_for_ever_though_a_member_is_gone() {
+    let mut cluster: Daemons = Cluster::with(5, 5, None);
+    cluster.configure = |config| {
+        let replication = std::sync::Arc::make_mut(&mut config.replication);
+        replication.all_forgot_after = ms(4_000);
+    };
+    cluster.client(1);
+    let nodes = cluster.ids();
+    nodes.iter().for_each(|&node| cluster.power_off(node));
+    for &node in &nodes[..4] {
+        cluster.start(node);
+        cluster.run(ms(2_500));
+    }
+    cluster.run(ms(6_000));
+    let object = object_named("nothing");
+    let asked = cluster.ask_file(1, 1, object, FileBody::Ask(Query::Stat));
+    cluster.run(ms(LONG));
+    assert_eq!(cluster.file_reply(1, asked), Some(FileReplyBody::NoSuchFile));
     assert_eq!(hosts(&cluster, object), []);
 }
 

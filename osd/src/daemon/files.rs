@@ -83,7 +83,7 @@ impl FileDisk {
     /// A record for the journal.
     pub(super) fn write(&mut self, now: WallTime, (number, object): (u64, ObjectId), record: Record<File>) {
         let bytes = record_data_bytes(&record);
-        self.checkpoints.note_write(now, (number, object), bytes);
+        self.checkpoints.note_write(now, (number, object), &record);
         self.space.note_write(bytes);
         self.job(Job::Append(number, FileRecord { object, record }));
     }

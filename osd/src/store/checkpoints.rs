@@ -4,14 +4,15 @@
 //! A checkpoint takes what has changed of all files at one moment. It is put on disk once the journal is durable up to there, and then the
 //! journal before it can go. One is made when much was written, when the journal is half full, and now and then, so that a start has little
 //! to read. Those that are made now and then the daemons make in turns: what is written waits for a majority of them, and so not for one
-//! whose disk is busy with a checkpoint.
+//! whose disk is busy with a checkpoint. Who has something back that was damaged makes one at once, because it is not durable before that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{NodeId, ObjectId, Span, WallTime};
 use lease::Algorithm;
-use node::file::Touched;
-use node::{KeptFile, Shard};
+use node::file::{File, Touched};
+use node::{KeptFile, Shard, record_data_bytes};
+use replication::Record;
 
 use super::contents::{Put, PutError, Taken};
 
@@ -96,13 +97,15 @@ impl Checkpoints {
         }
     }
 
-    /// A record with so much data goes to the journal.
-    pub fn note_write(&mut self, now: WallTime, (number, object): (u64, ObjectId), bytes: u64) {
-        self.changed_bytes += bytes;
+    /// A record goes to the journal.
+    pub fn note_write(&mut self, now: WallTime, (number, object): (u64, ObjectId), record: &Record<File>) {
+        self.changed_bytes += record_data_bytes(record);
         self.changed.insert(object);
         self.last_number = number;
-        let next = self.next_turn(now);
-        self.due.get_or_insert(next);
+        // What is back that was damaged is durable when the next start finds it.
+        let is_mend = matches!(record, Record::Mended(_) | Record::Repaired(_));
+        let next = if is_mend { now } else { self.next_turn(now) };
+        self.due = Some(self.due.map_or(next, |due| due.min(next)));
     }
 
     fn next_turn(&self, now: WallTime) -> WallTime {
@@ -193,6 +196,8 @@ fn turn_of(node: NodeId, every: Span) -> Span {
 
 #[cfg(test)]
 mod tests {
+    use base::Epoch;
+
     use super::*;
 
     #[test]
@@ -203,7 +208,7 @@ mod tests {
             [1, 2, 3].map(|node| {
                 let mut checkpoints = Checkpoints::new(NodeId(node), &BTreeMap::new(), 0, limits);
                 let now = WallTime::from_micros(now);
-                checkpoints.note_write(now, (1, ObjectId::new(0, 1)), 1);
+                checkpoints.note_write(now, (1, ObjectId::new(0, 1)), &Record::Promised(Epoch::default()));
                 checkpoints.due().unwrap().since(now)
             })
         };

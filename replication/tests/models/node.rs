@@ -316,6 +316,10 @@ impl Node {
         let image = Checkpoint::clone(&self.image);
         let replica = Replica::new(id(me), Arc::clone(config), image, synced, None);
         self.image = Arc::new(replica.expect("a replica wrote this").checkpoint());
+        if self.records.is_empty() {
+            // The image is what is here.
+            self.replica.handle_kept(self.replica.mended());
+        }
         self.offset -= i64::try_from(self.written).unwrap_or(0);
         for waiting in &mut self.waiting {
             waiting.records = waiting.records.saturating_sub(self.written);

@@ -191,6 +191,8 @@ pub(crate) struct Cluster {
     pub(crate) told: Vec<(u32, Told)>,
     /// Messages arrive one by one, as [`Cluster::deliver_one`] says.
     pub(crate) by_hand: bool,
+    /// Whether whoever has something back that was damaged makes a checkpoint at once.
+    pub(crate) keeps_mended: bool,
     epoch: u64,
     requests: u64,
     tickets: u64,
@@ -222,6 +224,7 @@ impl Cluster {
             hold: Box::new(|_| false),
             told: Vec::new(),
             by_hand: false,
+            keeps_mended: true,
             epoch: 0,
             requests: 0,
             tickets: 0,
@@ -426,7 +429,19 @@ impl Cluster {
                 }
             }
             self.settle();
+            self.keep_mended();
         }
+    }
+
+    /// Who has something back makes a checkpoint at once, as daemons do.
+    fn keep_mended(&mut self) {
+        let is_due = |node: &Node| {
+            let replica = node.replica.as_ref();
+            replica.is_some_and(|replica| replica.is_sound() && !replica.outlives_a_start())
+        };
+        let due = self.nodes.iter().filter(|(_, node)| is_due(node) && self.keeps_mended);
+        let due: Vec<u32> = due.map(|(&id, _)| id).collect();
+        due.into_iter().for_each(|id| self.checkpoint(id));
     }
 
     /// Nothing passes in this direction.
@@ -528,7 +543,8 @@ impl Cluster {
         if node.is_slow {
             return;
         }
-        let Some(replica) = &node.replica else { return };
+        let Some(replica) = &mut node.replica else { return };
+        replica.handle_kept(replica.mended());
         node.checkpoint = Some(kept(replica.checkpoint()));
         node.started_at -= i64::try_from(node.journal.len()).unwrap();
         node.journal.clear();

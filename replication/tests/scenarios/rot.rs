@@ -55,6 +55,8 @@ fn a_backup_gets_back_just_what_it_lacks() {
 #[test]
 fn who_reads_again_what_it_could_not_read_starts_with_what_came_instead() {
     let mut cluster = three_alike(config(None));
+    // What it reads again is no older than its journal.
+    cluster.keeps_mended = false;
     cluster.checkpoint(3);
     cluster.while_unreadable(3, Key::Cell(3), |cluster| {
         cluster.must_put(1, 3, 33);
@@ -315,6 +317,57 @@ fn a_part_of_which_nothing_is_known_is_lacking_too() {
     assert!(cluster.replica(2).lacks());
     cluster.must_put(1, 1, 11);
     cluster.run(ms(500));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
+/// Nodes 1 and 2 make durable what is asked of them; node 2 has had to have a part back that its checkpoint has, and that the next start
+/// cannot read.
+fn what_is_back_is_durable_when_the_next_start_finds_it(bug: Option<Bug>) {
+    let mut cluster = three_alike(config(bug));
+    cluster.keeps_mended = false;
+    cluster.checkpoint(2);
+    cluster.rot(2, &[Key::Cell(3)]);
+    cluster.settle();
+    cluster.assert_same(&[1, 2, 3]);
+    cluster.kill(3);
+    let mark = cluster.must_put(1, 1, 11);
+    let synced = cluster.sync(1, mark);
+    cluster.run(ms(500));
+    if cluster.is_durable(synced) {
+        cluster.rot_disk(2, &[Key::Cell(3)]);
+        assert!(!cluster.replica(2).lacks(), "it has said that all of it was durable");
+    }
+    assert!(!cluster.is_durable(synced), "it is where the next start does not look");
+    cluster.checkpoint(2);
+    cluster.run(ms(500));
+    assert!(cluster.is_durable(synced));
+    cluster.kill(2);
+    cluster.start(2);
+    assert!(!cluster.replica(2).lacks());
+}
+
+/// The same of a primary, and of a state that it gives away: who takes that over drops what it has.
+#[test]
+fn what_is_back_is_given_to_nobody_who_would_count_on_it() {
+    let mut cluster = three_alike(Config { kept_max: 1, kept_lending_max: 1, ..config(None) });
+    cluster.keeps_mended = false;
+    cluster.checkpoint(1);
+    cluster.isolate(3);
+    (1..4).for_each(|cell| _ = cluster.must_put(1, cell, 100 + cell));
+    cluster.rot(1, &[Key::Cell(5)]);
+    cluster.settle();
+    assert!(!cluster.replica(1).lacks());
+    cluster.serve(1);
+    let mark = cluster.must_put(1, 1, 11);
+    cluster.mend();
+    let synced = cluster.sync(1, mark);
+    cluster.hold_back(|flying| flying.from == 2 && matches!(flying.message, Message::Synced { .. }));
+    cluster.run(ms(500));
+    assert!(!cluster.is_durable(synced));
+    assert_ne!(cluster.replica(3).committed(), cluster.replica(1).committed(), "it lags behind the log");
+    cluster.checkpoint(1);
+    cluster.run(ms(1_000));
+    assert!(cluster.is_durable(synced));
     cluster.assert_same(&[1, 2, 3]);
 }
 
@@ -696,4 +749,5 @@ stories! {
     DamagedServes: what_is_damaged_is_not_served;
     DamagedIsSource: who_lacks_something_is_nobodys_source;
     DamageNotKept: what_is_lacking_stays_known;
+    MendedDurable: what_is_back_is_durable_when_the_next_start_finds_it;
 }

@@ -21,6 +21,7 @@ use super::Violation;
 use super::entries::{Effect, Entries};
 use super::evidence::{Fact, Machines};
 use super::kept::Kept;
+use super::moments::Moments;
 use super::times::{Dated, misdated};
 use crate::TrueTime;
 use crate::check::file::{Content, FileModel, FileOp, FileOutcome};
@@ -37,8 +38,7 @@ const LENDS_TOLD: usize = 24;
 #[derive(Debug, Default)]
 pub struct Contents {
     files: BTreeMap<ObjectId, Lives>,
-    /// When which moment was.
-    moments: Vec<TrueTime>,
+    moments: Moments,
     /// So far apart clocks have been, and who changes a file next may have the one that is behind.
     apart: Span,
     /// Up to where volumes were looked at.
@@ -112,16 +112,6 @@ struct Life {
 }
 
 impl Contents {
-    fn tick(&mut self, now: TrueTime) -> Moment {
-        self.moments.push(now);
-        Moment(self.moments.len() as u64)
-    }
-
-    fn time_of(&self, moment: Moment) -> TrueTime {
-        let place = usize::try_from(moment.0).ok().and_then(|moment| moment.checked_sub(1));
-        place.and_then(|place| self.moments.get(place)).copied().unwrap_or_default()
-    }
-
     /// Somebody wants this done, between these two by all clocks.
     pub fn called(
         &mut self,
@@ -130,7 +120,7 @@ impl Contents {
         who: ClientId,
         op: FileOp,
     ) -> UseId {
-        let called = self.tick(now);
+        let called = self.moments.tick(now);
         self.apart = self.apart.max(latest.since(earliest));
         let time = match &op {
             FileOp::Write { data, .. } | FileOp::Append { data } if !data.is_empty() => Some(earliest),
@@ -155,7 +145,7 @@ impl Contents {
 
     /// It is done, and this came of it.
     pub fn returned(&mut self, now: TrueTime, id: UseId, outcome: FileOutcome) {
-        let at = self.tick(now);
+        let at = self.moments.tick(now);
         if let Some(found) = self.files.get_mut(&id.object).and_then(|file| file.operations.get_mut(id.place))
         {
             found.operation.returned = Some((at, outcome));
@@ -200,7 +190,7 @@ impl Contents {
 
     /// Somebody sets times: of those that are shown from here on nothing is said.
     pub fn redated(&mut self, now: TrueTime, object: ObjectId) {
-        let at = self.tick(now);
+        let at = self.moments.tick(now);
         self.files.entry(object).or_default().redated.get_or_insert(at);
     }
 
@@ -233,7 +223,7 @@ impl Contents {
             return;
         }
         let before = std::mem::replace(&mut file.present, present);
-        let at = self.tick(now);
+        let at = self.moments.tick(now);
         let file = self.files.entry(object).or_default();
         if let Some(life) = before.and_then(|before| file.lends.get_mut(&before)) {
             life.ended = Some((at, content));
@@ -254,7 +244,7 @@ impl Contents {
 
     /// What is lent by this may be lost in part, and why.
     pub fn may_lose(&mut self, now: TrueTime, object: ObjectId, generation: Generation, why: String) {
-        let at = self.tick(now);
+        let at = self.moments.tick(now);
         let life = self.files.get_mut(&object).and_then(|file| file.lends.get_mut(&generation));
         if let Some(life) = life.filter(|life| !life.is_given_back) {
             life.lost.push(at);
@@ -282,12 +272,12 @@ impl Contents {
 
     /// Names the present.
     pub fn moment(&mut self, now: TrueTime) -> Moment {
-        self.tick(now)
+        self.moments.tick(now)
     }
 
     /// Of what comes from here on nothing is said.
     pub fn stop(&mut self, now: TrueTime, object: ObjectId) {
-        let at = self.tick(now);
+        let at = self.moments.tick(now);
         self.files.entry(object).or_default().stopped.get_or_insert(at);
     }
 
@@ -324,8 +314,7 @@ impl Contents {
         let effects = entries.effects(object, Epoch::default()).into_iter();
         let since = |effect: Effect<'_>| {
             let since = entries.since(object, effect.at)?;
-            let moment = self.moments.partition_point(|at| *at <= since) as u64;
-            Some((Moment(moment), (effect.request.client, effect.request.number)))
+            Some((self.moments.at(since), (effect.request.client, effect.request.number)))
         };
         effects.filter_map(since).collect()
     }
@@ -337,7 +326,7 @@ impl Contents {
         let who = done.who;
         let (end, outcome) = match returned {
             Some((at, outcome)) => (*at, Some(outcome)),
-            None => (Moment(self.moments.len() as u64), None),
+            None => (self.moments.last(), None),
         };
         let told = match (outcome, done.under) {
             (None, _) => format!("{who:?} was never told of it: {}", model.describe(op, None)),
@@ -347,7 +336,10 @@ impl Contents {
             }
         };
         let calls = format!("{who:?} wants {}", model.describe(op, None));
-        [Fact::new(self.time_of(*called), who, calls), Fact::new(self.time_of(end), who, told)]
+        [
+            Fact::new(self.moments.time_of(*called), who, calls),
+            Fact::new(self.moments.time_of(end), who, told),
+        ]
     }
 
     fn tell_life(&self, lend: Generation, life: &Life) -> Vec<Fact> {
@@ -359,7 +351,7 @@ impl Contents {
                 .as_ref()
                 .map_or(String::new(), |why| format!(", and something may be lost: {why}"));
             let over = format!("{lend:?} is over, with the content up to {content:?}{why}");
-            Fact::new(self.time_of(*at), Machines::default(), over)
+            Fact::new(self.moments.time_of(*at), Machines::default(), over)
         });
         [begins].into_iter().chain(over).collect()
     }

@@ -21,6 +21,7 @@ use super::Violation;
 use super::entries::{Effect, Entries};
 use super::evidence::{Fact, Machines};
 use super::kinds::Kind;
+use super::moments::Moments;
 use super::past::Past;
 use crate::TrueTime;
 use crate::check::file::FileModel;
@@ -34,8 +35,7 @@ const STEPS_MAX: u64 = 300_000;
 pub struct Histories<K: Kind> {
     kind: K,
     objects: BTreeMap<ObjectId, Vec<History<K>>>,
-    /// When which moment was.
-    moments: Vec<TrueTime>,
+    moments: Moments,
     is_loose: bool,
 }
 
@@ -277,7 +277,7 @@ impl<K: Kind> Strict<K> {
 impl<K: Kind> Histories<K> {
     /// Nothing was done yet.
     pub const fn new(kind: K) -> Self {
-        Self { kind, objects: BTreeMap::new(), moments: Vec::new(), is_loose: false }
+        Self { kind, objects: BTreeMap::new(), moments: Moments::new(), is_loose: false }
     }
 
     fn of(&mut self, object: ObjectId) -> &mut Vec<History<K>> {
@@ -287,7 +287,7 @@ impl<K: Kind> Histories<K> {
 
     /// Somebody wants this done.
     pub fn called(&mut self, now: TrueTime, object: ObjectId, client: u64, op: K::Op) -> OperationId {
-        let called = self.tick(now);
+        let called = self.moments.tick(now);
         let is_loose = self.is_loose && self.kind.is_query(&op);
         let histories = self.of(object);
         let history = histories.len() - 1;
@@ -332,7 +332,7 @@ impl<K: Kind> Histories<K> {
 
     /// It is done, and this came of it.
     pub fn returned(&mut self, now: TrueTime, id: OperationId, outcome: K::Outcome) {
-        let at = self.tick(now);
+        let at = self.moments.tick(now);
         let Some(histories) = self.objects.get_mut(&id.object) else { return };
         if id.history + 1 == histories.len() {
             histories[id.history].operations[id.place].returned = Some((at, outcome));
@@ -359,7 +359,7 @@ impl<K: Kind> Histories<K> {
 
     /// Something that was told before may be lost: from here on the file is what was recovered.
     pub fn begin_anew(&mut self, now: TrueTime, object: ObjectId, generation: Epoch, start: K::State) {
-        let called = self.tick(now);
+        let called = self.moments.tick(now);
         let kind = &self.kind;
         let histories = self.objects.entry(object).or_insert_with(|| vec![History::new(kind)]);
         let Some(before) = histories.last() else { return };
@@ -410,29 +410,17 @@ impl<K: Kind> Histories<K> {
     }
 
     /// Every event has a moment of its own.
-    fn tick(&mut self, now: TrueTime) -> Moment {
-        self.moments.push(now);
-        Moment(self.moments.len() as u64)
-    }
-
-    fn time_of(&self, moment: Moment) -> TrueTime {
-        let place = usize::try_from(moment.0).ok().and_then(|moment| moment.checked_sub(1));
-        place.and_then(|place| self.moments.get(place)).copied().unwrap_or_default()
-    }
-
     /// That an operation was called, and what came of it.
     fn tell(&self, history: &History<K>, place: usize) -> [Fact; 2] {
         let Operation { client, called, op, returned } = &history.operations[place];
-        let tell = |moment, what| Fact::new(self.time_of(moment), Machines::default(), what);
+        let tell = |moment, what| Fact::new(self.moments.time_of(moment), Machines::default(), what);
         let begins = format!("client {client} calls #{place}: {}", self.kind.describe(op, None));
         let (end, what) = match returned {
             Some((at, outcome)) => (
                 *at,
                 format!("client {client} is told of #{place}: {}", self.kind.describe(op, Some(outcome))),
             ),
-            None => {
-                (Moment(self.moments.len() as u64), format!("client {client} was never told of #{place}"))
-            }
+            None => (self.moments.last(), format!("client {client} was never told of #{place}")),
         };
         [tell(*called, begins), tell(end, what)]
     }

@@ -24,6 +24,7 @@ pub mod kinds;
 pub mod leftovers;
 pub mod liveness;
 pub mod locks;
+pub mod moments;
 mod past;
 pub mod promises;
 pub mod promptness;

@@ -541,9 +541,10 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     fn show_anew(&mut self, client: usize, opening: u64, capability: Capability) {
+        let reading = self.clients[client].reading(self.now);
         let uses = &mut self.clients[client].files;
         if let Some(files) = uses.core.as_mut() {
-            files.show(capability);
+            files.show(reading, capability);
         }
         let opening = uses.behind.as_mut().and_then(|behind| behind.openings.get_mut(&opening));
         if let Some(opening) = opening {

@@ -8,8 +8,8 @@ use base::{ObjectId, Span};
 use client::core::files::FileEvent;
 use lease::Algorithm;
 use namespace::{Body, Key, Part};
-use node::Capability;
 use node::file::{FileError, FileOf, Position, Query};
+use node::{CAPABILITY_LASTS, Capability};
 use replication::Replica;
 
 use super::world::World;
@@ -194,9 +194,17 @@ impl<A: Algorithm> World<'_, A> {
         {
             return Ok(());
         }
+        self.notice_rot(object)?;
+        let mut opened = self.now;
         while let Err(violation) = self.check_alike(file) {
             if self.now > end {
                 return Err(violation);
+            }
+            if let (Some(of), Some(volume)) = (of, volume)
+                && self.now.since(opened) > CAPABILITY_LASTS / 2
+            {
+                opened = self.now;
+                self.opens_once_more(0, (volume, of.inode))?;
             }
             // Who is asked leads it, and tells whoever lags.
             self.call_files(0, |files, now| _ = files.ask(now, object, Query::Stat))?;
@@ -210,10 +218,13 @@ impl<A: Algorithm> World<'_, A> {
         replica.is_some_and(|replica| replica.machine().tree().part(&Key::Inode(of.inode)).is_some())
     }
 
-    /// How long it takes at most until marks are gone that nobody needs.
+    /// How long it takes at most until marks are gone that nobody needs, and what is lent is given back.
     pub(super) fn forgotten_within(&self) -> Span {
-        let is_over = |of: &FileOf| !self.is_in_tree(*of);
-        if self.contents.iter().any(is_over) {
+        let is_unfinished = |(place, of): (usize, &FileOf)| {
+            let content = self.latest_of(self.files[self.volumes().end + place]);
+            !self.is_in_tree(*of) || content.is_some_and(is_lent)
+        };
+        if self.contents.iter().enumerate().any(is_unfinished) {
             ROUND * 12 + self.plan.shard.file_idle * 4
         } else {
             Span::ZERO
@@ -233,17 +244,15 @@ impl<A: Algorithm> World<'_, A> {
             };
             match (volume.machine().tree().part(&Key::Inode(of.inode)), content) {
                 (Some(Part::Inode(inode)), Some(content)) => {
-                    let attributes = content.machine().attributes().1;
-                    // Where a member does not come back nobody looks for it: it goes back once somebody asks.
-                    let is_looked_for = self.stores_lost() == 0;
-                    if is_looked_for && attributes.lend().is_some_and(|lend| lend.is_open()) {
+                    let is_removed = content.machine().attributes().1.is_removed();
+                    if is_lent(content) {
                         return wrong(format!("{of:?} has not given back what it was lent"));
                     }
                     let Body::File { size, lent: None, .. } = inode.body else {
                         // What it was lent it has lost. Whoever looks at it asks the content.
                         continue;
                     };
-                    let (there, is_removed) = (content.machine().stat().size, attributes.is_removed());
+                    let there = content.machine().stat().size;
                     if size != there || is_removed {
                         return wrong(format!(
                             "{of:?} has {size} bytes in its tree, and {there} of content, removed: {is_removed}"
@@ -263,6 +272,11 @@ impl<A: Algorithm> World<'_, A> {
         }
         Ok(())
     }
+}
+
+/// Whether size and times are lent to a content, as far as that knows.
+fn is_lent(content: &Replica<node::file::File>) -> bool {
+    content.machine().attributes().1.lend().is_some_and(|lend| lend.is_open())
 }
 
 /// What comes of a question about a file that is empty.

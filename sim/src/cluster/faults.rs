@@ -199,9 +199,9 @@ impl<A: Algorithm> World<'_, A> {
             Some(client) => {
                 self.note(None, format_args!("a client starts on {machine}"));
                 self.mishap(machine, "a process starts");
-                let map = &self.plan.shard.map;
+                let (map, rules) = (&self.plan.shard.map, self.plan.volumes.rules);
                 let (files, caching) = self.files_of_client();
-                self.clients[client].start(Core::new(map.clone()), files);
+                self.clients[client].start(Core::new(map.clone()).with_rules(rules), files);
                 self.clients[client].files.caching = caching;
                 self.clients[client].files.behind = self.behind_of_client(client);
                 self.wake_users(client);

@@ -5,7 +5,7 @@ use client::core::files::{FileOutput, Files};
 use lease::Algorithm;
 use node::file::{File, FileBody, FileReply, FileReplyBody, FileRequest, Level, Mark};
 use node::{FileMessage, RequestId, SessionId};
-use replication::{Body, Checkpoint, Record};
+use replication::{Body, Checkpoint, Record, Replica};
 
 use super::real::driving::StoreStep;
 use super::streams::{ConnectionId, Payload};
@@ -47,8 +47,10 @@ pub(super) enum DiskInput {
     Checkpoint,
     /// It is time to look how much space there is.
     Space,
-    /// A checkpoint is on disk, of when so many records had been handed over.
-    Kept(ObjectId, u64, Box<Checkpoint<File>>),
+    /// Something of a file came back that was damaged.
+    Mended(ObjectId),
+    /// A checkpoint is on disk, of when so many records had been handed over, and so much was mended.
+    Kept(ObjectId, (u64, u32), Box<Checkpoint<File>>),
 }
 
 impl<A: Algorithm> World<'_, A> {
@@ -111,9 +113,16 @@ impl<A: Algorithm> World<'_, A> {
             DiskInput::Checkpoint => self.take_checkpoint(daemon),
             DiskInput::Space => self.look_at_space(daemon),
             DiskInput::Store(_) => Ok(()),
-            DiskInput::Kept(object, handed_over, checkpoint) => {
-                journal.keep(object, handed_over, *checkpoint);
+            DiskInput::Mended(object) => {
+                if self.is_real() {
+                    return self.look_at_checkpoint(daemon);
+                }
+                self.checkpoint_file(daemon, object);
                 Ok(())
+            }
+            DiskInput::Kept(object, (handed_over, mended), checkpoint) => {
+                journal.keep(object, handed_over, *checkpoint);
+                self.call(daemon, |shard, _| shard.handle_kept(object, mended))
             }
         }
     }
@@ -143,10 +152,17 @@ impl<A: Algorithm> World<'_, A> {
         let Some(shard) = &machine.shard else { return };
         let objects: Vec<ObjectId> = shard.files().collect();
         let Some(&object) = self.dice.disks.pick(&objects) else { return };
+        self.checkpoint_file(daemon, object);
+    }
+
+    fn checkpoint_file(&mut self, daemon: usize, object: ObjectId) {
+        let machine = &self.daemons[daemon];
+        let Some(shard) = &machine.shard else { return };
         let Some(checkpoint) = shard.file_checkpoint(object) else { return };
+        let mended = shard.file(object).map_or(0, Replica::mended);
         let handed_over = machine.directory.journal.handed_over();
         let at = self.disk_free(daemon) + self.disk_takes(SYNC_TAKES);
-        let kept = DiskInput::Kept(object, handed_over, Box::new(checkpoint));
+        let kept = DiskInput::Kept(object, (handed_over, mended), Box::new(checkpoint));
         self.push_input(at, daemon, Input::Disk(kept));
     }
 
@@ -175,6 +191,9 @@ impl<A: Algorithm> World<'_, A> {
             self.watch_disk(daemon, (number, object), &record);
         }
         self.betray_recovery(daemon, &record);
+        if matches!(record, Record::Mended(_) | Record::Repaired(_)) {
+            self.push_input(self.now, daemon, Input::Disk(DiskInput::Mended(object)));
+        }
         if self.is_real() {
             return self.write_really(daemon, (number, object), record);
         }

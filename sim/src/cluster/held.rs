@@ -68,7 +68,7 @@ impl<A: Algorithm> World<'_, A> {
         let reading = self.clients[client].reading(self.now);
         let Some(core) = self.clients[client].files.core.as_mut() else { return };
         if let Some(capability) = opened {
-            core.show(*capability);
+            core.show(reading, *capability);
         }
         if let Ok(Done::Tree(done)) = outcome
             && **done == TreeDone::Welcomed
@@ -83,10 +83,11 @@ impl<A: Algorithm> World<'_, A> {
 
     /// A file was opened, or could not be.
     pub(super) fn note_opened(&mut self, client: usize, event: &FileEvent) {
+        let reading = self.clients[client].reading(self.now);
         if let (FileEvent::Opened { capability, .. }, Some(core)) =
             (event, self.clients[client].files.core.as_mut())
         {
-            core.show(**capability);
+            core.show(reading, **capability);
             self.summary.trees.opened += 1;
             self.note_content(client, capability);
         }

@@ -160,6 +160,8 @@ const CLIENT_GONE: Span = Span::from_secs(4);
 /// Clocks of which no more is promised than their rate are this far apart where files are lent.
 const CLOCKS_APART: Span = Span::from_secs(60);
 const CLOCKS_TOGETHER: Span = Span::from_millis(500);
+/// No entry and no part of a state is longer, where files are small.
+const ENTRY_BYTES: usize = 1_024;
 /// Exchanges of times may be this far apart at most.
 const CLOCK_FRESH_MAX: Span = Span::from_millis(400);
 
@@ -253,6 +255,17 @@ impl ClusterPlan {
             }
         }
         self
+    }
+
+    /// Daemons use the production store. What one message brings is one record of its journal, which has to fit into a segment, and these are
+    /// short here.
+    #[must_use]
+    pub fn with_store(mut self, store: StorePlan) -> Self {
+        let segment = usize::try_from(store.journal.segment_bytes).unwrap_or(usize::MAX);
+        let most = segment / ENTRY_BYTES;
+        let config = Arc::make_mut(&mut self.shard.replication);
+        (config.batch_max, config.parts_max) = (config.batch_max.min(most), config.parts_max.min(most));
+        Self { store: Some(store), ..self }
     }
 
     /// Files of volumes are lent to clients, and so many of them are watched. What is shown for a file that is open has a time, so clocks are

@@ -5,8 +5,8 @@
 
 use base::ObjectId;
 use lease::Algorithm;
+use node::FetchId;
 use node::file::{File, Stored};
-use node::{FetchId, record_data_bytes};
 use osd::store::PeerRefusal;
 use osd::store::WriteError;
 use osd::store::checkpoints::Next;
@@ -82,9 +82,8 @@ impl<A: Algorithm> World<'_, A> {
     ) -> Result<(), Violation> {
         let machine = &self.daemons[daemon];
         let reading = machine.clock.reading(self.now);
-        let bytes = record_data_bytes(&record);
         let Some((files, _)) = self.open_files(daemon) else { return Ok(()) };
-        files.checkpoints.note_write(reading, (number, object), bytes);
+        files.checkpoints.note_write(reading, (number, object), &record);
         self.job(daemon, Job::Append(number, FileRecord { object, record }))
     }
 

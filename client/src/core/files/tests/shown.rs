@@ -76,7 +76,7 @@ fn what_is_owed_of_a_closed_file_is_made_durable_with_what_is_shown_for_it() {
     let expires = WallTime::from_micros(9);
     let tag = Tag::from_bytes([0; 32]);
     let capability = Capability { source, open, expires, epoch: KeyEpoch(1), tag };
-    story.files.show(capability);
+    story.files.show(story.now, capability);
     story.write();
     let sent = story.sent_one();
     story.reply(&sent, changed(mark(1, 1)));

@@ -1,0 +1,82 @@
+//! Rules that seeds of the simulator do not come to break: each story goes well with its rule, and goes wrong without it.
+
+use base::{Epoch, MonoTime, NodeId, ObjectId, Seq, WallTime};
+use bytes::Bytes;
+use namespace::{Ask, Born, Generation, InodeId, Name, NameError, Who};
+use node::{CacheGrant, GrantKind, Revoked};
+
+use super::{Bug, Rules};
+use crate::core::content::{Contents, FileId, Recall, Shown, View};
+use crate::core::grants::{Cache, Connection, Told};
+
+const VOLUME: ObjectId = ObjectId::new(1, 2);
+const NODE: NodeId = NodeId(1);
+const EPOCH: Epoch = Epoch { number: 1, node: NODE };
+const FILE: FileId = FileId { volume: VOLUME, inode: InodeId { number: 3, epoch: EPOCH } };
+const NOW: MonoTime = MonoTime::from_micros(1);
+const LATER: MonoTime = MonoTime::from_micros(1_000);
+
+const fn lend(seq: u64) -> Generation {
+    Generation(Born { epoch: EPOCH, seq: Seq(seq) })
+}
+
+fn tell_twice(bug: Bug, goes_well: fn(Rules) -> bool) {
+    assert!(goes_well(Rules::ALL), "{bug:?}: it goes wrong with the rule");
+    assert!(!goes_well(Rules::without(Some(bug))), "{bug:?}: it goes well without the rule");
+}
+
+#[test]
+fn a_reply_that_is_older_than_a_revocation_is_not_kept() {
+    tell_twice(Bug::LateReplyKept, |rules| {
+        let by = Connection { node: NODE, number: 1 };
+        let mut cache = Cache::new().with_rules(rules);
+        cache.handle_up(by);
+        cache.confirm(NODE, LATER);
+        cache.revoke(NODE, 1, (VOLUME, Revoked::inode(InodeId::ROOT)));
+        let (who, ask) = (Who::root(), Ask::Lookup { dir: InodeId::ROOT, name: Name::new(b"a").unwrap() });
+        let grant = CacheGrant {
+            kind: GrantKind::Shared,
+            tenure: EPOCH,
+            at: Seq(5),
+            revoked: 0,
+            inodes: vec![InodeId::ROOT],
+            changed: Vec::new(),
+        };
+        let told = Told { by, grant: Some(Box::new(grant)), at: Some(Seq(5)) };
+        cache.tell(VOLUME, (&who, &ask), (&told, &Err(NameError::NoEntry { dir: InodeId::ROOT })));
+        cache.answer(NOW, VOLUME, (&who, &ask)).is_none()
+    });
+}
+
+#[test]
+fn what_is_wanted_back_before_it_is_known_is_never_used() {
+    tell_twice(Bug::RevokedLendUsed, |rules| {
+        let mut contents = Contents::new(1).with_rules(rules);
+        contents.recall((FILE, lend(2)), Some(Recall { from: NODE, number: 1 }));
+        let (time, size) = (WallTime::ZERO, 0);
+        let empty = Shown { size, modified: time, accessed: None, changed: time };
+        !contents.adopt(NOW, FILE, (lend(2), None), empty)
+    });
+}
+
+#[test]
+fn blocks_of_an_earlier_lend_are_not_read() {
+    tell_twice(Bug::OldBlocksRead, |rules| {
+        let mut contents = Contents::new(1).with_rules(rules);
+        let plan = contents.plan(FILE, View::Still(Some(lend(1)), 5), 0..5).unwrap();
+        contents.keep(FILE, plan.mark, (0, &Bytes::from("hello")));
+        let again = contents.plan(FILE, View::Still(Some(lend(2)), 5), 0..5).unwrap();
+        again.missing == [0]
+    });
+}
+
+#[test]
+fn what_was_read_while_it_changed_is_not_kept() {
+    tell_twice(Bug::ChangedBlockKept, |rules| {
+        let mut contents = Contents::new(1).with_rules(rules);
+        let plan = contents.plan(FILE, View::Still(Some(lend(1)), 5), 0..5).unwrap();
+        contents.plan(FILE, View::Still(Some(lend(2)), 5), 0..5);
+        contents.keep(FILE, plan.mark, (0, &Bytes::from("hello")));
+        !contents.has(FILE, 0)
+    });
+}
