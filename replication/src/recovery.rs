@@ -248,7 +248,8 @@ impl<M: Machine> Replica<M> {
         let Some(found) = candidate.verdict(now, &self.config) else { return };
         let Some((holder, best)) = candidate.best(&self.config) else { return };
         let creates = candidate.tenure.creates;
-        if best == Position::START && !creates {
+        // This node's own promise may be written last.
+        if best == Position::START && self.log.tail() == Position::START && !creates {
             if candidate.may_hear_more(now, self.lacked_by, &self.config) {
                 return;
             }

@@ -43,6 +43,27 @@ fn a_tail_of_its_own_is_not_read_before_it_is_committed() {
     assert!(seen.is_none_or(|seen| cluster.read(2, 1) == Some(seen)), "what was read stays");
 }
 
+/// The same, and the others have nothing at all: the object was over, and this node did not hear it. If it took what it has for nothing it
+/// would keep that, and find it again the next time.
+#[test]
+fn who_has_something_does_not_find_that_there_is_nothing() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    cluster.must_put(1, 1, 1);
+    cluster.run(ms(50));
+    cluster.resign(1);
+    cluster.bury(1);
+    cluster.bury(2);
+    cluster.slow_disk(3, true);
+    cluster.lead_as(3, false);
+    cluster.renew(3);
+    cluster.run(ms(50));
+    cluster.slow_disk(3, false);
+    cluster.run(ms(50));
+    assert_eq!(cluster.replica(3).standing(), Standing::Serving);
+    cluster.assert_same(&[1, 2, 3]);
+}
+
 /// Nobody asks again for what has arrived: if its acknowledgement is lost, the next offer is answered with it.
 #[test]
 fn who_has_taken_a_state_over_says_so_again() {
