@@ -117,6 +117,8 @@ pub enum Bug {
     NamesNotListed,
     /// What was removed is over as soon as a majority knows.
     ForgottenByFew,
+    /// What was removed is over although members may not know that its mark is committed.
+    MarkedOnce,
     /// A volume is changed whoever has what is changed in a cache.
     GrantsIgnored,
     /// A change does not wait for clients that do not answer a revocation.

@@ -2,7 +2,9 @@
 //!
 //! A file that was removed leaves a mark with every member, without which a member that slept would bring its content back. Once all
 //! members have the mark on disk nobody needs it: the volume never gives that inode a second time, and lends nothing to it. So whoever
-//! leads such a file ends it when nobody has used it for a while, and all forget it. Marks that are left, because a member was away
+//! leads such a file ends it when nobody has used it for a while, and all forget it. First it marks the file again behind the mark that is
+//! committed: who does not hear that it is over, and is the last who has anything of it, gives the others a state with the mark then, and not one
+//! from before it. Marks that are left, because a member was away
 //! then or a primary died, are found by looking at all files in turn: a few at a time, and only when all members are there.
 //!
 //! The same is done with what somebody wanted to write to, and the volume lent nothing: perhaps because it has no such file any more.
@@ -17,6 +19,7 @@ use base::{Members, NodeId, ObjectId, Span, WallTime};
 use lease::Algorithm;
 use namespace::LentTo;
 
+use crate::file::Change;
 use crate::files::{Hosted, Stage};
 use crate::message::is_file_of_volume;
 use crate::steps::Step;
@@ -73,7 +76,8 @@ impl<A: Algorithm> Shard<A> {
         if !may_end || !hosted.serves() {
             return false;
         }
-        if few || hosted.replica.is_everywhere() {
+        let is_marked = hosted.is_ending || self.config.breaks(Bug::MarkedOnce);
+        if few || is_marked && hosted.replica.is_everywhere() {
             hosted.replica.end();
             hosted.is_over = Some((hosted.replica.promised(), hosted.replica.tail()));
             return false;
@@ -81,7 +85,13 @@ impl<A: Algorithm> Shard<A> {
         if std::mem::replace(&mut hosted.is_ending, true) {
             return false;
         }
-        hosted.replica.sync_with_last();
+        let is_removed = hosted.replica.machine().attributes().1.is_removed();
+        if is_removed && self.propose_own(now, object, Change::Remove).is_none() {
+            return false;
+        }
+        if let Some(hosted) = self.files.hosted.get_mut(&object) {
+            hosted.replica.sync_with_last();
+        }
         self.drain_replica(now, object);
         self.files.watch(now + self.config.file_idle, object);
         true

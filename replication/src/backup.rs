@@ -131,7 +131,7 @@ impl<M: Machine> Replica<M> {
         // What is given to a replica that takes no more in must not end before what it knows to be committed.
         let is_full = self.is_overgrown() && committed >= self.log.committed();
         let is_whole = self.holding == Holding::Whole && !is_full;
-        let Some(upto) = is_whole.then(|| self.take(after, entries, epoch)).flatten() else {
+        let Some(upto) = is_whole.then(|| self.take((after, entries), epoch, committed)).flatten() else {
             let committed = is_whole.then(|| self.log.committed_position());
             return self.send(from, Message::Missing { epoch, committed }, When::Written(self.last_io()));
         };
@@ -175,9 +175,9 @@ impl<M: Machine> Replica<M> {
     /// if the entries do not fit: then nothing has changed.
     pub(crate) fn take(
         &mut self,
-        after: Position,
-        mut entries: Vec<Entry<M::Op>>,
+        (after, mut entries): (Position, Vec<Entry<M::Op>>),
         epoch: Epoch,
+        committed: Seq,
     ) -> Option<Position> {
         let fits = self.log.contains(after) || self.config.breaks(Bug::NoPredecessorCheck);
         let is_sound = follow_each_other(after, &entries) && entries.iter().all(|e| e.at.epoch <= epoch);
@@ -195,7 +195,8 @@ impl<M: Machine> Replica<M> {
         // What stood there is of a tenure that never committed it.
         self.truncate(after);
         entries.iter().for_each(|entry| self.push(entry.clone()));
-        self.journal(Record::Appended { after, entries, committed: self.log.committed() });
+        let committed = committed.min(upto.seq).max(self.log.committed());
+        self.journal(Record::Appended { after, entries, committed });
         Some(upto)
     }
 

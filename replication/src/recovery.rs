@@ -298,7 +298,7 @@ impl<M: Machine> Replica<M> {
         if candidate.tenure.epoch != epoch {
             return;
         }
-        let Some(upto) = self.take(after, entries, epoch) else { return };
+        let Some(upto) = self.take((after, entries), epoch, committed) else { return };
         self.commit(now, committed.min(upto.seq));
         let Role::Candidate(candidate) = &mut self.role else { return };
         if upto < goal {

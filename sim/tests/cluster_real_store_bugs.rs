@@ -85,7 +85,7 @@ impl Weather {
                 (FaultKind::SyncError, 10),
                 (FaultKind::WriteError, 100),
                 (FaultKind::Crash, 30),
-                (FaultKind::PowerCutAll, 100),
+                (FaultKind::PowerCutAll, 30),
             ],
             Self::Rotting => &[
                 (FaultKind::BitRot, 10),
@@ -118,4 +118,18 @@ fn without_a_bug_the_same_weathers_are_clean() {
         Weather::Dark,
         Weather::Restored,
     ]);
+}
+
+#[test]
+fn tmp_how_often() {
+    use finding::Weather as _;
+    use sim::{Outcome, Simulation, Trace};
+    let found: Vec<_> = (0..160)
+        .filter_map(|seed| {
+            let plan = Weather::Failing.plan(Some(Broken::Start(Bug::FailedStoreOpened)), Flease, seed);
+            let summary = Clusters::run(Flease, &plan, Trace::off());
+            summary.violations().first().map(|v| (seed, v.checker))
+        })
+        .collect();
+    println!("TMP FailedStoreOpened {found:?}");
 }

@@ -5,7 +5,7 @@ use namespace::{Change as TreeChange, Site};
 use node::file::{Change, FileBody, FileError, FileReplyBody, Level, Query};
 use node::object_named;
 use node::{Bug, Changed, MemberChange};
-use replication::Message;
+use replication::{Message, Position};
 
 use crate::cluster::{Cluster, Flying, ms};
 use crate::files::{Daemons, Writer, write};
@@ -51,9 +51,9 @@ fn who_was_away_gets_the_mark_before_the_others_forget_it(bug: Option<Bug>) {
     assert_eq!(hosts(&cluster, cell.object), []);
 }
 
-/// It has the entry by which the file was removed, and nobody has told it that this is committed.
-fn who_did_not_hear_that_it_is_over_ends_it(is_damaged: bool) {
-    let (mut cluster, members, mut cell) = apart(None);
+/// It has the entry by which the file was removed, and nobody tells it that this is committed, or that the file is over.
+fn over_for_all_but_one(bug: Option<Bug>) -> (Daemons, Cell, u32) {
+    let (mut cluster, members, mut cell) = apart(bug);
     cell.write(&mut cluster, "hello");
     let primary = cell.primary(&cluster);
     let other = hosts(&cluster, cell.object).into_iter().find(|node| *node != primary);
@@ -69,11 +69,16 @@ fn who_did_not_hear_that_it_is_over_ends_it(is_damaged: bool) {
         _ => false,
     });
     unlink(&mut cluster, &members, &cell);
+    cluster.run(ms(LONG / 3));
+    assert_eq!(hosts(&cluster, object), [other]);
     cluster.isolate(other);
     cluster.held.clear();
     cluster.let_go();
-    cluster.run(ms(LONG / 2));
-    assert_eq!(hosts(&cluster, object), [other]);
+    (cluster, cell, other)
+}
+
+fn who_did_not_hear_that_it_is_over_ends_it(is_damaged: bool) {
+    let (mut cluster, Cell { object, .. }, other) = over_for_all_but_one(None);
     if is_damaged {
         cluster.kill(other);
         cluster.damage(other, object);
@@ -87,6 +92,46 @@ fn who_did_not_hear_that_it_is_over_ends_it(is_damaged: bool) {
 #[test]
 fn who_did_not_hear_that_it_is_over_has_it_ended_again() {
     who_did_not_hear_that_it_is_over_ends_it(false);
+}
+
+/// The last who has the mark gives the others what it has of the file, and is gone before they have all of it.
+fn what_is_left_of_a_removed_file_is_its_mark(bug: Option<Bug>) {
+    let (mut cluster, Cell { object, .. }, other) = over_for_all_but_one(bug);
+    cluster.kill(other);
+    cluster.configure = |config| std::sync::Arc::make_mut(&mut config.replication).kept_max = 1;
+    // They say that they have nothing, and get no entries but the state before them.
+    let told = std::cell::RefCell::new(std::collections::BTreeSet::new());
+    cluster.hold_back(move |flying| match flying {
+        Flying::File { to, message, .. } => {
+            let is_append = matches!(message.message, Message::Append { .. });
+            message.object == object && is_append && !told.borrow_mut().insert(*to)
+        }
+        _ => false,
+    });
+    cluster.start(other);
+    cluster.mend();
+    let has_state = |cluster: &Daemons| {
+        let has_it = |node: &u32| cluster.shard(*node).file(object).unwrap().tail() > Position::START;
+        hosts(cluster, object).iter().filter(|node| has_it(node)).count() == 3
+    };
+    for _ in 0..LONG {
+        cluster.run(ms(1));
+        if has_state(&cluster) {
+            break;
+        }
+    }
+    assert!(has_state(&cluster));
+    cluster.kill(other);
+    cluster.held.clear();
+    cluster.let_go();
+    cluster.run(ms(LONG));
+    for node in hosts(&cluster, object) {
+        let replica = cluster.shard(node).file(object).unwrap();
+        assert!(replica.machine().attributes().1.is_removed(), "what is in no volume is there again");
+    }
+    cluster.start(other);
+    cluster.run(ms(2 * LONG));
+    assert_eq!(hosts(&cluster, object), []);
 }
 
 /// It does not know that it was removed, only that it had something.
@@ -252,4 +297,5 @@ fn the_mark_of_what_is_in_no_volume_stays() {
 
 stories! {
     ForgottenByFew: who_was_away_gets_the_mark_before_the_others_forget_it;
+    MarkedOnce: what_is_left_of_a_removed_file_is_its_mark;
 }

@@ -49,6 +49,8 @@ struct Files {
     ends: BTreeMap<ClientId, BTreeSet<Position>>,
     /// Whether it was removed, and forgotten.
     is_removed: bool,
+    /// What was committed of what nobody had done anything to, and was forgotten. Who did not hear that has it still.
+    ended: BTreeSet<Position>,
 }
 
 #[derive(Debug)]
@@ -139,7 +141,8 @@ impl Entries {
         let Some(file) = self.files.get_mut(&object) else { return };
         file.is_removed |= is_removed;
         if is_untouched {
-            file.histories.clear();
+            let histories = std::mem::take(&mut file.histories);
+            file.ended.extend(histories.values().flat_map(|history| history.values().map(|seen| seen.at)));
             file.durable.clear();
         }
     }
@@ -212,10 +215,8 @@ impl Entries {
             let fact = Fact::new(now, node, what.clone());
             return if is_start { Ok(None) } else { Err(violation(now, object, what).shown_by([fact])) };
         };
-        if file.is_removed
-            && !file.histories.values().any(|history| is_at(history, at))
-            && file.effective(at).is_empty()
-        {
+        let may_begin_again = file.is_removed && file.effective(at).is_empty() || file.ended.contains(&at);
+        if may_begin_again && !file.histories.values().any(|history| is_at(history, at)) {
             return Ok(None);
         }
         let generation = known.generation;
@@ -264,7 +265,8 @@ impl Entries {
     ) -> Result<(), Violation> {
         let (at, members) = (replica.committed(), &replica.view().members);
         let leads = matches!(replica.standing(), Standing::Recovering | Standing::Serving);
-        let Some(file) = self.files.get(&object).filter(|file| !file.is_committed(at)) else { return Ok(()) };
+        let is_known = |file: &&Files| file.is_committed(at) || file.ended.contains(&at);
+        let Some(file) = self.files.get(&object).filter(|file| !is_known(file)) else { return Ok(()) };
         // Power takes away what was rightly counted.
         if self.may_lose || at == Position::START {
             return Ok(());
@@ -703,6 +705,20 @@ mod tests {
         assert_eq!(begun_again(true, &[]), Ok(None));
         assert!(begun_again(true, &[op(2, 2, 8)]).is_err(), "somebody changes what is gone");
         assert!(begun_again(false, &[]).is_err(), "it is not to be gone");
+    }
+
+    #[test]
+    fn who_did_not_hear_that_what_nobody_had_touched_is_over_has_it_still() {
+        let mut watch = Watch::new();
+        (1..=3).for_each(|node| watch.append(node, 0, &[barrier(1, 1, 0)]).unwrap());
+        watch.commit(1, at(1, 1)).unwrap();
+        (1..=2).for_each(|node| watch.0.bury((NodeId(node), FILE)));
+        watch.0.end(FILE, false);
+        (1..=2).for_each(|node| watch.append(node, 0, &[barrier(2, 1, 0)]).unwrap());
+        assert_eq!(watch.commit(1, at(2, 1)), Ok(None));
+        assert_eq!(watch.commit(3, at(1, 1)), Ok(None));
+        watch.append(3, 1, &[op(1, 2, 7)]).unwrap();
+        assert!(watch.commit(3, at(1, 2)).is_err(), "it is over");
     }
 
     #[test]
