@@ -292,12 +292,7 @@ impl<A: Algorithm> Shard<A> {
             caches: false,
         };
         let object = errand.object();
-        let is_early = match errand.body {
-            ErrandBody::Lend => self.config.breaks(Bug::LendNotDurable),
-            ErrandBody::Return { .. } => self.config.breaks(Bug::ReturnNotDurable),
-            ErrandBody::GiveBack { .. } | ErrandBody::Remove | ErrandBody::Confirm { .. } => false,
-        };
-        let body = errand.asked(is_early);
+        let body = errand.asked(self.is_early(&errand));
         if errand.body == ErrandBody::Remove && self.config.breaks(Bug::DataLeftBehind) {
             return self.files.reply(asker, FileReplyBody::NoSuchFile, None);
         }
@@ -310,30 +305,43 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
+    fn is_early(&self, errand: &Errand) -> bool {
+        match errand.body {
+            ErrandBody::Lend => self.config.breaks(Bug::LendNotDurable),
+            ErrandBody::Return { .. } => self.config.breaks(Bug::ReturnNotDurable),
+            ErrandBody::GiveBack { .. } | ErrandBody::Remove | ErrandBody::Confirm { .. } => false,
+        }
+    }
+
+    /// Whether whoever did an errand has too much to do to say that what came of it would survive a power cut.
+    fn may_be_lost(&self, errand: &Errand, reply: &FileReplyBody) -> bool {
+        let is_written = matches!(reply, FileReplyBody::Changed { level: Level::Written, .. });
+        let asked = errand.asked(self.is_early(errand));
+        is_written && matches!(asked, FileBody::Change { level: Level::Durable, .. })
+    }
+
     pub(crate) fn take_errand_reply(&mut self, now: WallTime, from: NodeId, reply: FileReply) {
-        let Some(running) = self.errands.all.get_mut(&reply.id).filter(|running| running.at == Some(from))
-        else {
+        let Some(running) = self.errands.all.get(&reply.id).filter(|running| running.at == Some(from)) else {
             return;
         };
-        match reply.body {
-            FileReplyBody::Elsewhere(_) | FileReplyBody::Unavailable(_) => {
-                running.hint = match reply.body {
-                    FileReplyBody::Elsewhere(node) => Some(node),
-                    _ => None,
-                };
-                running.turn += usize::from(running.hint.is_none());
-                (running.at, running.failures) = (None, running.failures.saturating_add(1));
-                let due = now + running.backoff();
-                self.errands.set_due(reply.id, due);
-            }
+        let hint = match reply.body {
+            FileReplyBody::Elsewhere(node) => Some(node),
+            FileReplyBody::Unavailable(_) => None,
+            ref body if self.may_be_lost(&running.errand, body) => Some(from),
             body => {
                 let Some(Running { owner, errand, due, .. }) = self.errands.all.remove(&reply.id) else {
                     return;
                 };
                 self.errands.due.remove(&(due, reply.id));
-                self.errand_done(now, owner, errand, body);
+                return self.errand_done(now, owner, errand, body);
             }
-        }
+        };
+        let Some(running) = self.errands.all.get_mut(&reply.id) else { return };
+        (running.hint, running.at) = (hint, None);
+        running.turn += usize::from(hint.is_none());
+        running.failures = running.failures.saturating_add(1);
+        let due = now + running.backoff();
+        self.errands.set_due(reply.id, due);
     }
 
     fn errand_done(&mut self, now: WallTime, owner: ObjectId, errand: Errand, reply: FileReplyBody) {
@@ -350,7 +358,7 @@ impl<A: Algorithm> Shard<A> {
             ErrandBody::Return { lent, modified } if owner == of.volume => {
                 self.file_recalled(now, of, (lent, modified), &reply);
             }
-            ErrandBody::Return { lent, .. } => self.file_returned(now, owner, (of, lent), &reply),
+            ErrandBody::Return { .. } => self.file_returned(now, owner, &reply),
             ErrandBody::Remove => self.content_removed(now, of, &reply),
         }
     }

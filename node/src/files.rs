@@ -252,7 +252,7 @@ pub(crate) type Leaving = (Caller, FileReply, Option<WallTime>);
 pub(crate) struct Asking {
     pub(crate) asker: Asker,
     /// The change that is to be durable, if it is one.
-    pub(crate) change: Option<(Done, Mark)>,
+    pub(crate) change: Option<(Result<Done, FileError>, Mark)>,
     /// What an answer is made into.
     pub(crate) about: About,
     /// The inode in which, or of which, something was looked up.

@@ -10,7 +10,7 @@ use namespace::{Attributes, Done as TreeDone, Generation, Given, Lent, LentTo};
 use replication::Position;
 
 use crate::errands::{ErrandBody, outcome_of};
-use crate::file::{Change, Done, FileBody, FileError, FileOf, FileReplyBody, Lend, LendStage, Level, Query};
+use crate::file::{Change, Done, FileBody, FileError, FileOf, FileReplyBody, Lend, LendStage, Query};
 use crate::files::{Asker, Hosted};
 use crate::volumes::file_object;
 use crate::{Bug, Shard, Unavailable};
@@ -221,11 +221,6 @@ impl<A: Algorithm> Shard<A> {
             hosted.lending.confirming = None;
         }
         let again = under.map_or(ErrandBody::Lend, |generation| ErrandBody::Confirm { generation });
-        if let FileReplyBody::Changed { outcome: Ok(_), level: Level::Written, .. } = reply
-            && !self.config.breaks(Bug::LendNotDurable)
-        {
-            return self.run_errand(object, of, again);
-        }
         let attributes = match lent_attributes(reply) {
             Ok(attributes) => attributes,
             Err(error) => {
@@ -322,23 +317,10 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// The lend has ended in the file's own log, or cannot.
-    pub(crate) fn file_returned(
-        &mut self,
-        now: WallTime,
-        object: ObjectId,
-        (of, lent): (FileOf, Lent),
-        reply: &FileReplyBody,
-    ) {
+    pub(crate) fn file_returned(&mut self, now: WallTime, object: ObjectId, reply: &FileReplyBody) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        let is_durable = match reply {
-            FileReplyBody::Changed { outcome: Ok(_), level, .. } => Some(*level == Level::Durable),
-            _ => None,
-        };
-        let may_be_lost = is_durable == Some(false) && !self.config.breaks(Bug::ReturnNotDurable);
-        if may_be_lost {
-            return self.run_errand_later(now, object, of, ErrandBody::Return { lent, modified: None });
-        }
-        if let Some((of, ended)) = hosted.ended_lend().filter(|_| is_durable.is_some()) {
+        let has_ended = matches!(reply, FileReplyBody::Changed { outcome: Ok(_), .. });
+        if let Some((of, ended)) = hosted.ended_lend().filter(|_| has_ended) {
             return self.run_errand(object, of, ended);
         }
         hosted.lending.is_busy = false;

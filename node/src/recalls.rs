@@ -24,7 +24,7 @@ use namespace::{
 };
 
 use crate::errands::{ErrandBody, outcome_of};
-use crate::file::{Answer, Change, Done, FileBody, FileOf, FileReplyBody, Level, Names};
+use crate::file::{Answer, Change, Done, FileBody, FileOf, FileReplyBody, Names};
 use crate::files::{Asker, Caller, Hosted};
 use crate::lends::given;
 use crate::{Bug, Revoked, SessionId, Shard, Unavailable};
@@ -382,15 +382,10 @@ impl<A: Algorithm> Shard<A> {
         (lent, modified): (Lent, Option<WallTime>),
         reply: &FileReplyBody,
     ) {
-        let returned = match reply {
-            FileReplyBody::Changed { outcome: Ok(Done::Returned { .. }), level: Level::Written, .. } => {
-                return self.run_errand_later(now, of.volume, of, ErrandBody::Return { lent, modified });
-            }
-            reply => match outcome_of(reply) {
-                Some(Ok(Done::Returned { stat })) => stat.as_ref().map(given),
-                // Nothing is there that could be given back.
-                _ => None,
-            },
+        let returned = match outcome_of(reply) {
+            Some(Ok(Done::Returned { stat })) => stat.as_ref().map(given),
+            // Nothing is there that could be given back.
+            _ => None,
         };
         let Some(hosted) = self.files.hosted.get_mut(&of.volume) else { return };
         let returned = returned.or_else(|| hosted.left_alone(of.inode, now, modified?));

@@ -29,13 +29,12 @@ impl<A: Algorithm> Shard<A> {
         self.note_end(object, &outcome);
         let asker = self.created_open(object, asker, &outcome);
         let is_early = self.config.breaks(Bug::DurableEarly) && outcome.is_ok();
-        if let Ok(done) = &outcome
-            && level == Level::Durable
-            && !is_early
-        {
+        // What a daemon is refused may be because of what it has asked for before.
+        let is_state = outcome.is_ok() || matches!(asker.from, Caller::Node(_));
+        if is_state && level == Level::Durable && !is_early {
             let ticket = self.files.ticket();
             let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-            let change = Some((done.clone(), mark));
+            let change = Some((outcome.clone(), mark));
             hosted.asking.insert(ticket, Asking { change, ..Asking::new(asker, About::Itself) });
             if hosted.replica.sync(now, ticket, (mark, mark)).is_ok() {
                 return;
@@ -66,7 +65,7 @@ impl<A: Algorithm> Shard<A> {
             }
             let Asker { from, id, .. } = asker;
             let (level, opened) = (Level::Durable, None);
-            let changed = |(done, mark)| FileReplyBody::Changed { outcome: Ok(done), mark, level, opened };
+            let changed = |(outcome, mark)| FileReplyBody::Changed { outcome, mark, level, opened };
             let body = change.map_or(body, changed);
             let grant = self.grant_answer(now, object, (asker, on), &body);
             let (body, proofs) = self.show(now, object, (asker, about), body);
@@ -95,7 +94,7 @@ impl<A: Algorithm> Shard<A> {
             self.files.reply(asker, FileReplyBody::Changed { outcome, mark, level, opened }, None);
             return true;
         }
-        let change = Some((done, mark));
+        let change = Some((Ok(done), mark));
         hosted.asking.insert(ticket, Asking { change, ..Asking::new(asker, About::Itself) });
         if hosted.replica.sync_committed(now, ticket).is_err() {
             hosted.asking.remove(&ticket);

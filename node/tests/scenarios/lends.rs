@@ -1,6 +1,8 @@
 //! Files of volumes: who has their size and times, and what becomes of their data when they are gone.
 
-use base::{Epoch, ObjectId, WallTime};
+use std::sync::Arc;
+
+use base::{Epoch, NodeId, ObjectId, WallTime};
 use namespace::{
     Answer as TreeAnswer, Ask, Attributes, Change as TreeChange, Done as TreeDone, InodeId, Make, NameError,
     Root, SetAttributes, SetTime, Site, VolumeName, Who,
@@ -8,8 +10,10 @@ use namespace::{
 use node::file::{
     Answer, Change, FileBody, FileError, FileOf, FileReplyBody, LendStage, Level, Mark, Query, Stat,
 };
-use node::{AccessError, Bug, CAPABILITY_LASTS, CapabilityError, ErrandBody, OpenMode, file_object};
-use replication::{Position, Standing};
+use node::{
+    AccessError, Bug, CAPABILITY_LASTS, CapabilityError, ErrandBody, OpenMode, ShardConfig, file_object,
+};
+use replication::{Message, Position, Standing};
 
 use crate::cluster::{Cluster, Flying, ms};
 use crate::files::{Daemons, FILE, Writer, write};
@@ -179,7 +183,13 @@ fn a_lend_has_ended_in_the_files_log_before_the_volume_hears_of_it(bug: Option<B
 
 /// Six daemons: a volume at three, and a file in it at the others.
 pub(crate) fn apart(bug: Option<Bug>) -> (Daemons, Vec<u32>, Cell) {
-    let mut cluster: Daemons = Cluster::with(6, 3, bug);
+    apart_with(bug, |_| {})
+}
+
+pub(crate) fn apart_with(bug: Option<Bug>, configure: fn(&mut ShardConfig)) -> (Daemons, Vec<u32>, Cell) {
+    let mut cluster: Daemons = Cluster::stopped(6, 3, bug);
+    cluster.configure = configure;
+    cluster.start_all();
     cluster.client(1);
     let members: Vec<u32> = cluster.map.members(FILE).into_iter().map(|node| node.0).collect();
     cluster.ask_file(1, members[0], FILE, FileBody::Create);
@@ -283,6 +293,81 @@ fn a_file_that_is_written_to_is_given_back_before_it_is_run_as_somebody_else() {
 pub(crate) fn read_now(inode: InodeId) -> Change {
     let set = SetAttributes { atime: Some(SetTime::Now), ..SetAttributes::default() };
     op(TreeChange::SetAttributes { inode, set })
+}
+
+/// Disks are so busy that the volume's primary can wait for no more of them. Whoever wants to be lent a file waits its turn: each time that it
+/// asks makes an entry, and more for the disks to do.
+#[test]
+fn who_wants_what_cannot_be_durable_yet_does_not_ask_all_the_time() {
+    let (mut cluster, members, mut cell) = apart_with(None, can_wait_for_one);
+    hold_back_syncs_of(&mut cluster, FILE);
+    let (change, level) = (make("other", Make::file()), Level::Durable);
+    let body = FileBody::Change { number: 100, settled: 100, level, under: None, change };
+    let first = cluster.ask_file(1, members[0], FILE, body);
+    cluster.run(ms(50));
+    let tail = |cluster: &Daemons| cluster.shard(members[0]).file(FILE).unwrap().tail().seq;
+    let before = tail(&cluster);
+    let node = cluster.map.members(cell.object)[0].0;
+    cell.number += 1;
+    let (number, level) = (cell.number, Level::Written);
+    let body = FileBody::Change { number, settled: number, level, under: None, change: write("hello") };
+    let asked = cluster.ask_file(cell.client, node, cell.object, body);
+    cluster.run(ms(1_000));
+    assert_eq!([first, asked].map(|id| cluster.file_reply(1, id)), [None, None]);
+    let made = tail(&cluster).0 - before.0;
+    assert!((2..30).contains(&made), "{made} entries");
+    cluster.let_go();
+    cluster.run(ms(500));
+    assert!(matches!(cluster.file_reply(1, asked), Some(FileReplyBody::Changed { outcome: Ok(_), .. })));
+}
+
+/// As long as the removal of the content may be lost the volume does not forget the file, whoever asks for it again.
+#[test]
+fn what_is_removed_is_doomed_until_that_would_survive_a_power_cut() {
+    let (mut cluster, members, mut cell) = apart(None);
+    cell.write(&mut cluster, "hello");
+    cluster.run(ms(2_000));
+    let nodes = cluster.map.members(cell.object);
+    let disks = nodes.clone();
+    cluster.hold_back(move |flying| match flying {
+        Flying::Disk { node, is_durable, .. } => *is_durable && disks.contains(&node.node),
+        _ => false,
+    });
+    let site = Site::new(InodeId::ROOT, name(&cell.name));
+    let mut writer = Writer { number: 100 };
+    writer.must(&mut cluster, members[0], op(TreeChange::Unlink { site, holders: Vec::new() }));
+    cluster.run(ms(200));
+    // Another one leads the volume, and has it removed again.
+    cluster.kill(members[0]);
+    let look = |cluster: &mut Daemons| {
+        for _ in 0..100 {
+            let ask = Ask::Lookup { dir: InodeId::ROOT, name: name("other") };
+            members[1..].iter().for_each(|&node| _ = ask_tree(cluster, node, ask.clone()));
+            cluster.run(ms(50));
+        }
+    };
+    look(&mut cluster);
+    nodes.iter().for_each(|node| cluster.power_off(node.0));
+    cluster.held.clear();
+    cluster.let_go();
+    nodes.iter().for_each(|node| cluster.start(node.0));
+    look(&mut cluster);
+    cluster.run(ms(120_000));
+    let has_it = |node: &&NodeId| cluster.shard(node.0).file(cell.object).is_some();
+    assert_eq!(nodes.iter().filter(has_it).count(), 0, "nobody would remove it");
+}
+
+fn can_wait_for_one(config: &mut ShardConfig) {
+    Arc::make_mut(&mut config.replication).waiting_max = 1;
+}
+
+fn hold_back_syncs_of(cluster: &mut Daemons, object: ObjectId) {
+    cluster.hold_back(move |flying| match flying {
+        Flying::File { message, .. } => {
+            message.object == object && matches!(message.message, Message::Sync { .. })
+        }
+        _ => false,
+    });
 }
 
 /// The first write has the volume lend, and nobody hears of it before the file's primary ends.

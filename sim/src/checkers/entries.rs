@@ -133,7 +133,7 @@ impl Entries {
     }
 
     /// All may forget an object. If nobody has done anything to it, it may begin again as if it had never been. Where it was removed, who asks for
-    /// it later may have it begin again as well, but does nothing to it.
+    /// it later may have it begin again as well, but does nothing to it; nor does whoever goes on behind its mark.
     pub fn end(&mut self, object: ObjectId, is_removed: bool) {
         let Some(file) = self.files.get(&object) else { return };
         let is_untouched =
@@ -215,7 +215,7 @@ impl Entries {
             let fact = Fact::new(now, node, what.clone());
             return if is_start { Ok(None) } else { Err(violation(now, object, what).shown_by([fact])) };
         };
-        let may_begin_again = file.is_removed && file.effective(at).is_empty() || file.ended.contains(&at);
+        let may_begin_again = file.is_removed && file.is_gone(at) || file.ended.contains(&at);
         if may_begin_again && !file.histories.values().any(|history| is_at(history, at)) {
             return Ok(None);
         }
@@ -491,6 +491,11 @@ impl Files {
         effective
     }
 
+    /// Whether a log that ends with `at` says nothing, or in the end that the file was removed.
+    fn is_gone(&self, at: Position) -> bool {
+        self.effective(at).last().is_none_or(|(_, _, op)| matches!(op.change, Change::Remove))
+    }
+
     fn replay(&self, at: Position) -> File {
         let mut file = File::default();
         for (at, _, op) in self.effective(at) {
@@ -705,6 +710,34 @@ mod tests {
         assert_eq!(begun_again(true, &[]), Ok(None));
         assert!(begun_again(true, &[op(2, 2, 8)]).is_err(), "somebody changes what is gone");
         assert!(begun_again(false, &[]).is_err(), "it is not to be gone");
+    }
+
+    #[test]
+    fn the_mark_of_what_was_removed_stays_whatever_comes_behind_it() {
+        let remove = |epoch, seq| {
+            let mut entry = op(epoch, seq, 7);
+            let Body::Op { op, .. } = &mut entry.body else { unreachable!() };
+            op.change = Change::Remove;
+            entry
+        };
+        let gone_on = |from: u64| {
+            let mut watch = Watch::new();
+            (1..=2).for_each(|node| {
+                watch.append(node, 0, &[barrier(1, 1, 0), remove(1, 2), op(1, 3, 8)]).unwrap();
+            });
+            watch.commit(1, at(1, 3)).unwrap();
+            watch.0.bury((NodeId(1), FILE));
+            watch.0.end(FILE, true);
+            watch.append(2, from, &[barrier(2, from + 1, 0)]).unwrap();
+            watch.commit(2, at(2, from + 1))
+        };
+        assert_eq!(gone_on(2), Ok(None));
+        let mut watch = Watch::new();
+        watch.append(1, 0, &[barrier(1, 1, 0), op(1, 2, 7), remove(1, 3)]).unwrap();
+        watch.commit(1, at(1, 3)).unwrap();
+        watch.0.end(FILE, true);
+        watch.append(1, 2, &[barrier(2, 3, 0)]).unwrap();
+        assert!(watch.commit(1, at(2, 3)).is_err(), "it is there again");
     }
 
     #[test]

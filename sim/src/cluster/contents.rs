@@ -225,7 +225,7 @@ impl<A: Algorithm> World<'_, A> {
             !self.is_in_tree(*of) || content.is_some_and(is_lent)
         };
         if self.contents.iter().enumerate().any(is_unfinished) {
-            ROUND * 12 + self.plan.shard.file_idle * 4
+            ROUND * 12 + self.plan.shard.file_idle * 6
         } else {
             Span::ZERO
         }

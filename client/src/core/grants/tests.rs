@@ -506,6 +506,20 @@ fn what_is_lent_by_ones_own_change_is_known_and_not_what_was_before() {
     assert_eq!(story.cache.attributes(at(1), VOLUME, inode(2)), None);
 }
 
+/// The story goes wrong without the rule.
+#[test]
+fn a_lend_is_used_as_long_as_the_session_lasts() {
+    let is_used_late = |rules| {
+        let mut story = Story::knowing();
+        story.cache = std::mem::take(&mut story.cache).with_rules(rules);
+        story.told(&Ask::Attributes { inode: inode(2) }, Ok(lent(10)));
+        assert_eq!(story.cache.attributes(at(999), VOLUME, inode(2)), Some(lent(10)));
+        story.cache.attributes(at(1_000), VOLUME, inode(2)).is_some()
+    };
+    assert!(!is_used_late(Rules::ALL));
+    assert!(is_used_late(Rules::without(Some(Bug::LendOutlivesSession))));
+}
+
 #[test]
 fn what_is_returned_is_known_as_it_came_to_be() {
     let mut story = Story::knowing();
