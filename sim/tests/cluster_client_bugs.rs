@@ -95,21 +95,3 @@ fn without_a_bug_the_same_weathers_are_clean() {
     use Weather::{LendsDying, LendsFrozen, Names, OneWay};
     finding::assert_clean_without_bugs(&[Names, LendsDying, LendsFrozen, OneWay]);
 }
-
-#[test]
-fn tmp_how_often() {
-    use finding::Weather as _;
-    use sim::{Outcome, Simulation, Trace};
-    for subject in [Flease, PaxosLease] {
-        for weather in [Weather::LendsFrozen, Weather::Lends, Weather::LendsDying] {
-            let found: Vec<_> = (0..40)
-                .filter_map(|seed| {
-                    let plan = weather.plan(None, subject, seed);
-                    let summary = Clusters::run(subject, &plan, Trace::off());
-                    summary.violations().first().map(|v| (seed, v.checker, v.to_string()))
-                })
-                .collect();
-            println!("TMP {weather:?} {subject:?} {found:#?}");
-        }
-    }
-}

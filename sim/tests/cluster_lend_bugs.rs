@@ -28,7 +28,7 @@ const SEEDS: u64 = 10;
 const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Bug::RecallNotWaitedFor, Flease, Weather::Rough, SEEDS, "lends"),
     (Bug::RecallNotWaitedFor, PaxosLease, Weather::Rough, SEEDS, "lends"),
-    (Bug::FlushNotFenced, Flease, Weather::Frozen, 5 * SEEDS, "lends"),
+    (Bug::FlushNotFenced, Flease, Weather::Frozen, 5 * SEEDS, "lends or contents"),
     (Bug::GrantsIgnored, Flease, Weather::Rough, SEEDS, "lends"),
 ];
 

@@ -62,7 +62,7 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
         Flease,
         Weather::Lacking,
         20,
-        "starts or linearizability or trees or replicas",
+        "starts or linearizability or trees or replicas or holders",
     ),
 ];
 
