@@ -316,8 +316,8 @@ impl<A: Algorithm> Shard<A> {
     /// Whether whoever did an errand has too much to do to say that what came of it would survive a power cut.
     fn may_be_lost(&self, errand: &Errand, reply: &FileReplyBody) -> bool {
         let is_written = matches!(reply, FileReplyBody::Changed { level: Level::Written, .. });
-        let asked = errand.asked(self.is_early(errand));
-        is_written && matches!(asked, FileBody::Change { level: Level::Durable, .. })
+        let is_durable = |asked| matches!(asked, FileBody::Change { level: Level::Durable, .. });
+        is_written && is_durable(errand.asked(self.is_early(errand)))
     }
 
     pub(crate) fn take_errand_reply(&mut self, now: WallTime, from: NodeId, reply: FileReply) {

@@ -196,8 +196,8 @@ pub(crate) struct Hosted {
     pub(crate) preparing: BTreeMap<Ticket, Vec<(FileOf, ErrandBody)>>,
     /// Who waits to hear that it may forget the file, and since which view it is no member of it.
     pub(crate) retired: BTreeMap<NodeId, ViewId>,
-    /// Whether this node waits until all have what is to end it; and if it has ended it, in which epoch and at which entry.
-    pub(crate) is_ending: bool,
+    /// If this node waits until all have what is to end it, whether that is a mark; and if it has ended it, in which epoch and at which entry.
+    pub(crate) is_ending: Option<bool>,
     pub(crate) is_over: Option<(Epoch, Position)>,
     /// Whether an operator waits to be told something, and whether that is that there is no such file.
     pub(crate) is_ordered: bool,
@@ -299,7 +299,7 @@ impl Hosted {
             waits: Waits::default(),
             preparing: BTreeMap::new(),
             retired: BTreeMap::new(),
-            is_ending: false,
+            is_ending: None,
             is_over: None,
             is_ordered: false,
             is_absent: false,
@@ -332,7 +332,7 @@ impl Hosted {
     /// A tenure has begun.
     pub(crate) fn begin(&mut self, now: WallTime) {
         self.heard.clear();
-        (self.is_ending, self.is_over) = (false, None);
+        (self.is_ending, self.is_over) = (None, None);
         (self.led_since, self.fruitless, self.avoided_until) = (now, 0, WallTime::ZERO);
     }
 

@@ -76,20 +76,21 @@ impl<A: Algorithm> Shard<A> {
         if !may_end || !hosted.serves() {
             return false;
         }
-        let is_marked = hosted.is_ending || self.config.breaks(Bug::MarkedOnce);
+        let is_removed = hosted.replica.machine().attributes().1.is_removed();
+        let is_marked = hosted.is_ending == Some(is_removed) || self.config.breaks(Bug::MarkedOnce);
         if few || is_marked && hosted.replica.is_everywhere() {
             hosted.replica.end();
             hosted.is_over = Some((hosted.replica.promised(), hosted.replica.tail()));
             return false;
         }
-        if std::mem::replace(&mut hosted.is_ending, true) {
+        if hosted.is_ending == Some(is_removed) {
             return false;
         }
-        let is_removed = hosted.replica.machine().attributes().1.is_removed();
         if is_removed && self.propose_own(now, object, Change::Remove).is_none() {
             return false;
         }
         if let Some(hosted) = self.files.hosted.get_mut(&object) {
+            hosted.is_ending = Some(is_removed);
             hosted.replica.sync_with_last();
         }
         self.drain_replica(now, object);
