@@ -39,7 +39,7 @@ impl Reach {
     /// Time passes.
     pub(crate) fn turn(&mut self, now: WallTime) {
         if self.was_frozen(now) {
-            return self.begin_again(now);
+            return self.begin_again(now, []);
         }
         self.turned = now;
         if now >= self.since + self.within {
@@ -55,10 +55,10 @@ impl Reach {
         }
     }
 
-    /// Most of the peers are there again that were not.
-    pub(crate) fn begin_again(&mut self, now: WallTime) {
+    /// Most of the peers are there again that were not. Whoever has a session has come.
+    pub(crate) fn begin_again(&mut self, now: WallTime, here: impl IntoIterator<Item = ClientId>) {
         (self.since, self.turned) = (now, now);
-        self.came.clear();
+        self.came = here.into_iter().collect();
     }
 
     fn was_frozen(&self, now: WallTime) -> bool {
@@ -100,7 +100,9 @@ mod tests {
         assert_eq!(reach.comes_until(at(2_401), client), Some(at(3_401)));
         reach.turn(at(2_500));
         assert_eq!(reach.comes_until(at(2_600), client), Some(at(3_500)));
-        reach.begin_again(at(2_700));
+        reach.begin_again(at(2_700), []);
         assert_eq!(reach.comes_until(at(2_800), client), Some(at(3_700)));
+        reach.begin_again(at(2_900), [client]);
+        assert_eq!(reach.comes_until(at(3_000), client), None);
     }
 }

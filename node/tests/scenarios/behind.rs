@@ -393,7 +393,20 @@ fn who_answers_while_the_lend_ends_may_know_it_again() {
 
 #[test]
 fn who_is_gone_is_waited_for_as_long_as_it_may_believe() {
+    is_waited_for_as_long_as_it_may_believe(Story::lent(None));
+}
+
+/// A client may be quicker than the peers when a daemon begins.
+#[test]
+fn who_was_there_before_its_daemon_had_peers_has_come() {
     let mut story = Story::lent(None);
+    let node = story.primary();
+    story.cluster.isolate(node);
+    story.cluster.mend();
+    is_waited_for_as_long_as_it_may_believe(story);
+}
+
+fn is_waited_for_as_long_as_it_may_believe(mut story: Story) {
     story.flush("hello");
     story.cluster.clients.get_mut(&HOLDER).unwrap().is_silent = true;
     let node = story.primary();
