@@ -669,7 +669,10 @@ impl Files {
                 self.tell_unchanged(ticket, from);
                 FileEvent::Refused { ticket, error }
             }
-            (_, FileReplyBody::Expired) => FileEvent::Expired { ticket },
+            (_, FileReplyBody::Expired) => {
+                self.end_in(id);
+                FileEvent::Expired { ticket }
+            }
             (Task::Change { .. }, FileReplyBody::Settled) => FileEvent::Settled { ticket },
             // No reply to this. A file that is being made may not be there for those who asked just before.
             _ => return self.go_on(now, ticket, from, None),

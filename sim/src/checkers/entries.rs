@@ -215,8 +215,7 @@ impl Entries {
             let fact = Fact::new(now, node, what.clone());
             return if is_start { Ok(None) } else { Err(violation(now, object, what).shown_by([fact])) };
         };
-        let may_begin_again = file.is_removed && file.is_gone(at) || file.ended.contains(&at);
-        if may_begin_again && !file.histories.values().any(|history| is_at(history, at)) {
+        if file.may_begin_again(at) && !file.histories.values().any(|history| is_at(history, at)) {
             return Ok(None);
         }
         let generation = known.generation;
@@ -265,7 +264,7 @@ impl Entries {
     ) -> Result<(), Violation> {
         let (at, members) = (replica.committed(), &replica.view().members);
         let leads = matches!(replica.standing(), Standing::Recovering | Standing::Serving);
-        let is_known = |file: &&Files| file.is_committed(at) || file.ended.contains(&at);
+        let is_known = |file: &&Files| file.is_committed(at) || file.may_begin_again(at);
         let Some(file) = self.files.get(&object).filter(|file| !is_known(file)) else { return Ok(()) };
         // Power takes away what was rightly counted.
         if self.may_lose || at == Position::START {
@@ -489,6 +488,11 @@ impl Files {
             effective.push((entry.at, request, op));
         }
         effective
+    }
+
+    /// Whether all may forget the object that ends so, and what comes behind may differ.
+    fn may_begin_again(&self, at: Position) -> bool {
+        self.is_removed && self.is_gone(at) || self.ended.contains(&at)
     }
 
     /// Whether a log that ends with `at` says nothing, or in the end that the file was removed.

@@ -42,6 +42,7 @@ impl<A: Algorithm> World<'_, A> {
         self.settle_files()?;
         self.check_nothing_is_left()?;
         self.is_directed = true;
+        (0..self.machines()).try_for_each(|machine| self.start(machine))?;
         (0..self.daemons.len()).try_for_each(|daemon| self.must_serve(daemon))?;
         let mut mishaps = vec![Expected::SilentClient];
         if self.spare_left() > 0 {

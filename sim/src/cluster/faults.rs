@@ -318,7 +318,9 @@ impl<A: Algorithm> World<'_, A> {
     fn change_rate(&mut self) {
         let machine = self.dice.faults.index(self.machines());
         let ppm = draw_rate(self.plan.clocks.rate_ppm_max, &mut self.dice.clocks);
-        if self.wrong_clocks.is_wrong(machine) {
+        // One that goes astray does so slowly.
+        let is_astray = self.daemons.get(machine).is_some_and(|daemon| daemon.clock.is_astray());
+        if is_astray || self.wrong_clocks.is_wrong(machine) {
             return;
         }
         self.summary.faults.count(FaultKind::ClockRate);

@@ -103,7 +103,7 @@ impl<A: Algorithm> World<'_, A> {
         }
     }
 
-    /// Whoever has come to a volume goes.
+    /// Whoever has come to a volume goes. Whose changes are refused for ever can only end.
     pub(super) fn leave_volumes(&mut self) -> Result<(), Violation> {
         for file in self.volumes() {
             for client in 0..self.clients.len() {
@@ -116,6 +116,9 @@ impl<A: Algorithm> World<'_, A> {
                 if core.is_some_and(|core| is_there || core.attends_to(object)) {
                     self.work(client, 0, (file, Work::Tree(trees::go(), None)))?;
                     self.run_until(self.now + self.slack())?;
+                }
+                if self.clients[client].files.is_over {
+                    self.crash_client(self.daemons.len() + client);
                 }
             }
         }

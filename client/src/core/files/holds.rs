@@ -216,9 +216,7 @@ impl Files {
             FileReplyBody::Refused(FileError::Tree(
                 NameError::Expired { .. } | NameError::NoClient { .. },
             )) => {
-                self.holds.remove(volume);
-                self.holds.ended.insert(volume);
-                return self.outputs.push_back(FileOutput::Event(FileEvent::Ended { volume }));
+                return self.end_in(volume);
             }
             FileReplyBody::NoSuchFile | FileReplyBody::Refused(FileError::Removed | FileError::NoTree) => {
                 return self.holds.remove(volume);
@@ -227,6 +225,15 @@ impl Files {
         };
         self.holds.due.insert((next, volume));
         self.tell_volumes(now);
+    }
+
+    /// A volume has taken this client for dead, if it is one that the client is in: nothing there will ever be changed by it again.
+    pub(super) fn end_in(&mut self, volume: ObjectId) {
+        if self.holds.volumes.contains_key(&volume) {
+            self.holds.remove(volume);
+            self.holds.ended.insert(volume);
+            self.outputs.push_back(FileOutput::Event(FileEvent::Ended { volume }));
+        }
     }
 
     /// What an opening came to is open, or not.

@@ -98,3 +98,16 @@ fn who_has_ended_is_told_once_and_tells_nothing_more() {
     story.files.attend_to(story.now, OBJECT);
     assert_eq!(story.wait(10_000), []);
 }
+
+/// Its changes of the tree are refused, though the tree has it on record still.
+#[test]
+fn whose_changes_are_refused_for_ever_has_ended() {
+    let mut story = attending();
+    let op = namespace::Op::wanted(Who::root(), namespace::Change::Settle);
+    let ticket = story.files.change(story.now, OBJECT, Change::Tree(Arc::new(op)), Level::Written);
+    let sent = story.sent_one();
+    story.reply(&sent, FileReplyBody::Expired);
+    assert_eq!(story.event(), [FileEvent::Ended { volume: OBJECT }, FileEvent::Expired { ticket }]);
+    assert!(story.files.has_ended(OBJECT) && !story.files.attends_to(OBJECT));
+    assert_eq!(story.wait(10_000), []);
+}
