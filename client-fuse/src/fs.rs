@@ -25,7 +25,7 @@ use client::{Client, Volume};
 use namespace::{Attributes, InodeId, Who};
 
 pub(crate) use attributes::{Wanted, set_time};
-pub(crate) use content::OpenHow;
+pub(crate) use content::{OpenHow, WriteHow};
 pub(crate) use dirs::Shown as Listed;
 pub(crate) use error::FsError;
 pub(crate) use extents::Allocate;

@@ -39,6 +39,7 @@ use self::answers::{
 use self::lock::Passed;
 use self::values::{
     STATFS_BLOCK_BYTES, allocate_how, caller, file_attr, generation, mode_bits, open_how, sought, time,
+    write_how,
 };
 use crate::caller::Caller;
 use crate::fs::{Fs, FsError, IO_BYTES_MAX, Make, OpenHow, Wanted};
@@ -407,7 +408,7 @@ impl Filesystem for Translator {
         offset: u64,
         data: &[u8],
         flags: WriteFlags,
-        _open_flags: OpenFlags,
+        open_flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
@@ -416,16 +417,15 @@ impl Filesystem for Translator {
             return reply.error(Errno::EINVAL);
         }
         let data = Bytes::copy_from_slice(data);
-        // What was written through a mapping has its place.
-        let is_placed = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        match self.fs.write_at_once(handle.0, (offset, &data), is_placed) {
+        let how = write_how(flags, open_flags);
+        match self.fs.write_at_once(handle.0, (offset, &data), how) {
             Some(Ok(())) => return reply.written(length),
             Some(Err(error)) => return reply.error(errno(error)),
             None => {}
         }
         self.serve(
             (caller(request), length),
-            move |fs| async move { fs.write(handle.0, (offset, data), is_placed).await },
+            move |fs| async move { fs.write(handle.0, (offset, data), how).await },
             move |done| match done {
                 Ok(()) => reply.written(length),
                 Err(error) => reply.error(error),

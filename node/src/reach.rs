@@ -39,7 +39,7 @@ impl Reach {
     /// Time passes.
     pub(crate) fn turn(&mut self, now: WallTime) {
         if self.was_frozen(now) {
-            return self.begin_again(now, []);
+            return self.begin_again(now, &BTreeSet::new());
         }
         self.turned = now;
         if now >= self.since + self.within {
@@ -55,10 +55,14 @@ impl Reach {
         }
     }
 
-    /// Most of the peers are there again that were not. Whoever has a session has come.
-    pub(crate) fn begin_again(&mut self, now: WallTime, here: impl IntoIterator<Item = ClientId>) {
+    /// Most of the peers are there again that were not. Who has come has not gone meanwhile, if it has a session still, unless all of that was before
+    /// this node was frozen.
+    pub(crate) fn begin_again(&mut self, now: WallTime, here: &BTreeSet<ClientId>) {
+        if self.was_frozen(now) {
+            self.came.clear();
+        }
+        self.came.retain(|client| here.contains(client));
         (self.since, self.turned) = (now, now);
-        self.came = here.into_iter().collect();
     }
 
     fn was_frozen(&self, now: WallTime) -> bool {
@@ -100,9 +104,21 @@ mod tests {
         assert_eq!(reach.comes_until(at(2_401), client), Some(at(3_401)));
         reach.turn(at(2_500));
         assert_eq!(reach.comes_until(at(2_600), client), Some(at(3_500)));
-        reach.begin_again(at(2_700), []);
-        assert_eq!(reach.comes_until(at(2_800), client), Some(at(3_700)));
-        reach.begin_again(at(2_900), [client]);
-        assert_eq!(reach.comes_until(at(3_000), client), None);
+        reach.begin_again(at(2_700), &BTreeSet::from([client]));
+        assert_eq!(reach.comes_until(at(2_800), client), Some(at(3_700)), "its session is from before");
+    }
+
+    #[test]
+    fn who_came_before_the_peers_need_not_come_again() {
+        let mut reach = Reach::begin(at(0), Span::from_millis(400), WITHIN);
+        let [here, gone, new] = [1, 2, 3].map(|program| ClientId { certificate: 1, program });
+        reach.hear(at(100), here);
+        reach.hear(at(100), gone);
+        reach.begin_again(at(200), &BTreeSet::from([here, new]));
+        let waits =
+            |reach: &Reach| [here, gone, new].map(|client| reach.comes_until(at(300), client).is_some());
+        assert_eq!(waits(&reach), [false, true, true]);
+        reach.begin_again(at(700), &BTreeSet::from([here]));
+        assert_eq!(reach.comes_until(at(800), here), Some(at(1_700)), "frozen, and not noticed yet");
     }
 }

@@ -258,7 +258,7 @@ impl<A: Algorithm> Shard<A> {
         let had_majority = self.has_majority();
         self.peers.insert(peer.node, peer.incarnation);
         if !had_majority && self.has_majority() {
-            self.reach.begin_again(now, self.sessions.clients());
+            self.reach.begin_again(now, &self.sessions.clients());
         }
         self.tell_all_to(now, peer.node);
         if self.is_greeted {

@@ -260,8 +260,9 @@ assert refused(c, W, 5, 10, OFD) and refused(b, W, 5, 10)
 os.close(c)
 assert refused(b, W, 5, 10)
 fcntl.flock(b, fcntl.LOCK_EX | fcntl.LOCK_NB)
+# With the last descriptor it goes, and the kernel says so after that is closed.
 os.close(a)
-lock(b, W, 5, 10)
+lock(b, W, 5, 10, fcntl.F_SETLKW)
 ";
     let Some(cluster) = Cluster::start() else { return };
     let Some(python) = program("python3") else { return };

@@ -1,12 +1,14 @@
 //! Daemons that die or are not there, and a volume that is deleted.
 
 use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::io::{IoSlice, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
+use rustix::io::ReadWriteFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{Cluster, PATIENCE, fleasefs, is_mounted, said, until};
@@ -191,4 +193,29 @@ fn a_signal_that_is_handled_interrupts_who_has_waited_for_long() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "interrupted", "{}", said(&output));
     assert!(started.elapsed() >= Duration::from_secs(10), "what passes by itself is seen by nobody");
     assert_eq!(fs::read_to_string(point.join("a")).unwrap(), "hello");
+}
+
+/// What is written to a file that nobody else uses stays with the mount for a while, but not that.
+#[test]
+fn what_was_to_be_synced_as_it_is_written_outlives_the_mount() {
+    let Some(cluster) = Cluster::start() else { return };
+    let ((point, process), other) = (cluster.mount_in_front("a"), cluster.mount("b"));
+    let open = |name, flags: OFlags| {
+        let mut how = File::options();
+        how.write(true).create(true).custom_flags(flags.bits().cast_signed());
+        how.open(point.join(name)).unwrap()
+    };
+    let (synced, once, source) =
+        (open("synced", OFlags::SYNC), open("once", OFlags::empty()), point.join("source"));
+    fs::write(&source, "copied").unwrap();
+    synced.write_all_at(b"written, ", 0).unwrap();
+    let (mut from, mut to) = (0, 9);
+    let source = File::open(source).unwrap();
+    assert_eq!(rustix::fs::copy_file_range(source, Some(&mut from), &synced, Some(&mut to), 6), Ok(6));
+    once.write_all_at(b"with what was before", 0).unwrap();
+    assert_eq!(rustix::io::pwritev2(&once, &[IoSlice::new(b"this")], 0, ReadWriteFlags::DSYNC), Ok(4));
+    kill_process(process, Signal::KILL).unwrap();
+    for (name, expected) in [("synced", "written, copied"), ("once", "this what was before")] {
+        assert_eq!(fs::read_to_string(other.join(name)).unwrap(), expected);
+    }
 }

@@ -30,6 +30,17 @@ pub(crate) struct OpenHow {
     pub(crate) exclusive: bool,
     /// A file that is there is cut.
     pub(crate) truncate: bool,
+    /// What is changed by it outlives the power of the daemons before that is answered.
+    pub(crate) syncs: bool,
+}
+
+/// What the kernel says of a write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteHow {
+    /// It has its place, even in a file that is appended to.
+    pub(crate) is_placed: bool,
+    /// It outlives the power of the daemons before it is answered.
+    pub(crate) syncs: bool,
 }
 
 /// An open file.
@@ -41,6 +52,7 @@ pub(super) struct OpenFile {
     who: Who,
     mode: OpenMode,
     appends: bool,
+    syncs: bool,
     /// Whether anything may ever have been locked by it.
     has_locked: AtomicBool,
     /// Whether an earlier identity of the mount has written something that it never sent, and nobody was told.
@@ -57,7 +69,7 @@ impl OpenFile {
     fn new(number: u64, file: VolumeFile, (who, mode, how): (Who, OpenMode, OpenHow)) -> Self {
         let (inode, opened) = (file.inode(), Mutex::new((number, Arc::new(file))));
         let [has_locked, has_lost] = [false, false].map(AtomicBool::new);
-        Self { inode, opened, who, mode, appends: how.append, has_locked, has_lost }
+        Self { inode, opened, who, mode, appends: how.append, syncs: how.syncs, has_locked, has_lost }
     }
 
     pub(super) fn opened(&self) -> (u64, Arc<VolumeFile>) {
@@ -164,11 +176,11 @@ impl Fs {
         &self,
         handle: u64,
         (offset, data): (u64, &Bytes),
-        is_placed: bool,
+        how: WriteHow,
     ) -> Option<Result<(), FsError>> {
-        let open = self.files.get(handle).ok()?;
+        let open = self.files.get(handle).ok().filter(|_| !how.syncs)?;
         let (number, file) = open.opened();
-        let offset = Some(offset).filter(|_| !open.appends || is_placed);
+        let offset = Some(offset).filter(|_| !open.appends || how.is_placed);
         let written = (number == self.now().number).then(|| file.write_at_once(offset, data))??;
         Some(written.map(drop).map_err(FsError::from))
     }
@@ -178,22 +190,33 @@ impl Fs {
         &self,
         handle: u64,
         (offset, data): (u64, Bytes),
-        is_placed: bool,
+        how: WriteHow,
     ) -> Result<(), FsError> {
         let open = self.files.get(handle)?;
         assert!(data.len() as u64 <= WRITE_BYTES_MAX, "the kernel was told what it may write at once");
-        if open.appends && !is_placed {
-            return Ok(self.content(&open).await?.append(data).await.map(drop)?);
+        let file = self.content(&open).await?;
+        if open.appends && !how.is_placed {
+            file.append(data).await?;
+        } else {
+            file.write(offset, data).await?;
         }
-        Ok(self.content(&open).await?.write(offset, data).await?)
+        if how.syncs { self.sync_content(&open).await } else { Ok(()) }
     }
 
     /// Makes what was written, and the file's name, outlive the power of the daemons.
     pub(crate) async fn sync(&self, handle: u64) -> Result<(), FsError> {
-        let open = self.files.get(handle)?;
-        let synced = self.content(&open).await?.sync().await;
+        self.sync_content(&*self.files.get(handle)?).await
+    }
+
+    async fn sync_content(&self, open: &OpenFile) -> Result<(), FsError> {
+        let synced = self.content(open).await?.sync().await;
         open.tell_loss()?;
         Ok(synced?)
+    }
+
+    /// What was changed by a call other than a write.
+    pub(super) async fn changed(&self, open: &OpenFile) -> Result<(), FsError> {
+        if open.syncs { self.sync_content(open).await } else { Ok(()) }
     }
 
     /// What went wrong with what was written before, told to whoever closes a descriptor.

@@ -37,7 +37,7 @@ impl Fs {
         if how.zeroes {
             file.punch(offset, length).await?;
         }
-        Ok(())
+        self.changed(&open).await
     }
 
     /// Where the next hole is, or the next that is none.
@@ -59,8 +59,8 @@ impl Fs {
         (to, to_offset): (u64, u64),
         length: u64,
     ) -> Result<u32, FsError> {
-        let (from, to) = (self.files.get(from)?, self.files.get(to)?);
-        let (from, to) = (self.content(&from).await?, self.content(&to).await?);
+        let (from, into) = (self.files.get(from)?, self.files.get(to)?);
+        let (from, to) = (self.content(&from).await?, self.content(&into).await?);
         let length = length.min(COPIED_BYTES_MAX);
         let mut copied = 0;
         while copied < length {
@@ -80,6 +80,7 @@ impl Fs {
                 Err(_) => break,
             }
         }
+        self.changed(&into).await?;
         Ok(u32::try_from(copied).expect("it is bounded"))
     }
 }

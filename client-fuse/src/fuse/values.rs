@@ -3,15 +3,18 @@
 use std::time::{Duration, SystemTime};
 
 use client::Sought;
-use fuser::{FileAttr, FileType, Generation, INodeNo, OpenFlags, Request, TimeOrNow};
+use fuser::{FileAttr, FileType, Generation, INodeNo, OpenFlags, Request, TimeOrNow, WriteFlags};
 use namespace::{Attributes, Kind, SetTime};
 use rustix::fs::{FallocateFlags, OFlags};
 
 use crate::caller::Caller;
-use crate::fs::{Allocate, OpenHow, set_time};
+use crate::fs::{Allocate, OpenHow, WriteHow, set_time};
 
 /// What the kernel says of a file that is opened to be run. It has no name in `fcntl.h`.
 const OPENED_TO_RUN: u32 = 0x20;
+
+/// The bits of `O_SYNC`, one of which is `O_DSYNC`.
+const SYNCS: OFlags = OFlags::SYNC;
 
 /// `SEEK_DATA` and `SEEK_HOLE` of the kernel's `fs.h`.
 const SEEK_DATA: i32 = 3;
@@ -48,6 +51,16 @@ pub(super) fn open_how(flags: OpenFlags) -> OpenHow {
         execute: bits & OPENED_TO_RUN != 0,
         exclusive: flags.contains(OFlags::EXCL),
         truncate: flags.contains(OFlags::TRUNC),
+        syncs: flags.intersects(SYNCS),
+    }
+}
+
+pub(super) fn write_how(write: WriteFlags, open: OpenFlags) -> WriteHow {
+    WriteHow {
+        // What was written through a mapping.
+        is_placed: write.contains(WriteFlags::FUSE_WRITE_CACHE),
+        // Of the file, or of this write alone.
+        syncs: OFlags::from_bits_retain(open.0.cast_unsigned()).intersects(SYNCS),
     }
 }
 
