@@ -302,15 +302,16 @@ impl VolumeFile {
     }
 
     /// Makes durable what this client has written to it, and its names. What went wrong with something that was written before is told
-    /// once.
+    /// once, or to all who had called by then.
     pub async fn sync(&self) -> Result<(), VolumeError> {
+        let known = self.user.told.load(Ordering::Relaxed);
         // Of a client that has ended nothing may be left, and nothing of what was never written is no answer to that.
         self.volume().present().await?;
         self.flush().await?;
         if self.contents(|contents| contents.has_set_times(self.user.id)) {
             self.user.shared.return_lent(self.user.id, self.source.content.patience()).await;
         }
-        self.tell_fault()?;
+        self.tell_fault_since(known)?;
         let (content, names) = tokio::join!(self.source.content.sync(), self.volume().sync());
         match content {
             // Nothing was ever written to it.
@@ -321,11 +322,14 @@ impl VolumeFile {
 
     /// What went wrong with what was written, if this was not told to whoever has the file open: once.
     pub fn tell_fault(&self) -> Result<(), VolumeError> {
-        let known = self.user.told.load(Ordering::Relaxed);
+        self.tell_fault_since(self.user.told.load(Ordering::Relaxed))
+    }
+
+    fn tell_fault_since(&self, known: u64) -> Result<(), VolumeError> {
         let Some((told, fault)) = self.contents(|contents| contents.fault(self.user.id, known)) else {
             return Ok(());
         };
-        self.user.told.store(told, Ordering::Relaxed);
+        self.user.told.fetch_max(told, Ordering::Relaxed);
         Err(fault.told(self.volume()))
     }
 

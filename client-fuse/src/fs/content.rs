@@ -4,7 +4,7 @@
 //! syncs or closes the file. Everything else is answered when a majority of the daemons has it.
 
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -55,8 +55,9 @@ pub(super) struct OpenFile {
     syncs: bool,
     /// Whether anything may ever have been locked by it.
     has_locked: AtomicBool,
-    /// Whether an earlier identity of the mount has written something that it never sent, and nobody was told.
-    has_lost: AtomicBool,
+    /// How often an earlier identity of the mount had written something that it never sent, and how many of these were told.
+    lost: AtomicU64,
+    told: AtomicU64,
 }
 
 impl Opens for OpenFile {
@@ -68,8 +69,8 @@ impl Opens for OpenFile {
 impl OpenFile {
     fn new(number: u64, file: VolumeFile, (who, mode, how): (Who, OpenMode, OpenHow)) -> Self {
         let (inode, opened) = (file.inode(), Mutex::new((number, Arc::new(file))));
-        let [has_locked, has_lost] = [false, false].map(AtomicBool::new);
-        Self { inode, opened, who, mode, appends: how.append, syncs: how.syncs, has_locked, has_lost }
+        let (has_locked, [lost, told]) = (AtomicBool::new(false), [0, 0].map(AtomicU64::new));
+        Self { inode, opened, who, mode, appends: how.append, syncs: how.syncs, has_locked, lost, told }
     }
 
     pub(super) fn opened(&self) -> (u64, Arc<VolumeFile>) {
@@ -85,16 +86,23 @@ impl OpenFile {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if opened.0 < number {
             if opened.1.give_up() {
-                self.has_lost.store(true, Ordering::Relaxed);
+                self.lost.fetch_add(1, Ordering::Relaxed);
             }
             *opened = (number, Arc::new(file));
         }
         opened.1.clone()
     }
 
-    /// What was written before and is lost is told once to whoever syncs or closes it.
-    fn tell_loss(&self) -> Result<(), VolumeError> {
-        if self.has_lost.swap(false, Ordering::Relaxed) { Err(VolumeError::TakenBack) } else { Ok(()) }
+    /// What was written before and is lost is told once to whoever closes it or syncs it, or to all who had called by then: `known` was told
+    /// when they did.
+    fn tell_loss(&self, known: u64) -> Result<(), VolumeError> {
+        let lost = self.lost.load(Ordering::Relaxed);
+        self.told.fetch_max(lost, Ordering::Relaxed);
+        if lost > known { Err(VolumeError::TakenBack) } else { Ok(()) }
+    }
+
+    fn known(&self) -> u64 {
+        self.told.load(Ordering::Relaxed)
     }
 
     /// Something is about to be locked by it.
@@ -209,8 +217,9 @@ impl Fs {
     }
 
     async fn sync_content(&self, open: &OpenFile) -> Result<(), FsError> {
+        let known = open.known();
         let synced = self.content(open).await?.sync().await;
-        open.tell_loss()?;
+        open.tell_loss(known)?;
         Ok(synced?)
     }
 
@@ -222,7 +231,7 @@ impl Fs {
     /// What went wrong with what was written before, told to whoever closes a descriptor.
     pub(crate) fn tell_fault(&self, handle: u64) -> Result<(), FsError> {
         match self.files.get(handle) {
-            Ok(open) => Ok(open.tell_loss().and_then(|()| open.opened().1.tell_fault())?),
+            Ok(open) => Ok(open.tell_loss(open.known()).and_then(|()| open.opened().1.tell_fault())?),
             Err(_) => Ok(()),
         }
     }

@@ -66,7 +66,13 @@ enum Task {
     Read(UseId, Box<Reading>, Vec<(u64, Bytes)>),
     Change(UseId, FileOp, Changing),
     Look(UseId, Looking),
-    Sync { called: Moment, lend: Option<Generation>, is_flushed: bool },
+    /// With how many faults of the file had been told to whoever has it open when it was called.
+    Sync {
+        called: Moment,
+        lend: Option<Generation>,
+        told: u64,
+        is_flushed: bool,
+    },
 }
 
 /// What a ticket is about.
@@ -274,7 +280,7 @@ impl<A: Algorithm> World<'_, A> {
         if hands.iter().any(is_used) {
             return Ok(());
         }
-        self.tell_faults(client, opening, "closes it")?;
+        self.tell_faults(client, (opening, None), "closes it")?;
         if let Some(behind) = self.clients[client].files.behind.as_mut() {
             behind.close(opening);
         }
@@ -282,10 +288,15 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     /// What went wrong is told to whoever has a file open, once. Whether anything did.
-    fn tell_faults(&mut self, client: usize, opening: u64, what: &str) -> Result<bool, Violation> {
+    fn tell_faults(
+        &mut self,
+        client: usize,
+        (opening, before): (u64, Option<u64>),
+        what: &str,
+    ) -> Result<bool, Violation> {
         let who = self.clients[client].id(self.daemons.len() + client);
         let told = self.with_known(client, opening, |known, opening| {
-            let told = known.contents.fault(known.id, opening.told);
+            let told = known.contents.fault(known.id, before.unwrap_or(opening.told));
             if let Some((count, _)) = told {
                 opening.told = count;
             }
@@ -302,9 +313,12 @@ impl<A: Algorithm> World<'_, A> {
 
     pub(super) fn hand_syncs(&mut self, client: usize, hand: usize, opening: u64) -> Result<(), Violation> {
         let called = self.checkers.contents.moment(self.now);
-        let lend = self.with_known(client, opening, |known, _| known.contents.generation(known.id)).flatten();
-        let doing =
-            Doing::new(opening, Task::Sync { called, lend, is_flushed: false }, self.hand_deadline(client));
+        let known = self.with_known(client, opening, |known, opening| {
+            (known.contents.generation(known.id), opening.told)
+        });
+        let (lend, told) = known.unwrap_or_default();
+        let task = Task::Sync { called, lend, told, is_flushed: false };
+        let doing = Doing::new(opening, task, self.hand_deadline(client));
         self.hand_goes_on(client, hand, doing, News::Next)
     }
 
@@ -536,7 +550,8 @@ impl<A: Algorithm> World<'_, A> {
         let Some((volume, _)) = self.place_of(client, opening) else { return Ok(false) };
         let file = self.file_of(client, opening);
         let reading = self.clients[client].reading(self.now);
-        let Task::Sync { is_flushed, .. } = &mut doing.task else { return Ok(false) };
+        let Task::Sync { is_flushed, told, .. } = &mut doing.task else { return Ok(false) };
+        let told = *told;
         if matches!(news, News::Next) && !std::mem::replace(is_flushed, true) {
             let wanted = self.with_known(client, opening, |known, _| known.contents.want(known.id)).flatten();
             if let Some((lend, order)) = wanted {
@@ -546,7 +561,7 @@ impl<A: Algorithm> World<'_, A> {
         }
         let next = match (news, std::mem::replace(&mut doing.asked, Asked::Nothing)) {
             (News::Next, _) => {
-                if self.tell_faults(client, opening, "syncs it")? {
+                if self.tell_faults(client, (opening, Some(told)), "syncs it")? {
                     return Ok(false);
                 }
                 (file, true)
