@@ -45,7 +45,7 @@ fn assert_goes_well(args: &[&str], over: &str) {
     daemons.sort_unstable();
     assert_eq!(daemons, [1, 2, 3], "{verdict}");
     let events: Vec<&str> = happened.iter().map(|one| one["event"].as_str().unwrap()).collect();
-    assert_eq!(events, ["crash", "freeze", "restart"]);
+    assert_eq!(events, ["crash", "freeze", "drain"]);
     for one in happened {
         assert!(one["writer_stall_ms"].as_f64().unwrap() > 0.0, "nobody wrote anything: {one}");
         assert!(one["reader_stall_ms"].as_f64().unwrap() > 0.0, "nobody read anything: {one}");

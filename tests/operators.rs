@@ -285,6 +285,46 @@ fn a_rolling_restart_has_every_daemon_start_anew_while_clients_go_on() {
     assert!(cluster.statuses().iter().all(|status| status["drain"] == "no"));
 }
 
+/// Daemons and their supervisors, which go on when the test ends.
+struct Frozen(Vec<Pid>);
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        for &process in &self.0 {
+            let _ = kill_process(process, Signal::CONT);
+        }
+    }
+}
+
+#[test]
+fn what_lacks_a_majority_waits_and_status_says_what_and_why() {
+    let cluster = Cluster::up();
+    let file = cluster.folder.path().join("file");
+    fs::write(&file, "hello").unwrap();
+    let put = |name| {
+        let mut command = fleasefs();
+        command.args(["object", "put", name]).arg(&file).arg("--cluster").arg(cluster.dir());
+        command.stdout(Stdio::null()).spawn().unwrap()
+    };
+    assert!(put("before").wait().unwrap().success());
+    let all = [2, 3].into_iter().flat_map(|node| [cluster.supervisor(node), cluster.daemon(node)]);
+    let frozen = Frozen(all.collect());
+    frozen.0.iter().for_each(|&process| kill_process(process, Signal::STOP).unwrap());
+    let told = eventually(|| {
+        let output = cluster.run(&["status"]);
+        let told = text(&output.stdout) + &text(&output.stderr);
+        (!output.status.success() && told.contains("lack a majority")).then_some(told)
+    });
+    let expected = "that daemons 1, 2, 3 store lack a majority, because daemons 2, 3 cannot be reached";
+    assert!(told.contains(expected), "{told}");
+    let mut waiting = put("meanwhile");
+    sleep(Duration::from_millis(500));
+    assert!(waiting.try_wait().unwrap().is_none(), "it should wait");
+    drop(frozen);
+    assert!(waiting.wait().unwrap().success());
+    eventually(|| cluster.run(&["status"]).status.success().then_some(()));
+}
+
 #[test]
 fn a_daemon_that_is_told_to_stop_hands_over_first() {
     let cluster = Cluster::up();

@@ -1,4 +1,4 @@
-//! Failover to be watched: programs use a volume while daemons are killed, frozen and restarted, and what they noticed is told at the end.
+//! Failover to be watched: programs use a volume while daemons are killed, frozen, drained and restarted, and what they noticed is told at the end.
 //!
 //! The load, the events and the verification are those of [`failover`](crate::failover).
 
@@ -144,7 +144,7 @@ pub fn run(
     })
 }
 
-/// Kills, freezes and restarts, each another daemon.
+/// Kills, freezes, and drains and restarts, each another daemon.
 fn play(
     stage: &mut Stage<'_>,
     length: Duration,
@@ -154,7 +154,7 @@ fn play(
     let mut happened = Vec::new();
     let mut left: Vec<NodeId> = stage.config.map.osds().map(|osd| osd.id).collect();
     show.step("all is well");
-    for event in [Event::Crash, Event::Freeze, Event::Restart] {
+    for event in [Event::Crash, Event::Freeze, Event::Drain] {
         show.board.reset();
         stage.watch(calm, &mut || show.look())?;
         let quiet = show.board.stalls().into_iter().max().unwrap_or_default();
@@ -174,7 +174,7 @@ fn one(
     let (what, then) = match event {
         Event::Crash => ("killed (SIGKILL)", "its supervisor starts it again"),
         Event::Freeze => ("frozen (SIGSTOP)", "nobody says so: its leases have to run out"),
-        _ => ("stopped in order (SIGTERM) and started again", "it gives its leases up first"),
+        _ => ("drained, stopped (SIGTERM) and started again", "the others have its leases before it goes"),
     };
     show.news(format!("daemon {daemon} is {what}: {then}"));
     show.board.reset();

@@ -1,7 +1,9 @@
 //! What is wrong with a cluster, said plainly.
 
-use base::Span;
-use node::{ClockTrust, DrainStatus, Status};
+use std::collections::BTreeMap;
+
+use base::{NodeId, Span};
+use node::{ClockTrust, DrainStatus, LackingStatus, Status};
 
 use crate::DaemonState;
 
@@ -22,6 +24,7 @@ pub fn problems(states: &[DaemonState], now_s: u64) -> Vec<String> {
         };
         found.push(format!("{who}: without a majority nothing can be locked"));
     }
+    found.extend(lacking(states));
     for state in states {
         let who = format!("daemon {} at {}", state.node, state.address);
         match &state.status {
@@ -32,6 +35,33 @@ pub fn problems(states: &[DaemonState], now_s: u64) -> Vec<String> {
         }
     }
     found
+}
+
+/// What waits for a majority. Each of its members that answers says so, of what it has.
+fn lacking(states: &[DaemonState]) -> Vec<String> {
+    let mut all = BTreeMap::new();
+    for status in states.iter().filter_map(|state| state.status.as_ref().ok()) {
+        for LackingStatus { members, objects } in &status.lacking {
+            let is_gone =
+                |node: &&NodeId| status.peers.iter().any(|peer| peer.node == **node && !peer.connected);
+            let gone: Vec<NodeId> = members.iter().filter(is_gone).copied().collect();
+            let most: &mut u64 = all.entry((members, gone)).or_default();
+            *most = (*most).max(*objects);
+        }
+    }
+    let tell = |((members, gone), objects): ((&Vec<NodeId>, Vec<NodeId>), u64)| {
+        format!(
+            "{objects} files and volumes that daemons {} store lack a majority, because daemon{} {} cannot be reached: who uses them waits",
+            listed(members),
+            if gone.len() == 1 { "" } else { "s" },
+            listed(&gone)
+        )
+    };
+    all.into_iter().map(tell).collect()
+}
+
+fn listed(nodes: &[NodeId]) -> String {
+    nodes.iter().map(|node| node.0.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 fn of_one(status: &Status, now_s: u64) -> Vec<String> {
@@ -120,6 +150,7 @@ mod tests {
             drain: DrainStatus::No,
             page: None,
             peers: Vec::new(),
+            lacking: Vec::new(),
         }
     }
 

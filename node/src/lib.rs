@@ -122,8 +122,8 @@ pub use session::{Certificate, SessionId};
 pub use shard::{LockCounts, Remembered, Shard, ShardError};
 pub use starts::{Chain, Lines, Met, RestoredCopy, StartRefusal};
 pub use status::{
-    ClockStatus, ClockTrust, DaemonStatus, LeaseStatus, LockStatus, PageStatus, PeerStatus, STATUS_PEERS_MAX,
-    Status, SupervisorStatus, WorkStatus,
+    ClockStatus, ClockTrust, DaemonStatus, LackingStatus, LeaseStatus, LockStatus, PageStatus, PeerStatus,
+    STATUS_LACKING_MAX, STATUS_PEERS_MAX, Status, SupervisorStatus, WorkStatus,
 };
 pub use store::{JournalFound, Memo, OpenStep, Opening, StoreFound, StoreRefusal};
 pub use tenures::{EndSeen, TenureSeen, tenures};

@@ -12,6 +12,12 @@ use crate::{DrainStatus, bounded};
 /// The most peers a status lists: as many as a cluster map has daemons.
 pub const STATUS_PEERS_MAX: usize = crate::map::OSDS_MAX;
 
+/// The most members that something has.
+const STATUS_MEMBERS_MAX: usize = base::MEMBERS_MAX;
+
+/// The most sets of members that a status lists of which too few are there.
+pub const STATUS_LACKING_MAX: usize = 64;
+
 /// The state of one daemon.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Status {
@@ -48,6 +54,9 @@ pub struct Status {
     /// The other daemons of the map.
     #[serde(deserialize_with = "bounded::list::<STATUS_PEERS_MAX, _, _>")]
     pub peers: Vec<PeerStatus>,
+    /// What it has of which too few members are there.
+    #[serde(deserialize_with = "bounded::list::<STATUS_LACKING_MAX, _, _>")]
+    pub lacking: Vec<LackingStatus>,
 }
 
 /// Who answers.
@@ -170,4 +179,14 @@ pub struct PeerStatus {
     pub last_heard_ms: Option<u64>,
     /// The bounds of its clock minus this daemon's.
     pub offset_us: Option<(i64, i64)>,
+}
+
+/// Files and volumes that wait, because too few of their members are connected with a daemon that is one of them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LackingStatus {
+    /// Their members.
+    #[serde(deserialize_with = "bounded::list::<STATUS_MEMBERS_MAX, _, _>")]
+    pub members: Vec<NodeId>,
+    /// How many there are that have these.
+    pub objects: u64,
 }

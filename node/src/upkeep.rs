@@ -1,6 +1,8 @@
 //! What a shard sees to of its files by itself: timers, what it or a peer may have forgotten, and a disk that does nothing.
 
-use base::{Epoch, NodeId, ObjectId, Process, WallTime};
+use std::collections::BTreeMap;
+
+use base::{Epoch, Members, NodeId, ObjectId, Process, WallTime};
 use lease::Algorithm;
 use replication::Message;
 
@@ -59,6 +61,24 @@ impl<A: Algorithm> Shard<A> {
     pub fn primaries(&self) -> (usize, usize) {
         let led = || self.files.hosted.values().filter(|hosted| hosted.stage != Stage::Idle);
         (led().count(), led().filter(|hosted| !hosted.replica.backups_are_settled()).count())
+    }
+
+    /// Of which members too few are connected, and how many files and volumes have these, this node among them. Looks at all that it has, unless every
+    /// peer is connected.
+    pub fn lacking(&self) -> BTreeMap<Members, usize> {
+        let mut lacking = BTreeMap::new();
+        let me = self.me().node;
+        let is_here = |node: &NodeId| *node == me || self.peers.contains_key(node);
+        if self.map().osds().all(|osd| is_here(&osd.id)) {
+            return lacking;
+        }
+        for members in self.files.hosted.values().map(|hosted| &hosted.replica.view().members) {
+            let here = members.as_slice().iter().filter(|node| is_here(node)).count();
+            if members.contains(me) && here < members.majority() {
+                *lacking.entry(members.clone()).or_default() += 1;
+            }
+        }
+        lacking
     }
 
     /// Whether this node has the lease of no file, and wants none.

@@ -131,6 +131,7 @@ mod tests {
             drain: DrainStatus::No,
             page: None,
             peers: vec![peer],
+            lacking: Vec::new(),
         }
     }
 

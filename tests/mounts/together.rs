@@ -2,9 +2,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
+
+use rustix::fs::{OFlags, XattrFlags};
+use rustix::io::Errno;
 
 use crate::support::Cluster;
 
@@ -142,4 +145,81 @@ fn a_listing_shows_what_stays_once_whatever_comes_and_goes() {
     let stayed: Vec<&String> = seen.iter().filter(|name| name.starts_with("stays")).collect();
     let expected: Vec<String> = (0..STAY).map(|number| format!("stays {number:06}")).collect();
     assert_eq!(stayed, expected.iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn what_one_mount_has_open_goes_on_when_the_other_removes_its_name() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    let mut how = OpenOptions::new();
+    let file = how.read(true).write(true).create_new(true).open(a.join("f")).unwrap();
+    file.write_all_at(b"before", 0).unwrap();
+    fs::remove_file(b.join("f")).unwrap();
+    assert!(fs::metadata(a.join("f")).is_err());
+    fs::write(b.join("f"), "another").unwrap();
+    file.write_all_at(b" and after", 6).unwrap();
+    file.sync_all().unwrap();
+    let mut read = [0; 16];
+    file.read_exact_at(&mut read, 0).unwrap();
+    assert_eq!(&read, b"before and after");
+    let found = file.metadata().unwrap();
+    assert_eq!((found.nlink(), found.len()), (0, 16));
+    assert_eq!(fs::read_to_string(a.join("f")).unwrap(), "another");
+}
+
+#[test]
+fn who_goes_around_the_page_cache_reads_and_writes_the_same_file() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    let direct = |path: &Path| {
+        let mut how = OpenOptions::new();
+        how.read(true).write(true).create(true).custom_flags(OFlags::DIRECT.bits().cast_signed());
+        how.open(path).unwrap()
+    };
+    let (first, second) = (direct(&a.join("f")), direct(&b.join("f")));
+    let mut block = [0; 4_096];
+    for round in 1..=4 {
+        first.write_all_at(&[round; 4_096], 4_096).unwrap();
+        second.read_exact_at(&mut block, 4_096).unwrap();
+        assert_eq!(block, [round; 4_096]);
+        second.write_all_at(&[round + 100; 4_096], 0).unwrap();
+        first.read_exact_at(&mut block, 0).unwrap();
+        assert_eq!(block, [round + 100; 4_096]);
+    }
+    assert_eq!(fs::metadata(a.join("f")).unwrap().len(), 8_192);
+}
+
+#[test]
+fn names_of_a_directory_that_was_synced_outlive_all_daemons() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    fs::create_dir(a.join("d")).unwrap();
+    for name in ["x", "y"] {
+        File::create(a.join("d").join(name)).unwrap();
+    }
+    fs::rename(a.join("d/y"), a.join("d/z")).unwrap();
+    File::open(a.join("d")).unwrap().sync_all().unwrap();
+    cluster.kill_all();
+    cluster.up();
+    assert_eq!(names(&b.join("d")), ["x", "z"]);
+}
+
+#[test]
+fn what_is_too_long_is_refused_by_its_number() {
+    let Some(cluster) = Cluster::start() else { return };
+    let point = cluster.mount("a");
+    let (longest, longer) = ("n".repeat(255), "n".repeat(256));
+    fs::write(point.join(&longest), "").unwrap();
+    let refused = |done: std::io::Result<()>| Errno::from_io_error(&done.unwrap_err()).unwrap();
+    assert_eq!(refused(fs::write(point.join(&longer), "")), Errno::NAMETOOLONG);
+    assert_eq!(refused(fs::create_dir(point.join(&longer))), Errno::NAMETOOLONG);
+    assert_eq!(refused(fs::rename(point.join(&longest), point.join(&longer))), Errno::NAMETOOLONG);
+    assert_eq!(refused(fs::metadata(point.join(&longer)).map(drop)), Errno::NAMETOOLONG);
+    assert_eq!(refused(symlink("t".repeat(4_096), point.join("l"))), Errno::NAMETOOLONG);
+    let set = |name: &str, bytes: usize| {
+        rustix::fs::setxattr(point.join(&longest), name, &vec![1; bytes], XattrFlags::empty())
+    };
+    assert_eq!(set("user.a", 1_000), Ok(()));
+    assert_eq!(set("user.b", 65_537), Err(Errno::TOOBIG));
+    assert_eq!(set(&format!("user.{longest}"), 1), Err(Errno::RANGE));
 }

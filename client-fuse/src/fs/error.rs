@@ -171,3 +171,38 @@ const fn of_name(error: NotAName, too_long: Errno) -> Errno {
         NotAName::NoSpace => Errno::OPNOTSUPP,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use base::Span;
+    use namespace::InodeId;
+
+    use super::*;
+
+    #[test]
+    fn programs_are_told_what_a_local_file_system_would_tell_them() {
+        let file = |error| FsError::Volume(VolumeError::Object(ObjectError::Refused(error)));
+        let tree = |error| FsError::Volume(VolumeError::Refused(error));
+        let (inode, ago) = (InodeId::ROOT, Span::from_secs(1));
+        for (error, errno) in [
+            (file(FileError::NoSpace), Errno::NOSPC),
+            (file(FileError::Removed), Errno::STALE),
+            (file(AccessError::NotExported.into()), Errno::ACCESS),
+            (file(AccessError::ReadOnly.into()), Errno::ROFS),
+            (file(CapabilityError::Forged.into()), Errno::ACCESS),
+            (file(CapabilityError::ForeignClient.into()), Errno::ACCESS),
+            (file(CapabilityError::Expired { ago }.into()), Errno::ACCESS),
+            (file(CapabilityError::Insufficient.into()), Errno::BADF),
+            (tree(NameError::Denied { inode }), Errno::ACCESS),
+            (tree(NameError::NotEmpty { dir: inode }), Errno::NOTEMPTY),
+            (tree(NameError::TooDeep { dir: inode }), Errno::NAMETOOLONG),
+            (FsError::Volume(VolumeError::TakenBack), Errno::IO),
+            (FsError::Volume(ObjectError::NoSuchObject.into()), Errno::STALE),
+            (FsError::NotAName(NotAName::TooLong { bytes: 256, bytes_max: 255 }), Errno::NAMETOOLONG),
+            (FsError::NotAnXattr(NotAName::TooLong { bytes: 256, bytes_max: 255 }), Errno::RANGE),
+            (FsError::Interrupted, Errno::INTR),
+        ] {
+            assert_eq!(error.errno(), errno, "{error}");
+        }
+    }
+}

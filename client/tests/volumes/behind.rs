@@ -297,7 +297,11 @@ fn a_holder_that_is_frozen_delays_others_no_longer_than_its_session_and_is_told_
     assert!(start.elapsed() < DELAY_MAX, "{:?}", start.elapsed());
     of_frozen.block_on(async {
         let told = tokio::join!(file.sync(), file.sync());
-        assert_eq!(told, (Err(VolumeError::TakenBack), Err(VolumeError::TakenBack)), "who called by then is told");
+        assert_eq!(
+            told,
+            (Err(VolumeError::TakenBack), Err(VolumeError::TakenBack)),
+            "who called by then is told"
+        );
         assert_eq!(file.sync().await, Ok(()), "it is told once");
         assert_eq!(file.read(0, 100).await.unwrap(), "synced!");
         drop((volume, file));

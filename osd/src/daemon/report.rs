@@ -1,11 +1,11 @@
 //! What a daemon says about itself: its log, and its status.
 
-use base::{NodeId, Span, StoreId, WallTime};
+use base::{Members, NodeId, Span, StoreId, WallTime};
 use lease::{Algorithm, ClockState};
 use net::ConnectError;
 use node::{
-    ClockStatus, DaemonStatus, LeaseStatus, LockStatus, PageStatus, PeerStatus, Shard, ShardEvent, Status,
-    SupervisorStatus, WorkStatus,
+    ClockStatus, DaemonStatus, LackingStatus, LeaseStatus, LockStatus, PageStatus, PeerStatus,
+    STATUS_LACKING_MAX, Shard, ShardEvent, Status, SupervisorStatus, WorkStatus,
 };
 use tracing::field::debug;
 
@@ -80,12 +80,25 @@ pub(super) fn status<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Fact
             .filter(|osd| osd.id != shard.me().node)
             .map(|osd| peer(shard, now, facts, osd.id))
             .collect(),
+        lacking: lacking(shard),
     }
 }
 
 /// Until this run was a good one, too.
 fn is_crash_looping(supervised: Supervised, uptime: Span) -> bool {
     supervised.crash_looping && uptime < GOOD_RUN
+}
+
+/// Those that most is lacking of.
+fn lacking<A: Algorithm>(shard: &Shard<A>) -> Vec<LackingStatus> {
+    let status = |(members, objects): (Members, usize)| LackingStatus {
+        members: members.as_slice().to_vec(),
+        objects: objects as u64,
+    };
+    let mut all: Vec<LackingStatus> = shard.lacking().into_iter().map(status).collect();
+    all.sort_by_key(|lacking| std::cmp::Reverse(lacking.objects));
+    all.truncate(STATUS_LACKING_MAX);
+    all
 }
 
 fn peer<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Facts<'_>, node: NodeId) -> PeerStatus {

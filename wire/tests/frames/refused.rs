@@ -2,7 +2,7 @@
 
 use base::{Incarnation, MEMBERS_MAX, NodeId, Process, Role, StartId};
 use bytes::Bytes;
-use node::{CLIENT_BATCH_MAX, ClientFrame, PEER_BATCH_MAX, PeerMessage, Status};
+use node::{CLIENT_BATCH_MAX, ClientFrame, LackingStatus, PEER_BATCH_MAX, PeerMessage, Status};
 use wire::{
     Admitted, DecodeError, Frame, FrameError, FrameReader, HEADER_BYTES, Header, Hello, Introduction, Kind,
     Lane, Message, Notice, PROTOCOL_VERSION, REFUSAL_TEXT_BYTES_MAX, Refusal, Why, encode,
@@ -317,19 +317,25 @@ fn largest_status() -> Status {
     peer.incarnation = Some(Incarnation(u32::MAX));
     (peer.round_trip_us, peer.last_heard_ms) = (Some(u64::MAX), Some(u64::MAX));
     peer.offset_us = Some((i64::MIN, i64::MAX));
-    Status { peers: vec![peer; node::STATUS_PEERS_MAX], ..status }
+    let members = vec![NodeId(u32::MAX); MEMBERS_MAX];
+    let lacking = vec![LackingStatus { members, objects: u64::MAX }; node::STATUS_LACKING_MAX];
+    Status { peers: vec![peer; node::STATUS_PEERS_MAX], lacking, ..status }
 }
 
 #[test]
-fn a_status_lists_no_more_peers_than_a_map_has_daemons() {
-    let mut status = largest_status();
-    let mut frame = Vec::new();
-    encode(&status, &mut frame);
-    let read =
-        |frame: &[u8]| decode::<Status>(&frame[HEADER_BYTES..], "node/1").map(|status| status.peers.len());
-    assert_eq!(read(&frame), Ok(node::STATUS_PEERS_MAX));
-    status.peers.push(status.peers[0].clone());
-    frame.clear();
-    encode(&status, &mut frame);
-    assert_eq!(read(&frame), Err(DecodeError::Malformed(Kind::Status)));
+fn what_a_status_lists_is_bounded() {
+    let read = |status: &Status| {
+        let mut frame = Vec::new();
+        encode(status, &mut frame);
+        decode::<Status>(&frame[HEADER_BYTES..], "node/1")
+    };
+    let largest = largest_status();
+    assert_eq!(read(&largest).as_ref(), Ok(&largest));
+    let [mut peers, mut lacking, mut members] = [(); 3].map(|()| largest.clone());
+    peers.peers.push(peers.peers[0].clone());
+    lacking.lacking.push(lacking.lacking[0].clone());
+    members.lacking[0].members.push(NodeId(1));
+    for status in [peers, lacking, members] {
+        assert_eq!(read(&status), Err(DecodeError::Malformed(Kind::Status)));
+    }
 }

@@ -6,10 +6,10 @@ use lease::{Ballot, Batch, Body, Stamp};
 use node::file::{FileReply, FileRequest};
 use node::{
     ClientFrame, ClientId, ClockStatus, ClockTrust, DaemonFrame, DaemonStatus, DrainStatus, EndedSeen,
-    Errand, FileMessage, Grant, Happened, HappenedWhat, Inspection, LeadsSeen, LeaseStatus, LockStatus,
-    Order, OrderReply, OwnerSeen, PageStatus, PeerMessage, PeerStatus, Recent, Record, ReplicaSeen,
-    ReplicaState, Reply, ReplyBody, Request, RequestBody, RequestId, Revoked, SecondSeen, Status,
-    SupervisorStatus, Token, TookSeen, TrailSeen, TrailWhat, WorkStatus,
+    Errand, FileMessage, Grant, Happened, HappenedWhat, Inspection, LackingStatus, LeadsSeen, LeaseStatus,
+    LockStatus, Order, OrderReply, OwnerSeen, PageStatus, PeerMessage, PeerStatus, Recent, Record,
+    ReplicaSeen, ReplicaState, Reply, ReplyBody, Request, RequestBody, RequestId, Revoked, SecondSeen,
+    Status, SupervisorStatus, Token, TookSeen, TrailSeen, TrailWhat, WorkStatus,
 };
 use wire::{
     Admitted, DecodeError, Frame, FrameError, FrameReader, Heartbeat, Hello, Inspect, Introduction, Kind,
@@ -217,6 +217,7 @@ pub(crate) fn status() -> Status {
             fault: Some("taken".to_owned()),
         }),
         peers: vec![peer],
+        lacking: vec![LackingStatus { members: vec![NodeId(1), NodeId(2)], objects: 18 }],
     }
 }
 
