@@ -6,6 +6,7 @@ mod caches;
 mod extents;
 mod life;
 mod locks;
+mod long;
 mod mishaps;
 mod silent;
 mod support;

@@ -123,7 +123,7 @@ impl Cluster {
         Pid::from_raw(supervisor.parse().unwrap()).unwrap()
     }
 
-    fn daemon(&self, node: u32) -> Pid {
+    pub(crate) fn daemon(&self, node: u32) -> Pid {
         let supervisor = self.supervisor(node).as_raw_pid();
         let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
         let child = children.split_whitespace().next().unwrap();

@@ -1,0 +1,135 @@
+//! What is promised for long, or of much: with `FLEASEFS_LONG` all of it, and without some.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Condvar, Mutex};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::Pid;
+
+use crate::support::{Cluster, PATIENCE, fleasefs, said};
+
+/// A turn is so long in the log.
+const LINE_BYTES: u64 = 9;
+
+fn is_long() -> bool {
+    std::env::var_os("FLEASEFS_LONG").is_some()
+}
+
+/// Takes over from the other mount: a log, a lock, a name and what it stands for. All that was done before is there.
+fn take_turn(mount: &Path, turn: u64) {
+    let mut log = OpenOptions::new().read(true).append(true).create(true).open(mount.join("log")).unwrap();
+    flock(&log, FlockOperation::LockExclusive).unwrap();
+    assert_eq!(log.metadata().unwrap().len(), turn * LINE_BYTES);
+    let line = |turn: u64| format!("{turn:08}\n").into_bytes();
+    let here = mount.join(format!("dir/{turn}"));
+    match turn.checked_sub(1) {
+        None => fs::create_dir(mount.join("dir")).and_then(|()| fs::write(&here, line(turn))).unwrap(),
+        Some(before) => {
+            let mut last = [0; LINE_BYTES as usize];
+            log.read_exact_at(&mut last, before * LINE_BYTES).unwrap();
+            assert_eq!(last.as_slice(), line(before));
+            let there = mount.join(format!("dir/{before}"));
+            assert_eq!(fs::read(&there).unwrap(), line(before));
+            if turn.is_multiple_of(16) {
+                fs::write(&here, line(turn)).unwrap();
+                fs::remove_file(&there).unwrap();
+            } else {
+                fs::rename(&there, &here).unwrap();
+                OpenOptions::new().write(true).open(&here).unwrap().write_all_at(&line(turn), 0).unwrap();
+            }
+            assert!(fs::metadata(&there).is_err(), "it has another name");
+        }
+    }
+    let listed: Vec<_> =
+        fs::read_dir(mount.join("dir")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(listed, [here]);
+    log.write_all(&line(turn)).unwrap();
+}
+
+#[test]
+fn two_mounts_hand_files_and_names_to_and_fro() {
+    let lasts = Duration::from_secs(if is_long() { 600 } else { 5 });
+    let Some(cluster) = Cluster::start() else { return };
+    let mounts = [cluster.mount("a"), cluster.mount("b")];
+    let (begun, turn, over) = (Instant::now(), Mutex::new((0_u64, Duration::ZERO)), Condvar::new());
+    scope(|scope| {
+        for (who, mount) in (0..).zip(&mounts) {
+            let (turn, over) = (&turn, &over);
+            scope.spawn(move || {
+                loop {
+                    let mut now = over.wait_while(turn.lock().unwrap(), |now| now.0 % 2 != who).unwrap();
+                    let is_over = begun.elapsed() > lasts;
+                    if !is_over {
+                        let started = Instant::now();
+                        take_turn(mount, now.0);
+                        now.1 = now.1.max(started.elapsed());
+                    }
+                    now.0 += 1;
+                    over.notify_all();
+                    if is_over {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let (turns, slowest) = turn.into_inner().unwrap();
+    println!("{turns} turns in {lasts:?}, the slowest in {slowest:?}");
+    assert!(turns > 20 && slowest < PATIENCE, "{turns} {slowest:?}");
+}
+
+/// Of a process: what it keeps in memory.
+fn memory_mib(process: Pid) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1_024
+}
+
+/// Of a process: the time that processors spent on it, in hundredths of a second.
+fn processor_time(process: Pid) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn who_knows_many_names_is_small_and_who_does_nothing_costs_nothing() {
+    let (names, watched_s) = if is_long() { (100_000, 30) } else { (3_000, 2) };
+    let Some(cluster) = Cluster::start() else { return };
+    let (point, mount) = cluster.mount_in_front("a");
+    fs::create_dir(point.join("dir")).unwrap();
+    let paths = || (0..names).map(|name| point.join(format!("dir/a name that is not short {name}")));
+    paths().for_each(|path| drop(File::create(path).unwrap()));
+    assert_eq!(fs::read_dir(point.join("dir")).unwrap().count(), names);
+    paths().for_each(|path| assert!(fs::metadata(path).unwrap().is_file()));
+    let memory = memory_mib(mount);
+    // What was used is given up when it is not used any more.
+    sleep(Duration::from_secs(if is_long() { 60 } else { 0 }));
+    let processes = [mount, cluster.daemon(1), cluster.daemon(2), cluster.daemon(3)];
+    let before = processes.map(processor_time);
+    sleep(Duration::from_secs(watched_s));
+    let after = processes.map(processor_time);
+    let percent = [0, 1, 2, 3].map(|at| (after[at] - before[at]) as f64 / watched_s as f64);
+    println!("{names} names: {memory} MiB; idle: {percent:?} % of a processor, the mount first");
+    assert!(memory < 100, "{memory} MiB");
+    assert!(!is_long() || percent.iter().all(|percent| *percent < 1.0), "{percent:?}");
+}
+
+#[test]
+fn a_mount_of_three_daemons_begins_within_seconds() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (dir, point) = (cluster.dir().with_file_name("another"), cluster.point("m"));
+    let started = Instant::now();
+    let up = fleasefs().arg("up").arg(&dir).arg("--mount").arg(&point).output().unwrap();
+    let took = started.elapsed();
+    let written = fs::write(point.join("f"), "hello");
+    let down = fleasefs().arg("down").arg(&dir).output().unwrap();
+    assert!(up.status.success() && written.is_ok() && down.status.success(), "{}{}", said(&up), said(&down));
+    println!("up and mounted after {took:?}");
+    assert!(took < if is_long() { Duration::from_secs(5) } else { PATIENCE }, "{took:?}");
+}
