@@ -165,6 +165,15 @@ impl<A: Algorithm> Shard<A> {
         if let Some(refusal) = refusal(&body, hosted, self.files.answer_bytes) {
             return self.files.reply(asker, refusal, None);
         }
+        // Another daemon would ask again, with an entry more each time.
+        let would_be_lost = matches!(asker.from, Caller::Node(_))
+            && matches!(body, FileBody::Change { level: Level::Durable, .. })
+            && hosted.serves()
+            && !hosted.replica.has_room_to_wait();
+        if would_be_lost {
+            let busy = FileReplyBody::Unavailable(Unavailable::Overloaded);
+            return self.files.reply(asker, busy, None);
+        }
         let may_answer = matches!(body, FileBody::Ask(_)) && hosted.stage == Stage::Leading;
         if hosted.serves() || may_answer {
             return self.ask_replica(now, object, asker, body);

@@ -326,11 +326,17 @@ impl<M: Machine> Replica<M> {
         if !answers {
             return Err(AskError::Recovering);
         }
-        if primary.questions.len() + primary.syncs.len() >= self.config.waiting_max {
+        if !self.has_room_to_wait() {
             self.reached.note(Limit::Waiting);
             return Err(AskError::Busy);
         }
         Ok(())
+    }
+
+    /// Whether a question or a sync more could wait here.
+    pub fn has_room_to_wait(&self) -> bool {
+        let waiting = |primary: &Primary<M>| primary.questions.len() + primary.syncs.len();
+        matches!(&self.role, Role::Primary(primary) if waiting(primary) < self.config.waiting_max)
     }
 
     /// Does again what was not answered.

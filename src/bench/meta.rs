@@ -5,7 +5,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::bench::meta_load::{self, Figures, Plan};
+use ::bench::meta_load::{self, Figures, Large, Plan};
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use node::Settings;
@@ -20,6 +20,12 @@ const CREATE_MANY_MIN: f64 = 8_000.0;
 const STAT_MANY_MIN: f64 = 20_000.0;
 /// Attributes that the client knew, one at a time.
 const STAT_CACHED_MIN: f64 = 1_000_000.0;
+
+/// The whole of a directory is listed as fast as its first half, but for what machines vary by.
+const LISTED_SHARE_MIN: f64 = 0.8;
+/// The most memory of a daemon, and what each name may add to that.
+const MEMORY_MAX_MIB: f64 = 100.0;
+const ENTRY_BYTES_MAX: f64 = 600.0;
 
 /// Measure creating, finding, listing and removing names
 ///
@@ -62,7 +68,8 @@ pub(crate) struct Args {
     json: bool,
 
     /// Fail if a figure misses its bar: 1,500 files created a second one at a time and 8,000 at once, 20,000
-    /// attributes at once, and 1,000,000 that the client knows
+    /// attributes at once, and 1,000,000 that the client knows. With --entries also if all of them are listed slower
+    /// than the first half, or a daemon has more than 600 bytes for each and 100 MiB
     #[arg(long)]
     check: bool,
 }
@@ -102,7 +109,26 @@ fn shortfalls(figures: &Figures) -> Vec<String> {
         ("stat_cached_per_s", figures.stat_cached_per_s, STAT_CACHED_MIN),
     ];
     let missed = bars.into_iter().filter(|(_, figure, bar)| figure < bar);
-    missed.map(|(what, figure, bar)| format!("{what} is {figure:.0}, at least {bar} is asked")).collect()
+    let of_large = figures.large.as_ref().map(shortfalls_of_large).into_iter().flatten();
+    missed
+        .map(|(what, figure, bar)| format!("{what} is {figure:.0}, at least {bar} is asked"))
+        .chain(of_large)
+        .collect()
+}
+
+fn shortfalls_of_large(large: &Large) -> Vec<String> {
+    let (half, all) = (large.entries_first_half_listed_per_s, large.entries_listed_per_s);
+    let (memory, memory_max) = (large.entries_daemon_memory_max_mib, memory_max_mib(large.entries));
+    let slower =
+        format!("all were listed at {all:.0}/s, and the first half at {half:.0}/s: that is not linear");
+    let more = format!("a daemon had {memory:.0} MiB, at most {memory_max:.0} is asked");
+    let missed = [(all < half * LISTED_SHARE_MIN, slower), (memory > memory_max, more)];
+    missed.into_iter().filter(|(is_missed, _)| *is_missed).map(|(_, what)| what).collect()
+}
+
+/// Of a daemon, with so many names.
+fn memory_max_mib(entries: u64) -> f64 {
+    MEMORY_MAX_MIB + entries as f64 * ENTRY_BYTES_MAX / f64::from(1 << 20)
 }
 
 fn print(figures: &Figures, json: bool) -> anyhow::Result<()> {

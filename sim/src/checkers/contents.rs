@@ -211,6 +211,13 @@ impl Contents {
         is_news
     }
 
+    /// Whether it was ever told how a file is lent.
+    pub fn knows(&self, object: ObjectId) -> bool {
+        let is_known =
+            |file: &Lives| file.present.is_some() || !file.lends.is_empty() || file.stopped.is_some();
+        self.files.get(&object).is_some_and(is_known)
+    }
+
     /// A volume is known to lend a file by this, or to nobody; and so much of its content to be committed.
     pub fn lent(
         &mut self,

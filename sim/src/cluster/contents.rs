@@ -50,6 +50,10 @@ impl<A: Algorithm> World<'_, A> {
         });
         self.clients[client].files.contents.extend(place.map(|place| base + place));
         self.watch_lends(source.volume);
+        // Who told the client may have ended before anybody else knew.
+        if self.plan.volumes.lends && place.is_some() && !self.checkers.contents.knows(object) {
+            self.checkers.contents.lent(self.now, object, (source.lend, Position::START));
+        }
     }
 
     /// What a user wants of a file of a volume that is open, if it wants anything.
