@@ -41,6 +41,8 @@ pub struct ShardConfig {
     pub logs_bytes_max: u64,
     /// Limits and times of the replication of files.
     pub replication: Arc<replication::Config>,
+    /// How many inodes of a volume are granted to one session at a time. Default 131,072.
+    pub session_grants_max: usize,
     /// How many clients may have a session at a time. Default 4,096.
     pub sessions_max: usize,
     /// How many replies may wait to be sent to one client; beyond that its session ends. Default 256 Ki.
@@ -71,6 +73,7 @@ impl ShardConfig {
             stalled_after: Span::from_secs(2),
             logs_bytes_max: 64 << 20,
             replication: Arc::default(),
+            session_grants_max: 1 << 17,
             sessions_max: 4_096,
             replies_max: 1 << 18,
             steps_max: 1_024,

@@ -1,5 +1,7 @@
 //! What is promised for long, or of much: with `FLEASEFS_LONG` all of it, and without some.
 
+#![expect(clippy::print_stdout, reason = "what it took is a result")]
+
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -14,7 +16,7 @@ use rustix::process::Pid;
 use crate::support::{Cluster, PATIENCE, fleasefs, said};
 
 /// A turn is so long in the log.
-const LINE_BYTES: u64 = 9;
+const LINE_BYTES: usize = 9;
 
 fn is_long() -> bool {
     std::env::var_os("FLEASEFS_LONG").is_some()
@@ -24,14 +26,15 @@ fn is_long() -> bool {
 fn take_turn(mount: &Path, turn: u64) {
     let mut log = OpenOptions::new().read(true).append(true).create(true).open(mount.join("log")).unwrap();
     flock(&log, FlockOperation::LockExclusive).unwrap();
-    assert_eq!(log.metadata().unwrap().len(), turn * LINE_BYTES);
+    let bytes = |turns: u64| turns * LINE_BYTES as u64;
+    assert_eq!(log.metadata().unwrap().len(), bytes(turn));
     let line = |turn: u64| format!("{turn:08}\n").into_bytes();
     let here = mount.join(format!("dir/{turn}"));
     match turn.checked_sub(1) {
         None => fs::create_dir(mount.join("dir")).and_then(|()| fs::write(&here, line(turn))).unwrap(),
         Some(before) => {
-            let mut last = [0; LINE_BYTES as usize];
-            log.read_exact_at(&mut last, before * LINE_BYTES).unwrap();
+            let mut last = [0; LINE_BYTES];
+            log.read_exact_at(&mut last, bytes(before)).unwrap();
             assert_eq!(last.as_slice(), line(before));
             let there = mount.join(format!("dir/{before}"));
             assert_eq!(fs::read(&there).unwrap(), line(before));

@@ -257,6 +257,11 @@ impl<A: Algorithm> Shard<A> {
     ) -> Option<Box<CacheGrant>> {
         let session = asker.session()?;
         let may = self.may_grant(now, object, asker, session);
+        let hosted = self.files.hosted.get_mut(&object)?;
+        let taken = if may { hosted.grants.make_room(session, &told) } else { Vec::new() };
+        for inode in taken {
+            self.revoke(now, object, session, Revoked::inode(inode));
+        }
         let revoked = self.sessions.revocations(session);
         let hosted = self.files.hosted.get_mut(&object)?;
         let (grants, recalls) = (&mut hosted.grants, &hosted.recalls);

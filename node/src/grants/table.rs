@@ -1,6 +1,7 @@
 //! The grants of one volume, in one tenure, and the changes that wait for them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 
 use base::{ClientId, Epoch, Seq};
 use namespace::{InodeId, Name};
@@ -10,10 +11,10 @@ use crate::SessionId;
 use crate::file::FileBody;
 use crate::files::{Asker, Caller};
 
-/// So many inodes are granted to one session of a volume at a time.
-const SESSION_GRANTS_MAX: usize = 1 << 17;
-/// So many to all of them together.
+/// So many inodes are granted to all sessions of a volume at a time.
 const GRANTS_MAX: usize = 1 << 21;
+/// So many are taken back at a time from a session that has all that it may have.
+const MADE_ROOM_FOR: usize = 64;
 /// So many changes wait at a time.
 const HELD_MAX: usize = 1_024;
 
@@ -21,6 +22,10 @@ const HELD_MAX: usize = 1_024;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Grants {
     pub(super) tenure: Epoch,
+    /// So many inodes are granted to one session at a time.
+    session_max: usize,
+    /// Where taking back goes on when there is no room.
+    hand: Option<InodeId>,
     /// Who has a grant on what, and whether it is still to be counted on.
     holders: BTreeMap<InodeId, BTreeMap<SessionId, Standing>>,
     by_session: BTreeMap<SessionId, BTreeSet<InodeId>>,
@@ -91,8 +96,8 @@ pub(super) struct Held {
 
 impl Grants {
     /// Nothing is granted in this tenure yet.
-    pub(super) fn new(tenure: Epoch) -> Self {
-        Self { tenure, ..Self::default() }
+    pub(super) fn new(tenure: Epoch, session_max: usize) -> Self {
+        Self { tenure, session_max, ..Self::default() }
     }
 
     /// Whether anybody has a grant.
@@ -137,13 +142,31 @@ impl Grants {
         let mut by = self.changing.range((inode, None)..=(inode, Some(SessionId(u64::MAX))));
         let is_changing = by.any(|((_, by), _)| *by != Some(session));
         let standing = self.standing(inode, session);
-        let has_room = self.count < GRANTS_MAX
-            && self.by_session.get(&session).map_or(0, BTreeSet::len) < SESSION_GRANTS_MAX;
         !is_changing
             && !self.closing.contains_key(&inode)
             && self.grace.is_none()
             && standing != Some(Standing::Revoked)
-            && (standing.is_some() || has_room)
+            && (standing.is_some() || self.has_room(session))
+    }
+
+    fn has_room(&self, session: SessionId) -> bool {
+        let has = self.by_session.get(&session).map_or(0, BTreeSet::len);
+        self.count < GRANTS_MAX && has < self.session_max
+    }
+
+    /// What is taken back from a session so that others of these can be granted to it: of what it has, each in its turn.
+    pub(super) fn make_room(&mut self, session: SessionId, wanted: &[InodeId]) -> Vec<InodeId> {
+        let is_new = |inode: &InodeId| self.standing(*inode, session).is_none();
+        if self.has_room(session) || !wanted.iter().any(is_new) {
+            return Vec::new();
+        }
+        let Some(all) = self.by_session.get(&session) else { return Vec::new() };
+        let behind = (self.hand.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let in_turn = all.range(behind).chain(all).copied();
+        let taken: Vec<InodeId> =
+            in_turn.filter(|inode| self.has(*inode, session)).take(MADE_ROOM_FOR.min(all.len())).collect();
+        self.hand = taken.last().copied().or(self.hand);
+        taken.into_iter().filter(|inode| self.begin_revoking(*inode, session)).collect()
     }
 
     /// Grants it.
@@ -348,5 +371,35 @@ fn less<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
         if *count == 0 {
             counts.remove(key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::NodeId;
+
+    use super::*;
+
+    fn inode(number: u64) -> InodeId {
+        InodeId { number, epoch: Epoch { number: 1, node: NodeId(1) } }
+    }
+
+    #[test]
+    fn a_session_that_has_all_that_it_may_have_gives_back_each_in_its_turn() {
+        const MOST: usize = 100;
+        let (session, other) = (SessionId(1), SessionId(2));
+        let mut grants = Grants::new(Epoch { number: 1, node: NodeId(1) }, MOST);
+        (0..MOST as u64).for_each(|number| grants.give(inode(number), session));
+        assert!(!grants.may_give(inode(500), session) && grants.may_give(inode(5), session));
+        assert!(grants.may_give(inode(500), other), "it has room");
+        assert_eq!(grants.make_room(session, &[inode(5)]), [], "it has that");
+        let taken = grants.make_room(session, &[inode(500)]);
+        assert_eq!(taken, (0..64).map(inode).collect::<Vec<_>>());
+        assert!(!grants.may_give(inode(500), session), "it counts on all of that still");
+        taken.iter().for_each(|inode| grants.end_revoking(*inode, session));
+        assert!(grants.may_give(inode(500), session) && grants.make_room(session, &[inode(500)]).is_empty());
+        (500..564).for_each(|number| grants.give(inode(number), session));
+        let taken = grants.make_room(session, &[inode(600)]);
+        assert_eq!(taken, (64..100).chain(500..528).map(inode).collect::<Vec<_>>());
     }
 }

@@ -36,7 +36,7 @@ impl<A: Algorithm> Shard<A> {
             Ended::Expired | Ended::Unknown => now,
         };
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        hosted.grants = Grants::new(tenure);
+        hosted.grants = Grants::new(tenure, self.config.session_grants_max);
         let unanswered = clients_of(hosted.replica.machine().tree());
         if !unanswered.is_empty() {
             self.granting.recorded.insert(object);

@@ -204,6 +204,10 @@ impl ClusterPlan {
         draw_hosting(&mut shard, &mut of_files);
         let mut limits = Random::new(seed ^ 0x11b0);
         draw_limits(&mut shard, (clients, daemons), &mut limits);
+        let mut grants = Random::new(seed ^ 0x6247);
+        if grants.chance(1, 4) {
+            shard.session_grants_max = grants.index(12) + 1;
+        }
         let mut habits = Random::new(seed ^ 0x4ab1);
         let files = FilePlan::draw(clients, &mut of_files).with_habits(&mut habits);
         if files.is_bulky {
