@@ -180,6 +180,24 @@ fn whoever_does_not_answer_is_waited_for_as_long_as_it_may_believe(bug: Option<B
     assert!(now + took <= now + SESSION_OVER + ms(1));
 }
 
+/// By a twentieth: that is within what daemons wait for, and so it learns nothing too late.
+#[test]
+fn a_client_whose_clock_is_slow_or_fast_shows_nothing_that_is_over() {
+    for percent in [95, 105] {
+        let mut story = Story::cached(None);
+        let reader = story.cluster.clients.get_mut(&READER).unwrap();
+        reader.has_clock_at(percent);
+        story.cluster.run(ms(1_000));
+        assert!(story.believes());
+        story.cluster.clients.get_mut(&READER).unwrap().is_silent = true;
+        let node = story.members[0];
+        let heard = story.cluster.clients.get_mut(&READER).unwrap().disconnected(node).unwrap();
+        story.cluster.call(node, |shard, _| shard.handle_client_down(heard));
+        let id = story.make(0, "a");
+        story.run_until_changed(id, SESSION_OVER + ms(10));
+    }
+}
+
 /// Two changes are under way, and something is asked between them: when the first is done it is answered.
 fn nothing_is_granted_that_a_change_under_way_touches(bug: Option<Bug>) {
     let mut story = Story::cached(bug);

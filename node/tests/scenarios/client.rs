@@ -93,6 +93,11 @@ impl Client {
         }
     }
 
+    /// Its clock is slow, or fast, by so many hundredths: so much longer, or shorter, it takes its sessions to last.
+    pub(crate) fn has_clock_at(&mut self, percent: u64) {
+        self.session = self.session * 100 / percent;
+    }
+
     /// A request about a file over the connection to a node.
     pub(crate) fn next_file_request(&mut self, node: u32) -> (SessionId, RequestId) {
         self.requests += 1;

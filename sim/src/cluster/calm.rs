@@ -64,10 +64,6 @@ impl<A: Algorithm> World<'_, A> {
             self.push_input(self.now, daemon, Input::Disk(DiskInput::Space));
             self.put_right(daemon);
             self.turn_back(daemon);
-            if self.plan.volumes.lends && self.plan.clocks.window.is_none() {
-                // Some wait for an hour now, and by then clocks are to be roughly right still, for what is shown for open files.
-                self.daemons[daemon].clock.set_rate(self.now, 0);
-            }
             self.undrain(daemon)?;
             if self.daemons[daemon].shard.as_ref().is_some_and(node::Shard::is_draining) {
                 self.crash(daemon);
