@@ -156,11 +156,17 @@ impl Extents {
         starts.into_iter().map(|start| (start, self.take(start).data)).collect()
     }
 
-    /// What was sent by this name is to be sent again.
-    pub(super) fn unsent(&mut self, flush: FlushId) {
+    /// What was sent by this name, from a range and in writes from this one on, is to be sent again. What was written over it meanwhile stands for
+    /// that, too, and is to be durable as early.
+    pub(super) fn unsent(&mut self, flush: FlushId, (range, order): (&Range<u64>, u64)) {
         for piece in self.pieces.values_mut().filter(|piece| piece.flush == Some(flush)) {
             piece.flush = None;
             self.waiting += 1;
+        }
+        for start in self.starts(range) {
+            if let Some(piece) = self.pieces.get_mut(&start) {
+                piece.order = piece.order.min(order);
+            }
         }
     }
 
@@ -284,7 +290,7 @@ mod tests {
         let mut extents = Extents::default();
         put(&mut extents, 0, "aaaa", 1);
         send(&mut extents, 1, &[]);
-        extents.unsent(FlushId(1));
+        extents.unsent(FlushId(1), (&(0..4), 1));
         assert_eq!(send(&mut extents, 2, &[]), Some((0, "aaaa".into())));
     }
 }

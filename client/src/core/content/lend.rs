@@ -350,7 +350,7 @@ impl Lend {
             Some(Flight::Resize(size)) if size < self.reach => {
                 self.cut = Some(self.cut.map_or(size, |cut| cut.min(size)));
             }
-            Some(Flight::Write(..)) => self.extents.unsent(flush),
+            Some(Flight::Write(range, order)) => self.extents.unsent(flush, (&range, order)),
             Some(Flight::Resize(_)) | None => {}
         }
     }

@@ -364,6 +364,24 @@ fn a_connection_that_is_gone_takes_no_data_with_it() {
     assert!(story.contents.take_answered().is_empty(), "nobody is there to hear it");
 }
 
+/// Whoever syncs waits for what stands where that was, whoever wrote it.
+#[test]
+fn what_was_written_over_while_nobody_said_anything_of_it_is_waited_for() {
+    let mut story = Story::new();
+    story.write(0, b"before");
+    let wanted = story.contents.want(file(FILE)).unwrap();
+    let Work::Write { flush, .. } = story.works() else { panic!("it is sent") };
+    story.write(0, b"behind");
+    story.sent(flush, Sent::Unknown);
+    assert!(!story.contents.has_sent(file(FILE), wanted), "none of it was taken in");
+    story.now += 1_000;
+    let work = story.works();
+    let flush = story.take_in(&work);
+    assert!(!story.contents.has_sent(file(FILE), wanted));
+    story.sent(flush, Sent::Done);
+    assert!(story.contents.has_sent(file(FILE), wanted));
+}
+
 #[test]
 fn what_nobody_said_anything_of_is_sent_again() {
     let mut story = Story::new();
