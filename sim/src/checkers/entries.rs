@@ -304,6 +304,11 @@ impl Entries {
         self.may_lose && self.files.get(&object).is_none_or(|file| file.durable.is_empty())
     }
 
+    /// Whether a content was removed because its volume has it no more.
+    pub fn is_removed(&self, object: ObjectId) -> bool {
+        self.files.get(&object).is_some_and(|file| file.is_removed)
+    }
+
     /// Whether a log that ends with `tail` has an entry.
     pub fn is_before(&self, object: ObjectId, at: Position, tail: Position) -> bool {
         self.files.get(&object).is_some_and(|file| file.way_to(tail).any(|known| known.entry.at == at))

@@ -324,6 +324,10 @@ impl<A: Algorithm> World<'_, A> {
     ) -> Result<(), Violation> {
         for (&file, owed) in &self.clients[client].files.owed {
             let object = self.files[file];
+            // It may have begun anew since, for somebody who did not know.
+            if self.checkers.entries.is_removed(object) {
+                continue;
+            }
             if matches!(event, FileEvent::Lost { ticket: None, .. })
                 && self.checkers.entries.may_be_gone(object)
             {
