@@ -62,6 +62,12 @@ impl<A: Algorithm> Shard<A> {
         FileChanges { head: Some(head), is_new, chunks, names, last_write: hosted.last_write }
     }
 
+    /// Whether something is back that was damaged, and no checkpoint has it. Until one does the node cannot be counted on for the file: what is
+    /// back is durable when the next start finds it.
+    pub fn owes_checkpoint(&self, object: ObjectId) -> bool {
+        self.file(object).is_some_and(|replica| replica.is_sound() && !replica.outlives_a_start())
+    }
+
     /// A checkpoint is durable, with these chunks of these versions on disk.
     pub fn handle_checkpoint(&mut self, object: ObjectId, chunks: Vec<(u64, Position, Chunk)>) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };

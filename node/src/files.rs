@@ -199,8 +199,8 @@ pub(crate) struct Hosted {
     /// If this node waits until all have what is to end it, whether that is a mark; and if it has ended it, in which epoch and at which entry.
     pub(crate) is_ending: Option<bool>,
     pub(crate) is_over: Option<(Epoch, Position)>,
-    /// Whether an operator waits to be told something, and whether that is that there is no such file.
-    pub(crate) is_ordered: bool,
+    /// When an operator last asked who waits to be told something, and whether that is that there is no such file.
+    pub(crate) ordered: Option<WallTime>,
     pub(crate) is_absent: bool,
 }
 
@@ -301,7 +301,7 @@ impl Hosted {
             retired: BTreeMap::new(),
             is_ending: None,
             is_over: None,
-            is_ordered: false,
+            ordered: None,
             is_absent: false,
             replica,
             stage: Stage::Idle,
@@ -364,7 +364,15 @@ impl Hosted {
     pub(crate) fn is_blank(&self) -> bool {
         let has_nothing = self.replica.is_whole() && self.replica.tail() == Position::START;
         // It may have been told that others have it.
-        has_nothing && self.view.is_none() && self.is_quiet() && !self.is_ordered
+        has_nothing && self.view.is_none() && self.is_quiet() && self.ordered.is_none()
+    }
+
+    /// An operator who wants to know more would have asked again. What members say to each other is no sign of one: he who is
+    /// waited for may be why they do.
+    pub(crate) fn end_order(&mut self, now: WallTime, idle: Span) {
+        if self.ordered.is_none_or(|at| at + idle <= now) {
+            (self.ordered, self.is_absent) = (None, false);
+        }
     }
 
     /// Whether nobody waits for anything, and all who were ever members know who is.

@@ -346,13 +346,13 @@ impl<A: Algorithm> Shard<A> {
             return Err(busy);
         }
         if std::mem::take(&mut hosted.is_absent) {
-            hosted.is_ordered = false;
+            hosted.ordered = None;
             return Err(MembersError::NoSuchFile);
         }
         if hosted.stage == Stage::Idle && now < hosted.avoided_until {
             return Err(MembersError::Unavailable(Unavailable::NoMajority));
         }
-        (hosted.used, hosted.is_ordered) = (now, true);
+        (hosted.used, hosted.ordered) = (now, Some(now));
         if hosted.stage == Stage::Idle {
             hosted.stage = Stage::Leasing;
             self.steps.add(object, Step::Acquire);
@@ -372,7 +372,7 @@ impl<A: Algorithm> Shard<A> {
             return Err(MembersError::Unavailable(Unavailable::NoMajority));
         }
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return Ok(under_way) };
-        (hosted.used, hosted.is_ordered) = (now, false);
+        (hosted.used, hosted.ordered) = (now, None);
         let replica = &hosted.replica;
         let (now_members, then) = (&replica.view().members, replica.members_to_be());
         let newcomer = replica.newcomer();

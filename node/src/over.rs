@@ -117,7 +117,7 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn file_over(&mut self, now: WallTime, object: ObjectId) {
         let hosted = self.files.hosted.get(&object);
         let may_go = hosted.is_some_and(|hosted| {
-            let is_wanted = hosted.stage != Stage::Idle || hosted.is_ordered || !hosted.is_quiet();
+            let is_wanted = hosted.stage != Stage::Idle || hosted.ordered.is_some() || !hosted.is_quiet();
             !is_wanted && hosted.view.is_none()
         });
         if may_go {
@@ -165,15 +165,12 @@ impl<A: Algorithm> Shard<A> {
 
     fn look_whether_over(&mut self, now: WallTime, (object, count): (ObjectId, u64)) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        hosted.end_order(now, self.config.file_idle);
         if hosted.stage != Stage::Idle {
             return;
         }
-        if hosted.used + self.config.file_idle <= now {
-            // An operator who wants to know more would have asked again.
-            (hosted.is_ordered, hosted.is_absent) = (false, false);
-            if hosted.is_blank() {
-                return self.drop_file(now, object);
-            }
+        if hosted.used + self.config.file_idle <= now && hosted.is_blank() {
+            return self.drop_file(now, object);
         }
         let may_lead = hosted.replica.is_sound() && now >= hosted.avoided_until;
         if !is_file_of_volume(object) || !may_lead || self.lease.hint(now, object).is_some() {

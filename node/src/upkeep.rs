@@ -94,6 +94,7 @@ impl<A: Algorithm> Shard<A> {
                 continue;
             }
             let Some(hosted) = self.files.hosted.get_mut(&object) else { continue };
+            hosted.end_order(now, self.config.file_idle);
             // Who lacks something has asked the others, and one of them leads.
             let is_damaged = hosted.replica.is_unsure() || hosted.replica.lacks();
             if !is_damaged && hosted.stage == Stage::Idle && now >= hosted.avoided_until {

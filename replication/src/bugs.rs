@@ -49,6 +49,8 @@ pub enum Bug {
     SyncIgnoresGeneration,
     /// R5: what a mere majority has is read before it is committed again.
     EqualTailsOfAMajority,
+    /// §4.3: so many members drop what they have for the state of one that less than a majority has a copy.
+    LendsToAll,
     /// §4.3: a state comes without the requests that have taken effect in it.
     TransferWithoutRequests,
     /// §4.3: who takes over a state forgets whom it has promised to follow.

@@ -297,7 +297,7 @@ impl<M: Machine> Replica<M> {
                     return self.lend_to_mend(now, to, at_least);
                 }
                 peer.asked = Some(now);
-                self.lend(to, at_least);
+                self.lend(now, to, at_least);
             }
             Role::Primary(_) | Role::Candidate(_) => {}
             Role::Backup if is_sound => self.tell_event(Event::Wanted),

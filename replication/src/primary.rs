@@ -79,6 +79,10 @@ pub(crate) struct Peer {
     pub(crate) asked: Option<WallTime>,
     /// It did not answer: it gets one message at a time until it does.
     is_silent: bool,
+    /// It has dropped what it had, or is about to, for a state that is not durable there yet; and when it said something of that last.
+    pub(crate) takes: Option<WallTime>,
+    /// Up to where it has that state, which is being made durable.
+    taken: Option<Seq>,
 }
 
 #[derive(Clone, Copy, Hash, Debug)]
@@ -93,7 +97,8 @@ impl Peer {
     /// A member of which nothing is known but that it may have what was recovered.
     pub(crate) const fn new(recovered: Seq) -> Self {
         let (matched, from, sent) = (Seq(0), recovered, recovered);
-        Self { matched, from, sent, synced: Seq(0), told: Seq(0), asked: None, is_silent: false }
+        let (synced, told) = (Seq(0), Seq(0));
+        Self { matched, from, sent, synced, told, asked: None, is_silent: false, takes: None, taken: None }
     }
 
     /// Behind what it is sent its first entry.
@@ -395,14 +400,22 @@ impl<M: Machine> Replica<M> {
             return self.step_down(Some(Event::WrongView));
         }
         let electorates = self.electorates();
+        let Role::Candidate(candidate) = &self.role else { return };
+        let has_nothing =
+            |node: &NodeId| candidate.promised.get(node).is_some_and(|account| !account.memory.is_whole());
+        let peer = |&node: &NodeId| {
+            let takes = has_nothing(&node).then_some(now);
+            (node, Peer { takes, ..Peer::new(recovered) })
+        };
         let members = electorates.iter().flat_map(|members| members.as_slice());
+        let peers = members.map(peer).collect();
         self.role = Role::Primary(Primary {
             tenure,
             generation,
             barrier: Seq(recovered.0 + 1),
             serves: false,
             reads: is_committed,
-            peers: members.map(|&node| (node, Peer::new(recovered))).collect(),
+            peers,
             newcomer: None,
             adopted: BTreeSet::new(),
             chased: None,
@@ -503,7 +516,7 @@ impl<M: Machine> Replica<M> {
         if peer.sent < base || is_lent {
             if peer.asked.is_none() || !is_lent {
                 peer.asked = Some(now);
-                self.lend(node, Position::START);
+                self.lend(now, node, Position::START);
             }
             return;
         }
@@ -567,6 +580,10 @@ impl<M: Machine> Replica<M> {
         peer.is_silent = false;
         if self.lent.get(&from).is_some_and(|lent| lent.is_over(now, upto, &self.config)) {
             self.lent.remove(&from);
+            if peer.takes.is_some() {
+                peer.taken = Some(upto.seq);
+                self.send(from, Message::Sync { epoch, upto }, When::Now);
+            }
         }
         if from != self.me {
             self.replicate(now, from);
@@ -610,7 +627,10 @@ impl<M: Machine> Replica<M> {
         };
         let Some(common) = committed.filter(|&committed| log.contains(committed)) else {
             peer.asked = Some(now);
-            return self.lend(from, Position::START);
+            if committed.is_none() {
+                peer.takes = Some(now);
+            }
+            return self.lend(now, from, Position::START);
         };
         // What was sent again told it what is committed, and it made nothing of that.
         peer.told = peer.told.min(common.seq);
@@ -647,9 +667,17 @@ impl<M: Machine> Replica<M> {
             return;
         };
         peer.synced = peer.synced.max(upto.seq);
+        let is_durable = peer.taken.is_some_and(|taken| taken <= upto.seq);
+        if is_durable {
+            (peer.takes, peer.taken) = (None, None);
+        }
         self.advance(now);
         self.conclude_syncs(now);
         self.chase(now);
+        if is_durable {
+            // Others may have waited for it.
+            self.peers().into_iter().for_each(|node| self.replicate(now, node));
+        }
     }
 
     pub(crate) fn ask_for_syncs(&mut self, upto: Position) {

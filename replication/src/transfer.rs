@@ -14,6 +14,7 @@ use std::sync::Arc;
 use base::{Epoch, NodeId, Seq, WallTime};
 
 use crate::log::Log;
+use crate::primary::Peer;
 use crate::replica::Role;
 use crate::state::Holding;
 use crate::weight::{MESSAGE_BYTES, part_bytes, rest_bytes};
@@ -134,8 +135,29 @@ impl<M: Machine> Lent<M> {
 
 impl<M: Machine> Replica<M> {
     /// Offers the committed state, after an entry that is not before `at_least`, to a member that entries do not help.
-    pub(crate) fn lend(&mut self, to: NodeId, at_least: Position) {
-        self.offer(to, at_least, None);
+    pub(crate) fn lend(&mut self, now: WallTime, to: NodeId, at_least: Position) {
+        // Whoever takes it over drops what it has.
+        if self.outlives_a_start() && self.may_drop(now, to) {
+            self.offer(to, at_least, None);
+            if let Role::Primary(primary) = &mut self.role
+                && let Some(peer) = primary.peers.get_mut(&to)
+            {
+                peer.takes.get_or_insert(now);
+            }
+        }
+    }
+
+    /// Whether the others that are left without a state of their own are so few that a majority has a copy of what was durable, if
+    /// this one drops what it has, too. Whoever dropped it and says nothing any more is gone: he keeps nobody waiting.
+    fn may_drop(&self, now: WallTime, to: NodeId) -> bool {
+        let Role::Primary(primary) = &self.role else { return false };
+        let members = self.latest_members();
+        let patience = self.config.retry_after * SILENT_RETRIES;
+        let takes = |peer: &Peer| peer.takes.is_some_and(|said| now.since(said) < patience);
+        let others = members.as_slice().iter().filter(|&&node| node != to);
+        let taking = others.filter_map(|node| primary.peers.get(node)).filter(|peer| takes(peer)).count();
+        let spare = members.as_slice().len() - members.majority();
+        taking < spare.max(1) || !members.contains(to) || self.config.breaks(Bug::LendsToAll)
     }
 
     /// The same for a member that lacks parts, and needs nothing else.
@@ -145,10 +167,6 @@ impl<M: Machine> Replica<M> {
 
     fn offer(&mut self, to: NodeId, at_least: Position, mends: Option<WallTime>) {
         assert!(self.is_sound() || self.config.breaks(Bug::DamagedIsSource), "§5: damage is given to nobody");
-        if mends.is_none() && !self.outlives_a_start() {
-            // Whoever takes it over drops what it has.
-            return;
-        }
         let Role::Primary(primary) = &self.role else { return };
         let (epoch, generation, base) = (primary.tenure.epoch, primary.generation, self.log.base());
         // It may have taken so long that what came after it is gone.
@@ -291,7 +309,7 @@ impl<M: Machine> Replica<M> {
         if lent.mends() {
             lent.mends = Some(now);
         } else {
-            peer.asked = Some(now);
+            (peer.asked, peer.takes) = (Some(now), Some(now));
             if after > lent.asked {
                 // It comes nearer. Elsewhere it would have to begin again.
                 lent.asked.clone_from(&after);

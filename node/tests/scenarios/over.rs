@@ -100,11 +100,13 @@ fn what_is_left_of_a_removed_file_is_its_mark(bug: Option<Bug>) {
     cluster.kill(other);
     cluster.configure = |config| std::sync::Arc::make_mut(&mut config.replication).kept_max = 1;
     // They say that they have nothing, and get no entries but the state before them.
-    let told = std::cell::RefCell::new(std::collections::BTreeSet::new());
+    let offered = std::cell::RefCell::new(std::collections::BTreeSet::new());
     cluster.hold_back(move |flying| match flying {
-        Flying::File { to, message, .. } => {
-            let is_append = matches!(message.message, Message::Append { .. });
-            message.object == object && is_append && !told.borrow_mut().insert(*to)
+        Flying::File { to, message, .. } if message.object == object => {
+            if matches!(message.message, Message::Offer { .. }) {
+                offered.borrow_mut().insert(*to);
+            }
+            matches!(message.message, Message::Append { .. }) && offered.borrow().contains(to)
         }
         _ => false,
     });
@@ -253,6 +255,25 @@ fn what_an_operator_has_asked_for_once_is_not_led_for_ever() {
     let mut cluster: Daemons = Cluster::with(3, 3, None);
     let object = object_named("nothing");
     assert_eq!(cluster.order(1, object, MemberChange::Dismiss(NodeId(2))), Ok(Changed::UnderWay));
+    cluster.run(ms(LONG));
+    assert_eq!(hosts(&cluster, object), []);
+}
+
+/// The same where all have lost their power, and look again and again whether they have forgotten something of it.
+#[test]
+fn what_an_operator_has_asked_for_once_is_not_led_for_ever_by_who_forgot() {
+    let mut cluster: Daemons = Cluster::with(3, 3, None);
+    let nodes = cluster.ids();
+    nodes.iter().for_each(|&node| cluster.power_off(node));
+    nodes.iter().for_each(|&node| cluster.start(node));
+    cluster.run(ms(6_000));
+    let object = object_named("nothing");
+    let order = |cluster: &mut Daemons, node| {
+        assert_eq!(cluster.order(node, object, MemberChange::Dismiss(NodeId(2))), Ok(Changed::UnderWay));
+    };
+    order(&mut cluster, 1);
+    cluster.run(ms(1_000));
+    order(&mut cluster, 2);
     cluster.run(ms(LONG));
     assert_eq!(hosts(&cluster, object), []);
 }

@@ -459,8 +459,8 @@ impl<A: Algorithm> Driver<A> {
             }
             Output::Fetch { fetch, stored } => self.disk.fetch(fetch, stored),
             Output::Write { number, object, record } => {
-                let now = self.now();
-                self.disk.write(now, (number, object), record);
+                let (now, owes_checkpoint) = (self.now(), self.shard.owes_checkpoint(object));
+                self.disk.write(now, (number, object), record, owes_checkpoint);
             }
             Output::Sync { .. } => self.disk.sync(),
             Output::StoreFailed => {}

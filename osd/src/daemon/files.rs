@@ -81,9 +81,15 @@ impl FileDisk {
     }
 
     /// A record for the journal.
-    pub(super) fn write(&mut self, now: WallTime, (number, object): (u64, ObjectId), record: Record<File>) {
+    pub(super) fn write(
+        &mut self,
+        now: WallTime,
+        (number, object): (u64, ObjectId),
+        record: Record<File>,
+        owes_checkpoint: bool,
+    ) {
         let bytes = record_data_bytes(&record);
-        self.checkpoints.note_write(now, (number, object), &record);
+        self.checkpoints.note_write(now, (number, object), &record, owes_checkpoint);
         self.space.note_write(bytes);
         self.job(Job::Append(number, FileRecord { object, record }));
     }

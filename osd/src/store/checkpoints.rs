@@ -97,14 +97,18 @@ impl Checkpoints {
         }
     }
 
-    /// A record goes to the journal.
-    pub fn note_write(&mut self, now: WallTime, (number, object): (u64, ObjectId), record: &Record<File>) {
+    /// A record goes to the journal; and whether its file [owes](node::Shard::owes_checkpoint) a checkpoint.
+    pub fn note_write(
+        &mut self,
+        now: WallTime,
+        (number, object): (u64, ObjectId),
+        record: &Record<File>,
+        is_owed: bool,
+    ) {
         self.changed_bytes += record_data_bytes(record);
         self.changed.insert(object);
         self.last_number = number;
-        // What is back that was damaged is durable when the next start finds it.
-        let is_mend = matches!(record, Record::Mended(_) | Record::Repaired(_));
-        let next = if is_mend { now } else { self.next_turn(now) };
+        let next = if is_owed { now } else { self.next_turn(now) };
         self.due = Some(self.due.map_or(next, |due| due.min(next)));
     }
 
@@ -208,7 +212,8 @@ mod tests {
             [1, 2, 3].map(|node| {
                 let mut checkpoints = Checkpoints::new(NodeId(node), &BTreeMap::new(), 0, limits);
                 let now = WallTime::from_micros(now);
-                checkpoints.note_write(now, (1, ObjectId::new(0, 1)), &Record::Promised(Epoch::default()));
+                let promised = Record::Promised(Epoch::default());
+                checkpoints.note_write(now, (1, ObjectId::new(0, 1)), &promised, false);
                 checkpoints.due().unwrap().since(now)
             })
         };
@@ -221,5 +226,14 @@ mod tests {
             assert!(first + apart < second && second + apart < third, "{turns:?}");
             assert!(third + apart < first + every, "{turns:?}");
         }
+    }
+
+    #[test]
+    fn what_is_owed_does_not_wait_for_its_turn() {
+        let (limits, now) = (CheckpointLimits::default(), WallTime::from_micros(1_790_000_000_000_000));
+        let mut checkpoints = Checkpoints::new(NodeId(1), &BTreeMap::new(), 0, limits);
+        let written = (1, ObjectId::new(0, 1));
+        checkpoints.note_write(now, written, &Record::Promised(Epoch::default()), true);
+        assert!(checkpoints.is_due(now));
     }
 }

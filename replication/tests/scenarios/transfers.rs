@@ -53,6 +53,63 @@ fn a_state_is_taken_over_while_others_go_on() {
     cluster.assert_same(&[1, 2, 3]);
 }
 
+/// The power of all has failed. Node 1 had more on disk than the others remember, and its log does not reach back to that: both have
+/// to take over its state. What is durable is at all of them; no part of a state comes before it is let go.
+fn both_lag_behind_node_1(bug: Option<Bug>) -> Cluster {
+    let mut cluster = Cluster::with(3, short_logs(bug));
+    cluster.serve(1);
+    let mark = cluster.must_put(1, 1, 1);
+    let durable = cluster.sync(1, mark);
+    cluster.run(ms(50));
+    assert!(cluster.is_durable(durable));
+    (2..10).for_each(|cell| _ = cluster.must_put(1, cell, cell));
+    cluster.sync_disk(1);
+    cluster.checkpoint(1);
+    (1..=3).for_each(|node| cluster.power_off(node));
+    (1..=3).for_each(|node| cluster.start(node));
+    cluster.hold_back(|flying| matches!(flying.message, Message::Pulled { .. }));
+    cluster.lead(1);
+    cluster.renew(1);
+    cluster.run(ms(500));
+    cluster
+}
+
+/// Whoever takes over a state drops what it has: not so many at once that one disk has all that is left.
+fn what_is_durable_is_on_more_than_the_disk_of_who_lends(bug: Option<Bug>) {
+    let mut cluster = both_lag_behind_node_1(bug);
+    cluster.remove(1);
+    cluster.held.clear();
+    let whole: Vec<u32> = (2..=3).filter(|&node| cluster.replica(node).is_whole()).collect();
+    assert_eq!(whole.len(), 1, "one takes over, and the other waits for it");
+    let left = whole[0];
+    cluster.lead(left);
+    cluster.run(ms(5_000));
+    assert!(cluster.accept_loss(left));
+    cluster.renew(left);
+    cluster.let_go();
+    cluster.run(ms(500));
+    assert_eq!(cluster.read(left, 1), Some(1));
+}
+
+#[test]
+fn one_takes_over_a_state_after_the_other() {
+    let mut cluster = both_lag_behind_node_1(None);
+    cluster.let_go();
+    cluster.run(ms(500));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
+#[test]
+fn who_takes_over_a_state_and_is_gone_keeps_nobody_waiting_for_ever() {
+    let mut cluster = both_lag_behind_node_1(None);
+    let gone = (2..=3).find(|&node| !cluster.replica(node).is_whole()).expect("one has begun");
+    cluster.kill(gone);
+    cluster.held.clear();
+    cluster.let_go();
+    cluster.run(ms(5_000));
+    cluster.assert_same(&[1, 5 - gone]);
+}
+
 #[test]
 fn who_ends_while_it_takes_over_begins_again() {
     for ends_after in 0..8 {
@@ -253,7 +310,8 @@ fn a_promise_outlives_a_transfer(bug: Option<Bug>) {
     cluster.hold_back(|_| false);
     // The barrier tells node 3 that it lacks something; what comes after the state is late.
     cluster.hold_back(move |flying| {
-        flying.from == 2 && flying.to == 3 && matches!(flying.message, Message::Append { .. })
+        let tells = matches!(flying.message, Message::Append { .. } | Message::Sync { .. });
+        flying.from == 2 && flying.to == 3 && tells
     });
     cluster.deliver_all(appends);
     assert!(cluster.replica(3).is_whole(), "{:?}", cluster.replica(3).memory());
@@ -267,6 +325,7 @@ fn a_promise_outlives_a_transfer(bug: Option<Bug>) {
 }
 
 stories! {
+    LendsToAll: what_is_durable_is_on_more_than_the_disk_of_who_lends;
     TransferWithoutRequests: the_requests_that_took_effect_come_with_a_state;
     TransferForgetsPromise: a_promise_outlives_a_transfer;
 }

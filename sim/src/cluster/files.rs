@@ -73,7 +73,17 @@ impl<A: Algorithm> World<'_, A> {
                 self.checkers.entries.begin(self.now, (machine.id, object), replica)?;
             }
         }
+        let owed = shard.files().filter(|&object| shard.owes_checkpoint(object));
+        let owed: Vec<ObjectId> = owed.filter(|_| !self.is_real()).collect();
+        for object in owed {
+            self.push_input(self.now, daemon, Input::Disk(DiskInput::Mended(object)));
+        }
         Ok(())
+    }
+
+    /// Whether something is back that the next start would find damaged again.
+    pub(super) fn owes_checkpoint(&self, daemon: usize, object: ObjectId) -> bool {
+        self.daemons[daemon].shard.as_ref().is_some_and(|shard| shard.owes_checkpoint(object))
     }
 
     /// A daemon ends: which limits its replicas have reached is counted.
@@ -191,7 +201,7 @@ impl<A: Algorithm> World<'_, A> {
             self.watch_disk(daemon, (number, object), &record);
         }
         self.betray_recovery(daemon, &record);
-        if matches!(record, Record::Mended(_) | Record::Repaired(_)) {
+        if self.owes_checkpoint(daemon, object) {
             self.push_input(self.now, daemon, Input::Disk(DiskInput::Mended(object)));
         }
         if self.is_real() {

@@ -43,6 +43,8 @@ pub(super) struct FileUse {
     removed: BTreeSet<usize>,
     /// What was acknowledged to it and is not known to be durable.
     pub(super) owed: BTreeMap<usize, BTreeMap<FileTicket, Mark>>,
+    /// What was found to be lost before whoever waited for its result [heard](World::hears_later) of that.
+    lost_unheard: BTreeSet<FileTicket>,
     /// The content of which files it may use, or might once.
     pub(super) contents: BTreeSet<usize>,
     /// What it knows of volumes.
@@ -295,8 +297,12 @@ impl<A: Algorithm> World<'_, A> {
             FileEvent::Lost { ticket, changes, .. } => {
                 self.summary.file_changes_lost += changes.len() as u64;
                 self.watch_losses(client, event, changes)?;
-                for owed in self.clients[client].files.owed.values_mut() {
-                    owed.retain(|change, _| !changes.contains(change));
+                let uses = &mut self.clients[client].files;
+                for change in changes.iter().copied() {
+                    let was_heard = uses.owed.values_mut().any(|owed| owed.remove(&change).is_some());
+                    if !was_heard {
+                        uses.lost_unheard.insert(change);
+                    }
                 }
                 ticket.map_or(Ok(()), |ticket| self.finish(client, ticket, event))
             }
@@ -458,7 +464,7 @@ impl<A: Algorithm> World<'_, A> {
         level: Level,
     ) -> Result<(), Violation> {
         let uses = &mut self.clients[client].files;
-        let Some(mark) = uses.told else { return Ok(()) };
+        let Some(mark) = uses.told.filter(|_| !uses.lost_unheard.remove(&ticket)) else { return Ok(()) };
         match level {
             Level::Written => {
                 uses.owed.entry(file).or_default().insert(ticket, mark);

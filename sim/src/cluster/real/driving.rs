@@ -80,10 +80,10 @@ impl<A: Algorithm> World<'_, A> {
         (number, object): (u64, ObjectId),
         record: Record<File>,
     ) -> Result<(), Violation> {
-        let machine = &self.daemons[daemon];
-        let reading = machine.clock.reading(self.now);
+        let reading = self.daemons[daemon].clock.reading(self.now);
+        let is_owed = self.owes_checkpoint(daemon, object);
         let Some((files, _)) = self.open_files(daemon) else { return Ok(()) };
-        files.checkpoints.note_write(reading, (number, object), &record);
+        files.checkpoints.note_write(reading, (number, object), &record, is_owed);
         self.job(daemon, Job::Append(number, FileRecord { object, record }))
     }
 
