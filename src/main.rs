@@ -2,6 +2,7 @@
 
 #![recursion_limit = "256"] // for the one long `json!`
 
+mod accept_loss;
 mod background;
 mod bench;
 mod cert;
@@ -53,6 +54,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    AcceptLoss(accept_loss::Args),
     Bench(bench::Args),
     Cert(cert::Args),
     Demo(demo::Args),
@@ -80,6 +82,7 @@ enum Command {
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     let result = match Cli::parse_from(mount::as_helper(&arguments).unwrap_or(arguments)).command {
+        Command::AcceptLoss(args) => accept_loss::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Cert(args) => cert::run(&args),
         Command::Demo(args) => demo::run(&args),

@@ -104,12 +104,7 @@ impl Named {
         let (name, inode, objects) = match (place, &self.lock, &self.object) {
             (Some(place), ..) => {
                 let name = self.path.as_deref().map_or_else(String::new, |path| path.display().to_string());
-                let volume = client.volume(&place.volume).await?;
-                let attributes = walk(&volume, &place.names).await?;
-                let mut objects = vec![("names", volume.object())];
-                if attributes.kind == Kind::File {
-                    objects.insert(0, ("content", file_object(volume.object(), attributes.inode)));
-                }
+                let (attributes, objects) = objects(client, &place).await?;
                 (name, Some((place.volume, attributes)), objects)
             }
             (None, Some(lock), _) => (lock.clone(), None, vec![("lock", lock_cell(lock))]),
@@ -122,6 +117,31 @@ impl Named {
         }
         Ok(Found { name, inode, parts })
     }
+}
+
+/// The folder of the cluster that is mounted where a path is.
+pub(crate) fn cluster_of(path: &Path) -> Option<PathBuf> {
+    place(path).ok()?.cluster
+}
+
+/// The object that a path stands for: the content of a file, else the names of its volume.
+pub(crate) async fn object_at(client: &Client, path: &Path) -> anyhow::Result<ObjectId> {
+    let (_, objects) = objects(client, &place(path)?).await?;
+    Ok(objects[0].1)
+}
+
+/// What is at a place, the objects that it consists of, and what each is for.
+async fn objects(
+    client: &Client,
+    place: &Place,
+) -> anyhow::Result<(Attributes, Vec<(&'static str, ObjectId)>)> {
+    let volume = client.volume(&place.volume).await?;
+    let attributes = walk(&volume, &place.names).await?;
+    let mut objects = vec![("names", volume.object())];
+    if attributes.kind == Kind::File {
+        objects.insert(0, ("content", file_object(volume.object(), attributes.inode)));
+    }
+    Ok((attributes, objects))
 }
 
 /// What the names lead to. Links are not followed.

@@ -86,6 +86,16 @@ impl Cluster {
         Pid::from_raw(children.trim().parse().unwrap()).unwrap()
     }
 
+    /// Ends a daemon as its next start finds it after a loss of power: without its memo.
+    fn lose_power(&self, node: u64) {
+        let statuses = self.statuses();
+        let mut daemons = statuses.iter().map(|status| &status["daemon"]);
+        let daemon = daemons.find(|daemon| daemon["process"]["node"] == node).unwrap();
+        let memo = format!("fleasefs-{}", daemon["store"].as_str().unwrap());
+        fs::remove_file(Path::new("/dev/shm").join(memo)).unwrap();
+        kill_process(self.daemon(node), Signal::KILL).unwrap();
+    }
+
     fn supervisor(&self, node: u64) -> Pid {
         let note = fs::read_to_string(self.dir().join(format!("osd-{node}/pid"))).unwrap();
         Pid::from_raw(note.split(' ').next().unwrap().parse().unwrap()).unwrap()
@@ -323,6 +333,65 @@ fn what_lacks_a_majority_waits_and_status_says_what_and_why() {
     drop(frozen);
     assert!(waiting.wait().unwrap().success());
     eventually(|| cluster.run(&["status"]).status.success().then_some(()));
+}
+
+/// One of three remembers, one has lost its power, and one is gone: nobody can tell what that one had.
+#[test]
+fn what_only_a_daemon_had_that_is_gone_is_given_up_by_an_operator() {
+    let cluster = Cluster::up();
+    let file = cluster.folder.path().join("file");
+    fs::write(&file, "kept").unwrap();
+    succeeded(&cluster.run(&["object", "put", "kept", file.to_str().unwrap()]));
+    assert!(cluster.run(&["accept-loss"]).status.success(), "nothing waits");
+    let who = cluster.succeed(&["who", "--object", "kept"]);
+    let object = who["parts"][0]["object"].as_str().unwrap();
+
+    let before = cluster.incarnations();
+    for process in [cluster.supervisor(3), cluster.daemon(3)] {
+        kill_process(process, Signal::KILL).unwrap();
+    }
+    cluster.lose_power(2);
+    eventually(|| (cluster.incarnations().get(1) > before.get(1)).then_some(()));
+    let list = || {
+        let output = cluster.run(&["accept-loss", "--json"]);
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let all = told["waiting"].as_array().unwrap().clone();
+        all.into_iter().find(|one| one["object"] == object).map(|one| (one, output.status.code()))
+    };
+    let (told, code) = eventually(list);
+    assert_eq!((told["missing"].to_string(), told["forgot"].to_string()), ("[3]".into(), "[2]".into()));
+    assert_eq!((told["what"].clone(), code), ("an object".into(), Some(1)));
+    let said = text(&cluster.run(&["status"]).stdout);
+    let expected =
+        "daemon 3 does not answer and may have changes that nobody else remembers, as daemon 2 has lost";
+    assert!(said.contains(expected), "{said}");
+
+    // Nobody does it by mistake, and nobody who may not.
+    let refused = cluster.run(&["accept-loss", object]);
+    let said = text(&refused.stderr);
+    assert!(!refused.status.success() && said.contains(expected) && said.contains("--yes"), "{said}");
+    let client = cluster.dir().join("client");
+    let refused =
+        fleasefs().args(["accept-loss", "--yes", object, "--cluster"]).arg(client).output().unwrap();
+    assert!(text(&refused.stderr).contains("only an operator may order that"), "{}", text(&refused.stderr));
+    let unknown = cluster.run(&["accept-loss", "--yes", "1:2"]);
+    assert!(text(&unknown.stderr).contains("has anything of 1:2"), "{}", text(&unknown.stderr));
+    assert!(list().is_some(), "it waits still");
+
+    let given_up = cluster.succeed(&["accept-loss", "--yes", object]);
+    let outcome = &given_up["objects"][0];
+    assert_eq!((outcome["is_loss_accepted"].clone(), outcome["waits"].clone()), (true.into(), false.into()));
+    let got = cluster.run(&["object", "get", "kept"]);
+    succeeded(&got);
+    assert_eq!(text(&got.stdout), "kept");
+    assert!(list().is_none());
+    let again = cluster.succeed(&["accept-loss", "--yes", object]);
+    assert_eq!(again["objects"][0]["is_loss_accepted"], false, "nothing waits any more");
+
+    // Who was gone comes back, and has what the others have.
+    succeeded(&fleasefs().arg("up").arg(cluster.dir()).output().unwrap());
+    eventually(|| cluster.run(&["status"]).status.success().then_some(()));
+    assert!(cluster.run(&["accept-loss", "--all", "--yes"]).status.success());
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! What is wrong with a cluster, said plainly.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use base::{NodeId, Span};
-use node::{ClockTrust, DrainStatus, LackingStatus, Status};
+use base::{NodeId, ObjectId, Span};
+use node::{BlockedStatus, ClockTrust, DrainStatus, LackingStatus, STATUS_BLOCKED_MAX, Status};
 
 use crate::DaemonState;
 
@@ -25,6 +25,7 @@ pub fn problems(states: &[DaemonState], now_s: u64) -> Vec<String> {
         found.push(format!("{who}: without a majority nothing can be locked"));
     }
     found.extend(lacking(states));
+    found.extend(blocked(states));
     for state in states {
         let who = format!("daemon {} at {}", state.node, state.address);
         match &state.status {
@@ -58,6 +59,54 @@ fn lacking(states: &[DaemonState]) -> Vec<String> {
         )
     };
     all.into_iter().map(tell).collect()
+}
+
+/// Whose recovery waits for a daemon, or for an operator.
+fn blocked(states: &[DaemonState]) -> Vec<String> {
+    let mut all: BTreeMap<String, BTreeSet<ObjectId>> = BTreeMap::new();
+    for blocked in waiting(states) {
+        all.entry(what_may_be_lost(blocked)).or_default().insert(blocked.object);
+    }
+    let is_cut = |status: &Status| status.blocked.len() >= STATUS_BLOCKED_MAX;
+    let is_cut = states.iter().any(|state| state.status.as_ref().is_ok_and(|status| is_cut(status)));
+    let at_least = if is_cut { "at least " } else { "" };
+    let tell = |(why, objects): (String, BTreeSet<ObjectId>)| {
+        format!(
+            "{at_least}{} files and volumes wait: {why}; start what is down, or see `fleasefs accept-loss`",
+            objects.len()
+        )
+    };
+    all.into_iter().map(tell).collect()
+}
+
+/// The recoveries that wait, as the daemons tell that answer. Several may tell of one.
+pub fn waiting(states: &[DaemonState]) -> impl Iterator<Item = &BlockedStatus> {
+    states.iter().filter_map(|state| state.status.as_ref().ok()).flat_map(|status| &status.blocked)
+}
+
+/// Why a recovery does not go on, and whose changes are lost if it does.
+pub fn what_may_be_lost(blocked: &BlockedStatus) -> String {
+    let BlockedStatus { missing, forgot, .. } = blocked;
+    let daemons = |nodes: &[NodeId], one: &str, several: &str| match nodes {
+        [node] => format!("daemon {node} {one}"),
+        nodes => format!("daemons {} {several}", listed(nodes)),
+    };
+    let lost = daemons(forgot, "has", "have");
+    match (missing.is_empty(), forgot.is_empty()) {
+        (true, _) => {
+            format!("{lost} changes that cannot be read there any more, and nobody else has them all")
+        }
+        (false, true) => {
+            format!(
+                "{} may have changes that nobody else can give",
+                daemons(missing, "does not answer and", "do not answer and")
+            )
+        }
+        (false, false) => format!(
+            "{} may have changes that nobody else remembers, as {lost} lost some of what was there",
+            daemons(missing, "does not answer and", "do not answer and")
+        ),
+    }
 }
 
 fn listed(nodes: &[NodeId]) -> String {
@@ -151,6 +200,7 @@ mod tests {
             page: None,
             peers: Vec::new(),
             lacking: Vec::new(),
+            blocked: Vec::new(),
         }
     }
 
@@ -188,6 +238,26 @@ mod tests {
             let found = problems_of(Ok(status));
             assert!(found.len() == 1 && found[0].starts_with("daemon 1 at a:1: "), "{found:?}");
             assert!(found[0].contains(expected), "{found:?} lack {expected}");
+        }
+        let blocked = |missing: &[u32], forgot: &[u32]| {
+            let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect();
+            let blocked =
+                BlockedStatus { object: ObjectId::new(1, 2), missing: nodes(missing), forgot: nodes(forgot) };
+            problems_of(Ok(Status { blocked: vec![blocked.clone(), blocked], ..well() }))
+        };
+        for (missing, forgot, expected) in [
+            (
+                &[3][..],
+                &[2][..],
+                "daemon 3 does not answer and may have changes that nobody else remembers, as daemon 2 has lost some",
+            ),
+            (&[3, 4], &[1, 2], "daemons 3, 4 do not answer and may have"),
+            (&[3], &[], "daemon 3 does not answer and may have changes that nobody else can give;"),
+            (&[], &[2], "daemon 2 has changes that cannot be read there any more"),
+        ] {
+            let found = blocked(missing, forgot);
+            let expected = format!("1 files and volumes wait: {expected}");
+            assert!(found.len() == 1 && found[0].starts_with(&expected), "{found:?} lack {expected}");
         }
         assert!(problems_of(Err("refused".to_owned()))[0].starts_with("the only daemon does not answer: "));
     }

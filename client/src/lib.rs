@@ -57,7 +57,7 @@ mod watch;
 
 pub use config::{CLUSTER_VARIABLE, CONFIG_FILE, Config, ConfigError, commented};
 pub use driver::{Client, ConnectError, DaemonState};
-pub use health::problems;
+pub use health::{problems, waiting, what_may_be_lost};
 pub use holding::FileLock;
 pub use holes::Sought;
 pub use lock::{Lock, LockError, NAME_BYTES_MAX};

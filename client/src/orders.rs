@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use base::{NodeId, Role};
+use base::{NodeId, ObjectId, Role};
 use node::{DrainError, Order, OrderBody, OrderReply, OrderReplyBody, RequestId};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -94,22 +94,34 @@ impl Client {
         self.order_drained(node, OrderBody::Undrain).await
     }
 
+    /// Has a daemon go on with a recovery that waits, without what only those have who do not answer; see
+    /// [`Shard::accept_loss`](node::Shard::accept_loss). False if none waits there now.
+    pub async fn accept_loss(&self, node: NodeId, object: ObjectId) -> Result<bool, OrderError> {
+        match self.order(node, OrderBody::AcceptLoss(object)).await? {
+            OrderReplyBody::LossAccepted(accepted) => Ok(accepted),
+            _ => Err(something_else(node)),
+        }
+    }
+
+    /// An error if this client's certificate is no operator's.
+    pub fn may_order(&self) -> Result<(), OrderError> {
+        match &self.role {
+            Role::Admin(_) => Ok(()),
+            role => Err(OrderError::Role(role.clone())),
+        }
+    }
+
     async fn order_drained(&self, node: NodeId, body: OrderBody) -> Result<(), OrderError> {
         match self.order(node, body).await? {
             OrderReplyBody::Drained(Ok(())) => Ok(()),
             OrderReplyBody::Drained(Err(why)) => Err(OrderError::Drain { node, why }),
-            _ => {
-                let why = "it has answered something else; see that all run the same version".to_owned();
-                Err(OrderError::Unanswered { node, why })
-            }
+            _ => Err(something_else(node)),
         }
     }
 
     /// Gives an order to a daemon. It may have been followed although there is no answer.
     async fn order(&self, node: NodeId, body: OrderBody) -> Result<OrderReplyBody, OrderError> {
-        if !matches!(self.role, Role::Admin(_)) {
-            return Err(OrderError::Role(self.role.clone()));
-        }
+        self.may_order()?;
         if self.map().osd(node).is_none() {
             return Err(OrderError::NoSuchDaemon(node));
         }
@@ -121,6 +133,11 @@ impl Client {
             }
         }
     }
+}
+
+fn something_else(node: NodeId) -> OrderError {
+    let why = "it has answered something else; see that all run the same version".to_owned();
+    OrderError::Unanswered { node, why }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use replication::{
 };
 
 use crate::access::About;
+use crate::blocked::Blocked;
 use crate::errands::ErrandBody;
 use crate::fetches::Fetches;
 use crate::file::{Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody, Key, Level, Mark};
@@ -83,6 +84,8 @@ pub(crate) struct Files {
     pub(crate) round: Round,
     /// Nodes that an operator has given up.
     pub(crate) struck: BTreeSet<NodeId>,
+    /// Recoveries that have waited for somebody.
+    pub(crate) blocked: Blocked,
     /// Which runs of peers have said that they forgot something.
     pub(crate) forgetful: BTreeMap<NodeId, Incarnation>,
     /// Peers that have forgotten something, and up to where they were told of files that are here; and when they are
@@ -418,6 +421,7 @@ impl Files {
             blank: BTreeSet::new(),
             round: Round::default(),
             struck: BTreeSet::new(),
+            blocked: Blocked::new(),
             forgetful: BTreeMap::new(),
             listing: BTreeMap::new(),
             list_at: None,

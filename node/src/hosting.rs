@@ -506,6 +506,7 @@ impl<A: Algorithm> Shard<A> {
     fn take_file_event(&mut self, now: WallTime, object: ObjectId, event: Event) {
         match event {
             Event::Serving { epoch } => {
+                self.files.blocked.remove(&object);
                 self.tell_taken(now, object);
                 self.begin_grants(now, object, epoch);
                 if let Some(hosted) = self.files.hosted.get_mut(&object) {
@@ -541,9 +542,7 @@ impl<A: Algorithm> Shard<A> {
                 self.send_waiting_away(object, &FileReplyBody::Unavailable(Unavailable::NoMajority));
                 self.leave_file(now, object, None);
             }
-            Event::Blocked { missing, forgot } => {
-                self.tell(ShardEvent::FileBlocked { object, missing, forgot });
-            }
+            Event::Blocked { missing, forgot } => self.file_blocked(object, missing, forgot),
             Event::Lost { generation } => {
                 if let Some(hosted) = self.files.hosted.get_mut(&object) {
                     hosted.is_lossy = true;

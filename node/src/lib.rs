@@ -33,6 +33,7 @@
 //! what a peer says about itself: whoever drives this says who sent what.
 
 mod access;
+mod blocked;
 mod bounded;
 mod bugs;
 mod capability;
@@ -112,7 +113,8 @@ pub use map::{ClusterMap, LeaseAlgorithm, MapError, Osd, REPLICAS_DEFAULT, Setti
 pub use members::{Changed, MemberChange, MembersError, StrikeError};
 pub use message::{
     CLIENT_BATCH_MAX, ClientFrame, DaemonFrame, Grant, PEER_BATCH_MAX, PeerMessage, Record, Reply, ReplyBody,
-    Request, RequestBody, RequestId, Revoked, Token, Unavailable, lock_cell, object_named,
+    Request, RequestBody, RequestId, Revoked, Token, Unavailable, is_file_of_volume, is_volume, lock_cell,
+    object_named,
 };
 pub use namespace::{VOLUME_NAME_BYTES_MAX, VolumeName, VolumeNameError};
 pub use orders::{Order, OrderBody, OrderReply, OrderReplyBody};
@@ -122,8 +124,9 @@ pub use session::{Certificate, SessionId};
 pub use shard::{LockCounts, Remembered, Shard, ShardError};
 pub use starts::{Chain, Lines, Met, RestoredCopy, StartRefusal};
 pub use status::{
-    ClockStatus, ClockTrust, DaemonStatus, LackingStatus, LeaseStatus, LockStatus, PageStatus, PeerStatus,
-    STATUS_LACKING_MAX, STATUS_PEERS_MAX, Status, SupervisorStatus, WorkStatus,
+    BlockedStatus, ClockStatus, ClockTrust, DaemonStatus, LackingStatus, LeaseStatus, LockStatus, PageStatus,
+    PeerStatus, STATUS_BLOCKED_MAX, STATUS_LACKING_MAX, STATUS_PEERS_MAX, Status, SupervisorStatus,
+    WorkStatus,
 };
 pub use store::{JournalFound, Memo, OpenStep, Opening, StoreFound, StoreRefusal};
 pub use tenures::{EndSeen, TenureSeen, tenures};

@@ -136,16 +136,6 @@ impl<A: Algorithm> Shard<A> {
         Ok(())
     }
 
-    /// Gives up what only those remember of a file who do not answer, by an operator's word. False if no recovery waits
-    /// for anybody.
-    pub fn accept_loss(&mut self, now: WallTime, object: ObjectId) -> bool {
-        let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
-        let accepted = hosted.replica.accept_loss(now);
-        self.drain_replica(now, object);
-        self.take_events(now);
-        accepted
-    }
-
     /// Who the members of a file are, as far as this node knows.
     pub fn members_of(&self, object: ObjectId) -> Members {
         self.views().of(object).members.clone()

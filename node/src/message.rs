@@ -382,12 +382,12 @@ pub(crate) const fn is_plain(object: ObjectId) -> bool {
 }
 
 /// Whether this is the data of a volume's file.
-pub(crate) const fn is_file_of_volume(object: ObjectId) -> bool {
+pub const fn is_file_of_volume(object: ObjectId) -> bool {
     object.high & (LOCK_BIT | FILE_BIT) == FILE_BIT
 }
 
 /// Whether this is where a volume is, or the list of them.
-pub(crate) const fn is_volume(object: ObjectId) -> bool {
+pub const fn is_volume(object: ObjectId) -> bool {
     object.high & (LOCK_BIT | FILE_BIT | VOLUME_BIT) == VOLUME_BIT
 }
 

@@ -4,7 +4,7 @@
 //!
 //! Layout: postcard encodes these in the order of their fields and variants.
 
-use base::{ClusterId, Incarnation, NodeId, Process, StoreId};
+use base::{ClusterId, Incarnation, NodeId, ObjectId, Process, StoreId};
 use serde::{Deserialize, Serialize};
 
 use crate::{DrainStatus, bounded};
@@ -17,6 +17,9 @@ const STATUS_MEMBERS_MAX: usize = base::MEMBERS_MAX;
 
 /// The most sets of members that a status lists of which too few are there.
 pub const STATUS_LACKING_MAX: usize = 64;
+
+/// The most recoveries that a status lists which wait for somebody.
+pub const STATUS_BLOCKED_MAX: usize = 256;
 
 /// The state of one daemon.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -57,6 +60,9 @@ pub struct Status {
     /// What it has of which too few members are there.
     #[serde(deserialize_with = "bounded::list::<STATUS_LACKING_MAX, _, _>")]
     pub lacking: Vec<LackingStatus>,
+    /// The recoveries here that wait for somebody, or for an operator; there may be more if these are as many as there may be.
+    #[serde(deserialize_with = "bounded::list::<STATUS_BLOCKED_MAX, _, _>")]
+    pub blocked: Vec<BlockedStatus>,
 }
 
 /// Who answers.
@@ -189,4 +195,17 @@ pub struct LackingStatus {
     pub members: Vec<NodeId>,
     /// How many there are that have these.
     pub objects: u64,
+}
+
+/// A file or volume that is not served, because too few of those who answer remember all that they ever acknowledged.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BlockedStatus {
+    /// Which.
+    pub object: ObjectId,
+    /// Members that do not answer, and may be the ones who remember.
+    #[serde(deserialize_with = "bounded::list::<STATUS_MEMBERS_MAX, _, _>")]
+    pub missing: Vec<NodeId>,
+    /// Members that answer, and cannot give all that they acknowledged.
+    #[serde(deserialize_with = "bounded::list::<STATUS_MEMBERS_MAX, _, _>")]
+    pub forgot: Vec<NodeId>,
 }

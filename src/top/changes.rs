@@ -132,6 +132,7 @@ mod tests {
             page: None,
             peers: vec![peer],
             lacking: Vec::new(),
+            blocked: Vec::new(),
         }
     }
 

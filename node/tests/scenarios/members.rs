@@ -3,7 +3,10 @@
 use base::{NodeId, ObjectId, Span};
 use node::MemberChange::{Admit, Dismiss};
 use node::file::{FileBody, FileReplyBody, Query};
-use node::{Bug, Changed, MembersError, OrderBody, OrderReplyBody, ShardEvent, StrikeError, Unavailable};
+use node::{
+    BlockedStatus, Bug, Changed, MembersError, OrderBody, OrderReplyBody, ShardEvent, StrikeError,
+    Unavailable,
+};
 use replication::{Message, Standing};
 
 use crate::cluster::{Cluster, Flying, ms};
@@ -517,7 +520,14 @@ fn an_operator_gives_up_what_is_lost() {
     };
     assert!(is_blocked(&cluster, remembers) || is_blocked(&cluster, forgot));
     assert_ne!(read(&mut cluster, remembers), data("kept"));
+    let waiting = |cluster: &Daemons| [remembers, forgot].map(|id| cluster.shard(id).blocked()).concat();
+    let told = waiting(&cluster);
+    let is_told = |told: &BlockedStatus| {
+        (told.object, &told.missing[..], &told.forgot[..]) == (FILE, &[node(gone)][..], &[node(forgot)][..])
+    };
+    assert!(!told.is_empty() && told.iter().all(is_told), "{told:?}");
     let accepted = [remembers, forgot].map(|id| accept(&mut cluster, id));
     assert!(accepted.contains(&true));
     assert_eq!(read_from(&mut cluster, remembers), data("kept"));
+    assert_eq!(waiting(&cluster), []);
 }

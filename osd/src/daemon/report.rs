@@ -81,6 +81,7 @@ pub(super) fn status<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Fact
             .map(|osd| peer(shard, now, facts, osd.id))
             .collect(),
         lacking: lacking(shard),
+        blocked: shard.blocked(),
     }
 }
 

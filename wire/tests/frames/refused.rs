@@ -1,8 +1,10 @@
 //! What is no frame, and what is no message.
 
-use base::{Incarnation, MEMBERS_MAX, NodeId, Process, Role, StartId};
+use base::{Incarnation, MEMBERS_MAX, NodeId, ObjectId, Process, Role, StartId};
 use bytes::Bytes;
-use node::{CLIENT_BATCH_MAX, ClientFrame, LackingStatus, PEER_BATCH_MAX, PeerMessage, Status};
+use node::{
+    BlockedStatus, CLIENT_BATCH_MAX, ClientFrame, LackingStatus, PEER_BATCH_MAX, PeerMessage, Status,
+};
 use wire::{
     Admitted, DecodeError, Frame, FrameError, FrameReader, HEADER_BYTES, Header, Hello, Introduction, Kind,
     Lane, Message, Notice, PROTOCOL_VERSION, REFUSAL_TEXT_BYTES_MAX, Refusal, Why, encode,
@@ -287,7 +289,7 @@ fn the_largest_numbers_fit_every_limit() {
 
 fn largest_peer_messages() -> [PeerMessage; 2] {
     let epoch = base::Epoch { number: u64::MAX, node: NodeId(u32::MAX) };
-    let cell = base::ObjectId::new(u64::MAX, u64::MAX);
+    let cell = ObjectId::new(u64::MAX, u64::MAX);
     let client = node::ClientId { certificate: u64::MAX, program: u64::MAX };
     let grant = Some(node::Grant { client, token: node::Token(u64::MAX) });
     let writer = Process::new(u32::MAX, u32::MAX);
@@ -318,8 +320,11 @@ fn largest_status() -> Status {
     (peer.round_trip_us, peer.last_heard_ms) = (Some(u64::MAX), Some(u64::MAX));
     peer.offset_us = Some((i64::MIN, i64::MAX));
     let members = vec![NodeId(u32::MAX); MEMBERS_MAX];
+    let object = ObjectId::new(u64::MAX, u64::MAX);
+    let blocked = BlockedStatus { object, missing: members.clone(), forgot: members.clone() };
+    let blocked = vec![blocked; node::STATUS_BLOCKED_MAX];
     let lacking = vec![LackingStatus { members, objects: u64::MAX }; node::STATUS_LACKING_MAX];
-    Status { peers: vec![peer; node::STATUS_PEERS_MAX], lacking, ..status }
+    Status { peers: vec![peer; node::STATUS_PEERS_MAX], lacking, blocked, ..status }
 }
 
 #[test]
@@ -331,11 +336,13 @@ fn what_a_status_lists_is_bounded() {
     };
     let largest = largest_status();
     assert_eq!(read(&largest).as_ref(), Ok(&largest));
-    let [mut peers, mut lacking, mut members] = [(); 3].map(|()| largest.clone());
+    let [mut peers, mut lacking, mut members, mut blocked, mut missing] = [(); 5].map(|()| largest.clone());
     peers.peers.push(peers.peers[0].clone());
     lacking.lacking.push(lacking.lacking[0].clone());
     members.lacking[0].members.push(NodeId(1));
-    for status in [peers, lacking, members] {
+    blocked.blocked.push(blocked.blocked[0].clone());
+    missing.blocked[0].missing.push(NodeId(1));
+    for status in [peers, lacking, members, blocked, missing] {
         assert_eq!(read(&status), Err(DecodeError::Malformed(Kind::Status)));
     }
 }

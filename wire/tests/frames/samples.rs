@@ -5,11 +5,11 @@ use bytes::Bytes;
 use lease::{Ballot, Batch, Body, Stamp};
 use node::file::{FileReply, FileRequest};
 use node::{
-    ClientFrame, ClientId, ClockStatus, ClockTrust, DaemonFrame, DaemonStatus, DrainStatus, EndedSeen,
-    Errand, FileMessage, Grant, Happened, HappenedWhat, Inspection, LackingStatus, LeadsSeen, LeaseStatus,
-    LockStatus, Order, OrderReply, OwnerSeen, PageStatus, PeerMessage, PeerStatus, Recent, Record,
-    ReplicaSeen, ReplicaState, Reply, ReplyBody, Request, RequestBody, RequestId, Revoked, SecondSeen,
-    Status, SupervisorStatus, Token, TookSeen, TrailSeen, TrailWhat, WorkStatus,
+    BlockedStatus, ClientFrame, ClientId, ClockStatus, ClockTrust, DaemonFrame, DaemonStatus, DrainStatus,
+    EndedSeen, Errand, FileMessage, Grant, Happened, HappenedWhat, Inspection, LackingStatus, LeadsSeen,
+    LeaseStatus, LockStatus, Order, OrderReply, OwnerSeen, PageStatus, PeerMessage, PeerStatus, Recent,
+    Record, ReplicaSeen, ReplicaState, Reply, ReplyBody, Request, RequestBody, RequestId, Revoked,
+    SecondSeen, Status, SupervisorStatus, Token, TookSeen, TrailSeen, TrailWhat, WorkStatus,
 };
 use wire::{
     Admitted, DecodeError, Frame, FrameError, FrameReader, Heartbeat, Hello, Inspect, Introduction, Kind,
@@ -218,6 +218,11 @@ pub(crate) fn status() -> Status {
         }),
         peers: vec![peer],
         lacking: vec![LackingStatus { members: vec![NodeId(1), NodeId(2)], objects: 18 }],
+        blocked: vec![BlockedStatus {
+            object: ObjectId::new(19, 20),
+            missing: vec![NodeId(1)],
+            forgot: vec![NodeId(2)],
+        }],
     }
 }
 
