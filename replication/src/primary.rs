@@ -79,10 +79,19 @@ pub(crate) struct Peer {
     pub(crate) asked: Option<WallTime>,
     /// It did not answer: it gets one message at a time until it does.
     is_silent: bool,
-    /// It has dropped what it had, or is about to, for a state that is not durable there yet; and when it said something of that last.
-    pub(crate) takes: Option<WallTime>,
-    /// Up to where it has that state, which is being made durable.
-    taken: Option<Seq>,
+    /// It takes over a state.
+    pub(crate) taking: Option<Taking>,
+}
+
+/// A member that has dropped what it had, or is about to, for a state that is not durable there yet.
+#[derive(Clone, Copy, Hash, Debug)]
+pub(crate) struct Taking {
+    /// When something was heard of that last.
+    pub(crate) heard: WallTime,
+    /// Whether it said that it has nothing, when this tenure began.
+    pub(crate) is_empty: bool,
+    /// Up to where it has the state, which is being made durable.
+    upto: Option<Seq>,
 }
 
 #[derive(Clone, Copy, Hash, Debug)]
@@ -93,12 +102,18 @@ struct Sync {
     asked: WallTime,
 }
 
+impl Taking {
+    pub(crate) const fn new(heard: WallTime) -> Self {
+        Self { heard, is_empty: false, upto: None }
+    }
+}
+
 impl Peer {
     /// A member of which nothing is known but that it may have what was recovered.
     pub(crate) const fn new(recovered: Seq) -> Self {
         let (matched, from, sent) = (Seq(0), recovered, recovered);
         let (synced, told) = (Seq(0), Seq(0));
-        Self { matched, from, sent, synced, told, asked: None, is_silent: false, takes: None, taken: None }
+        Self { matched, from, sent, synced, told, asked: None, is_silent: false, taking: None }
     }
 
     /// Behind what it is sent its first entry.
@@ -404,8 +419,8 @@ impl<M: Machine> Replica<M> {
         let has_nothing =
             |node: &NodeId| candidate.promised.get(node).is_some_and(|account| !account.memory.is_whole());
         let peer = |&node: &NodeId| {
-            let takes = has_nothing(&node).then_some(now);
-            (node, Peer { takes, ..Peer::new(recovered) })
+            let taking = has_nothing(&node).then(|| Taking { is_empty: true, ..Taking::new(now) });
+            (node, Peer { taking, ..Peer::new(recovered) })
         };
         let members = electorates.iter().flat_map(|members| members.as_slice());
         let peers = members.map(peer).collect();
@@ -580,8 +595,8 @@ impl<M: Machine> Replica<M> {
         peer.is_silent = false;
         if self.lent.get(&from).is_some_and(|lent| lent.is_over(now, upto, &self.config)) {
             self.lent.remove(&from);
-            if peer.takes.is_some() {
-                peer.taken = Some(upto.seq);
+            if let Some(taking) = &mut peer.taking {
+                taking.upto = Some(upto.seq);
                 self.send(from, Message::Sync { epoch, upto }, When::Now);
             }
         }
@@ -628,7 +643,7 @@ impl<M: Machine> Replica<M> {
         let Some(common) = committed.filter(|&committed| log.contains(committed)) else {
             peer.asked = Some(now);
             if committed.is_none() {
-                peer.takes = Some(now);
+                peer.taking.get_or_insert(Taking::new(now));
             }
             return self.lend(now, from, Position::START);
         };
@@ -667,10 +682,8 @@ impl<M: Machine> Replica<M> {
             return;
         };
         peer.synced = peer.synced.max(upto.seq);
-        let is_durable = peer.taken.is_some_and(|taken| taken <= upto.seq);
-        if is_durable {
-            (peer.takes, peer.taken) = (None, None);
-        }
+        let is_over = |taking: &mut Taking| taking.upto.is_some_and(|taken| taken <= upto.seq);
+        let is_durable = peer.taking.take_if(is_over).is_some();
         self.advance(now);
         self.conclude_syncs(now);
         self.chase(now);

@@ -49,7 +49,8 @@ pub(crate) struct Candidate {
     progressed: WallTime,
     /// An operator has given up what is missing.
     accepts_loss: bool,
-    told_blocked: bool,
+    /// Who had answered when it was told that it waits for the others.
+    told_blocked: Option<BTreeSet<NodeId>>,
 }
 
 /// What a recovery has found.
@@ -127,9 +128,12 @@ impl Candidate {
         }
     }
 
-    /// Whether what those who have answered do not have is given up: nobody else is there, or an operator says so.
+    /// Whether what those who have answered do not have is given up: nobody else is there, or an operator says so of who was missing. Whoever had
+    /// answered then is asked again and again, and has to answer now, too.
     pub(crate) fn may_give_up(&self) -> bool {
-        self.promised.len() == self.members().as_slice().len() || self.accepts_loss
+        let has_promised = |node: &NodeId| self.promised.contains_key(node);
+        let accepts_loss = self.accepts_loss && self.told_blocked.iter().flatten().all(has_promised);
+        self.promised.len() == self.members().as_slice().len() || accepts_loss
     }
 
     /// Whether so many remember all that they ever acknowledged that they meet every majority.
@@ -198,16 +202,19 @@ impl<M: Machine> Replica<M> {
             asked: now,
             progressed: now,
             accepts_loss: false,
-            told_blocked: false,
+            told_blocked: None,
         });
         self.ask_for_promises();
         Ok(())
     }
 
-    /// Goes on with what is there, by an operator's word: whatever only those have who do not answer is given up.
-    /// Returns false if no recovery is waiting for anybody.
+    /// Goes on with what is there, by an operator's word: whatever only those have who did not answer when it was told that the recovery is
+    /// [`Blocked`](Event::Blocked) is given up. Returns false if that was not told of any that is under way.
     pub fn accept_loss(&mut self, now: WallTime) -> bool {
         let Role::Candidate(candidate) = &mut self.role else { return false };
+        if candidate.told_blocked.is_none() {
+            return false;
+        }
         candidate.accepts_loss = true;
         self.recover(now);
         true
@@ -338,8 +345,9 @@ impl<M: Machine> Replica<M> {
         let is_blocked = candidate.fetching.is_none()
             && candidate.promised.len() >= candidate.members().majority()
             && now.since(candidate.since) >= self.config.all_forgot_after;
-        if is_blocked && !std::mem::replace(&mut candidate.told_blocked, true) {
+        if is_blocked && candidate.told_blocked.is_none() {
             let answered = &candidate.promised;
+            candidate.told_blocked = Some(answered.keys().copied().collect());
             let missing = candidate.members().as_slice().iter().filter(|node| !answered.contains_key(node));
             let counts =
                 |account: &Account| candidate.is_clean(account.memory) && account.frozen_at.is_none();

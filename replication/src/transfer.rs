@@ -14,7 +14,7 @@ use std::sync::Arc;
 use base::{Epoch, NodeId, Seq, WallTime};
 
 use crate::log::Log;
-use crate::primary::Peer;
+use crate::primary::Taking;
 use crate::replica::Role;
 use crate::state::Holding;
 use crate::weight::{MESSAGE_BYTES, part_bytes, rest_bytes};
@@ -142,7 +142,7 @@ impl<M: Machine> Replica<M> {
             if let Role::Primary(primary) = &mut self.role
                 && let Some(peer) = primary.peers.get_mut(&to)
             {
-                peer.takes.get_or_insert(now);
+                peer.taking.get_or_insert(Taking::new(now));
             }
         }
     }
@@ -152,12 +152,13 @@ impl<M: Machine> Replica<M> {
     fn may_drop(&self, now: WallTime, to: NodeId) -> bool {
         let Role::Primary(primary) = &self.role else { return false };
         let members = self.latest_members();
+        let taking = |node: &NodeId| primary.peers.get(node)?.taking;
+        let has_nothing = taking(&to).is_some_and(|taking| taking.is_empty);
         let patience = self.config.retry_after * SILENT_RETRIES;
-        let takes = |peer: &Peer| peer.takes.is_some_and(|said| now.since(said) < patience);
-        let others = members.as_slice().iter().filter(|&&node| node != to);
-        let taking = others.filter_map(|node| primary.peers.get(node)).filter(|peer| takes(peer)).count();
+        let others = members.as_slice().iter().filter(|&&node| node != to).filter_map(taking);
+        let others = others.filter(|taking| now.since(taking.heard) < patience).count();
         let spare = members.as_slice().len() - members.majority();
-        taking < spare.max(1) || !members.contains(to) || self.config.breaks(Bug::LendsToAll)
+        has_nothing || others < spare.max(1) || !members.contains(to) || self.config.breaks(Bug::LendsToAll)
     }
 
     /// The same for a member that lacks parts, and needs nothing else.
@@ -309,7 +310,8 @@ impl<M: Machine> Replica<M> {
         if lent.mends() {
             lent.mends = Some(now);
         } else {
-            (peer.asked, peer.takes) = (Some(now), Some(now));
+            peer.asked = Some(now);
+            peer.taking.get_or_insert(Taking::new(now)).heard = now;
             if after > lent.asked {
                 // It comes nearer. Elsewhere it would have to begin again.
                 lent.asked.clone_from(&after);

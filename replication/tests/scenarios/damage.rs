@@ -182,7 +182,7 @@ fn the_same_if_an_operator_says_so() {
     cluster.start(2);
     cluster.lead_as(1, false);
     cluster.renew(1);
-    cluster.run(ms(500));
+    cluster.run(ms(3_000));
     assert!(!cluster.was_told(1, &Told::Event(Event::Nothing)));
     assert!(cluster.accept_loss(1));
     assert!(cluster.was_told(4, &Told::Event(Event::Over)));

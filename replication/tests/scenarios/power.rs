@@ -87,6 +87,38 @@ fn who_is_blocked_says_for_whom_it_waits() {
     assert_eq!(cluster.read(3, 1), None);
 }
 
+/// All are asked again every now and then. Whoever has answered before has to answer again, if what is missing is given up meanwhile.
+#[test]
+fn what_is_given_up_is_what_those_have_who_were_missing() {
+    let mut cluster = Cluster::new(5, None);
+    cluster.serve(1);
+    cluster.isolate(4);
+    cluster.isolate(5);
+    let mark = cluster.must_put(1, 1, 10);
+    cluster.run(ms(50));
+    cluster.kill(1);
+    power_cycle(&mut cluster, &[2, 5]);
+    cluster.mend();
+    cluster.lead(4);
+    cluster.renew(4);
+    assert!(!cluster.accept_loss(4), "nobody has been waited for yet");
+    cluster.run(ms(3_000));
+    let blocked =
+        Event::Blocked { missing: vec![base::NodeId(1)], forgot: [2, 5].map(base::NodeId).to_vec() };
+    assert!(cluster.was_told(4, &Told::Event(blocked)));
+    // Only node 3 has what was written.
+    cluster.hold_back(|flying| flying.from == 3);
+    cluster.run(ms(300));
+    assert!(cluster.accept_loss(4));
+    cluster.run(ms(100));
+    assert!(!is_serving(&cluster, 4));
+    cluster.let_go();
+    cluster.run(ms(500));
+    cluster.serve_soon(4);
+    cluster.renew(4);
+    assert_eq!(cluster.read(4, 1), Some(10), "{mark:?}");
+}
+
 #[test]
 fn when_all_have_forgotten_the_rest_is_waited_for() {
     let (mut cluster, _) = written(None);

@@ -693,7 +693,7 @@ fn who_can_read_most_of_it_keeps_that_though_an_operator_gives_it_up() {
     cluster.let_go();
     cluster.lead_as(2, false);
     cluster.renew(2);
-    cluster.run(ms(1_000));
+    cluster.run(ms(3_000));
     assert!(cluster.accept_loss(2));
     cluster.run(ms(1_000));
     assert!(!is_told_that_it_is_over(&cluster, 3));

@@ -110,6 +110,24 @@ fn who_takes_over_a_state_and_is_gone_keeps_nobody_waiting_for_ever() {
     cluster.assert_same(&[1, 5 - gone]);
 }
 
+/// One was gone for so long that the other has dropped what it had as well.
+#[test]
+fn two_that_have_nothing_do_not_wait_for_each_other() {
+    let mut cluster = both_lag_behind_node_1(None);
+    let gone = (2..=3).find(|&node| !cluster.replica(node).is_whole()).expect("one has begun");
+    cluster.kill(gone);
+    cluster.run(ms(5_000));
+    cluster.start(gone);
+    assert!((2..=3).all(|node| !cluster.replica(node).is_whole()));
+    cluster.held.clear();
+    cluster.let_go();
+    cluster.resign(1);
+    cluster.lead(1);
+    cluster.renew(1);
+    cluster.run(ms(1_000));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
 #[test]
 fn who_ends_while_it_takes_over_begins_again() {
     for ends_after in 0..8 {

@@ -283,9 +283,12 @@ impl<A: Algorithm> World<'_, A> {
         self.checkers.entries.may_lose = true;
         self.note(Some(object), format_args!("an operator accepts at n{daemon} that something is lost"));
         self.mishap(daemon, "an operator accepts that something is lost");
-        self.call(daemon, |shard, now| {
-            shard.accept_loss(now, object);
-        })
+        let mut is_accepted = false;
+        self.call(daemon, |shard, now| is_accepted = shard.accept_loss(now, object))?;
+        if !is_accepted {
+            self.call_operator(daemon, object);
+        }
+        Ok(())
     }
 }
 
