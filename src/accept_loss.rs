@@ -107,8 +107,8 @@ struct Work<'a> {
     args: &'a Args,
     /// What was named, or all that waited at first.
     objects: BTreeSet<ObjectId>,
-    /// Whose changes are given up.
-    of: BTreeSet<NodeId>,
+    /// What waited when it was asked whether to go on, and for whom.
+    given_up: Vec<BlockedStatus>,
     /// At which daemon each was given up.
     accepted: BTreeMap<ObjectId, NodeId>,
     /// What is served, or waits for nobody.
@@ -148,8 +148,8 @@ async fn act(client: &Client, args: &Args) -> anyhow::Result<ExitCode> {
         ensure!(confirm(args, &waiting).await?, "nothing is given up");
     }
     objects.extend(waiting.keys());
-    let of = waiting.values().flat_map(Waiting::lost_with).copied().collect();
-    let mut work = Work { client, args, objects, of, accepted: BTreeMap::new(), done: BTreeSet::new() };
+    let given_up = waiting.into_values().map(|one| one.why).collect();
+    let mut work = Work { client, args, objects, given_up, accepted: BTreeMap::new(), done: BTreeSet::new() };
     let end = work.run().await?;
     work.print(&end)?;
     Ok(match end {
@@ -202,13 +202,6 @@ fn waiting(states: &[DaemonState]) -> AllWaiting {
         }
     }
     all
-}
-
-impl Waiting {
-    /// Whose changes are lost if it goes on.
-    fn lost_with(&self) -> &[NodeId] {
-        if self.why.missing.is_empty() { &self.why.forgot } else { &self.why.missing }
-    }
 }
 
 fn what(object: ObjectId) -> &'static str {
@@ -325,8 +318,7 @@ impl Work<'_> {
     async fn step(&mut self) -> anyhow::Result<bool> {
         let waiting = waiting(&self.client.status().await);
         for (&object, one) in &waiting {
-            let is_given_up = one.lost_with().iter().all(|node| self.of.contains(node));
-            if is_given_up && (self.args.all || self.objects.contains(&object)) {
+            if self.is_given_up(&one.why) {
                 self.objects.insert(object);
                 self.done.remove(&object);
                 self.give_up(object, &one.told_by).await?;
@@ -340,6 +332,18 @@ impl Work<'_> {
             }
         }
         Ok(self.done.len() == self.objects.len())
+    }
+
+    /// Whether it waits for nobody else than was said when it was asked whether to go on, and for no worse reason.
+    fn is_given_up(&self, why: &BlockedStatus) -> bool {
+        let covers = |of: &&BlockedStatus| {
+            let is_same = of.missing.is_empty() == why.missing.is_empty();
+            let is_known = |node: &NodeId| of.forgot.contains(node) || of.missing.contains(node);
+            is_same
+                && why.missing.iter().all(|node| of.missing.contains(node))
+                && why.forgot.iter().all(is_known)
+        };
+        self.given_up.iter().filter(|of| self.args.all || of.object == why.object).any(|of| covers(&of))
     }
 
     /// Tells whoever recovers it. The members take turns, so nobody may at the moment.

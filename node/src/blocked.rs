@@ -28,10 +28,9 @@ impl<A: Algorithm> Shard<A> {
         self.tell(ShardEvent::FileBlocked { object, missing, forgot });
         if self.files.blocked.len() >= REMEMBERED_MAX && !self.files.blocked.contains_key(&object) {
             // To look at all of them each time would take too long.
-            let next = self.files.blocked.range((Bound::Excluded(object), Bound::Unbounded)).next();
-            let Some(&over) = next.map(|(next, _)| next).filter(|&&next| !self.is_blocked(next)) else {
-                return;
-            };
+            let behind = self.files.blocked.range((Bound::Excluded(object), Bound::Unbounded));
+            let mut next = behind.chain(&self.files.blocked).map(|(&next, _)| next);
+            let Some(over) = next.next().filter(|&next| !self.is_blocked(next)) else { return };
             self.files.blocked.remove(&over);
         }
         self.files.blocked.insert(object, found);
@@ -54,9 +53,14 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Gives up what only those remember of a file who do not answer, by an operator's word. False if no recovery waits
-    /// for anybody; if one did a moment ago, it begins anew, and the word is to be given again.
+    /// for anybody, or one for a node that is connected by now: that one is asked. If one did wait a moment ago, it begins anew, and the word is to
+    /// be given again.
     pub fn accept_loss(&mut self, now: WallTime, object: ObjectId) -> bool {
         let is_blocked = self.is_blocked(object);
+        let missing = self.files.blocked.get(&object).map_or(&[][..], |(_, found)| &found.missing);
+        if missing.iter().any(|node| self.peers.contains_key(node)) {
+            return false;
+        }
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
         let accepted = hosted.replica.accept_loss(now);
         if is_blocked && !accepted {

@@ -9,6 +9,7 @@ use crate::habit::Habit;
 use crate::recovery::Found;
 use crate::replica::Role;
 use crate::sessions::Known;
+use crate::taking::Takers;
 use crate::{
     AskError, Body, Bug, Config, Entry, Event, Limit, Machine, Mark, Message, Output, Position, ProposeError,
     Record, Replica, Request, Standing, SyncError, Ticket, Waiting, When,
@@ -41,6 +42,7 @@ pub(crate) struct Primary<M: Machine> {
     reads: bool,
     /// All members, this one too, and whoever is about to become one.
     pub(crate) peers: BTreeMap<NodeId, Peer>,
+    pub(crate) takers: Takers,
     /// Who is about to become a member, and what it needs to have before it counts.
     pub(crate) newcomer: Option<(NodeId, Seq)>,
     /// Who knows the committed view for good.
@@ -79,19 +81,6 @@ pub(crate) struct Peer {
     pub(crate) asked: Option<WallTime>,
     /// It did not answer: it gets one message at a time until it does.
     is_silent: bool,
-    /// It takes over a state.
-    pub(crate) taking: Option<Taking>,
-}
-
-/// A member that has dropped what it had, or is about to, for a state that is not durable there yet.
-#[derive(Clone, Copy, Hash, Debug)]
-pub(crate) struct Taking {
-    /// When something was heard of that last.
-    pub(crate) heard: WallTime,
-    /// Whether it said that it has nothing, when this tenure began.
-    pub(crate) is_empty: bool,
-    /// Up to where it has the state, which is being made durable.
-    upto: Option<Seq>,
 }
 
 #[derive(Clone, Copy, Hash, Debug)]
@@ -102,18 +91,11 @@ struct Sync {
     asked: WallTime,
 }
 
-impl Taking {
-    pub(crate) const fn new(heard: WallTime) -> Self {
-        Self { heard, is_empty: false, upto: None }
-    }
-}
-
 impl Peer {
     /// A member of which nothing is known but that it may have what was recovered.
     pub(crate) const fn new(recovered: Seq) -> Self {
         let (matched, from, sent) = (Seq(0), recovered, recovered);
-        let (synced, told) = (Seq(0), Seq(0));
-        Self { matched, from, sent, synced, told, asked: None, is_silent: false, taking: None }
+        Self { matched, from, sent, synced: Seq(0), told: Seq(0), asked: None, is_silent: false }
     }
 
     /// Behind what it is sent its first entry.
@@ -398,7 +380,7 @@ impl<M: Machine> Replica<M> {
     /// A majority follows, and its longest log is here: the tenure begins with an entry that commits all of it.
     pub(crate) fn begin(&mut self, now: WallTime, found: Found) {
         let Role::Candidate(candidate) = &self.role else { return };
-        let (tenure, view) = (candidate.tenure, candidate.view.id);
+        let (tenure, view, promised) = (candidate.tenure, candidate.view.id, candidate.promised.clone());
         let recovered = self.log.tail().seq;
         let before = self.tail_generation();
         let generation = if found.is_lossy { tenure.epoch } else { before };
@@ -415,22 +397,16 @@ impl<M: Machine> Replica<M> {
             return self.step_down(Some(Event::WrongView));
         }
         let electorates = self.electorates();
-        let Role::Candidate(candidate) = &self.role else { return };
-        let has_nothing =
-            |node: &NodeId| candidate.promised.get(node).is_some_and(|account| !account.memory.is_whole());
-        let peer = |&node: &NodeId| {
-            let taking = has_nothing(&node).then(|| Taking { is_empty: true, ..Taking::new(now) });
-            (node, Peer { taking, ..Peer::new(recovered) })
-        };
-        let members = electorates.iter().flat_map(|members| members.as_slice());
-        let peers = members.map(peer).collect();
+        let members = || electorates.iter().flat_map(|members| members.as_slice()).copied();
+        let takers = Takers::new(now, members().filter(|&node| node != self.me), &promised);
         self.role = Role::Primary(Primary {
             tenure,
             generation,
             barrier: Seq(recovered.0 + 1),
             serves: false,
             reads: is_committed,
-            peers,
+            peers: members().map(|node| (node, Peer::new(recovered))).collect(),
+            takers,
             newcomer: None,
             adopted: BTreeSet::new(),
             chased: None,
@@ -595,10 +571,10 @@ impl<M: Machine> Replica<M> {
         peer.is_silent = false;
         if self.lent.get(&from).is_some_and(|lent| lent.is_over(now, upto, &self.config)) {
             self.lent.remove(&from);
-            if let Some(taking) = &mut peer.taking {
-                taking.upto = Some(upto.seq);
-                self.send(from, Message::Sync { epoch, upto }, When::Now);
-            }
+            primary.takers.has_taken(now, from, upto.seq);
+            self.send(from, Message::Sync { epoch, upto }, When::Now);
+        } else if !self.lent.contains_key(&from) {
+            primary.takers.has_state(from, upto);
         }
         if from != self.me {
             self.replicate(now, from);
@@ -642,8 +618,9 @@ impl<M: Machine> Replica<M> {
         };
         let Some(common) = committed.filter(|&committed| log.contains(committed)) else {
             peer.asked = Some(now);
-            if committed.is_none() {
-                peer.taking.get_or_insert(Taking::new(now));
+            match committed {
+                Some(committed) => primary.takers.has_state(from, committed),
+                None => primary.takers.takes_nothing(now, from),
             }
             return self.lend(now, from, Position::START);
         };
@@ -682,8 +659,7 @@ impl<M: Machine> Replica<M> {
             return;
         };
         peer.synced = peer.synced.max(upto.seq);
-        let is_over = |taking: &mut Taking| taking.upto.is_some_and(|taken| taken <= upto.seq);
-        let is_durable = peer.taking.take_if(is_over).is_some();
+        let is_durable = primary.takers.is_durable(from, upto);
         self.advance(now);
         self.conclude_syncs(now);
         self.chase(now);

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use base::{Epoch, NodeId, Seq, WallTime};
 
 use crate::log::Log;
-use crate::primary::Taking;
 use crate::replica::Role;
 use crate::state::Holding;
 use crate::weight::{MESSAGE_BYTES, part_bytes, rest_bytes};
@@ -134,31 +133,27 @@ impl<M: Machine> Lent<M> {
 }
 
 impl<M: Machine> Replica<M> {
-    /// Offers the committed state, after an entry that is not before `at_least`, to a member that entries do not help.
+    /// Offers the committed state, after an entry that is not before `at_least`, to a member that entries do not help, if it may drop what it has.
     pub(crate) fn lend(&mut self, now: WallTime, to: NodeId, at_least: Position) {
-        // Whoever takes it over drops what it has.
-        if self.outlives_a_start() && self.may_drop(now, to) {
-            self.offer(to, at_least, None);
-            if let Role::Primary(primary) = &mut self.role
-                && let Some(peer) = primary.peers.get_mut(&to)
-            {
-                peer.taking.get_or_insert(Taking::new(now));
-            }
+        let is_lent = self.lent.get(&to).is_some_and(|lent| !lent.mends());
+        let (members, base) = (self.latest_members().clone(), self.log.base().seq);
+        let Role::Primary(primary) = &mut self.role else { return };
+        let may_drop = primary.takers.may_drop(now, to, (&members, base), &self.config)
+            || self.config.breaks(Bug::LendsToAll);
+        if !may_drop {
+            // Elsewhere it would have to wait as long.
+            primary.stuck_since = primary.stuck_since.map(|_| now);
+            return;
         }
-    }
-
-    /// Whether the others that are left without a state of their own are so few that a majority has a copy of what was durable, if
-    /// this one drops what it has, too. Whoever dropped it and says nothing any more is gone: he keeps nobody waiting.
-    fn may_drop(&self, now: WallTime, to: NodeId) -> bool {
-        let Role::Primary(primary) = &self.role else { return false };
-        let members = self.latest_members();
-        let taking = |node: &NodeId| primary.peers.get(node)?.taking;
-        let has_nothing = taking(&to).is_some_and(|taking| taking.is_empty);
-        let patience = self.config.retry_after * SILENT_RETRIES;
-        let others = members.as_slice().iter().filter(|&&node| node != to).filter_map(taking);
-        let others = others.filter(|taking| now.since(taking.heard) < patience).count();
-        let spare = members.as_slice().len() - members.majority();
-        has_nothing || others < spare.max(1) || !members.contains(to) || self.config.breaks(Bug::LendsToAll)
+        if !self.outlives_a_start() {
+            return;
+        }
+        self.offer(to, at_least, None);
+        if let Role::Primary(primary) = &mut self.role
+            && !is_lent
+        {
+            primary.takers.offered(now, to);
+        }
     }
 
     /// The same for a member that lacks parts, and needs nothing else.
@@ -176,6 +171,10 @@ impl<M: Machine> Replica<M> {
         let before = before.or_else(|| self.lent.values().filter(is_of_use).max_by_key(|lent| lent.at()));
         let state = before.map_or_else(|| Arc::new(self.state.clone()), |lent| Arc::clone(&lent.state));
         let at = state.rest.at;
+        // If the log of who lacks parts is not there yet, it would drop it, and all that it has.
+        if mends.is_some() && primary.peers.get(&to).is_none_or(|peer| peer.matched < at.seq) {
+            return;
+        }
         self.lent.insert(to, Lent { state, mends, asked: None });
         self.send(to, Message::Offer { epoch, at, generation }, When::Durable(self.last_io()));
     }
@@ -311,9 +310,9 @@ impl<M: Machine> Replica<M> {
             lent.mends = Some(now);
         } else {
             peer.asked = Some(now);
-            peer.taking.get_or_insert(Taking::new(now)).heard = now;
             if after > lent.asked {
-                // It comes nearer. Elsewhere it would have to begin again.
+                // Elsewhere it would have to begin again.
+                primary.takers.comes_nearer(now, from);
                 lent.asked.clone_from(&after);
                 primary.stuck_since = primary.stuck_since.map(|_| now);
             }

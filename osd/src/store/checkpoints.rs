@@ -108,7 +108,7 @@ impl Checkpoints {
         self.changed_bytes += record_data_bytes(record);
         self.changed.insert(object);
         self.last_number = number;
-        let next = if is_owed { now } else { self.next_turn(now) };
+        let next = if is_owed && !self.was_full { now } else { self.next_turn(now) };
         self.due = Some(self.due.map_or(next, |due| due.min(next)));
     }
 

@@ -1,5 +1,6 @@
 //! Replicas that lack so much that they take over a state.
 
+use base::Seq;
 use replication::{Bug, Config, Message, Standing};
 
 use crate::cluster::{Cluster, Put, Told, ms};
@@ -89,6 +90,35 @@ fn what_is_durable_is_on_more_than_the_disk_of_who_lends(bug: Option<Bug>) {
     cluster.let_go();
     cluster.run(ms(500));
     assert_eq!(cluster.read(left, 1), Some(1));
+}
+
+/// What is durable is at nodes 1 and 2. Node 3 has less than that, and takes over the state of node 1 before node 2 drops what it has.
+#[test]
+fn who_has_least_takes_over_a_state_first() {
+    let mut cluster = Cluster::with(3, short_logs(None));
+    cluster.serve(1);
+    cluster.must_put(1, 20, 20);
+    cluster.run(ms(50));
+    cluster.sync_disk(3);
+    cluster.isolate(3);
+    let mark = cluster.must_put(1, 1, 1);
+    let durable = cluster.sync(1, mark);
+    cluster.run(ms(50));
+    assert!(cluster.is_durable(durable));
+    (2..10).for_each(|cell| _ = cluster.must_put(1, cell, cell));
+    cluster.sync_disk(1);
+    cluster.checkpoint(1);
+    (1..=3).for_each(|node| cluster.power_off(node));
+    cluster.mend();
+    (1..=3).for_each(|node| cluster.start(node));
+    cluster.hold_back(|flying| matches!(flying.message, Message::Pulled { .. }));
+    cluster.lead(1);
+    cluster.renew(1);
+    cluster.run(ms(500));
+    assert!(cluster.replica(2).is_whole() && !cluster.replica(3).is_whole());
+    cluster.let_go();
+    cluster.run(ms(1_000));
+    cluster.assert_same(&[1, 2, 3]);
 }
 
 #[test]
@@ -332,7 +362,13 @@ fn a_promise_outlives_a_transfer(bug: Option<Bug>) {
         flying.from == 2 && flying.to == 3 && tells
     });
     cluster.deliver_all(appends);
+    // Node 1 might have dropped what it had, too, and is waited for.
+    cluster.run(ms(2_500));
+    let appends = std::mem::take(&mut cluster.held);
+    cluster.deliver_all(appends);
     assert!(cluster.replica(3).is_whole(), "{:?}", cluster.replica(3).memory());
+    assert!(cluster.replica(3).committed().seq >= Seq(8), "it has taken over what node 2 has");
+    cluster.renew(1);
     // Node 1 still takes itself for the primary.
     cluster.mend();
     cluster.cut(1, 2);

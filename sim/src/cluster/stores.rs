@@ -279,13 +279,15 @@ impl<A: Algorithm> World<'_, A> {
             self.call_operator(daemon, object);
             return Ok(());
         }
-        self.summary.faults.count(FaultKind::LossAccepted);
-        self.checkers.entries.may_lose = true;
+        let might_lose = std::mem::replace(&mut self.checkers.entries.may_lose, true);
         self.note(Some(object), format_args!("an operator accepts at n{daemon} that something is lost"));
         self.mishap(daemon, "an operator accepts that something is lost");
         let mut is_accepted = false;
         self.call(daemon, |shard, now| is_accepted = shard.accept_loss(now, object))?;
-        if !is_accepted {
+        if is_accepted {
+            self.summary.faults.count(FaultKind::LossAccepted);
+        } else {
+            self.checkers.entries.may_lose = might_lose;
             self.call_operator(daemon, object);
         }
         Ok(())

@@ -464,8 +464,9 @@ impl<A: Algorithm> World<'_, A> {
         level: Level,
     ) -> Result<(), Violation> {
         let uses = &mut self.clients[client].files;
-        let Some(mark) = uses.told.filter(|_| !uses.lost_unheard.remove(&ticket)) else { return Ok(()) };
+        let Some(mark) = uses.told else { return Ok(()) };
         match level {
+            Level::Written if uses.lost_unheard.remove(&ticket) => Ok(()),
             Level::Written => {
                 uses.owed.entry(file).or_default().insert(ticket, mark);
                 Ok(())
