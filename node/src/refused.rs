@@ -3,6 +3,7 @@
 use replication::{AskError, ProposeError, SyncError};
 
 use crate::Unavailable;
+use crate::access::AccessError;
 use crate::file::{FileError, FileReplyBody};
 
 /// Of a change.
@@ -36,4 +37,16 @@ pub(crate) const fn refused_sync(error: SyncError) -> FileReplyBody {
         SyncError::Ask(error) => refused_question(error),
         SyncError::Lost(_) => FileReplyBody::Lost,
     }
+}
+
+/// Whether a client is told that it may do nothing where this is.
+pub(crate) fn is_not_exported(body: &FileReplyBody) -> bool {
+    let not_exported = FileError::from(AccessError::NotExported);
+    let (FileReplyBody::Refused(error)
+    | FileReplyBody::Answer(Err(error))
+    | FileReplyBody::Changed { outcome: Err(error), .. }) = body
+    else {
+        return false;
+    };
+    *error == not_exported
 }

@@ -19,6 +19,7 @@ use crate::lock::{Lock, UNSETTLED};
 use crate::members::Views;
 use crate::numbers::Numbers;
 use crate::reach::Reach;
+use crate::refused::is_not_exported;
 use crate::session::Sessions;
 use crate::steps::Steps;
 use crate::store::Health;
@@ -474,6 +475,12 @@ impl<A: Algorithm> Shard<A> {
     /// A reply goes to whoever asked, if that still runs. What this node said to itself may have more to be done.
     fn leave_reply(&mut self, now: WallTime, to: Caller, reply: FileReply) -> Option<Output> {
         match to {
+            // Whose session is over may do nothing by it. That is no word about what is asked, and it is asked again by the next.
+            Caller::Session(session)
+                if is_not_exported(&reply.body) && self.sessions.get(session).is_none() =>
+            {
+                None
+            }
             Caller::Session(session) => Some(Output::FileReply { session, reply }),
             Caller::Node(to) if to == self.me() => {
                 self.take_errand_reply(now, to.node, reply);

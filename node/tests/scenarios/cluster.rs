@@ -7,12 +7,14 @@ use std::sync::Arc;
 use base::{ClusterId, Dead, NodeId, ObjectId, Process, Span, WallTime};
 use bytes::Bytes;
 use lease::{Algorithm, Batch, Exchange, FleaseRules, Start};
-use node::file::{Chunk, File, FileBody, FileReply, FileReplyBody, FileRequest, Piece, Place, Stored};
+use node::file::{
+    Chunk, File, FileBody, FileError, FileReply, FileReplyBody, FileRequest, Piece, Place, Stored,
+};
 use node::{
-    Bug, Capability, CapabilityKey, CapabilityKeys, ClientFrame, ClientId, ClusterMap, Errand, FetchId,
-    FileMessage, Grant, KeptFile, KeyEpoch, LeaseAlgorithm, Osd, Output, PeerMessage, Remembered, ReplyBody,
-    Request, RequestBody, RequestId, SessionId, Settings, Shard, ShardConfig, ShardEvent, Token, Unreadable,
-    lock_cell,
+    AccessError, Bug, Capability, CapabilityKey, CapabilityKeys, ClientFrame, ClientId, ClusterMap, Errand,
+    FetchId, FileMessage, Grant, KeptFile, KeyEpoch, LeaseAlgorithm, Osd, Output, PeerMessage, Remembered,
+    ReplyBody, Request, RequestBody, RequestId, SessionId, Settings, Shard, ShardConfig, ShardEvent, Token,
+    Unreadable, lock_cell,
 };
 use replication::Record;
 
@@ -532,6 +534,10 @@ impl<A: Algorithm> Cluster<A> {
                 Output::FileReply { session, reply } => {
                     if let Some(client) = self.clients.values_mut().find(|client| client.has(session)) {
                         client.hear_of_file(session, reply);
+                    } else {
+                        let refused = FileError::from(AccessError::NotExported);
+                        let is_refused = matches!(&reply.body, FileReplyBody::Answer(Err(error)) | FileReplyBody::Refused(error) if *error == refused);
+                        assert!(!is_refused, "whose session is over is told that he may not");
                     }
                 }
                 Output::Client { session, frame } => {

@@ -114,8 +114,9 @@ impl<A: Algorithm> World<'_, A> {
 
     /// Whether a client is connected with a daemon, as that sees it.
     pub(super) fn has_session(&self, daemon: usize, client: ClientId) -> bool {
-        let ids = self.connections.of(daemon);
-        ids.into_iter().any(|id| self.client_of(SessionId(id.0)) == Some(client))
+        let is_over = |id| self.coverage.get(&id).is_none_or(|covered| covered.is_over);
+        let ids = self.connections.of(daemon).into_iter();
+        ids.filter(|&id| !is_over(id)).any(|id| self.client_of(SessionId(id.0)) == Some(client))
     }
 
     /// An end no longer believes in a connection.

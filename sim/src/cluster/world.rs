@@ -232,11 +232,14 @@ pub(super) struct Coverage {
     until: MonoTime,
     /// When that was confirmed.
     confirmed: TrueTime,
+    /// Whether the daemon has said that its session is over.
+    pub(super) is_over: bool,
 }
 
 impl Coverage {
     pub(super) fn new(client: usize, life: u64) -> Self {
-        Self { client, life, sent: BTreeMap::new(), until: MonoTime::default(), confirmed: TrueTime::ZERO }
+        let (sent, until, confirmed) = (BTreeMap::new(), MonoTime::default(), TrueTime::ZERO);
+        Self { client, life, sent, until, confirmed, is_over: false }
     }
 }
 
@@ -582,8 +585,11 @@ impl<'a, A: Algorithm> World<'a, A> {
                 for reply in &frame.replies {
                     self.note_reply(daemon, session, reply);
                 }
-                self.confirmed(ConnectionId(session.0), frame.acked);
-                self.send_on(ConnectionId(session.0), daemon, Payload::Reply(frame));
+                let id = ConnectionId(session.0);
+                let says_over = frame.replies.contains(&Reply::SessionOver);
+                self.coverage.get_mut(&id).into_iter().for_each(|covered| covered.is_over |= says_over);
+                self.confirmed(id, frame.acked);
+                self.send_on(id, daemon, Payload::Reply(frame));
             }
             Output::Close { session } => self.session_ended(daemon, session)?,
             Output::RaiseCeiling { to } => self.write_mark(daemon, to),
