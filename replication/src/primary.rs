@@ -486,7 +486,7 @@ impl<M: Machine> Replica<M> {
     }
 
     /// Whether a member is being given a state, and no entries meanwhile.
-    fn is_lent_all(&self, node: NodeId) -> bool {
+    pub(crate) fn is_lent_all(&self, node: NodeId) -> bool {
         self.lent.get(&node).is_some_and(|lent| !lent.mends())
     }
 
@@ -570,9 +570,10 @@ impl<M: Machine> Replica<M> {
         peer.asked = (peer.matched < peer.sent).then_some(now);
         peer.is_silent = false;
         if self.lent.get(&from).is_some_and(|lent| lent.is_over(now, upto, &self.config)) {
-            self.lent.remove(&from);
-            primary.takers.has_taken(now, from, upto.seq);
-            self.send(from, Message::Sync { epoch, upto }, When::Now);
+            if self.lent.remove(&from).is_some_and(|lent| !lent.mends()) {
+                primary.takers.has_taken(now, from, upto.seq);
+                self.send(from, Message::Sync { epoch, upto }, When::Now);
+            }
         } else if !self.lent.contains_key(&from) {
             primary.takers.has_state(from, upto);
         }
@@ -618,10 +619,7 @@ impl<M: Machine> Replica<M> {
         };
         let Some(common) = committed.filter(|&committed| log.contains(committed)) else {
             peer.asked = Some(now);
-            match committed {
-                Some(committed) => primary.takers.has_state(from, committed),
-                None => primary.takers.takes_nothing(now, from),
-            }
+            primary.takers.misses(now, from, committed);
             return self.lend(now, from, Position::START);
         };
         // What was sent again told it what is committed, and it made nothing of that.

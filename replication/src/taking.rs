@@ -8,10 +8,8 @@ use std::collections::BTreeMap;
 
 use base::{Members, NodeId, Seq, WallTime};
 
+use crate::transfer::SILENT_RETRIES;
 use crate::{Account, Config, Position};
-
-/// Who says nothing of it for so many times as long as he waits for an answer is gone.
-const SILENT_RETRIES: u64 = 10;
 
 /// What a primary knows of the others.
 #[derive(Clone, Hash, Debug)]
@@ -68,8 +66,12 @@ impl Takers {
         }
     }
 
-    /// It takes no entries, as it has no state for them; or it has one, and takes no more in, if it was said to have one before.
-    pub(crate) fn takes_nothing(&mut self, now: WallTime, node: NodeId) {
+    /// It has a state that goes so far, and needs another one. If it names none it has no state; or it has one, and takes no more in, if it was
+    /// said to have one before.
+    pub(crate) fn misses(&mut self, now: WallTime, node: NodeId, committed: Option<Position>) {
+        if let Some(committed) = committed {
+            return self.has_state(node, committed);
+        }
         let Some(taker) = self.all.get_mut(&node) else { return };
         match taker.has {
             Has::Unknown | Has::Nothing => *taker = Taker { has: Has::Nothing, heard: now },

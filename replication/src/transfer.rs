@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Who lacks parts and asks for none of them for so many times as long as it waits for an answer needs them no longer.
-const SILENT_RETRIES: u64 = 10;
+pub(crate) const SILENT_RETRIES: u64 = 10;
 
 /// Who lacks parts and has asked so often in vain asks all members again.
 const UNANSWERED_MAX: u32 = 5;
@@ -135,7 +135,7 @@ impl<M: Machine> Lent<M> {
 impl<M: Machine> Replica<M> {
     /// Offers the committed state, after an entry that is not before `at_least`, to a member that entries do not help, if it may drop what it has.
     pub(crate) fn lend(&mut self, now: WallTime, to: NodeId, at_least: Position) {
-        let is_lent = self.lent.get(&to).is_some_and(|lent| !lent.mends());
+        let is_lent = self.is_lent_all(to);
         let (members, base) = (self.latest_members().clone(), self.log.base().seq);
         let Role::Primary(primary) = &mut self.role else { return };
         let may_drop = primary.takers.may_drop(now, to, (&members, base), &self.config)

@@ -59,6 +59,12 @@ fn a_state_is_taken_over_while_others_go_on() {
 fn both_lag_behind_node_1(bug: Option<Bug>) -> Cluster {
     let mut cluster = Cluster::with(3, short_logs(bug));
     cluster.serve(1);
+    node_1_has_most_after_a_power_cut(&mut cluster);
+    cluster
+}
+
+/// A change is made durable wherever that is possible, and others are on the disk of node 1 alone.
+fn node_1_has_most_after_a_power_cut(cluster: &mut Cluster) {
     let mark = cluster.must_put(1, 1, 1);
     let durable = cluster.sync(1, mark);
     cluster.run(ms(50));
@@ -67,12 +73,12 @@ fn both_lag_behind_node_1(bug: Option<Bug>) -> Cluster {
     cluster.sync_disk(1);
     cluster.checkpoint(1);
     (1..=3).for_each(|node| cluster.power_off(node));
+    cluster.mend();
     (1..=3).for_each(|node| cluster.start(node));
     cluster.hold_back(|flying| matches!(flying.message, Message::Pulled { .. }));
     cluster.lead(1);
     cluster.renew(1);
     cluster.run(ms(500));
-    cluster
 }
 
 /// Whoever takes over a state drops what it has: not so many at once that one disk has all that is left.
@@ -101,20 +107,7 @@ fn who_has_least_takes_over_a_state_first() {
     cluster.run(ms(50));
     cluster.sync_disk(3);
     cluster.isolate(3);
-    let mark = cluster.must_put(1, 1, 1);
-    let durable = cluster.sync(1, mark);
-    cluster.run(ms(50));
-    assert!(cluster.is_durable(durable));
-    (2..10).for_each(|cell| _ = cluster.must_put(1, cell, cell));
-    cluster.sync_disk(1);
-    cluster.checkpoint(1);
-    (1..=3).for_each(|node| cluster.power_off(node));
-    cluster.mend();
-    (1..=3).for_each(|node| cluster.start(node));
-    cluster.hold_back(|flying| matches!(flying.message, Message::Pulled { .. }));
-    cluster.lead(1);
-    cluster.renew(1);
-    cluster.run(ms(500));
+    node_1_has_most_after_a_power_cut(&mut cluster);
     assert!(cluster.replica(2).is_whole() && !cluster.replica(3).is_whole());
     cluster.let_go();
     cluster.run(ms(1_000));
