@@ -288,6 +288,20 @@ impl Browser {
         sum.as_str().unwrap().parse().unwrap()
     }
 
+    /// How far each daemon's clock may be off, in words.
+    fn clocks(&self) -> Vec<String> {
+        let all =
+            self.eval("[...document.querySelectorAll('#clocks .value')].map((value) => value.textContent)");
+        all.as_array().unwrap().iter().map(|value| value.as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Whether the chart of reply times shows any.
+    fn shows_reply_times(&self) -> bool {
+        let curve = self.eval("document.querySelector('[data-chart=latency] .s0')?.getAttribute('d')");
+        let figure = self.eval("document.querySelector('[data-figure=latency] b').textContent");
+        curve.as_str().is_some_and(|curve| curve != "M0,0") && figure != "–"
+    }
+
     fn state(&self) -> String {
         self.eval("document.getElementById('state').dataset.state").as_str().unwrap().to_owned()
     }
@@ -421,7 +435,13 @@ fn a_browser_shows_a_failover_with_its_cause_and_its_stall() {
 
     browser.open(pages[&other]["url"].as_str().unwrap());
     let before = eventually("all is shown by another daemon, too", || {
-        all_well(&browser).filter(|_| browser.sum("requests") > 0.0 && browser.sum("data") > 0.0)
+        let is_shown = || ["requests", "data", "primaries"].iter().all(|chart| browser.sum(chart) > 0.0);
+        all_well(&browser).filter(|_| is_shown() && browser.shows_reply_times())
+    });
+    eventually("no clock is far off", || {
+        let clocks = browser.clocks();
+        let is_near = |clock: &String| clock.contains(" % of ε") && !clock.contains(" 100 %");
+        (clocks.len() == 3 && clocks.iter().all(is_near)).then_some(())
     });
     assert!(browser.happened("died", victim).is_empty());
     let start = number(&before[&victim]["start"]);

@@ -22,13 +22,12 @@ use super::entries::{Effect, Entries};
 use super::evidence::{Fact, Machines};
 use super::kept::Kept;
 use super::moments::Moments;
+use super::order::{Part, Wrong};
 use super::times::{Dated, misdated};
 use crate::TrueTime;
 use crate::check::file::{Content, FileModel, FileOp, FileOutcome};
-use crate::check::{Moment, Operation, Specification, Verdict, check, misfit};
+use crate::check::{Moment, Operation, Specification};
 
-/// No search may take more steps.
-const STEPS_MAX: u64 = 300_000;
 /// Clocks may be so much further apart than when they were looked at last.
 const CHANGED_SINCE: Span = Span::from_millis(100);
 /// So much is told of lends when something is wrong.
@@ -67,8 +66,6 @@ pub struct UseId {
 
 /// By what name a change goes at the daemons.
 type Name = (ClientId, u64);
-/// What is wrong, and with which operations.
-type Wrong = (String, Vec<usize>);
 
 #[derive(Debug, Default)]
 struct Lives {
@@ -364,6 +361,22 @@ impl Contents {
     }
 }
 
+impl Use {
+    /// When it changed the content, and how. What was put at the end stays where it was put, whatever else is lost.
+    fn change(&self) -> Option<(Moment, FileOp)> {
+        let Operation { op, returned, .. } = &self.operation;
+        let (at, outcome) = returned.as_ref()?;
+        let change = match (op, outcome) {
+            (FileOp::Append { data }, FileOutcome::Appended(offset)) => {
+                FileOp::Write { offset: *offset, data: data.clone() }
+            }
+            (op, FileOutcome::Done) if !FileModel::default().is_query(op) => op.clone(),
+            _ => return None,
+        };
+        Some((*at, change))
+    }
+}
+
 impl Lives {
     /// From here on nothing is said.
     fn last(&self) -> Moment {
@@ -397,21 +410,14 @@ impl Lives {
 
     /// What must be there when a lend is over, by which these were done. Each took effect when it was told.
     fn kept(&self, (life, base): (&Life, &Content), places: &[usize]) -> Kept {
-        let (model, mut content) = (FileModel::default(), base.clone());
-        let mut places = places.to_vec();
-        places.sort_by_key(|&place| self.operations[place].operation.returned.as_ref().map(|(at, _)| *at));
-        let done = places.iter().map(|&place| &self.operations[place].operation);
-        let changes = done.filter(|done| !model.is_query(&done.op));
-        let is_safe = |change: &&Operation<FileOp, FileOutcome>| {
-            let at = change.returned.as_ref().map(|(at, _)| *at);
-            at.is_some_and(|at| life.safe.iter().any(|&(from, upto)| (from..upto).contains(&at)))
-        };
-        let (safe, unsafe_yet): (Vec<_>, Vec<_>) = changes.partition(is_safe);
-        for change in safe {
-            content = model.step(&content, &change.op, None).unwrap_or(content);
+        let is_safe = |at: Moment| life.safe.iter().any(|&(from, upto)| (from..upto).contains(&at));
+        let mut changes: Vec<_> =
+            places.iter().filter_map(|&place| self.operations[place].change()).collect();
+        changes.sort_by_key(|(at, _)| *at);
+        let mut kept = Kept::of(base);
+        for (at, change) in changes {
+            if is_safe(at) { kept.keep(&change) } else { kept.change(&change) }
         }
-        let mut kept = Kept::of(&content);
-        unsafe_yet.into_iter().for_each(|change| kept.change(&change.op));
         kept
     }
 
@@ -429,7 +435,8 @@ impl Lives {
     /// What of that was never there.
     fn misread(&self, (lend, life): (Generation, &Life), base: &Content, places: &[usize]) -> Option<String> {
         let mut ever = Kept::of(base);
-        places.iter().for_each(|&place| ever.change(&self.operations[place].operation.op));
+        let changes = places.iter().filter_map(|&place| self.operations[place].change());
+        changes.for_each(|(_, change)| ever.change(&change));
         let is_within = |at: &Moment| life.ended.as_ref().is_none_or(|(end, _)| at < end);
         let of_lost = self.operations.iter().filter(|done| self.reads_lost((lend, life), done));
         of_lost.map(|done| &done.operation).find_map(|read| match (&read.op, &read.returned) {
@@ -503,71 +510,6 @@ impl Lives {
         // What was committed in one moment stays in the order of its log.
         order.sort_by_key(|&(at, how, _)| (at, how));
         Part { operations, places, order: order.into_iter().map(|(_, _, index)| index).collect() }
-    }
-}
-
-/// What has to have an order.
-struct Part {
-    operations: Vec<Operation<FileOp, FileOutcome>>,
-    places: Vec<usize>,
-    /// That of the changes, as it should be.
-    order: Vec<usize>,
-}
-
-impl Part {
-    /// Whether there is an order, if the file is this at first; and whether it had to be looked for.
-    fn judge(self, start: &Content) -> Result<bool, Wrong> {
-        let begun = Begun { model: FileModel::default(), start };
-        let Some(misfit) = misfit(&begun, &self.operations, &self.order) else { return Ok(false) };
-        let (what, shown) = match check(&begun, &self.operations, STEPS_MAX) {
-            Verdict::Linearizable => return Ok(true),
-            Verdict::Undecided => (
-                format!("no order of {} operations was found in {STEPS_MAX} steps", self.operations.len()),
-                vec![misfit],
-            ),
-            Verdict::Violation(found) => (found.headline(), found.operations),
-        };
-        let start = start.bytes.len();
-        Err((
-            format!("of a file that began with {start} bytes {what}"),
-            shown.into_iter().map(|index| self.places[index]).collect(),
-        ))
-    }
-}
-
-/// A file that is like this at first.
-struct Begun<'a> {
-    model: FileModel,
-    start: &'a Content,
-}
-
-impl Specification for Begun<'_> {
-    type State = Content;
-    type Op = FileOp;
-    type Outcome = FileOutcome;
-
-    fn start(&self) -> Content {
-        self.start.clone()
-    }
-
-    fn step(&self, state: &Content, op: &FileOp, outcome: Option<&FileOutcome>) -> Option<Content> {
-        self.model.step(state, op, outcome)
-    }
-
-    fn describe(&self, op: &FileOp, outcome: Option<&FileOutcome>) -> String {
-        self.model.describe(op, outcome)
-    }
-
-    fn is_query(&self, op: &FileOp) -> bool {
-        self.model.is_query(op)
-    }
-
-    fn may_matter(&self, one: &FileOp, other: &FileOp) -> bool {
-        self.model.may_matter(one, other)
-    }
-
-    fn is_hopeless(&self, state: &Content, op: (&FileOp, &FileOutcome), others: &[&FileOp]) -> bool {
-        self.model.is_hopeless(state, op, others)
     }
 }
 
@@ -717,6 +659,22 @@ mod tests {
             story.contents.may_lose(NOW, FILE, lend(1).unwrap(), "it was refused".into());
             let later = FileOp::Write { offset: 1, data: vec![2] };
             assert_eq!(story.does(1, later, (lend(1), FileOutcome::Done)), Ok(()));
+            let called = story.contents.moment(NOW);
+            story.contents.synced(FILE, lend(1).unwrap(), called);
+            story.lent(None, found);
+            assert_eq!(story.says().is_none(), is_right, "{found:?}: {:?}", story.says());
+        }
+    }
+
+    #[test]
+    fn what_was_put_at_the_end_stays_there_though_what_was_before_it_is_lost() {
+        for (found, is_right) in [(&[0, 2][..], true), (&[1, 2], true), (&[2], false)] {
+            let mut story = Story::default();
+            story.lent(lend(1), &[]);
+            story.writes(1, 1, lend(1));
+            story.contents.may_lose(NOW, FILE, lend(1).unwrap(), "it was refused".into());
+            let later = FileOp::Append { data: vec![2] };
+            assert_eq!(story.does(1, later, (lend(1), FileOutcome::Appended(1))), Ok(()));
             let called = story.contents.moment(NOW);
             story.contents.synced(FILE, lend(1).unwrap(), called);
             story.lent(None, found);

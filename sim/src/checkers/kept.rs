@@ -38,6 +38,24 @@ impl Kept {
         self.now = after.bytes;
     }
 
+    /// Something is done to it, and stays: where it decides what there is, nothing else may be there.
+    pub fn keep(&mut self, op: &FileOp) {
+        let after = |bytes: Vec<u8>| {
+            let content = Content { bytes, is_removed: false };
+            FileModel::default().step(&content, op, None).unwrap_or(content).bytes
+        };
+        let count = self.bytes.len().max(self.now.len());
+        let (zeros, ones) = (after(vec![0; count]), after(vec![1; count]));
+        self.now = after(std::mem::take(&mut self.now));
+        self.sizes = self.sizes.iter().map(|&size| after(vec![0; size]).len()).collect();
+        self.bytes.resize(zeros.len(), BTreeSet::new());
+        for (may_be, (zero, one)) in self.bytes.iter_mut().zip(zeros.iter().zip(&ones)) {
+            if zero == one {
+                may_be.clear();
+            }
+        }
+    }
+
     /// What was read at `offset` and never was there, if anything.
     pub fn misread(&self, offset: usize, found: &[u8]) -> Option<String> {
         let mut read = found.iter().enumerate().map(|(place, byte)| (offset + place, *byte));
@@ -104,6 +122,23 @@ mod tests {
         for wrong in [&[2, 2, 3][..], &[7, 7, 3], &[7, 2], &[7, 2, 3, 9, 9], &[7, 2, 3, 5]] {
             assert!(kept.misfit(wrong).is_some(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn what_stays_is_there_though_something_before_it_is_lost() {
+        let mut kept = Kept::of(&[1, 2, 3].as_slice().into());
+        kept.change(&write(0, &[7, 7, 7, 7]));
+        kept.keep(&write(1, &[8]));
+        for right in [&[1, 8, 3][..], &[7, 8, 7, 7], &[1, 8, 3, 7]] {
+            assert_eq!(kept.misfit(right), None, "{right:?}");
+        }
+        for wrong in [&[1, 2, 3][..], &[7, 7, 7, 7], &[1, 8]] {
+            assert!(kept.misfit(wrong).is_some(), "{wrong:?}");
+        }
+        kept.keep(&FileOp::Truncate { size: 2 });
+        assert!(kept.misfit(&[7, 8]).is_none() && kept.misfit(&[7, 8, 7]).is_some());
+        kept.keep(&write(3, &[9]));
+        assert!(kept.misfit(&[1, 8, 0, 9]).is_none() && kept.misfit(&[1, 8, 3, 9]).is_some());
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub mod leftovers;
 pub mod liveness;
 pub mod locks;
 pub mod moments;
+pub mod order;
 mod past;
 pub mod promises;
 pub mod promptness;
