@@ -139,6 +139,8 @@ pub enum Bug {
     LendToTwo,
     /// What is lent to a client is known to the primary alone that has lent it.
     LendInMemory,
+    /// The first content of a file may be of an epoch that is not above that of the file.
+    ContentBeforeFile,
     /// The content takes a flush under a lend that has ended there.
     FlushNotFenced,
     /// Who asks about what is lent to a client is answered before that has given it back.

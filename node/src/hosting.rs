@@ -636,7 +636,12 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         // An earlier process of this node may have used a number and died before it was written that it did.
         let floor = if self.config.breaks(Bug::EpochReused) { 0 } else { self.keeper.numbers.floor() };
-        let number = hosted.replica.promised().number.max(hosted.highest).max(floor).saturating_add(1);
+        // The entry that made a file is older than all of its content.
+        let begun_after = hosted.lending.of.map_or(0, |of| of.inode.epoch.number);
+        let before = if self.config.breaks(Bug::ContentBeforeFile) { 0 } else { begun_after };
+        let used = hosted.replica.promised().number.max(hosted.highest).max(floor);
+        let number = used.max(before).saturating_add(1);
+        let begun_after = begun_after.min(number - 1);
         let epoch = Epoch { number, node: me };
         let creates = hosted.waiting.iter().any(|(_, body)| body.begins(object));
         if Token::new(epoch, 1).is_none() {
@@ -651,7 +656,7 @@ impl<A: Algorithm> Shard<A> {
         hosted.is_absent = false;
         self.files.watch(now + self.config.file_idle, object);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        match hosted.replica.lead(now, Tenure { epoch, lease, until, creates }) {
+        match hosted.replica.lead(now, Tenure { epoch, lease, until, creates, begun_after }) {
             Ok(()) => {}
             Err(error) => {
                 let why = FileReplyBody::Unavailable(Unavailable::NoMajority);

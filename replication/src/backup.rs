@@ -49,7 +49,7 @@ impl<M: Machine> Replica<M> {
             return;
         }
         match message {
-            Message::Promise { epoch } => self.handle_promise(from, epoch),
+            Message::Promise { epoch, begun_after } => self.handle_promise(from, epoch, begun_after),
             Message::Fetch { epoch, after } => self.handle_fetch(from, epoch, after),
             Message::Append { epoch, after, entries, committed } => {
                 self.handle_append(now, epoch, (after, entries), committed);
@@ -85,7 +85,11 @@ impl<M: Machine> Replica<M> {
         }
     }
 
-    fn handle_promise(&mut self, from: NodeId, epoch: Epoch) {
+    fn handle_promise(&mut self, from: NodeId, epoch: Epoch, begun_after: u64) {
+        // Nobody asks so who is above it.
+        if begun_after < epoch.number {
+            self.note_beginning(begun_after);
+        }
         if !self.follow(epoch) {
             return self.refuse(from, epoch);
         }

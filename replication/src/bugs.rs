@@ -33,6 +33,8 @@ pub enum Bug {
     SyncByPrimaryAlone,
     /// §4.4: a replica that forgot promises as if it had not.
     ForgettingIgnored,
+    /// §4.4: a replica that forgot counts for an object as soon as it is told when that began.
+    BeginningUnchecked,
     /// §4.6: a replica whose state was damaged is counted on as soon as it has taken over another.
     DamageForgotten,
     /// §5: a replica that lacks parts of its state goes on as if they had never been.

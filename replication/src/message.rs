@@ -17,6 +17,8 @@ pub enum Message<M: Machine> {
     Promise {
         /// Its epoch.
         epoch: Epoch,
+        /// Every tenure of the object has an epoch above this number.
+        begun_after: u64,
     },
     /// The promise is given.
     Promised {
@@ -231,7 +233,7 @@ impl<M: Machine> Message<M> {
     /// The epoch that the message is from or for.
     pub const fn epoch(&self) -> Epoch {
         match *self {
-            Self::Promise { epoch }
+            Self::Promise { epoch, .. }
             | Self::Promised { epoch, .. }
             | Self::Refused { epoch, .. }
             | Self::WrongView { epoch, .. }

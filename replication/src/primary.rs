@@ -26,6 +26,8 @@ pub struct Tenure {
     pub until: WallTime,
     /// Whether the object begins with this tenure if nobody has anything of it.
     pub creates: bool,
+    /// Every tenure of the object has an epoch above this number: what was forgotten of others is nothing of it.
+    pub begun_after: u64,
 }
 
 /// It orders, and commits what a majority has.

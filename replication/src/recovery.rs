@@ -187,10 +187,13 @@ impl<M: Machine> Replica<M> {
         if tenure.epoch.node != self.me || !view.members.contains(self.me) {
             return Err(LeadError::NotOurs(self.me));
         }
-        if tenure.epoch <= self.promised {
-            return Err(LeadError::Outbid { asked: tenure.epoch, promised: self.promised });
+        let begun_after = Epoch { number: tenure.begun_after, node: NodeId(u32::MAX) };
+        let promised = self.promised.max(begun_after);
+        if tenure.epoch <= promised {
+            return Err(LeadError::Outbid { asked: tenure.epoch, promised });
         }
         self.resign();
+        self.note_beginning(tenure.begun_after);
         self.follow(tenure.epoch);
         self.role = Role::Candidate(Candidate {
             tenure,
@@ -222,13 +225,13 @@ impl<M: Machine> Replica<M> {
 
     fn ask_for_promises(&mut self) {
         let Role::Candidate(candidate) = &self.role else { return };
-        let (epoch, members) = (candidate.tenure.epoch, candidate.members().clone());
+        let (Tenure { epoch, begun_after, .. }, members) = (candidate.tenure, candidate.members().clone());
         for &node in members.as_slice() {
             if node == self.me {
                 let own = Message::Promised { epoch, account: self.account() };
                 self.send(node, own, When::Written(self.last_io()));
             } else {
-                self.send(node, Message::Promise { epoch }, When::Now);
+                self.send(node, Message::Promise { epoch, begun_after }, When::Now);
             }
         }
     }

@@ -30,6 +30,8 @@ pub struct Replica<M: Machine> {
     pub(crate) accepted: Epoch,
     /// Nothing that this node acknowledged up to this epoch may be counted on: it was not synced, and the power failed.
     forgot_at: Option<u64>,
+    /// Every tenure of the object has an epoch above this number, as far as it is known since the start.
+    begun_after: u64,
     /// Nor anything that it acknowledged up to this one: what was kept could not be read.
     pub(crate) damaged_at: Option<u64>,
     /// What cannot be read any more of the state, and when the others were asked for it.
@@ -128,6 +130,7 @@ impl<M: Machine> Replica<M> {
             promised,
             accepted,
             forgot_at: None,
+            begun_after: 0,
             damaged_at,
             damages: u32::from(!lacking.is_empty()),
             kept: 0,
@@ -348,7 +351,14 @@ impl<M: Machine> Replica<M> {
     /// What may be counted on here.
     pub fn memory(&self) -> Memory {
         let damaged_at = self.damaged_at.filter(|_| !self.config.breaks(Bug::DamageForgotten));
-        self.holding.memory(self.accepted, (self.forgot_at, damaged_at))
+        let forgot_at = self.forgot_at.filter(|&at| at > self.begun_after);
+        self.holding.memory(self.accepted, (forgot_at, damaged_at))
+    }
+
+    /// Every tenure of the object has an epoch above this number.
+    pub(crate) fn note_beginning(&mut self, begun_after: u64) {
+        let is_any = begun_after > 0 && self.config.breaks(Bug::BeginningUnchecked);
+        self.begun_after = self.begun_after.max(if is_any { u64::MAX } else { begun_after });
     }
 
     /// Whether all that was kept here was damaged, and this node does not know yet whether it was a member of some later view
@@ -475,7 +485,15 @@ where
     M: Machine<Op: Hash, Outcome: Hash, Query: Hash, Key: Hash> + Hash,
 {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.me, self.promised, self.accepted, self.forgot_at, self.damaged_at, self.holding).hash(state);
+        (
+            self.me,
+            self.promised,
+            self.accepted,
+            (self.forgot_at, self.begun_after),
+            self.damaged_at,
+            self.holding,
+        )
+            .hash(state);
         (&self.lacking, self.lacking_asked, self.damages - self.kept, self.lacked_by).hash(state);
         (&self.log, &self.state, &self.coming, &self.adopted).hash(state);
         (self.retired_said, self.confirmed, &self.incoming, &self.lent, &self.struck).hash(state);

@@ -249,7 +249,7 @@ impl Field for FileMessage {
 }
 
 choice!(Message<File>, "what a replica says":
-    0 Promise { epoch };
+    0 Promise { epoch, begun_after };
     1 Promised { epoch, account };
     2 Refused { epoch, promised };
     3 WrongView { epoch, current };

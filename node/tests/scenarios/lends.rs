@@ -536,7 +536,41 @@ fn the_content_of_a_file_is_for_whoever_has_it_open_for_that() {
     assert_eq!(sync, None, "what was written before is made durable");
 }
 
+/// A volume at three, of which one lost its power and is back, and a file that is made after that.
+fn with_file_after_power_cut(bug: Option<Bug>) -> (Daemons, Vec<u32>, Cell) {
+    let (mut cluster, members, mut writer) = planted(bug);
+    cluster.power_off(members[1]);
+    cluster.start(members[1]);
+    cluster.run(ms(6_000));
+    writer.must(&mut cluster, members[0], make("f", Make::file()));
+    let inode = lookup(&mut cluster, members[0], "f").unwrap().inode;
+    let of = FileOf { volume: FILE, inode };
+    open(&mut cluster, members[0], of);
+    let cell = Cell { client: 1, object: file_object(FILE, inode), of, number: 0, name: "f".to_owned() };
+    (cluster, members, cell)
+}
+
+#[test]
+fn what_is_new_is_written_while_one_is_away_and_another_one_lost_its_power_long_ago() {
+    let (mut cluster, members, mut cell) = with_file_after_power_cut(None);
+    cluster.kill(members[2]);
+    let begun = cluster.now;
+    cell.write(&mut cluster, "hello");
+    assert!(cluster.now.since(begun) < ms(3_000), "nobody has to wait for who is away");
+}
+
+fn what_is_in_a_file_is_of_later_epochs_than_the_file(bug: Option<Bug>) {
+    let (mut cluster, members, mut cell) = with_file_after_power_cut(bug);
+    // Of the others nobody knows of so high a number.
+    cluster.kill(members[1]);
+    cell.write(&mut cluster, "hello");
+    let primary = cell.primary(&cluster);
+    let epoch = cluster.shard(primary).file(cell.object).unwrap().committed().epoch;
+    assert!(epoch.number > cell.of.inode.epoch.number, "{epoch:?} {:?}", cell.of.inode);
+}
+
 stories! {
+    ContentBeforeFile: what_is_in_a_file_is_of_later_epochs_than_the_file;
     LendNotAsked: nothing_is_written_before_the_volume_has_lent;
     LendNotDurable: what_was_written_under_a_lend_outlives_no_more_than_the_lend;
     GivenBackFirst: a_lend_has_ended_in_the_files_log_before_the_volume_hears_of_it;

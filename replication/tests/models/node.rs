@@ -190,7 +190,7 @@ impl Node {
             Input::Lead(number) => {
                 let epoch = Epoch { number: number.into(), node: id(me) };
                 let until = NOW + Span::from_secs(1_000);
-                let tenure = Tenure { epoch, lease: 0, until, creates: true };
+                let tenure = Tenure { epoch, lease: 0, until, creates: true, begun_after: 0 };
                 if self.replica.lead(NOW, tenure).is_ok() {
                     self.tenure = number.into();
                     self.ceiling = self.ceiling.max(number.into());

@@ -193,7 +193,8 @@ pub(crate) struct Cluster {
     pub(crate) by_hand: bool,
     /// Whether whoever has something back that was damaged makes a checkpoint at once.
     pub(crate) keeps_mended: bool,
-    epoch: u64,
+    pub(crate) epoch: u64,
+    pub(crate) begun_after: u64,
     requests: u64,
     tickets: u64,
 }
@@ -226,6 +227,7 @@ impl Cluster {
             by_hand: false,
             keeps_mended: true,
             epoch: 0,
+            begun_after: 0,
             requests: 0,
             tickets: 0,
         };
@@ -598,7 +600,8 @@ impl Cluster {
     fn try_lead_as(&mut self, id: u32, creates: bool) -> Result<Epoch, LeadError> {
         self.epoch += 1;
         let epoch = Epoch { number: self.epoch, node: NodeId(id) };
-        let tenure = Tenure { epoch, lease: self.epoch, until: self.now + ms(2_000), creates };
+        let (lease, until, begun_after) = (self.epoch, self.now + ms(2_000), self.begun_after);
+        let tenure = Tenure { epoch, lease, until, creates, begun_after };
         let led = self.call(id, |replica, now| replica.lead(now, tenure));
         self.settle();
         led.map(|()| epoch)

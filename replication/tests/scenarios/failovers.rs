@@ -113,11 +113,15 @@ fn an_epoch_is_used_once() {
     let mut cluster = Cluster::new(3, None);
     cluster.serve(1);
     let epoch = cluster.replica(1).promised();
-    let tenure = replication::Tenure { epoch, lease: 1, until: cluster.now + ms(2_000), creates: true };
+    let until = cluster.now + ms(2_000);
+    let tenure = replication::Tenure { epoch, lease: 1, until, creates: true, begun_after: 0 };
     let mut replica = cluster.replica(1).clone();
     assert_eq!(replica.lead(cluster.now, tenure), Err(LeadError::Outbid { asked: epoch, promised: epoch }));
     let foreign = replication::Tenure { epoch: Epoch { number: 9, node: NodeId(2) }, ..tenure };
     assert_eq!(replica.lead(cluster.now, foreign), Err(LeadError::NotOurs(NodeId(1))));
+    let epoch = Epoch { number: 9, node: NodeId(1) };
+    let early = replication::Tenure { epoch, begun_after: 9, ..tenure };
+    assert!(replica.lead(cluster.now, early).is_err(), "all tenures are later than that");
 }
 
 #[test]

@@ -4,6 +4,11 @@ use replication::{Bug, Config, Event, Standing, SyncError};
 
 use crate::cluster::{Cluster, Told, ms};
 
+/// All epochs of the object are above this number.
+fn begins_after(cluster: &mut Cluster, number: u64) {
+    (cluster.epoch, cluster.begun_after) = (cluster.epoch.max(number), number);
+}
+
 fn is_serving(cluster: &Cluster, node: u32) -> bool {
     cluster.replica(node).standing() == Standing::Serving
 }
@@ -30,7 +35,20 @@ fn written_with(config: Config) -> (Cluster, replication::Mark) {
 }
 
 fn who_forgot_is_not_counted_on(bug: Option<Bug>) {
-    let (mut cluster, _) = written(bug);
+    what_node_2_forgot_is_there(written(bug).0);
+}
+
+/// Though all were told when it began.
+fn who_forgot_since_it_began_is_not_counted_on(bug: Option<Bug>) {
+    let mut cluster = Cluster::new(3, bug);
+    begins_after(&mut cluster, 7);
+    cluster.serve(1);
+    cluster.isolate(3);
+    cluster.must_put(1, 1, 10);
+    what_node_2_forgot_is_there(cluster);
+}
+
+fn what_node_2_forgot_is_there(mut cluster: Cluster) {
     power_cycle(&mut cluster, &[2]);
     cluster.mend();
     cluster.isolate(1);
@@ -58,6 +76,21 @@ fn what_may_be_lost_is_not_said_to_be_durable(bug: Option<Bug>) {
     // The same places are taken by others.
     (0..5).for_each(|cell| _ = cluster.must_put(3, cell + 20, 1));
     assert_eq!(cluster.try_sync(3, mark), Err(SyncError::Lost(mark.at)));
+}
+
+/// It has forgotten nothing of it.
+#[test]
+fn who_forgot_before_an_object_began_is_counted_on() {
+    for (forgot_at, serves) in [(7, true), (8, false)] {
+        let mut cluster = Cluster::new(3, None);
+        begins_after(&mut cluster, forgot_at);
+        power_cycle(&mut cluster, &[2]);
+        cluster.kill(3);
+        begins_after(&mut cluster, 7);
+        cluster.lead(1);
+        cluster.run(ms(500));
+        assert_eq!(is_serving(&cluster, 1), serves, "{forgot_at}");
+    }
 }
 
 #[test]
@@ -193,5 +226,6 @@ fn who_waits_for_those_that_remember_is_not_woken_for_ever() {
 
 stories! {
     ForgettingIgnored: who_forgot_is_not_counted_on;
+    BeginningUnchecked: who_forgot_since_it_began_is_not_counted_on;
     SyncIgnoresGeneration: what_may_be_lost_is_not_said_to_be_durable;
 }

@@ -679,6 +679,7 @@ mod tests {
             lease: 1,
             until: WallTime::from_micros(9),
             creates: false,
+            begun_after: 0,
         };
         replica.lead(WallTime::ZERO, tenure).unwrap();
         watch.0.may_commit(TrueTime::ZERO, (NodeId(1), FILE), &replica)

@@ -4,6 +4,7 @@
 //!   all its processes, and also after its power has failed.
 //! - What it keeps in memory is no lower than what it has told.
 //! - An epoch is used by one process.
+//! - Nothing is committed in an epoch after which the object is said to have begun.
 //!
 //! A node that was told to forget a file is another one for it when it comes again.
 //!
@@ -26,6 +27,8 @@ pub struct Promises {
     told: BTreeMap<(NodeId, ObjectId), Told>,
     /// Which process of its node leads in an epoch, and since when.
     leads: BTreeMap<(ObjectId, Epoch), (u64, TrueTime)>,
+    /// Above which number all epochs of an object are said to be, and the lowest that has entries.
+    begins: BTreeMap<ObjectId, (u64, u64)>,
 }
 
 /// That a node follows nobody before an epoch.
@@ -45,6 +48,7 @@ impl Promises {
         object: ObjectId,
         message: &Message<File>,
     ) -> Result<(), Violation> {
+        self.check_beginning(at, object, message)?;
         match *message {
             Message::Promised { epoch, .. }
             | Message::Appended { epoch, .. }
@@ -60,7 +64,7 @@ impl Promises {
                     *told = Told { epoch, at, how };
                 }
             }
-            Message::Promise { epoch } | Message::Append { epoch, .. } if epoch.node == node => {
+            Message::Promise { epoch, .. } | Message::Append { epoch, .. } if epoch.node == node => {
                 let (first, since) = *self.leads.entry((object, epoch)).or_insert((life, at));
                 if first != life {
                     let what =
@@ -74,6 +78,28 @@ impl Promises {
             _ => {}
         }
         Ok(())
+    }
+
+    fn check_beginning(
+        &mut self,
+        at: TrueTime,
+        object: ObjectId,
+        message: &Message<File>,
+    ) -> Result<(), Violation> {
+        let (said, first) = self.begins.entry(object).or_insert((0, u64::MAX));
+        match message {
+            Message::Promise { begun_after, .. } => *said = (*said).max(*begun_after),
+            Message::Append { entries, .. } => {
+                let numbers = entries.iter().map(|entry| entry.at.epoch.number);
+                *first = numbers.min().unwrap_or(u64::MAX).min(*first);
+            }
+            _ => return Ok(()),
+        }
+        if said < first {
+            return Ok(());
+        }
+        let what = format!("it has entries of epoch {first}, and is said to have begun after {said}");
+        Err(violation(at, object, what))
     }
 
     /// A node has nothing of a file any more, and nobody counts on what it promised: it is no member, and all know.
@@ -165,9 +191,24 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_older_than_its_beginning() {
+        let mut promises = Promises::default();
+        let mut says = |number, message: &Message<File>| {
+            promises.leaves(TrueTime::ZERO, (NodeId(1), number), FILE, message).is_ok()
+        };
+        let asks = |begun_after| Message::Promise { epoch: epoch(9), begun_after };
+        let at = Position { epoch: epoch(5), seq: Seq(1) };
+        let body = replication::Body::Barrier { generation: Epoch::default() };
+        let entries = vec![replication::Entry { at, lease: 1, body }];
+        let append = Message::Append { epoch: epoch(9), after: Position::START, entries, committed: Seq(0) };
+        assert!(says(1, &asks(4)) && says(1, &append));
+        assert!(!says(1, &asks(5)));
+    }
+
+    #[test]
     fn an_epoch_is_for_one_process() {
         let mut promises = Promises::default();
-        let asks = Message::Promise { epoch: epoch(5) };
+        let asks = Message::Promise { epoch: epoch(5), begun_after: 0 };
         assert!(says(&mut promises, (1, 1), &asks) && says(&mut promises, (1, 1), &asks));
         assert!(!says(&mut promises, (1, 2), &asks));
     }

@@ -229,7 +229,7 @@ fn messages() -> Vec<Message<File>> {
     let (epoch, promised) = (epoch(5), epoch(6));
     let promised_with = |memory| Message::Promised { epoch, account: account(memory) };
     vec![
-        Message::Promise { epoch },
+        Message::Promise { epoch, begun_after: 300 },
         promised_with(Memory::Clean),
         promised_with(Memory::Forgot),
         promised_with(Memory::Mixed { source: NodeId(2) }),
