@@ -76,6 +76,12 @@ impl Disk {
         String::from_utf8_lossy(&status.stdout).into_owned() + &said(&status)
     }
 
+    /// What operators would read.
+    fn told(&self) -> String {
+        let logs = [1, 2, 3].map(|node| format!("osd-{node}:\n{}", self.read(&format!("osd-{node}/log"))));
+        self.status() + &logs.concat()
+    }
+
     /// The processes of the daemons.
     fn daemons(&self) -> [Pid; 3] {
         [1, 2, 3].map(|node| {
@@ -227,7 +233,8 @@ fn a_full_disk_refuses_data_loses_none_and_is_survived() {
         };
         assert!(
             comes_true(is_put),
-            "there is space for object {number} of {put}, and it is not taken: {why}"
+            "there is space for object {number} of {put}, and it is not taken: {why}{}",
+            disk.told()
         );
     }
     (0..put).for_each(|number| disk.check(number));

@@ -98,7 +98,12 @@ impl Cell {
 
 /// A volume with its primary, the first of the members, and a file in it.
 pub(crate) fn with_file(bug: Option<Bug>) -> (Daemons, Vec<u32>, Writer, Cell) {
-    let (mut cluster, members, mut writer) = planted(bug);
+    with_file_in(planted(bug))
+}
+
+fn with_file_in(
+    (mut cluster, members, mut writer): (Daemons, Vec<u32>, Writer),
+) -> (Daemons, Vec<u32>, Writer, Cell) {
     writer.must(&mut cluster, members[0], make("f", Make::file()));
     let inode = lookup(&mut cluster, members[0], "f").unwrap().inode;
     let of = FileOf { volume: FILE, inode };
@@ -538,15 +543,11 @@ fn the_content_of_a_file_is_for_whoever_has_it_open_for_that() {
 
 /// A volume at three, of which one lost its power and is back, and a file that is made after that.
 fn with_file_after_power_cut(bug: Option<Bug>) -> (Daemons, Vec<u32>, Cell) {
-    let (mut cluster, members, mut writer) = planted(bug);
+    let (mut cluster, members, writer) = planted(bug);
     cluster.power_off(members[1]);
     cluster.start(members[1]);
     cluster.run(ms(6_000));
-    writer.must(&mut cluster, members[0], make("f", Make::file()));
-    let inode = lookup(&mut cluster, members[0], "f").unwrap().inode;
-    let of = FileOf { volume: FILE, inode };
-    open(&mut cluster, members[0], of);
-    let cell = Cell { client: 1, object: file_object(FILE, inode), of, number: 0, name: "f".to_owned() };
+    let (cluster, members, _, cell) = with_file_in((cluster, members, writer));
     (cluster, members, cell)
 }
 

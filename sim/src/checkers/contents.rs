@@ -650,35 +650,23 @@ mod tests {
         }
     }
 
+    /// And what was put at the end later stays where it was put.
     #[test]
     fn what_was_lost_no_later_sync_makes_safe() {
-        for (found, is_right) in [(&[0, 2][..], true), (&[1, 2], true), (&[0], false)] {
-            let mut story = Story::default();
-            story.lent(lend(1), &[]);
-            story.writes(1, 1, lend(1));
-            story.contents.may_lose(NOW, FILE, lend(1).unwrap(), "it was refused".into());
-            let later = FileOp::Write { offset: 1, data: vec![2] };
-            assert_eq!(story.does(1, later, (lend(1), FileOutcome::Done)), Ok(()));
-            let called = story.contents.moment(NOW);
-            story.contents.synced(FILE, lend(1).unwrap(), called);
-            story.lent(None, found);
-            assert_eq!(story.says().is_none(), is_right, "{found:?}: {:?}", story.says());
-        }
-    }
-
-    #[test]
-    fn what_was_put_at_the_end_stays_there_though_what_was_before_it_is_lost() {
-        for (found, is_right) in [(&[0, 2][..], true), (&[1, 2], true), (&[2], false)] {
-            let mut story = Story::default();
-            story.lent(lend(1), &[]);
-            story.writes(1, 1, lend(1));
-            story.contents.may_lose(NOW, FILE, lend(1).unwrap(), "it was refused".into());
-            let later = FileOp::Append { data: vec![2] };
-            assert_eq!(story.does(1, later, (lend(1), FileOutcome::Appended(1))), Ok(()));
-            let called = story.contents.moment(NOW);
-            story.contents.synced(FILE, lend(1).unwrap(), called);
-            story.lent(None, found);
-            assert_eq!(story.says().is_none(), is_right, "{found:?}: {:?}", story.says());
+        let put = (FileOp::Write { offset: 1, data: vec![2] }, FileOutcome::Done);
+        let appended = (FileOp::Append { data: vec![2] }, FileOutcome::Appended(1));
+        for (later, outcome) in [put, appended] {
+            for (found, is_right) in [(&[0, 2][..], true), (&[1, 2], true), (&[0], false), (&[2], false)] {
+                let mut story = Story::default();
+                story.lent(lend(1), &[]);
+                story.writes(1, 1, lend(1));
+                story.contents.may_lose(NOW, FILE, lend(1).unwrap(), "it was refused".into());
+                assert_eq!(story.does(1, later.clone(), (lend(1), outcome.clone())), Ok(()));
+                let called = story.contents.moment(NOW);
+                story.contents.synced(FILE, lend(1).unwrap(), called);
+                story.lent(None, found);
+                assert_eq!(story.says().is_none(), is_right, "{later:?} {found:?}: {:?}", story.says());
+            }
         }
     }
 

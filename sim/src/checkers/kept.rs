@@ -27,27 +27,21 @@ impl Kept {
     /// Something is done to it, and may be lost.
     pub fn change(&mut self, op: &FileOp) {
         let before = std::mem::take(&mut self.now);
-        let content = Content { bytes: before.clone(), is_removed: false };
-        let after = FileModel::default().step(&content, op, None).unwrap_or(content);
+        self.now = after(op, before.clone());
         self.sizes.insert(before.len());
-        let count = before.len().max(after.bytes.len()).max(self.bytes.len());
+        let count = before.len().max(self.now.len()).max(self.bytes.len());
         self.bytes.resize(count, BTreeSet::new());
         for (place, may_be) in self.bytes.iter_mut().enumerate() {
             may_be.insert(before.get(place).copied().unwrap_or(0));
         }
-        self.now = after.bytes;
     }
 
     /// Something is done to it, and stays: where it decides what there is, nothing else may be there.
     pub fn keep(&mut self, op: &FileOp) {
-        let after = |bytes: Vec<u8>| {
-            let content = Content { bytes, is_removed: false };
-            FileModel::default().step(&content, op, None).unwrap_or(content).bytes
-        };
         let count = self.bytes.len().max(self.now.len());
-        let (zeros, ones) = (after(vec![0; count]), after(vec![1; count]));
-        self.now = after(std::mem::take(&mut self.now));
-        self.sizes = self.sizes.iter().map(|&size| after(vec![0; size]).len()).collect();
+        let (zeros, ones) = (after(op, vec![0; count]), after(op, vec![1; count]));
+        self.now = after(op, std::mem::take(&mut self.now));
+        self.sizes = self.sizes.iter().map(|&size| after(op, vec![0; size]).len()).collect();
         self.bytes.resize(zeros.len(), BTreeSet::new());
         for (may_be, (zero, one)) in self.bytes.iter_mut().zip(zeros.iter().zip(&ones)) {
             if zero == one {
@@ -93,6 +87,12 @@ impl Kept {
             || self.now.get(place) == Some(&byte)
             || self.bytes.get(place).is_some_and(|may_be| may_be.contains(&byte))
     }
+}
+
+/// What a change makes of these bytes.
+fn after(op: &FileOp, bytes: Vec<u8>) -> Vec<u8> {
+    let content = Content { bytes, is_removed: false };
+    FileModel::default().step(&content, op, None).unwrap_or(content).bytes
 }
 
 #[cfg(test)]
