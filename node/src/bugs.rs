@@ -159,6 +159,8 @@ pub enum Bug {
     SlowFlushCutOff,
     /// Who could not come because this node was not there is taken for gone.
     ReturnNotAwaited,
+    /// A disk that keeps something back for its journal and its checkpoints gives that to other daemons' data, too.
+    ReserveGivenAway,
 }
 
 /// The rules in force: all of them in a product, perhaps all but one in a test.

@@ -68,6 +68,8 @@ pub(crate) struct Files {
     pub(crate) is_stalled: bool,
     /// Nodes whose disks take no more data.
     pub(crate) full: BTreeSet<NodeId>,
+    /// Whether this disk has no space for what other daemons have accepted.
+    pub(crate) is_spent: bool,
     /// Files with something to do, and when.
     due: BTreeSet<(WallTime, ObjectId)>,
     /// Volumes whose clients are looked after, and when.
@@ -413,6 +415,7 @@ impl Files {
             logs: Logs::default(),
             is_stalled: false,
             full: BTreeSet::new(),
+            is_spent: false,
             due: BTreeSet::new(),
             visits: BTreeSet::new(),
             lends: BTreeSet::new(),
@@ -460,8 +463,13 @@ impl Files {
         Ticket(self.tickets)
     }
 
-    /// Forgets logs if all together weigh too much.
+    /// Forgets logs if all together weigh too much, and that of a file which was removed while a disk is full: who has no space for what
+    /// led to that is offered the mark alone.
     pub(crate) fn bound_logs(&mut self, changed: ObjectId, bytes_max: u64) {
+        let hosted = self.hosted.get_mut(&changed).filter(|_| !self.full.is_empty());
+        if let Some(hosted) = hosted.filter(|hosted| hosted.replica.machine().attributes().1.is_removed()) {
+            hosted.replica.forget_all_but_state();
+        }
         let weigh = |hosted: &Hosted| hosted.replica.log_bytes();
         self.logs.note(changed, self.hosted.get(&changed).map_or(0, |hosted| weigh(hosted)));
         for object in self.logs.beyond(bytes_max) {

@@ -23,6 +23,7 @@ use crate::message::is_lock;
 use crate::refused::{refused_change, refused_question, refused_sync};
 use crate::replies::looked_up;
 use crate::session::Session;
+use crate::space::without_data;
 use crate::steps::Step;
 use crate::volumes::{Asked, OF_DAEMONS, Place, operation, refusal};
 use crate::writes::{Held, Until};
@@ -407,13 +408,16 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    fn take_file_message(&mut self, now: WallTime, from: NodeId, message: FileMessage) {
+    fn take_file_message(&mut self, now: WallTime, from: NodeId, mut message: FileMessage) {
         if from == self.me().node && !self.files.hosted.contains_key(&message.object) {
             // What its replica said was for one that is not kept any more.
             return;
         }
         let is_large = message.message.bytes() > SMALL_BYTES_MAX;
         if is_large && from != self.me().node && self.files.writes.is_crowded() {
+            return;
+        }
+        if self.files.is_spent && !without_data(&mut message.message, self.me().node) {
             return;
         }
         if !self.make_room(now, from, &message) {

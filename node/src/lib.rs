@@ -122,6 +122,7 @@ pub use output::{Output, ShardEvent};
 pub use recent::{HAPPENED_MAX, Happened, HappenedWhat, Recent, SECONDS_MAX, SecondSeen, TookSeen};
 pub use session::{Certificate, SessionId};
 pub use shard::{LockCounts, Remembered, Shard, ShardError};
+pub use space::DiskSpace;
 pub use starts::{Chain, Lines, Met, RestoredCopy, StartRefusal};
 pub use status::{
     BlockedStatus, ClockStatus, ClockTrust, DaemonStatus, LackingStatus, LeaseStatus, LockStatus, PageStatus,

@@ -2,22 +2,37 @@
 //!
 //! The driver says so while there is still room for what was accepted already. From then on a primary takes no more data: an entry
 //! without any stands in the place of each such change, so that its refusal has a place in the order like every other outcome, and
-//! whoever asks again is told the same. All else goes on, removals before all. One backup without space lags behind; as
-//! soon as only a minority has any, nothing could be committed, and a client is told rather than kept waiting.
+//! whoever asks again is told the same. All else goes on, removals before all. As soon as only a minority has space, nothing could
+//! be committed, and a client is told rather than kept waiting.
+//!
+//! One backup that is full does not hold the others up. It takes what they give it as long as half of what it has kept back is left,
+//! and lags behind then: the rest is for its journal and its checkpoints, without which nothing that is removed would ever be free.
 
 use std::collections::BTreeSet;
 
 use base::NodeId;
 use lease::Algorithm;
-use replication::Replica;
+use replication::{Body, Entry, Message, Replica};
 
-use crate::file::{Change, File};
-use crate::{PeerMessage, Shard, ShardEvent};
+use crate::file::{Change, File, Op, Part};
+use crate::{Bug, PeerMessage, Shard, ShardEvent};
+
+/// How much space the disk of a daemon has for more data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiskSpace {
+    /// There is some.
+    Enough,
+    /// Only for what was accepted already.
+    Little,
+    /// Not even for what other daemons have accepted.
+    Spent,
+}
 
 impl<A: Algorithm> Shard<A> {
-    /// The disk of this node takes no more data, or does again.
-    pub fn handle_full(&mut self, is_full: bool) {
-        let me = self.me().node;
+    /// The disk of this node has so much space.
+    pub fn handle_space(&mut self, space: DiskSpace) {
+        let (me, is_full) = (self.me().node, space != DiskSpace::Enough);
+        self.files.is_spent = space == DiskSpace::Spent && !self.config.breaks(Bug::ReserveGivenAway);
         if self.is_full() == is_full {
             return;
         }
@@ -39,6 +54,28 @@ impl<A: Algorithm> Shard<A> {
             self.files.full.remove(&node);
         }
     }
+}
+
+/// Takes away what a disk that is spent has no space for of what a primary sends. False if nothing is left.
+pub(crate) fn without_data(message: &mut Message<File>, me: NodeId) -> bool {
+    match message {
+        // A new primary cannot do without what it asks others for.
+        Message::Append { epoch, entries, .. } if epoch.node != me => {
+            let taken = entries.iter().take_while(|entry| !takes_space(entry)).count();
+            let is_all = entries.is_empty();
+            entries.truncate(taken);
+            is_all || taken > 0
+        }
+        Message::Pulled { page, .. } => {
+            let mut parts = page.parts.iter().filter_map(|(_, part)| part.as_ref());
+            parts.all(|(_, part)| matches!(part, Part::Attributes(_)))
+        }
+        _ => true,
+    }
+}
+
+fn takes_space(entry: &Entry<Op>) -> bool {
+    matches!(&entry.body, Body::Op { op, .. } if op.change.takes_space())
 }
 
 /// What becomes of a change of a file, if these nodes are `full`.

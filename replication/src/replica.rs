@@ -290,6 +290,14 @@ impl<M: Machine> Replica<M> {
         }
     }
 
+    /// The same, and also what is being given to those who lag: they are offered the state as it is now.
+    pub fn forget_all_but_state(&mut self) {
+        if self.state.rest.at.seq > self.log.base().seq {
+            self.lent.clear();
+            self.forget_log();
+        }
+    }
+
     /// How often each limit was reached since this replica was made.
     pub const fn reached(&self) -> &Reached {
         &self.reached

@@ -1,15 +1,21 @@
 //! Disks without space: clients are told at once, and nothing else waits for it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use node::ShardEvent;
 use node::file::{Change, FileBody, FileError, FileReplyBody, Level};
+use node::{Bug, DiskSpace, ShardConfig, ShardEvent};
 
 use crate::cluster::ms;
-use crate::files::{Daemons, FILE, created, data, read};
+use crate::files::{Daemons, FILE, created, created_with, data, read};
 
 /// Three daemons, and the file with its primary, the first, and something in it.
 fn written() -> (Daemons, [u32; 3]) {
-    let (mut cluster, members) = created(None);
+    planted(None)
+}
+
+fn planted(bug: Option<Bug>) -> (Daemons, [u32; 3]) {
+    let (mut cluster, members) = created(bug);
     assert!(is_done(&append(&mut cluster, members[0], 1)));
     (cluster, members.try_into().unwrap())
 }
@@ -38,7 +44,11 @@ fn found_no_space(told: &Option<FileReplyBody>) -> bool {
 }
 
 fn set_full(cluster: &mut Daemons, node: u32, is_full: bool) {
-    cluster.call(node, |shard, _| shard.handle_full(is_full));
+    set_space(cluster, node, if is_full { DiskSpace::Little } else { DiskSpace::Enough });
+}
+
+fn set_space(cluster: &mut Daemons, node: u32, space: DiskSpace) {
+    cluster.call(node, |shard, _| shard.handle_space(space));
     cluster.run(ms(5));
 }
 
@@ -86,4 +96,57 @@ fn one_backup_without_space_holds_nobody_up_and_two_do() {
     assert!(found_no_space(&append(&mut cluster, first, 4)), "it is said again over a new connection");
     set_full(&mut cluster, second, false);
     assert!(is_done(&append(&mut cluster, first, 5)));
+}
+
+fn tails(cluster: &Daemons, nodes: [u32; 2]) -> [u64; 2] {
+    nodes.map(|node| cluster.shard(node).file(FILE).unwrap().tail().seq.0)
+}
+
+/// What it has kept back is for its journal and its checkpoints: without these nothing that is removed there is ever free.
+fn a_backup_that_has_spent_its_space_takes_no_more_data_until_it_has_some(bug: Option<Bug>) {
+    let (mut cluster, [first, second, _]) = planted(bug);
+    cluster.run(ms(100));
+    let [before, there] = tails(&cluster, [first, second]);
+    assert_eq!(before, there);
+    set_space(&mut cluster, second, DiskSpace::Spent);
+    assert!(is_done(&change(&mut cluster, first, 2, Change::Truncate { size: 0 })));
+    assert!(is_done(&append(&mut cluster, first, 3)));
+    cluster.run(ms(1_000));
+    assert_eq!(tails(&cluster, [first, second]), [before + 2, before + 1], "what takes no space is taken");
+    assert_eq!(read(&mut cluster, first), data("x"));
+    set_space(&mut cluster, second, DiskSpace::Little);
+    cluster.run(ms(1_000));
+    assert_eq!(tails(&cluster, [first, second]), [before + 2; 2]);
+}
+
+/// Its log, or a state that it took over, would bring what there is no space for.
+#[test]
+fn what_is_removed_frees_space_where_what_was_written_before_had_none() {
+    let short: fn(&mut ShardConfig) = |config| {
+        let replication = Arc::make_mut(&mut config.replication);
+        (replication.kept_max, replication.kept_lending_max) = (2, 2);
+    };
+    for configure in [short, |_| {}] {
+        let (mut cluster, members) = created_with(None, configure);
+        let (first, second) = (members[0], members[1]);
+        assert!(is_done(&append(&mut cluster, first, 1)));
+        set_space(&mut cluster, second, DiskSpace::Spent);
+        (2..10).for_each(|number| assert!(is_done(&append(&mut cluster, first, number))));
+        cluster.run(ms(1_000));
+        assert!(is_done(&change(&mut cluster, first, 10, Change::Remove)));
+        cluster.run(ms(1_000));
+        let file = cluster.shard(second).file(FILE).unwrap();
+        assert!(file.is_whole() && file.machine().attributes().1.is_removed());
+    }
+}
+
+#[test]
+fn a_reserve_is_kept() {
+    a_backup_that_has_spent_its_space_takes_no_more_data_until_it_has_some(None);
+}
+
+#[test]
+#[should_panic = "what takes no space is taken"]
+fn without_the_rule_a_reserve_is_given_away() {
+    a_backup_that_has_spent_its_space_takes_no_more_data_until_it_has_some(Some(Bug::ReserveGivenAway));
 }

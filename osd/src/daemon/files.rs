@@ -44,6 +44,7 @@ pub(super) enum FilesDone {
 pub(super) enum ContentsDone {
     Put(Result<Vec<Put>, PutError>),
     Fetched(FetchId, Result<Vec<Bytes>, Unreadable>),
+    Given(io::Result<()>),
 }
 
 /// Why files can be served no longer.
@@ -132,6 +133,10 @@ impl FileDisk {
                 shard.handle_fetched(fetch, fetched);
                 None
             }
+            FilesDone::Contents(ContentsDone::Given(given)) => {
+                self.space.note_given(given);
+                None
+            }
             FilesDone::Contents(ContentsDone::Put(put)) => {
                 let put = self.checkpoints.handle_put(shard, now, put);
                 put.inspect_err(|_| self.job(Job::Fail))?
@@ -143,9 +148,15 @@ impl FileDisk {
 
     /// Tells the shard whether there is space for more.
     pub(super) fn look_at_space<A: Algorithm>(&mut self, shard: &mut Shard<A>) {
-        match self.space.is_full() {
-            Ok(is_full) => shard.handle_full(is_full),
+        match self.space.look() {
+            Ok(space) => shard.handle_space(space),
             Err(error) => tracing::warn!("how much space the disk has cannot be told: {error}"),
+        }
+        if self.space.takes_back() {
+            let (contents, doing) = (Arc::clone(&self.contents), self.doing.clone());
+            tokio::task::spawn_blocking(move || {
+                let _ = doing.send(ContentsDone::Given(contents.give_to_disk()));
+            });
         }
     }
 

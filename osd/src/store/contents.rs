@@ -361,6 +361,11 @@ impl Contents {
         self.extents.free_bytes()
     }
 
+    /// Gives that to the disk.
+    pub fn give_to_disk(&self) -> io::Result<()> {
+        self.extents.give_to_disk()
+    }
+
     fn landed(&self) -> MutexGuard<'_, BTreeMap<usize, Landed>> {
         self.landed.lock().unwrap_or_else(PoisonError::into_inner)
     }

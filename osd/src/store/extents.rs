@@ -45,6 +45,8 @@ struct Space {
     by_length: BTreeSet<(u64, u64)>,
     /// All of them.
     free_bytes: u64,
+    /// As free, and nobody may take them: the disk is being given back what they take.
+    leaving_bytes: u64,
     end: u64,
     /// Nothing that is durable refers to these; somebody in memory may.
     retired: Vec<Place>,
@@ -212,12 +214,40 @@ impl Extents {
     /// How many bytes are in use.
     pub fn used_bytes(&self) -> u64 {
         let space = self.space();
-        space.end - space.free_bytes
+        space.end - space.free_bytes - space.leaving_bytes
     }
 
-    /// How much of the file nobody uses. It does not get shorter when its end is free.
+    /// How much the file takes of the disk that nobody uses.
     pub fn free_bytes(&self) -> io::Result<u64> {
-        Ok(self.blob.length()?.saturating_sub(self.used_bytes()))
+        Ok(self.blob.allocated()?.saturating_sub(self.used_bytes()))
+    }
+
+    /// Gives the disk back what nobody uses of the file.
+    pub fn give_to_disk(&self) -> io::Result<()> {
+        let length = self.blob.length()?;
+        let (behind, free) = {
+            let mut space = self.space();
+            (space.take_behind(length), space.by_length.clone())
+        };
+        if let Some((offset, length)) = behind {
+            self.punch(offset, length)?;
+        }
+        for (length, offset) in free.into_iter().rev() {
+            // It may be in use by now.
+            if self.space().take_all(offset, length) {
+                self.punch(offset, length)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the disk back what was taken for that.
+    fn punch(&self, offset: u64, length: u64) -> io::Result<()> {
+        let punched = self.blob.punch(offset, length);
+        let mut space = self.space();
+        space.leaving_bytes -= length;
+        space.give_back(offset, length);
+        punched
     }
 
     /// Content was written there.
@@ -265,6 +295,24 @@ impl Space {
             self.add_free(offset + length, found - length);
         }
         offset
+    }
+
+    /// Takes a free stretch out, if it is one, to give it to the disk.
+    fn take_all(&mut self, offset: u64, length: u64) -> bool {
+        let is_free = self.free.get(&offset) == Some(&length);
+        if is_free {
+            self.remove_free(offset, length);
+            self.leaving_bytes += length;
+        }
+        is_free
+    }
+
+    /// The same with what is behind the last stretch of a file that is so long. Whoever writes meanwhile goes behind that.
+    fn take_behind(&mut self, length: u64) -> Option<(u64, u64)> {
+        let (offset, length) = (self.end, length.checked_sub(self.end).filter(|length| *length > 0)?);
+        self.end += length;
+        self.leaving_bytes += length;
+        Some((offset, length))
     }
 
     fn give_back(&mut self, offset: u64, length: u64) {
@@ -427,6 +475,42 @@ mod tests {
             extents.free_retired();
             assert_eq!(extents.free_bytes().unwrap(), count * 8_192);
         }
+    }
+
+    #[test]
+    fn what_is_free_is_given_to_the_disk_and_nothing_else() {
+        let media = FakeMedia::default();
+        let extents = extents(&media, vec![]);
+        let mut places: Vec<Place> =
+            (1..9).map(|seed| extents.write(&content(seed, 8_192)).unwrap()).collect();
+        for index in [7, 6, 3, 1] {
+            extents.release(&places.remove(index));
+        }
+        extents.free_retired();
+        extents.give_to_disk().unwrap();
+        let mut bytes = Vec::new();
+        media.edit(NAME, |there| bytes.clone_from(there));
+        for (seed, there) in (1..9).zip(bytes.chunks(8_192)) {
+            let is_used = [1, 3, 5, 6].contains(&seed);
+            assert!(there == if is_used { content(seed, 8_192) } else { vec![0; 8_192] }, "{seed}");
+        }
+        assert_eq!((extents.used_bytes(), extents.space().end), (4 * 8_192, 6 * 8_192));
+        let again =
+            [8_192, 8_192, 8_192].map(|length| extents.write(&content(9, length)).unwrap().words()[0]);
+        assert_eq!(again, [8_192, 3 * 8_192, 6 * 8_192]);
+    }
+
+    #[test]
+    fn what_a_disk_cannot_take_back_stays_free() {
+        let media = FakeMedia::default();
+        let extents = extents(&media, vec![]);
+        let places: Vec<Place> = (0..3).map(|seed| extents.write(&content(seed, 8_192)).unwrap()).collect();
+        extents.release(&places[0]);
+        drop(places);
+        extents.free_retired();
+        media.fail_after(0, io::ErrorKind::Unsupported);
+        assert!(extents.give_to_disk().is_err());
+        assert_eq!((extents.used_bytes(), extents.free_bytes().unwrap()), (16_384, 8_192));
     }
 
     #[test]

@@ -14,14 +14,18 @@ mod view;
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use rustix::fs::FallocateFlags;
 
 use self::around::Around;
 pub use self::view::MediaView;
+
+/// What the system counts space on disks in.
+const ALLOCATION_UNIT_BYTES: u64 = 512;
 
 /// A directory of such files. The store is its only user.
 pub trait Media: Send + Sync {
@@ -73,6 +77,16 @@ pub trait Blob: Send + Sync {
 
     /// Cuts the file, or lets it grow by zeros.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
+
+    /// How much of the disk it takes.
+    fn allocated(&self) -> io::Result<u64> {
+        self.length()
+    }
+
+    /// Gives the disk back what a part of it takes, which nobody reads until it is written again. Not all can.
+    fn punch(&self, _offset: u64, _bytes: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Makes all that was written durable.
     fn sync(&self) -> io::Result<()>;
@@ -158,6 +172,15 @@ impl Blob for RealBlob {
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.file.set_len(bytes)
+    }
+
+    fn allocated(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.blocks().saturating_mul(ALLOCATION_UNIT_BYTES))
+    }
+
+    fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(&self.file, hole, offset, bytes)?)
     }
 
     fn sync(&self) -> io::Result<()> {

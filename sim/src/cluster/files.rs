@@ -4,7 +4,7 @@ use base::{ClientId, MonoTime, ObjectId, Span};
 use client::core::files::{FileOutput, Files};
 use lease::Algorithm;
 use node::file::{File, FileBody, FileReply, FileReplyBody, FileRequest, Level, Mark};
-use node::{FileMessage, RequestId, SessionId};
+use node::{DiskSpace, FileMessage, RequestId, SessionId};
 use replication::{Body, Checkpoint, Record, Replica};
 
 use super::real::driving::StoreStep;
@@ -144,7 +144,14 @@ impl<A: Algorithm> World<'_, A> {
         if is_full {
             self.push_input(full_until, daemon, Input::Disk(DiskInput::Space));
         }
-        self.call(daemon, |shard, _| shard.handle_full(is_full))
+        // Nobody can tell which.
+        let is_spent = full_until.as_micros().is_multiple_of(2);
+        let space = match is_full {
+            false => DiskSpace::Enough,
+            true if is_spent => DiskSpace::Spent,
+            true => DiskSpace::Little,
+        };
+        self.call(daemon, |shard, _| shard.handle_space(space))
     }
 
     fn take_checkpoint(&mut self, daemon: usize) -> Result<(), Violation> {

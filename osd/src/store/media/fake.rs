@@ -192,6 +192,11 @@ impl Blob for FakeBlob {
         })
     }
 
+    fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let there = self.length()?.saturating_sub(offset).min(bytes);
+        self.write_at(offset, &vec![0; usize::try_from(there).unwrap()])
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.with(true, |image| {
             image.durable.clone_from(&image.cached);
