@@ -417,8 +417,11 @@ impl<A: Algorithm> Shard<A> {
         if is_large && from != self.me().node && self.files.writes.is_crowded() {
             return;
         }
-        if self.files.is_spent && !without_data(&mut message.message, self.me().node) {
-            return;
+        if self.files.is_spent {
+            let replica = self.files.hosted.get(&message.object).map(|hosted| &hosted.replica);
+            if !without_data(&mut message.message, replica, self.me().node) {
+                return;
+            }
         }
         if !self.make_room(now, from, &message) {
             return;

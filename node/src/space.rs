@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use base::NodeId;
 use lease::Algorithm;
-use replication::{Body, Entry, Message, Replica};
+use replication::{Body, Entry, Message, Position, Replica};
 
 use crate::file::{Change, File, Op, Part};
 use crate::{Bug, PeerMessage, Shard, ShardEvent};
@@ -56,12 +56,16 @@ impl<A: Algorithm> Shard<A> {
     }
 }
 
-/// Takes away what a disk that is spent has no space for of what a primary sends. False if nothing is left.
-pub(crate) fn without_data(message: &mut Message<File>, me: NodeId) -> bool {
+/// Takes away what a disk that is spent has no space for of what a primary sends to a replica. False if nothing is left.
+pub(crate) fn without_data(message: &mut Message<File>, replica: Option<&Replica<File>>, me: NodeId) -> bool {
+    let is_here = |at: Position| {
+        let kept = |replica: &Replica<File>| replica.entry(at.seq).map(|entry| entry.at);
+        replica.is_some_and(|replica| at.seq <= replica.committed().seq || kept(replica) == Some(at))
+    };
     match message {
         // A new primary cannot do without what it asks others for.
         Message::Append { epoch, entries, .. } if epoch.node != me => {
-            let taken = entries.iter().take_while(|entry| !takes_space(entry)).count();
+            let taken = entries.iter().take_while(|entry| !takes_space(entry) || is_here(entry.at)).count();
             let is_all = entries.is_empty();
             entries.truncate(taken);
             is_all || taken > 0

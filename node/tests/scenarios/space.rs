@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use node::file::{Change, FileBody, FileError, FileReplyBody, Level};
-use node::{Bug, DiskSpace, ShardConfig, ShardEvent};
+use node::{Bug, DiskSpace, RequestId, ShardConfig, ShardEvent};
+use replication::Message;
 
-use crate::cluster::ms;
+use crate::cluster::{Flying, ms};
 use crate::files::{Daemons, FILE, created, created_with, data, read};
 
 /// Three daemons, and the file with its primary, the first, and something in it.
@@ -20,19 +21,23 @@ fn planted(bug: Option<Bug>) -> (Daemons, [u32; 3]) {
     (cluster, members.try_into().unwrap())
 }
 
+fn ask(cluster: &mut Daemons, node: u32, number: u64, change: Change) -> RequestId {
+    let body = FileBody::Change { number, settled: number, level: Level::Written, under: None, change };
+    cluster.ask_file(1, node, FILE, body)
+}
+
 fn change(cluster: &mut Daemons, node: u32, number: u64, change: Change) -> Option<FileReplyBody> {
-    let id = cluster.ask_file(
-        1,
-        node,
-        FILE,
-        FileBody::Change { number, settled: number, level: Level::Written, under: None, change },
-    );
+    let id = ask(cluster, node, number, change);
     cluster.run(ms(20));
     cluster.file_reply(1, id)
 }
 
 fn append(cluster: &mut Daemons, node: u32, number: u64) -> Option<FileReplyBody> {
-    change(cluster, node, number, Change::Append { data: Bytes::from_static(b"x").into() })
+    change(cluster, node, number, an_x())
+}
+
+fn an_x() -> Change {
+    Change::Append { data: Bytes::from_static(b"x").into() }
 }
 
 fn is_done(told: &Option<FileReplyBody>) -> bool {
@@ -138,6 +143,28 @@ fn what_is_removed_frees_space_where_what_was_written_before_had_none() {
         let file = cluster.shard(second).file(FILE).unwrap();
         assert!(file.is_whole() && file.machine().attributes().1.is_removed());
     }
+}
+
+/// What it has taken already it says so of, however often it is asked.
+#[test]
+fn what_is_there_already_is_acknowledged_without_space() {
+    let (mut cluster, [first, second, third]) = written();
+    cluster.kill(third);
+    let is_ack = move |flying: &Flying| {
+        matches!(flying, Flying::File { to, message, .. }
+        if *to == first && matches!(message.message, Message::Appended { .. }))
+    };
+    cluster.hold_back(is_ack);
+    let id = ask(&mut cluster, first, 2, an_x());
+    cluster.run(ms(50));
+    let [led, there] = tails(&cluster, [first, second]);
+    assert_eq!(led, there);
+    assert!(!is_done(&cluster.file_reply(1, id)));
+    set_space(&mut cluster, second, DiskSpace::Spent);
+    cluster.held.clear();
+    cluster.hold_back(|_| false);
+    cluster.run(ms(500));
+    assert!(is_done(&cluster.file_reply(1, id)));
 }
 
 #[test]
