@@ -159,6 +159,8 @@ pub enum Bug {
     SlowFlushCutOff,
     /// Who could not come because this node was not there is taken for gone.
     ReturnNotAwaited,
+    /// What is shown for a change is looked at when that arrives, and not when it is made.
+    ShownOnArrival,
     /// A disk that keeps something back for its journal and its checkpoints gives that to other daemons' data, too.
     ReserveGivenAway,
 }

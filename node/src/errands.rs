@@ -287,7 +287,7 @@ impl<A: Algorithm> Shard<A> {
             id,
             proof: None,
             holds: None,
-            refusal: None,
+            good_until: None,
             is_shown: true,
             caches: false,
         };

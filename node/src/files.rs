@@ -219,8 +219,8 @@ pub(crate) struct Asker {
     pub(crate) proof: Option<Proof>,
     /// Which of its client's openings it is, if the client has the file open by it.
     pub(crate) holds: Option<u64>,
-    /// Why a change is refused, unless it has taken effect before.
-    pub(crate) refusal: Option<FileError>,
+    /// Until when what it shows is good for a change.
+    pub(crate) good_until: Option<WallTime>,
     /// Whether the inodes that it is told of are proven to it, and what it creates is open for it. Who does again what it might not do
     /// any more, or keeps a file open, has no more to show for it than before.
     pub(crate) is_shown: bool,

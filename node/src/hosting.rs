@@ -23,7 +23,6 @@ use crate::message::is_lock;
 use crate::refused::{refused_change, refused_question, refused_sync};
 use crate::replies::looked_up;
 use crate::session::Session;
-use crate::space::without_data;
 use crate::steps::Step;
 use crate::volumes::{Asked, OF_DAEMONS, Place, operation, refusal};
 use crate::writes::{Held, Until};
@@ -39,10 +38,10 @@ impl<A: Algorithm> Shard<A> {
         let Some(Session { client, certificate, .. }) = self.sessions.get(session) else { return };
         let is_shown = !matches!(body, FileBody::Renew { .. });
         let from = Caller::Session(session);
-        let mut asker = Asker { from, client: *client, id, proof, holds, refusal: None, is_shown, caches };
+        let mut asker = Asker { from, client: *client, id, proof, holds, good_until: None, is_shown, caches };
         let asked = check_purpose((self.config.map.exports(), &certificate.role), object, &body);
         match asked.and_then(|()| self.check_shown(now, (session, object), shown.as_deref(), &body)) {
-            Ok(refusal) => asker.refusal = refusal,
+            Ok(until) => asker.good_until = until,
             Err(error) => return self.files.reply(asker, FileReplyBody::Refused(error), None),
         }
         if self.config.breaks(Bug::AnswersWhileReleasing) && self.is_leaving(object) {
@@ -204,14 +203,11 @@ impl<A: Algorithm> Shard<A> {
 
     /// Puts a request to a replica that leads.
     fn ask_replica(&mut self, now: WallTime, object: ObjectId, asker: Asker, body: FileBody) {
-        if let Some(error) = asker.refusal {
-            let hosted = self.files.hosted.get(&object);
-            let knows = |request| hosted.is_some_and(|hosted| hosted.replica.knows(request));
-            if !asker.request(&body).is_some_and(knows) {
-                return self.refuse_file(now, object, asker, FileReplyBody::Refused(error));
-            }
-        }
-        if self.waits_for_lend(now, object, asker, &body) || self.keeps_waiting(now, object, asker, &body) {
+        let is_over = self.comes_too_late(now, object, asker, &body);
+        if is_over
+            || self.waits_for_lend(now, object, asker, &body)
+            || self.keeps_waiting(now, object, asker, &body)
+        {
             return;
         }
         self.put_to_replica(now, object, asker, body);
@@ -219,6 +215,9 @@ impl<A: Algorithm> Shard<A> {
 
     /// Puts a request to a replica that leads and may do what is asked.
     pub(crate) fn put_to_replica(&mut self, now: WallTime, object: ObjectId, asker: Asker, body: FileBody) {
+        if self.comes_too_late(now, object, asker, &body) {
+            return;
+        }
         let is_of_tree = match &body {
             FileBody::Ask(Query::Tree(_))
             | FileBody::Open { .. }
@@ -289,7 +288,13 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// It says something about the state, too, which a later primary may know better.
-    fn refuse_file(&mut self, now: WallTime, object: ObjectId, asker: Asker, refusal: FileReplyBody) {
+    pub(crate) fn refuse_file(
+        &mut self,
+        now: WallTime,
+        object: ObjectId,
+        asker: Asker,
+        refusal: FileReplyBody,
+    ) {
         let until = self.lease.valid_until(now, object);
         let unknown = FileReplyBody::Unavailable(Unavailable::NoMajority);
         let refusal = if until.is_some() { refusal } else { unknown };
@@ -417,13 +422,7 @@ impl<A: Algorithm> Shard<A> {
         if is_large && from != self.me().node && self.files.writes.is_crowded() {
             return;
         }
-        if self.files.is_spent {
-            let replica = self.files.hosted.get(&message.object).map(|hosted| &hosted.replica);
-            if !without_data(&mut message.message, replica, self.me().node) {
-                return;
-            }
-        }
-        if !self.make_room(now, from, &message) {
+        if !self.has_space_for(&mut message) || !self.make_room(now, from, &message) {
             return;
         }
         let FileMessage { object, view, message } = message;

@@ -15,6 +15,7 @@ use lease::Algorithm;
 use replication::{Body, Entry, Message, Position, Replica};
 
 use crate::file::{Change, File, Op, Part};
+use crate::files::FileMessage;
 use crate::{Bug, PeerMessage, Shard, ShardEvent};
 
 /// How much space the disk of a daemon has for more data.
@@ -47,6 +48,12 @@ impl<A: Algorithm> Shard<A> {
         self.files.full.contains(&self.me().node)
     }
 
+    /// Takes away what this disk has no space for of what a primary sends. False if nothing is left.
+    pub(crate) fn has_space_for(&self, FileMessage { object, message, .. }: &mut FileMessage) -> bool {
+        let replica = self.files.hosted.get(object).map(|hosted| &hosted.replica);
+        !self.files.is_spent || without_data(message, replica, self.me().node)
+    }
+
     pub(crate) fn peer_is_full(&mut self, node: NodeId, is_full: bool) {
         if is_full {
             self.files.full.insert(node);
@@ -56,8 +63,7 @@ impl<A: Algorithm> Shard<A> {
     }
 }
 
-/// Takes away what a disk that is spent has no space for of what a primary sends to a replica. False if nothing is left.
-pub(crate) fn without_data(message: &mut Message<File>, replica: Option<&Replica<File>>, me: NodeId) -> bool {
+fn without_data(message: &mut Message<File>, replica: Option<&Replica<File>>, me: NodeId) -> bool {
     let is_here = |at: Position| {
         let kept = |replica: &Replica<File>| replica.entry(at.seq).map(|entry| entry.at);
         replica.is_some_and(|replica| at.seq <= replica.committed().seq || kept(replica) == Some(at))

@@ -541,6 +541,44 @@ fn the_content_of_a_file_is_for_whoever_has_it_open_for_that() {
     assert_eq!(sync, None, "what was written before is made durable");
 }
 
+/// Whoever is told that it was too late does it anew: no other copy of it may be done then.
+fn what_is_refused_as_too_late_is_not_done_by_another_copy(bug: Option<Bug>) {
+    let (mut cluster, members, _, cell) = with_file(bug);
+    cluster.run(ms(CAPABILITY_LASTS.as_micros() / 1_000 - 900));
+    cluster.hold_back(|flying| matches!(flying, Flying::Lease { .. }));
+    let ask = |cluster: &mut Daemons| {
+        let (level, change) = (Level::Written, write("x"));
+        let body = FileBody::Change { number: 1, settled: 1, level, under: None, change };
+        cluster.ask_file(1, members[0], cell.object, body)
+    };
+    let first = ask(&mut cluster);
+    cluster.run(ms(1_200));
+    let second = ask(&mut cluster);
+    cluster.run(ms(10));
+    cluster.hold_back(|_| false);
+    cluster.let_go();
+    cluster.run(ms(5_000));
+    for id in [first, second] {
+        let told = cluster.file_reply(1, id);
+        let is_late = matches!(
+            told,
+            Some(FileReplyBody::Refused(FileError::Capability(CapabilityError::Expired { .. })))
+        );
+        assert!(is_late, "{told:?}");
+    }
+}
+
+#[test]
+fn what_comes_too_late_is_not_done() {
+    what_is_refused_as_too_late_is_not_done_by_another_copy(None);
+}
+
+#[test]
+#[should_panic = "Changed"]
+fn without_the_rule_a_copy_of_it_is_done() {
+    what_is_refused_as_too_late_is_not_done_by_another_copy(Some(Bug::ShownOnArrival));
+}
+
 /// A volume at three, of which one lost its power and is back, and a file that is made after that.
 fn with_file_after_power_cut(bug: Option<Bug>) -> (Daemons, Vec<u32>, Cell) {
     let (mut cluster, members, writer) = planted(bug);
