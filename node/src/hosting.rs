@@ -218,13 +218,13 @@ impl<A: Algorithm> Shard<A> {
         if self.comes_too_late(now, object, asker, &body) {
             return;
         }
-        let is_of_tree = match &body {
+        let is_of_tree = matches!(
+            &body,
             FileBody::Ask(Query::Tree(_))
-            | FileBody::Open { .. }
-            | FileBody::Renew { .. }
-            | FileBody::Attend(_) => true,
-            FileBody::Create | FileBody::Change { .. } | FileBody::Ask(_) | FileBody::Sync { .. } => false,
-        };
+                | FileBody::Open { .. }
+                | FileBody::Renew { .. }
+                | FileBody::Attend(_)
+        );
         if let Some(hosted) = self.files.hosted.get_mut(&object)
             && is_of_tree
             && hosted.replica.standing() != Standing::Serving
