@@ -17,7 +17,7 @@ use replication::{
 use crate::access::{About, Admitted, check_purpose};
 use crate::checkpoints::first_checkpoint;
 use crate::errands::own_client;
-use crate::file::{Change, File, FileBody, FileReplyBody, FileRequest, Level, Op, Position, Query};
+use crate::file::{Change, File, FileBody, FileReplyBody, FileRequest, Level, Op, Position};
 use crate::files::{Asker, Asking, Caller, FileMessage, Hosted, SMALL_BYTES_MAX, Stage};
 use crate::message::is_lock;
 use crate::refused::{refused_change, refused_question, refused_sync};
@@ -218,13 +218,7 @@ impl<A: Algorithm> Shard<A> {
         if self.comes_too_late(now, object, asker, &body) {
             return;
         }
-        let is_of_tree = matches!(
-            &body,
-            FileBody::Ask(Query::Tree(_))
-                | FileBody::Open { .. }
-                | FileBody::Renew { .. }
-                | FileBody::Attend(_)
-        );
+        let is_of_tree = body.is_of_tree();
         if let Some(hosted) = self.files.hosted.get_mut(&object)
             && is_of_tree
             && hosted.replica.standing() != Standing::Serving

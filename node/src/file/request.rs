@@ -124,6 +124,14 @@ impl FileBody {
         }
     }
 
+    /// Whether it asks about a tree, or has something of one opened.
+    pub(crate) const fn is_of_tree(&self) -> bool {
+        match self {
+            Self::Ask(Query::Tree(_)) | Self::Open { .. } | Self::Renew { .. } | Self::Attend(_) => true,
+            Self::Create | Self::Change { .. } | Self::Ask(_) | Self::Sync { .. } => false,
+        }
+    }
+
     /// How much data it carries.
     pub fn data_bytes(&self) -> u64 {
         match self {
