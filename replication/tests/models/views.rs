@@ -47,11 +47,13 @@ pub(crate) fn setup_tombstones() -> Setup {
 }
 
 /// Node 2 is dismissed, and then node 1, which has written both and may forget them, if the first one counts before it is
-/// durable. Node 2 has forgotten everything.
+/// durable. Node 2 has forgotten everything, a tenure of its own with it.
 pub(crate) fn setup_power() -> Setup {
     let settle = Before::Settle(&[0, 1]);
     Setup {
         before: vec![
+            Before::Lead(2),
+            Before::Settle(&[2]),
             Before::Do(2, Input::Power),
             Before::Lead(0),
             settle.clone(),
