@@ -77,11 +77,12 @@ impl Space {
     }
 
     pub(super) fn note_given(&mut self, given: io::Result<()>) {
-        self.giving = Giving::No;
-        if let Err(error) = given {
+        let error = given.err();
+        if let Some(error) = &error {
             tracing::info!("the disk is not given back what is free in the content file: {error}");
-            self.giving = Giving::Never;
         }
+        let cannot = error.is_some_and(|error| error.kind() == io::ErrorKind::Unsupported);
+        self.giving = if cannot { Giving::Never } else { Giving::No };
     }
 }
 
