@@ -119,6 +119,8 @@ pub enum Bug {
     ForgottenByFew,
     /// What was removed is over although members may not know that its mark is committed.
     MarkedOnce,
+    /// What cannot be read of a removed file is waited for.
+    RemovedAndLacking,
     /// A volume is changed whoever has what is changed in a cache.
     GrantsIgnored,
     /// A change does not wait for clients that do not answer a revocation.

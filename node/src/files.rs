@@ -387,6 +387,11 @@ impl Hosted {
         !is_asked && !is_kept && self.replica.is_settled()
     }
 
+    /// Whether it is a volume where something is to be deleted.
+    pub(crate) fn has_doomed(&self) -> bool {
+        !self.replica.machine().tree().doomed(1).is_empty()
+    }
+
     /// Keeps a request until this node serves. False if too many wait.
     pub(crate) fn wait(&mut self, asker: Asker, body: FileBody) -> bool {
         let bytes: u64 = self.waiting.iter().map(|(_, body)| body.data_bytes()).sum();
@@ -606,9 +611,10 @@ impl Files {
             self.idle.remove(&(at, object));
             let Some(hosted) = self.hosted.get_mut(&object) else { continue };
             let over = hosted.used + idle * if hosted.grants.are_out() { IDLE_IN_CACHE } else { 1 };
-            // Who lags behind is brought up to date first, as long as it answers.
+            // Who lags behind is brought up to date first, as long as it answers; and what is doomed in a volume is deleted.
             let is_busy = over > now
                 || !hosted.is_quiet()
+                || hosted.has_doomed()
                 || hosted.holders.is_needed
                 || hosted.lends_on()
                 || hosted.replica.standing() == Standing::Recovering

@@ -8,8 +8,11 @@
 //! then or a primary died, are found by looking at all files in turn: a few at a time, and only when all members are there.
 //!
 //! The same is done with what somebody wanted to write to, and the volume lent nothing: perhaps because it has no such file any more.
-//! And whose primary has died in the middle of something is led for that: a lend goes back to its volume then. For this a majority is
-//! enough, because the member that is away may be that primary, and gone for good.
+//! And whose primary has died in the middle of something is led for that: a lend goes back to its volume then, and what is doomed in a volume
+//! is deleted. For this a majority is enough, because the member that is away may be that primary, and gone for good.
+//!
+//! Of a file that was removed nobody needs anything, whatever of it cannot be read. Who has an entry that removes it and lacks parts of what was
+//! there has the mark instead: if all others have forgotten the file since, he is the only one who can have it ended.
 //!
 //! Marks of objects without a volume stay: a client may send again what once began them.
 
@@ -19,7 +22,7 @@ use base::{Members, NodeId, ObjectId, Span, WallTime};
 use lease::Algorithm;
 use namespace::LentTo;
 
-use crate::file::Change;
+use crate::file::{Attributes, Change, Key, LendStage, Op, Part};
 use crate::files::{Hosted, Stage};
 use crate::message::is_file_of_volume;
 use crate::steps::Step;
@@ -49,7 +52,16 @@ impl Hosted {
         let file = self.replica.machine();
         let (_, attributes) = file.attributes();
         let stat = file.stat();
-        attributes.is_removed() || attributes.lend().is_none() && stat.size == 0 && stat.allocated == 0
+        // A lend that was taken back unused leaves nothing: without one nothing is written under it, either.
+        let is_unlent = attributes.lend().is_none_or(|lend| lend.stage == LendStage::Unused);
+        attributes.is_removed() || is_unlent && stat.size == 0 && stat.allocated == 0
+    }
+
+    /// The mark that an entry here leaves of a volume's file, committed or not: the volume has decided on it for good before.
+    fn mark_behind(&self) -> Option<Attributes> {
+        let removes = |op: &Op| matches!(op.change, Change::Remove).then_some(op.time);
+        let time = self.replica.ops().find_map(removes)?;
+        Some(Attributes::removed(time, time))
     }
 
     /// Whether only a primary can bring to an end what is here, and how many of so many members it takes: to forget what is over all, and for
@@ -172,13 +184,26 @@ impl<A: Algorithm> Shard<A> {
         if hosted.used + self.config.file_idle <= now && hosted.is_blank() {
             return self.drop_file(now, object);
         }
-        let may_lead = hosted.replica.is_sound() && now >= hosted.avoided_until;
-        if !is_file_of_volume(object) || !may_lead || self.lease.hint(now, object).is_some() {
+        if hosted.replica.lacks()
+            && is_file_of_volume(object)
+            && let Some(mark) = hosted.mark_behind()
+            && !self.config.breaks(Bug::RemovedAndLacking)
+        {
+            hosted.replica.do_without(now, [(Key::Attributes, Part::Attributes(mark))]);
+            self.drain_replica(now, object);
+        }
+        let hosted = self.files.hosted.get(&object);
+        let may_lead = hosted.is_some_and(|hosted| hosted.replica.is_sound() && now >= hosted.avoided_until);
+        if !may_lead || self.lease.hint(now, object).is_some() {
             return;
         }
         let members = self.members_of(object);
         let hosted = self.files.hosted.get(&object);
-        let Some(are_needed) = hosted.and_then(|hosted| hosted.is_unfinished(&members)) else { return };
+        let are_needed = hosted.and_then(|hosted| match is_file_of_volume(object) {
+            true => hosted.is_unfinished(&members),
+            false => hosted.has_doomed().then(|| members.majority()),
+        });
+        let Some(are_needed) = are_needed else { return };
         let members = members.as_slice();
         let turn = count.checked_rem(members.len() as u64).unwrap_or(0);
         let is_next = members.iter().zip(0..).any(|(&node, place)| node == self.me().node && place == turn);

@@ -356,6 +356,33 @@ impl<M: Machine> Replica<M> {
         true
     }
 
+    /// Nobody needs what is lacking: the state is these parts from here on. It is not kept before the next checkpoint; after a start before that
+    /// they are to be given once more.
+    pub fn do_without(&mut self, now: WallTime, parts: impl IntoIterator<Item = (M::Key, M::Part)>) {
+        if self.holding != Holding::Whole || !self.lacks() {
+            return;
+        }
+        self.take_all_apart();
+        let at = self.state.rest.at;
+        parts.into_iter().for_each(|(key, part)| self.state.machine.place(key, Some((at, part))));
+        self.lacking = Lacking::default();
+        self.go_on(now);
+    }
+
+    /// Nothing of the state is left.
+    pub(crate) fn take_all_apart(&mut self) {
+        let (machine, mut keys) = (&mut self.state.machine, Vec::new());
+        loop {
+            let page = machine.versions(keys.last(), self.config.versions_max);
+            let is_last = page.len() < self.config.versions_max;
+            keys.extend(page.into_iter().map(|(key, _)| key));
+            if is_last {
+                break;
+            }
+        }
+        keys.into_iter().for_each(|key| machine.place(key, None));
+    }
+
     /// What is committed takes effect again, if nothing is lacking any more.
     fn go_on(&mut self, now: WallTime) {
         if self.lacking.is_empty() {

@@ -15,7 +15,7 @@ use crate::state::Holding;
 use crate::transfer::{Incoming, Lent};
 use crate::weight::entry_bytes;
 use crate::{
-    Bug, Checkpoint, Config, Entry, Event, Io, JournalError, Limit, Machine, Memory, Message, Output,
+    Body, Bug, Checkpoint, Config, Entry, Event, Io, JournalError, Limit, Machine, Memory, Message, Output,
     Position, Reached, Record, Request, Rest, State, When,
 };
 
@@ -248,6 +248,14 @@ impl<M: Machine> Replica<M> {
     /// The same, to change nothing in it that two replicas would compare.
     pub const fn machine_mut(&mut self) -> &mut M {
         &mut self.state.machine
+    }
+
+    /// The operations that are kept here, committed or not, oldest first.
+    pub fn ops(&self) -> impl Iterator<Item = &M::Op> {
+        self.log.behind(Seq(0)).filter_map(|entry| match &entry.body {
+            Body::Op { op, .. } => Some(op),
+            Body::Barrier { .. } | Body::View(_) | Body::Expire { .. } | Body::Settled(_) => None,
+        })
     }
 
     /// The committed state but for the machine.

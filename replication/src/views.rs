@@ -113,17 +113,8 @@ impl<M: Machine> Replica<M> {
 
     /// Nothing is here any more but perhaps the last view.
     pub(crate) fn clear(&mut self, view: Option<View>) {
-        let (me, mut keys) = (self.me, Vec::new());
-        let machine = &mut self.state.machine;
-        loop {
-            let page = machine.versions(keys.last(), self.config.versions_max);
-            let is_last = page.len() < self.config.versions_max;
-            keys.extend(page.into_iter().map(|(key, _)| key));
-            if is_last {
-                break;
-            }
-        }
-        keys.into_iter().for_each(|key| machine.place(key, None));
+        self.take_all_apart();
+        let me = self.me;
         let home = self.state.rest.home.take().filter(|_| view.is_some());
         let alone = Members::new([me]).expect("one node is a list of members");
         self.state.rest = Rest { home, ..Rest::of(View { id: ViewId::default(), members: alone }) };

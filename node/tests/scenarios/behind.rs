@@ -8,7 +8,7 @@ use namespace::{
     Answer as TreeAnswer, Ask, Attributes, Born, Change as TreeChange, ClientState, Done as TreeDone,
     Generation, InodeId, LentTo, Make, SetAttributes, SetTime, Site, Who,
 };
-use node::file::{Answer, FileBody, FileError, FileOf, FileReplyBody, Level, Query};
+use node::file::{Answer, FileBody, FileError, FileOf, FileReplyBody, LendStage, Level, Query};
 use node::{
     Attendance, Bug, CAPABILITY_LASTS, CapabilityError, RequestBody, RequestId, Revoked, file_object,
 };
@@ -107,11 +107,15 @@ impl Story {
     }
 
     fn primary(&self) -> u32 {
+        self.leader().expect("somebody leads it")
+    }
+
+    fn leader(&self) -> Option<u32> {
         let leads = |node: &u32| {
             let file = |node| self.cluster.shard(node).file(FILE);
             self.cluster.is_up(*node) && file(*node).is_some_and(|file| file.standing() == Standing::Serving)
         };
-        self.members.iter().copied().find(leads).expect("somebody leads it")
+        self.members.iter().copied().find(leads)
     }
 
     /// What the volume has committed.
@@ -130,8 +134,20 @@ impl Story {
     }
 
     fn look(&mut self, program: u64) -> RequestId {
+        self.look_at(program, self.primary())
+    }
+
+    /// Lets time pass until something is so.
+    fn until(&mut self, limit: Span, is_so: impl Fn(&Self) -> bool) {
+        let start = self.cluster.now;
+        while !is_so(self) {
+            assert!(self.cluster.now.since(start) < limit, "not within {limit}");
+            self.cluster.run(ms(5));
+        }
+    }
+
+    fn look_at(&mut self, program: u64, node: u32) -> RequestId {
         let query = namespace::Query { who: Who::root(), ask: Ask::Attributes { inode: self.inode } };
-        let node = self.primary();
         self.cluster.ask_file(program, node, FILE, FileBody::Ask(Query::Tree(Arc::new(query))))
     }
 
@@ -325,6 +341,41 @@ fn what_the_content_was_asked_to_change_is_not_untouched(bug: Option<Bug>) {
     story.cluster.run(ms(200));
     let Attributes { size, lent, last_lend, .. } = story.state();
     assert_eq!((size, lent, last_lend), (5, None, Some(story.generation)));
+}
+
+/// The volume has it asked back from the content, which knows nothing of it, and whoever led the volume dies before he hears of that. The holder
+/// says that he has left it alone, so the volume counts on there being no content.
+#[test]
+fn a_content_that_was_only_asked_back_is_over() {
+    let mut story = Story::lent(None);
+    let object = file_object(FILE, story.inode);
+    let leader = story.primary();
+    story.cluster.hold_back(|flying| matches!(flying, Flying::ErrandReply { .. }));
+    story.look(OTHER);
+    let stage = |story: &Story| {
+        let content = |node| story.cluster.shard(node).file(object);
+        let lends = story.cluster.ids().into_iter().filter_map(content);
+        lends.filter_map(|content| content.machine().attributes().1.lend()).map(|lend| lend.stage).next()
+    };
+    story.cluster.disconnect(HOLDER, leader);
+    story.until(GONE, |story| stage(story).is_some());
+    assert_eq!(stage(&story), Some(LendStage::Unused));
+    story.cluster.kill(leader);
+    story.cluster.held.clear();
+    story.cluster.let_go();
+    let next = story.members.iter().copied().find(|&node| node != leader).unwrap();
+    story.cluster.run(ms(3_000));
+    story.look_at(OTHER, next);
+    story.until(ms(1_000), |story| story.leader().is_some());
+    story.give_back(None, true);
+    story.cluster.run(ms(1_000));
+    let Attributes { lent, last_lend, .. } = story.state();
+    assert_eq!((lent, last_lend), (None, None));
+    let site = Site::new(InodeId::ROOT, name("f"));
+    story.change(OTHER, TreeChange::Unlink { site, holders: Vec::new() });
+    story.cluster.start(leader);
+    story.cluster.run(ms(120_000));
+    assert!(story.cluster.ids().into_iter().all(|node| story.cluster.shard(node).file(object).is_none()));
 }
 
 fn who_is_there_has_time_to_flush(bug: Option<Bug>) {

@@ -264,6 +264,12 @@ impl<A: Algorithm> Cluster<A> {
         dead
     }
 
+    /// All that the node has written is on disk.
+    pub(crate) fn sync(&mut self, node: u32) {
+        let daemon = self.daemons.get_mut(&node).unwrap();
+        daemon.synced = daemon.records.len();
+    }
+
     /// The power fails: what was not synced is lost.
     pub(crate) fn power_off(&mut self, node: u32) {
         self.kill(node);
@@ -277,6 +283,11 @@ impl<A: Algorithm> Cluster<A> {
         let daemon = self.daemons.get_mut(&node).unwrap();
         daemon.records.retain(|(other, _)| *other != object);
         daemon.damaged.push(object);
+    }
+
+    /// The node's store has one more record of a file.
+    pub(crate) fn record(&mut self, node: u32, object: ObjectId, record: Record<File>) {
+        self.daemons.get_mut(&node).unwrap().records.push((object, record));
     }
 
     /// The process ends, and its supervisor tells the other daemons.

@@ -2,10 +2,10 @@
 
 use base::NodeId;
 use namespace::{Change as TreeChange, Site};
-use node::file::{Change, FileBody, FileError, FileReplyBody, Level, Query};
+use node::file::{Change, FileBody, FileError, FileReplyBody, Key, Level, Query};
 use node::object_named;
 use node::{Bug, Changed, MemberChange};
-use replication::{Message, Position};
+use replication::{Machine as _, Message, Position, Record};
 
 use crate::cluster::{Cluster, Flying, ms};
 use crate::files::{Daemons, Writer, write};
@@ -36,6 +36,33 @@ fn what_was_removed_leaves_nothing_once_all_have_the_mark() {
     assert_eq!(hosts(&cluster, cell.object).len(), 3);
     cluster.run(ms(LONG));
     assert_eq!(hosts(&cluster, cell.object), []);
+}
+
+/// Nobody uses the volume any more when they come back.
+fn what_was_removed_goes_although_too_few_who_have_it_were_there(are_all_killed: bool) {
+    let (mut cluster, members, mut cell) = apart(None);
+    cell.write(&mut cluster, "hello");
+    let away: Vec<u32> = hosts(&cluster, cell.object).into_iter().take(2).collect();
+    away.iter().for_each(|&node| _ = cluster.kill(node));
+    unlink(&mut cluster, &members, &cell);
+    cluster.run(ms(2 * LONG));
+    if are_all_killed {
+        members.iter().for_each(|&node| _ = cluster.kill(node));
+        members.iter().for_each(|&node| cluster.start(node));
+    }
+    away.iter().for_each(|&node| cluster.start(node));
+    cluster.run(ms(2 * LONG));
+    assert_eq!(hosts(&cluster, cell.object), []);
+}
+
+#[test]
+fn what_was_removed_goes_when_who_has_it_comes_back() {
+    what_was_removed_goes_although_too_few_who_have_it_were_there(false);
+}
+
+#[test]
+fn what_was_removed_goes_though_who_led_the_volume_is_gone() {
+    what_was_removed_goes_although_too_few_who_have_it_were_there(true);
 }
 
 fn who_was_away_gets_the_mark_before_the_others_forget_it(bug: Option<Bug>) {
@@ -140,6 +167,33 @@ fn what_is_left_of_a_removed_file_is_its_mark(bug: Option<Bug>) {
 #[test]
 fn who_cannot_read_any_more_what_is_over_forgets_it() {
     who_did_not_hear_that_it_is_over_ends_it(true);
+}
+
+/// The others have forgotten it, and one of those does not even remember that it has.
+fn who_lacks_parts_of_what_is_over_has_it_ended(bug: Option<Bug>) {
+    let (mut cluster, Cell { object, .. }, other) = over_for_all_but_one(bug);
+    cluster.configure = |config| std::sync::Arc::make_mut(&mut config.replication).kept_max = 1;
+    let replica = cluster.shard(other).file(object).unwrap();
+    let applied = replica.rest().at.seq;
+    let mark = (Key::Attributes, replica.machine().version(&Key::Attributes).unwrap());
+    assert!(replica.tail().seq > applied);
+    cluster.kill(other);
+    cluster.record(other, object, Record::Damaged { applied, parts: vec![mark] });
+    let forgetful = cluster.ids().into_iter().find(|node| *node != other).unwrap();
+    cluster.sync(forgetful);
+    cluster.power_off(forgetful);
+    [forgetful, other].into_iter().for_each(|node| cluster.start(node));
+    cluster.mend();
+    cluster.run(ms(LONG));
+    // What takes the place of what is lacking is on disk with the next checkpoint.
+    cluster.put_apart(other, object);
+    cluster.run(ms(2 * LONG));
+    assert_eq!(hosts(&cluster, object), []);
+}
+
+#[test]
+fn who_lacks_parts_of_what_is_over_has_it_ended_though_nobody_else_remembers() {
+    who_lacks_parts_of_what_is_over_has_it_ended(None);
 }
 
 /// The primary dies, and nobody asks for the file any more.
@@ -319,4 +373,5 @@ fn the_mark_of_what_is_in_no_volume_stays() {
 stories! {
     ForgottenByFew: who_was_away_gets_the_mark_before_the_others_forget_it;
     MarkedOnce: what_is_left_of_a_removed_file_is_its_mark;
+    RemovedAndLacking: who_lacks_parts_of_what_is_over_has_it_ended;
 }
