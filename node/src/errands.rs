@@ -25,6 +25,8 @@ const SILENCE: Span = Span::from_secs(1);
 const BACKOFF_MIN: Span = Span::from_millis(2);
 const BACKOFF_MAX: Span = Span::from_millis(100);
 const BACKOFF_DOUBLINGS: u32 = 6;
+const REMOVAL_BACKOFF_MAX: Span = Span::from_secs(2);
+const REMOVAL_DOUBLINGS: u32 = 10;
 /// What waits for something else to end is looked at again so soon.
 const LATER: Span = Span::from_millis(10);
 /// Whose rights a lend is not to spare: whoever writes, the file is no longer to be run as somebody else.
@@ -128,9 +130,14 @@ impl Errand {
 
 impl Running {
     fn backoff(&self) -> Span {
+        // Nobody waits for what is deleted, and those who have it may be away for long.
+        let (doublings, max) = match self.errand.body {
+            ErrandBody::Remove => (REMOVAL_DOUBLINGS, REMOVAL_BACKOFF_MAX),
+            _ => (BACKOFF_DOUBLINGS, BACKOFF_MAX),
+        };
         match self.failures {
             0 | 1 => Span::ZERO,
-            failures => (BACKOFF_MIN * (1 << failures.min(BACKOFF_DOUBLINGS))).min(BACKOFF_MAX),
+            failures => (BACKOFF_MIN * (1 << failures.min(doublings))).min(max),
         }
     }
 }

@@ -22,7 +22,7 @@ use base::{Members, NodeId, ObjectId, Span, WallTime};
 use lease::Algorithm;
 use namespace::LentTo;
 
-use crate::file::{Attributes, Change, Key, LendStage, Op, Part};
+use crate::file::{Attributes, Change, Key, Op, Part};
 use crate::files::{Hosted, Stage};
 use crate::message::is_file_of_volume;
 use crate::steps::Step;
@@ -52,9 +52,7 @@ impl Hosted {
         let file = self.replica.machine();
         let (_, attributes) = file.attributes();
         let stat = file.stat();
-        // A lend that was taken back unused leaves nothing: without one nothing is written under it, either.
-        let is_unlent = attributes.lend().is_none_or(|lend| lend.stage == LendStage::Unused);
-        attributes.is_removed() || is_unlent && stat.size == 0 && stat.allocated == 0
+        attributes.is_removed() || attributes.lend().is_none() && stat.size == 0 && stat.allocated == 0
     }
 
     /// The mark that an entry here leaves of a volume's file, committed or not: the volume has decided on it for good before.
@@ -186,6 +184,7 @@ impl<A: Algorithm> Shard<A> {
         }
         if hosted.replica.lacks()
             && is_file_of_volume(object)
+            && hosted.view.is_none()
             && let Some(mark) = hosted.mark_behind()
             && !self.config.breaks(Bug::RemovedAndLacking)
         {

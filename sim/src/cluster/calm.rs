@@ -43,7 +43,7 @@ impl<A: Algorithm> World<'_, A> {
         self.check_nothing_is_left()?;
         self.is_directed = true;
         (0..self.machines()).try_for_each(|machine| self.start(machine))?;
-        // Who has just started asks whoever he is connected with first.
+        // A client that starts only now asks the first daemon that it is connected with, which need not be the one that is to serve.
         self.run_until(self.now + self.slack())?;
         (0..self.daemons.len()).try_for_each(|daemon| self.must_serve(daemon))?;
         let mut mishaps = vec![Expected::SilentClient];
