@@ -113,14 +113,10 @@ impl Recalls {
     }
 
     fn touch(&mut self, inode: InodeId) {
-        if self.touched.len() < TOUCHED_MAX {
-            self.touched.insert(inode);
+        if self.touched.len() >= TOUCHED_MAX {
+            self.touched.clear();
         }
-    }
-
-    /// Whether the content may know of a lend to a client. What it was asked or has asked in an earlier tenure is not known.
-    fn may_be_touched(&self, inode: InodeId, is_of_this_tenure: bool) -> bool {
-        !is_of_this_tenure || self.touched.len() >= TOUCHED_MAX || self.touched.contains(&inode)
+        self.touched.insert(inode);
     }
 
     /// What the content has said that the tree is to have, if the client's own wish is to bring it there.
@@ -215,8 +211,7 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
         let its = Lent { generation, to: LentTo::Client(asker.client) };
         let is_lent = hosted.replica.machine().tree().lent(inode) == Some(its);
-        let is_of_this_tenure = generation.0.epoch == hosted.replica.promised();
-        let is_touched = !is_untouched || guards && hosted.recalls.may_be_touched(inode, is_of_this_tenure);
+        let is_touched = !is_untouched || guards && hosted.recalls.touched.contains(&inode);
         if !is_lent || !is_touched || hosted.recalls.given(inode).is_some() {
             return false;
         }

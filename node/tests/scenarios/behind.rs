@@ -8,7 +8,7 @@ use namespace::{
     Answer as TreeAnswer, Ask, Attributes, Born, Change as TreeChange, ClientState, Done as TreeDone,
     Generation, InodeId, LentTo, Make, SetAttributes, SetTime, Site, Who,
 };
-use node::file::{Answer, FileBody, FileError, FileOf, FileReplyBody, LendStage, Level, Query};
+use node::file::{Answer, FileBody, FileError, FileOf, FileReplyBody, Level, Query};
 use node::{
     Attendance, Bug, CAPABILITY_LASTS, CapabilityError, RequestBody, RequestId, Revoked, file_object,
 };
@@ -107,15 +107,11 @@ impl Story {
     }
 
     fn primary(&self) -> u32 {
-        self.leader().expect("somebody leads it")
-    }
-
-    fn leader(&self) -> Option<u32> {
         let leads = |node: &u32| {
             let file = |node| self.cluster.shard(node).file(FILE);
             self.cluster.is_up(*node) && file(*node).is_some_and(|file| file.standing() == Standing::Serving)
         };
-        self.members.iter().copied().find(leads)
+        self.members.iter().copied().find(leads).expect("somebody leads it")
     }
 
     /// What the volume has committed.
@@ -134,20 +130,8 @@ impl Story {
     }
 
     fn look(&mut self, program: u64) -> RequestId {
-        self.look_at(program, self.primary())
-    }
-
-    /// Lets time pass until something is so.
-    fn until(&mut self, limit: Span, is_so: impl Fn(&Self) -> bool) {
-        let start = self.cluster.now;
-        while !is_so(self) {
-            assert!(self.cluster.now.since(start) < limit, "not within {limit}");
-            self.cluster.run(ms(5));
-        }
-    }
-
-    fn look_at(&mut self, program: u64, node: u32) -> RequestId {
         let query = namespace::Query { who: Who::root(), ask: Ask::Attributes { inode: self.inode } };
+        let node = self.primary();
         self.cluster.ask_file(program, node, FILE, FileBody::Ask(Query::Tree(Arc::new(query))))
     }
 
@@ -341,51 +325,6 @@ fn what_the_content_was_asked_to_change_is_not_untouched(bug: Option<Bug>) {
     story.cluster.run(ms(200));
     let Attributes { size, lent, last_lend, .. } = story.state();
     assert_eq!((size, lent, last_lend), (5, None, Some(story.generation)));
-}
-
-/// The volume has it asked back from the content, which knows nothing of it, and whoever led the volume dies before he hears of that. The holder
-/// says that he has left it alone, and yet there is a content, which goes with the file.
-fn a_content_that_was_only_asked_back_goes_with_its_file(bug: Option<Bug>) {
-    let mut story = Story::lent(bug);
-    let object = file_object(FILE, story.inode);
-    let leader = story.primary();
-    story.cluster.hold_back(|flying| matches!(flying, Flying::ErrandReply { .. }));
-    story.look(OTHER);
-    let stage = |story: &Story| {
-        let content = |node| story.cluster.shard(node).file(object);
-        let contents = story.cluster.ids().into_iter().filter_map(content);
-        contents.filter_map(|content| content.machine().attributes().1.lend()).map(|lend| lend.stage).next()
-    };
-    story.cluster.disconnect(HOLDER, leader);
-    story.until(GONE, |story| stage(story).is_some());
-    assert_eq!(stage(&story), Some(LendStage::Unused));
-    story.cluster.kill(leader);
-    story.cluster.held.clear();
-    story.cluster.let_go();
-    let next = story.members.iter().copied().find(|&node| node != leader).unwrap();
-    story.cluster.run(ms(3_000));
-    story.look_at(OTHER, next);
-    story.until(ms(1_000), |story| story.leader().is_some());
-    story.give_back(None, true);
-    story.cluster.run(ms(1_000));
-    assert_eq!(story.state().lent, None);
-    let site = Site::new(InodeId::ROOT, name("f"));
-    let told = story.must(OTHER, TreeChange::Unlink { site, holders: Vec::new() });
-    assert!(matches!(told, TreeDone::Removed { .. }), "{told:?}");
-    for program in [HOLDER, OTHER] {
-        let volume = Cell { object: FILE, ..story.cell(program) };
-        let mut tenure = None;
-        for _ in 0..2 {
-            let nothing = Attendance { tenure, stamp: 1, open: Some(Vec::new()) };
-            match volume.ask(&mut story.cluster, &FileBody::Attend(nothing)) {
-                Some(FileReplyBody::Attended { tenure: its, .. }) => tenure = Some(its),
-                other => panic!("{other:?}"),
-            }
-        }
-    }
-    story.cluster.start(leader);
-    story.cluster.run(ms(120_000));
-    assert!(story.cluster.ids().into_iter().all(|node| story.cluster.shard(node).file(object).is_none()));
 }
 
 fn who_is_there_has_time_to_flush(bug: Option<Bug>) {
@@ -759,7 +698,6 @@ stories! {
     LateAnswerDropsGrant: a_late_answer_takes_nothing_that_was_granted_since;
     ClientLendForgotten: what_is_lent_to_a_client_goes_back_when_it_ends;
     UntouchedWithContent: what_the_content_was_asked_to_change_is_not_untouched;
-    UntouchedWithContent: a_content_that_was_only_asked_back_goes_with_its_file;
     SlowFlushCutOff: who_is_there_has_time_to_flush;
     ReturnNotAwaited: who_could_not_come_is_waited_for;
 }
