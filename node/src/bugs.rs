@@ -121,6 +121,12 @@ pub enum Bug {
     MarkedOnce,
     /// What cannot be read of a removed file is waited for.
     RemovedAndLacking,
+    /// A content that began only because a lend was asked back from it stays.
+    AskedBackKept,
+    /// A content whose last lend nobody used is forgotten, whatever clients did under the ones before.
+    UnusedIsNothing,
+    /// The volume says that it has lent what it is about to take back from a content that need not know of that.
+    ConfirmedWhileReturning,
     /// A volume is changed whoever has what is changed in a cache.
     GrantsIgnored,
     /// A change does not wait for clients that do not answer a revocation.

@@ -7,7 +7,8 @@
 //! from before it. Marks that are left, because a member was away
 //! then or a primary died, are found by looking at all files in turn: a few at a time, and only when all members are there.
 //!
-//! The same is done with what somebody wanted to write to, and the volume lent nothing: perhaps because it has no such file any more.
+//! The same is done with what somebody wanted to write to, and the volume lent nothing: perhaps because it has no such file any more. And with
+//! what the volume asked back from a content that there was not: only who led the volume then knew that it began by that.
 //! And whose primary has died in the middle of something is led for that: a lend goes back to its volume then, and what is doomed in a volume
 //! is deleted. For this a majority is enough, because the member that is away may be that primary, and gone for good.
 //!
@@ -22,11 +23,12 @@ use base::{Members, NodeId, ObjectId, Span, WallTime};
 use lease::Algorithm;
 use namespace::LentTo;
 
-use crate::file::{Attributes, Change, Key, Op, Part};
+use crate::file::{Attributes, Change, Key, LendStage, Op, Part};
 use crate::files::{Hosted, Stage};
 use crate::message::is_file_of_volume;
 use crate::steps::Step;
-use crate::{Bug, Shard};
+use crate::volumes::OF_DAEMONS;
+use crate::{Bug, Rules, Shard};
 
 /// How many files are looked at at a time, and how soon more are.
 const LOOKED_MAX: usize = 1_024;
@@ -47,12 +49,25 @@ impl Round {
 }
 
 impl Hosted {
-    /// Whether nothing is left of a volume's file but a mark, or nothing was ever lent to it, so that it has no content.
-    fn has_nothing_left(&self) -> bool {
+    /// Whether nothing is left of a volume's file but a mark, or nothing was ever done to it, so that it has no content.
+    fn has_nothing_left(&self, rules: Rules) -> bool {
         let file = self.replica.machine();
         let (_, attributes) = file.attributes();
         let stat = file.stat();
-        attributes.is_removed() || attributes.lend().is_none() && stat.size == 0 && stat.allocated == 0
+        let was_used = match attributes.lend().map(|lend| lend.stage) {
+            None => false,
+            // It was only asked back, unless somebody may send again what he has done.
+            Some(LendStage::Unused) if rules.breaks(Bug::AskedBackKept) => true,
+            Some(LendStage::Unused) => self.has_clients() && !rules.breaks(Bug::UnusedIsNothing),
+            Some(LendStage::Open | LendStage::Ended) => true,
+        };
+        attributes.is_removed() || !was_used && stat.size == 0 && stat.allocated == 0
+    }
+
+    /// Whether anything but what daemons did is remembered.
+    fn has_clients(&self) -> bool {
+        self.replica.clients_over() > 0
+            || self.replica.clients().any(|client| client.certificate != OF_DAEMONS)
     }
 
     /// The mark that an entry here leaves of a volume's file, committed or not: the volume has decided on it for good before.
@@ -64,14 +79,14 @@ impl Hosted {
 
     /// Whether only a primary can bring to an end what is here, and how many of so many members it takes: to forget what is over all, and for
     /// a lend, or entries of which nobody has said that they are committed, a majority.
-    fn is_unfinished(&self, members: &Members) -> Option<usize> {
+    fn is_unfinished(&self, members: &Members, rules: Rules) -> Option<usize> {
         let lend = self.replica.machine().attributes().1.lend();
         // What is lent to a client the volume has ended.
         let is_lent = lend.is_some_and(|lend| lend.is_open() && lend.lent.to == LentTo::Content);
         if is_lent || self.replica.tail() != self.replica.committed() {
             return Some(members.majority());
         }
-        (self.view.is_none() && self.has_nothing_left()).then(|| members.as_slice().len())
+        (self.view.is_none() && self.has_nothing_left(rules)).then(|| members.as_slice().len())
     }
 }
 
@@ -79,10 +94,11 @@ impl<A: Algorithm> Shard<A> {
     /// A file that is led here and that nobody uses is over, if nothing is left of it and all members have that on disk. Whether it
     /// is still to be led until they do.
     pub(crate) fn waits_to_end(&mut self, now: WallTime, object: ObjectId) -> bool {
-        let few = self.config.breaks(Bug::ForgottenByFew);
+        let rules = self.config.rules();
+        let few = rules.breaks(Bug::ForgottenByFew);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
         // Elsewhere than at the first members somebody keeps whom to ask.
-        let may_end = is_file_of_volume(object) && hosted.has_nothing_left() && hosted.view.is_none();
+        let may_end = is_file_of_volume(object) && hosted.has_nothing_left(rules) && hosted.view.is_none();
         if !may_end || !hosted.serves() {
             return false;
         }
@@ -138,7 +154,9 @@ impl<A: Algorithm> Shard<A> {
     /// Somebody leads a history of a file that has nothing of what is here. If that is nothing, it was over and has begun again.
     pub(crate) fn drop_what_began_again(&mut self, now: WallTime, object: ObjectId) {
         let hosted = self.files.hosted.get(&object);
-        if is_file_of_volume(object) && hosted.is_some_and(|hosted| hosted.has_nothing_left()) {
+        if is_file_of_volume(object)
+            && hosted.is_some_and(|hosted| hosted.has_nothing_left(self.config.rules()))
+        {
             self.file_over(now, object);
         }
     }
@@ -199,7 +217,7 @@ impl<A: Algorithm> Shard<A> {
         let members = self.members_of(object);
         let hosted = self.files.hosted.get(&object);
         let are_needed = hosted.and_then(|hosted| match is_file_of_volume(object) {
-            true => hosted.is_unfinished(&members),
+            true => hosted.is_unfinished(&members, self.config.rules()),
             false => hosted.has_doomed().then(|| members.majority()),
         });
         let Some(are_needed) = are_needed else { return };

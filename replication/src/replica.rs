@@ -324,6 +324,11 @@ impl<M: Machine> Replica<M> {
         self.state.rest.sessions.ids()
     }
 
+    /// How many clients are remembered to be over.
+    pub fn clients_over(&self) -> usize {
+        self.state.rest.sessions.expired()
+    }
+
     /// How many outcomes are kept for clients that may ask again.
     pub fn outcomes_kept(&self) -> usize {
         self.state.rest.sessions.kept()
