@@ -125,8 +125,8 @@ pub enum Bug {
     AskedBackKept,
     /// A content whose last lend nobody used is forgotten, whatever clients did under the ones before.
     UnusedIsNothing,
-    /// The volume says that it has lent what it is about to take back from a content that need not know of that.
-    ConfirmedWhileReturning,
+    /// And it is forgotten before its volume knows that the lend has ended.
+    AskedBackUntold,
     /// A volume is changed whoever has what is changed in a cache.
     GrantsIgnored,
     /// A change does not wait for clients that do not answer a revocation.

@@ -110,7 +110,9 @@ impl Errand {
             // What is written under a lend must not survive a power cut that the lend, or the file itself, does not.
             ErrandBody::Lend => (Level::Durable, tree(TreeChange::Lend { inode, to: LentTo::Content })),
             ErrandBody::GiveBack { generation, given } => {
-                (Level::Written, tree(TreeChange::GiveBack { inode, generation, given, accessed: None }))
+                // Of what nothing was written under the file may keep nothing, not even that it has ended.
+                let level = if given.is_some() { Level::Written } else { Level::Durable };
+                (level, tree(TreeChange::GiveBack { inode, generation, given, accessed: None }))
             }
             // What the tree is given back must not be written to after a power cut.
             ErrandBody::Return { lent, modified } => {

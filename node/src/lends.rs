@@ -45,7 +45,7 @@ impl Lending {
 
     /// What ends or begins a lend is the entry there.
     pub(crate) const fn turn(&mut self, at: Position, opens: Option<Lent>) {
-        self.turning = Some((at, opens));
+        (self.turning, self.is_told) = (Some((at, opens)), false);
     }
 }
 
@@ -200,12 +200,19 @@ impl<A: Algorithm> Shard<A> {
 
     /// Who asks for size and times may do so because the volume still takes them for lent.
     fn tell_volume_again(&mut self, object: ObjectId, body: &FileBody) {
-        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        let is_wanted = matches!(body, FileBody::Ask(Query::Stat));
-        let Some((of, ended)) = hosted.untold_end().filter(|_| is_wanted) else { return };
+        if matches!(body, FileBody::Ask(Query::Stat)) {
+            self.tells_volume(object);
+        }
+    }
+
+    /// Tells the volume that the last lend has ended. False if it knows that.
+    pub(crate) fn tells_volume(&mut self, object: ObjectId) -> bool {
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
+        let Some((of, ended)) = hosted.untold_end() else { return false };
         if !std::mem::replace(&mut hosted.lending.is_busy, true) {
             self.run_errand(object, of, ended);
         }
+        true
     }
 
     /// The volume has lent, or says how it has, or why not. Whoever asked for a client wants to hear of that lend.
@@ -276,7 +283,6 @@ impl<A: Algorithm> Shard<A> {
         };
         if let Some(hosted) = self.files.hosted.get_mut(&object) {
             hosted.lending.turn(at, Some(lent));
-            hosted.lending.is_told = false;
         }
         true
     }
@@ -307,7 +313,8 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn file_given_back(&mut self, object: ObjectId, of: FileOf, generation: Generation) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let last = hosted.replica.machine().attributes().1.lend();
-        if last.is_some_and(|last| last.lent.generation == generation) {
+        let is_turning = hosted.lending.turning.is_some_and(|(at, _)| hosted.replica.committed() < at);
+        if !is_turning && last.is_some_and(|last| last.lent.generation == generation) {
             hosted.lending.is_told = true;
         }
         hosted.lending.is_busy = !hosted.waiting.is_empty();

@@ -8,7 +8,8 @@
 //! then or a primary died, are found by looking at all files in turn: a few at a time, and only when all members are there.
 //!
 //! The same is done with what somebody wanted to write to, and the volume lent nothing: perhaps because it has no such file any more. And with
-//! what the volume asked back from a content that there was not: only who led the volume then knew that it began by that.
+//! what the volume asked back from a content that there was not, once the volume knows that it has that back: who led it then may have died before
+//! he heard that it began by that. What was forgotten earlier would let pass what is written under that lend.
 //! And whose primary has died in the middle of something is led for that: a lend goes back to its volume then, and what is doomed in a volume
 //! is deleted. For this a majority is enough, because the member that is away may be that primary, and gone for good.
 //!
@@ -103,6 +104,11 @@ impl<A: Algorithm> Shard<A> {
             return false;
         }
         let is_removed = hosted.replica.machine().attributes().1.is_removed();
+        if !is_removed && !rules.breaks(Bug::AskedBackUntold) && self.tells_volume(object) {
+            self.files.watch(now + self.config.file_idle, object);
+            return true;
+        }
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
         let is_marked = hosted.is_ending == Some(is_removed) || self.config.breaks(Bug::MarkedOnce);
         if few || is_marked && hosted.replica.is_everywhere() {
             hosted.replica.end();

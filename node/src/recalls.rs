@@ -94,11 +94,6 @@ impl Recalls {
         self.all.contains_key(&inode)
     }
 
-    /// Whether the content has it ended, and may have forgotten already that it did.
-    pub(crate) fn is_returning(&self, inode: InodeId) -> bool {
-        self.all.get(&inode).is_some_and(|recall| matches!(recall.stage, Stage::Returning))
-    }
-
     /// Everybody who waits.
     pub(crate) fn take_waiting(&mut self) -> Vec<(Asker, FileBody)> {
         let all = std::mem::take(&mut self.all).into_values();

@@ -83,14 +83,9 @@ impl<A: Algorithm> Shard<A> {
     ) -> bool {
         let FileReplyBody::Answer(Ok(Answer::Tree(answer))) = body else { return false };
         let TreeAnswer::Attributes(attributes) = &**answer else { return false };
-        let may_tell = self.config.breaks(Bug::ConfirmedWhileReturning);
         self.note_confirmed(object, attributes);
         let ticket = self.files.ticket();
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return true };
-        if !may_tell && hosted.recalls.is_returning(attributes.inode) {
-            self.files.reply(asker, FileReplyBody::Unavailable(Unavailable::Overloaded), None);
-            return true;
-        }
         let done = Done::Tree(Box::new(TreeDone::Changed { attributes: attributes.clone() }));
         let at = hosted.replica.committed();
         let mark = Mark { at, generation: at.epoch };

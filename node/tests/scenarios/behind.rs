@@ -8,7 +8,7 @@ use namespace::{
     Answer as TreeAnswer, Ask, Attributes, Born, Change as TreeChange, ClientState, Done as TreeDone,
     Generation, InodeId, LentTo, Make, SetAttributes, SetTime, Site, Who,
 };
-use node::file::{Answer, Change, FileBody, FileError, FileOf, FileReplyBody, LendStage, Level, Query};
+use node::file::{Answer, FileBody, FileError, FileOf, FileReplyBody, Level, Query};
 use node::{
     Attendance, Bug, CAPABILITY_LASTS, CapabilityError, RequestBody, RequestId, Revoked, file_object,
 };
@@ -18,6 +18,8 @@ use crate::cluster::{Flying, ms};
 use crate::files::{Daemons, FILE, created_with, write};
 use crate::lends::Cell;
 use crate::volumes::{name, op, plant};
+
+mod asked_back;
 
 const SESSION_OVER: Span = Span::from_millis(896);
 /// Clients of these stories are ended so soon.
@@ -341,83 +343,6 @@ fn what_the_content_was_asked_to_change_is_not_untouched(bug: Option<Bug>) {
     story.cluster.run(ms(200));
     let Attributes { size, lent, last_lend, .. } = story.state();
     assert_eq!((size, lent, last_lend), (5, None, Some(story.generation)));
-}
-
-/// What each has of the content.
-fn contents(story: &Story) -> impl Iterator<Item = &node::file::File> {
-    let object = file_object(FILE, story.inode);
-    let content = move |node| story.cluster.shard(node).file(object);
-    story.cluster.ids().into_iter().filter_map(content).map(|content| content.machine())
-}
-
-fn last_stage(story: &Story) -> Option<LendStage> {
-    contents(story).filter_map(|content| content.attributes().1.lend()).map(|lend| lend.stage).next()
-}
-
-/// The volume has it asked back from the content, which knows nothing of it, and whoever led the volume dies before he hears of that.
-fn a_content_that_was_only_asked_back_goes(bug: Option<Bug>) {
-    let mut story = Story::lent(bug);
-    let leader = story.primary();
-    story.cluster.hold_back(|flying| matches!(flying, Flying::ErrandReply { .. }));
-    story.look(OTHER);
-    story.cluster.disconnect(HOLDER, leader);
-    story.until(GONE, |story| last_stage(story).is_some());
-    assert_eq!(last_stage(&story), Some(LendStage::Unused));
-    story.cluster.kill(leader);
-    story.cluster.held.clear();
-    story.cluster.let_go();
-    story.cluster.run(ms(3_000));
-    let next = story.members.iter().copied().find(|&node| node != leader);
-    story.look_at(OTHER, next.unwrap());
-    story.until(ms(1_000), |story| story.leader().is_some());
-    story.give_back(None, true);
-    story.cluster.run(ms(1_000));
-    assert_eq!(story.state().lent, None);
-    story.cluster.start(leader);
-    story.cluster.run(ms(120_000));
-    assert_eq!(contents(&story).count(), 0);
-}
-
-/// The last lend was not used. Before it the file was written to and cut, and who did that may send it again.
-fn what_clients_did_is_remembered_though_it_left_nothing(bug: Option<Bug>) {
-    let mut story = Story::lent(bug);
-    story.flush("hello");
-    let (number, settled, level, under) = (2, 1, Level::Written, Some(story.generation));
-    let cut = FileBody::Change { number, settled, level, under, change: Change::Truncate { size: 0 } };
-    let told = story.cell(HOLDER).ask(&mut story.cluster, &cut);
-    assert!(matches!(told, Some(FileReplyBody::Changed { outcome: Ok(_), .. })), "{told:?}");
-    story.give_back(None, false);
-    story.cluster.run(ms(11_000));
-    let inode = story.inode;
-    let lend = TreeChange::Lend { inode, to: LentTo::Client(client(HOLDER)) };
-    let TreeDone::Changed { attributes } = story.must(HOLDER, lend) else { panic!("it is lent") };
-    assert!(attributes.lent_to(client(HOLDER)).is_some());
-    let id = story.look(OTHER);
-    story.until_seen(OTHER, id, GONE * 2);
-    assert_eq!(last_stage(&story), Some(LendStage::Unused));
-    story.cluster.run(ms(60_000));
-    assert!(contents(&story).count() > 0);
-}
-
-/// The content ends the lend, and all forget that, before the volume hears of it: what the holder flushes then would be no part of what it hears.
-fn what_is_taken_back_is_not_written_to_before_the_volume_has_it(bug: Option<Bug>) {
-    let mut story = Story::lent(bug);
-    let leader = story.primary();
-    story.cluster.hold_back(|flying| matches!(flying, Flying::ErrandReply { .. }));
-    let id = story.look(OTHER);
-    story.until(GONE * 2, |story| last_stage(story).is_some());
-    let is_late = move |flying: &Flying| match flying {
-        Flying::ErrandReply { to, .. } => *to == leader,
-        Flying::Errand { from, .. } => from.node.0 == leader,
-        _ => false,
-    };
-    story.cluster.hold_back(is_late);
-    story.until(ms(60_000), |story| contents(story).count() == 0);
-    let told = story.write(HOLDER, Some(story.generation), "hello");
-    story.cluster.let_go();
-    story.cluster.run(ms(2_000));
-    let seen = story.until_seen(OTHER, id, ms(3_000));
-    assert_eq!((told, seen.size), (None, 0));
 }
 
 fn who_is_there_has_time_to_flush(bug: Option<Bug>) {
@@ -790,9 +715,6 @@ stories! {
     ConfirmNotAsked: nobody_is_believed_to_have_a_file;
     LateAnswerDropsGrant: a_late_answer_takes_nothing_that_was_granted_since;
     ClientLendForgotten: what_is_lent_to_a_client_goes_back_when_it_ends;
-    AskedBackKept: a_content_that_was_only_asked_back_goes;
-    UnusedIsNothing: what_clients_did_is_remembered_though_it_left_nothing;
-    ConfirmedWhileReturning: what_is_taken_back_is_not_written_to_before_the_volume_has_it;
     UntouchedWithContent: what_the_content_was_asked_to_change_is_not_untouched;
     SlowFlushCutOff: who_is_there_has_time_to_flush;
     ReturnNotAwaited: who_could_not_come_is_waited_for;
