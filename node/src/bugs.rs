@@ -161,6 +161,8 @@ pub enum Bug {
     LateAnswerDropsGrant,
     /// What is lent to a client that has ended stays lent.
     ClientLendForgotten,
+    /// What came of one lend is taken for what came of the one that is taken back.
+    LendsMixedUp,
     /// A client is believed that it changed nothing, whatever the content asked.
     UntouchedWithContent,
     /// Who is there and flushes has no longer to answer than who may be gone.

@@ -374,7 +374,7 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// The content has ended a lend that is taken back here: the tree has size and times from there.
+    /// The content has ended a lend: if that is taken back here, and not another one by now, the tree has size and times from there.
     pub(crate) fn file_recalled(
         &mut self,
         now: WallTime,
@@ -382,6 +382,7 @@ impl<A: Algorithm> Shard<A> {
         (lent, modified): (Lent, Option<WallTime>),
         reply: &FileReplyBody,
     ) {
+        let mixes = self.config.breaks(Bug::LendsMixedUp);
         let returned = match outcome_of(reply) {
             Some(Ok(Done::Returned { stat })) => stat.as_ref().map(given),
             // Nothing is there that could be given back.
@@ -391,6 +392,9 @@ impl<A: Algorithm> Shard<A> {
         let returned = returned.or_else(|| hosted.left_alone(of.inode, now, modified?));
         let next = hosted.replica.next_position();
         let Some(recall) = hosted.recalls.all.get_mut(&of.inode) else { return };
+        if recall.lent != lent && !mixes {
+            return;
+        }
         recall.given = Some(returned);
         if let Some((asker, body)) = recall.own.take() {
             self.put_to_replica(now, of.volume, asker, body);

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{ClientId, Epoch, Members, NodeId, ObjectId, Seq, WallTime};
-use node::file::{Change, File, Mark, Op};
+use node::file::{Change, File, LendStage, Mark, Op};
 use replication::{Body, Entry, Machine, Position, Replica, Request, Standing};
 
 use super::Violation;
@@ -136,10 +136,8 @@ impl Entries {
     /// was removed, who asks for it later may have it begin again as well, but does nothing to it; nor does whoever goes on behind its mark.
     pub fn end(&mut self, object: ObjectId, is_removed: bool) {
         let Some(file) = self.files.get(&object) else { return };
-        let is_of_lends =
-            |effect: &Effect<'_>| matches!(effect.op.change, Change::Borrow { .. } | Change::Return { .. });
-        let is_untouched =
-            file.histories.keys().all(|&generation| self.effects(object, generation).iter().all(is_of_lends));
+        let mut last = file.histories.values().filter_map(|history| history.last_key_value());
+        let is_untouched = last.all(|(_, last)| file.is_untouched(last.at));
         let Some(file) = self.files.get_mut(&object) else { return };
         file.is_removed |= is_removed;
         if is_untouched {
@@ -505,6 +503,14 @@ impl Files {
     /// Whether a log that ends with `at` says nothing, or in the end that the file was removed.
     fn is_gone(&self, at: Position) -> bool {
         self.effective(at).last().is_none_or(|(_, _, op)| matches!(op.change, Change::Remove))
+    }
+
+    /// Whether a log that ends with `at` does nothing but to lend and to take back, and nothing was done under the last lend.
+    fn is_untouched(&self, at: Position) -> bool {
+        let is_of_lends = |op: &Op| matches!(op.change, Change::Borrow { .. } | Change::Return { .. });
+        let lend = self.replay(at).attributes().1.lend();
+        self.effective(at).into_iter().all(|(.., op)| is_of_lends(op))
+            && lend.is_none_or(|lend| lend.stage == LendStage::Unused)
     }
 
     fn replay(&self, at: Position) -> File {

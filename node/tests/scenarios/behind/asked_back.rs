@@ -2,9 +2,8 @@
 
 use base::Seq;
 use namespace::{Change as TreeChange, Done as TreeDone, LentTo};
-use node::Bug;
 use node::file::{Change, File, FileBody, FileError, FileReplyBody, Lend, LendStage, Level};
-use node::file_object;
+use node::{Bug, RequestId, file_object};
 use replication::Replica;
 
 use super::{FILE, GONE, HOLDER, OTHER, Story, client};
@@ -74,13 +73,11 @@ fn what_clients_did_is_remembered_though_it_left_nothing(bug: Option<Bug>) {
     assert!(contents(&story).count() > 0);
 }
 
-/// The volume does not hear that the content has ended the lend: were that forgotten, what the holder flushes then would be no part of what it
-/// hears in the end.
-fn is_not_forgotten_before_the_volume_has_it(story: &mut Story) {
-    let leader = story.primary();
+/// The content ends the lend, and all forget that, but the volume hears nothing when it asks. Who asked for the file is told how it is.
+fn ended_unheard(story: &mut Story) -> RequestId {
+    let (leader, generation) = (story.primary(), story.generation);
     story.cluster.hold_back(|flying| matches!(flying, Flying::ErrandReply { .. }));
     let id = story.look(OTHER);
-    let generation = story.generation;
     story.until(GONE * 2, |story| last_lend(story).is_some_and(|lend| lend.lent.generation == generation));
     let is_late = move |flying: &Flying| match flying {
         Flying::ErrandReply { to, .. } => *to == leader,
@@ -89,10 +86,29 @@ fn is_not_forgotten_before_the_volume_has_it(story: &mut Story) {
     };
     story.cluster.hold_back(is_late);
     story.until(ms(60_000), |story| contents(story).count() == 0);
-    let told = story.write(HOLDER, Some(generation), "hello");
+    id
+}
+
+/// Were that forgotten before the volume knows it, what the holder flushes then would be no part of what the volume hears in the end.
+fn is_not_forgotten_before_the_volume_has_it(story: &mut Story) {
+    let id = ended_unheard(story);
+    let told = story.write(HOLDER, Some(story.generation), "hello");
     story.cluster.let_go();
     let seen = story.until_seen(OTHER, id, ms(3_000));
     assert_eq!((told, seen.size), (Some(FileReplyBody::Refused(FileError::NotLent)), 0));
+}
+
+fn what_came_of_a_lend_is_not_what_came_of_the_next(bug: Option<Bug>) {
+    let mut story = Story::lent(bug);
+    ended_unheard(&mut story);
+    lend_again(&mut story);
+    story.flush("hello");
+    let id = story.look(OTHER);
+    story.cluster.run(ms(50));
+    story.cluster.let_go();
+    story.cluster.run(ms(200));
+    story.give_back(None, false);
+    assert_eq!(story.until_seen(OTHER, id, ms(500)).size, 5);
 }
 
 fn what_was_asked_back_is_not_forgotten_before_the_volume_has_it(bug: Option<Bug>) {
@@ -116,4 +132,5 @@ stories! {
     AskedBackKept: a_content_that_was_only_asked_back_goes;
     UnusedIsNothing: what_clients_did_is_remembered_though_it_left_nothing;
     AskedBackUntold: what_was_asked_back_is_not_forgotten_before_the_volume_has_it;
+    LendsMixedUp: what_came_of_a_lend_is_not_what_came_of_the_next;
 }
