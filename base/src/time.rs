@@ -90,6 +90,11 @@ impl WallTime {
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
+
+    /// The last multiple of `step` that is not later, so that what is due at about the same time is done together.
+    pub const fn rounded_down(self, step: Span) -> Self {
+        Self(rounded_down(self.0, step))
+    }
 }
 
 impl MonoTime {
@@ -103,6 +108,11 @@ impl MonoTime {
         self.0
     }
 
+    /// The last multiple of `step` that is not later, so that what is due at about the same time is done together.
+    pub const fn rounded_down(self, step: Span) -> Self {
+        Self(rounded_down(self.0, step))
+    }
+
     /// The time `span` before, not before the beginning.
     pub const fn saturating_sub(self, span: Span) -> Self {
         Self(self.0.saturating_sub(span.0))
@@ -112,6 +122,10 @@ impl MonoTime {
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
+}
+
+const fn rounded_down(time: u64, step: Span) -> u64 {
+    if step.0 == 0 { time } else { time - time % step.0 }
 }
 
 impl Add for Span {
@@ -200,6 +214,14 @@ mod tests {
     fn stretching_rounds_up() {
         assert_eq!(Span::from_micros(10).stretched(120_000), Span::from_micros(12));
         assert_eq!(Span::from_millis(800).stretched(120_000), Span::from_millis(896));
+    }
+
+    #[test]
+    fn times_are_rounded_down_to_a_step_if_there_is_one() {
+        let (time, step) = (MonoTime::from_micros(1_299_999), Span::from_millis(100));
+        assert_eq!(time.rounded_down(step), MonoTime::from_micros(1_200_000));
+        assert_eq!(MonoTime::from_micros(1_200_000).rounded_down(step), MonoTime::from_micros(1_200_000));
+        assert_eq!(time.rounded_down(Span::ZERO), time);
     }
 
     #[test]

@@ -21,8 +21,8 @@ pub struct Config {
     pub round_trip_max: Span,
     /// When a lease is renewed, counted from when it was last asked for; default a third of `t_max`.
     pub renew_after: Span,
-    /// How much earlier a renewal may start, so that leases taken together do not renew together; default 50 ms.
-    pub jitter_max: Span,
+    /// How much earlier a renewal may start, so that those that are due within this span start together; default 50 ms.
+    pub gather: Span,
     /// The first wait after a failed attempt; default 2 ms.
     pub backoff_min: Span,
     /// The longest wait after a failed attempt; default 200 ms.
@@ -74,7 +74,7 @@ pub enum ConfigError {
     },
     /// A renewal would come too late for the client sessions under the lease.
     #[error(
-        "t_max - renew_after ({remaining}) must be at least session × (1 + rate error) + 2 × epsilon + jitter_max \
+        "t_max - renew_after ({remaining}) must be at least session × (1 + rate error) + 2 × epsilon + gather \
          + 2 × round_trip_max ({needed}): renew earlier or raise t_max"
     )]
     RenewalTooLate {
@@ -83,11 +83,11 @@ pub enum ConfigError {
         /// What must be left.
         needed: Span,
     },
-    /// Jitter may not move a renewal before its lease.
-    #[error("jitter_max ({jitter_max}) must be at most renew_after ({renew_after}): shorten jitter_max")]
-    JitterTooLong {
-        /// The jitter.
-        jitter_max: Span,
+    /// A renewal may not start before its lease.
+    #[error("gather ({gather}) must be at most renew_after ({renew_after}): shorten gather")]
+    GatherTooLong {
+        /// The setting.
+        gather: Span,
         /// The time of the renewal.
         renew_after: Span,
     },
@@ -116,7 +116,7 @@ impl Default for Config {
             rate_error_ppm: 120_000,
             round_trip_max: Span::from_millis(50),
             renew_after: Span::from_secs(2) / 3,
-            jitter_max: Span::from_millis(50),
+            gather: Span::from_millis(50),
             backoff_min: Span::from_millis(2),
             backoff_max: Span::from_millis(200),
             attempts_max: 16,
@@ -135,7 +135,7 @@ impl Default for Config {
 impl Config {
     /// Checks every relation between the values.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let &Self { t_max, epsilon, session, round_trip_max, renew_after, jitter_max, .. } = self;
+        let &Self { t_max, epsilon, session, round_trip_max, renew_after, gather, .. } = self;
         if t_max <= (epsilon + round_trip_max) * 2 {
             return Err(ConfigError::LeaseTooShort { t_max, epsilon, round_trip_max });
         }
@@ -143,13 +143,13 @@ impl Config {
         if session > limit {
             return Err(ConfigError::SessionTooLong { session, limit });
         }
-        let needed = session.stretched(self.rate_error_ppm) + epsilon * 2 + jitter_max + round_trip_max * 2;
+        let needed = session.stretched(self.rate_error_ppm) + epsilon * 2 + gather + round_trip_max * 2;
         let remaining = t_max.saturating_sub(renew_after);
         if remaining < needed {
             return Err(ConfigError::RenewalTooLate { remaining, needed });
         }
-        if jitter_max > renew_after {
-            return Err(ConfigError::JitterTooLong { jitter_max, renew_after });
+        if gather > renew_after {
+            return Err(ConfigError::GatherTooLong { gather, renew_after });
         }
         if self.backoff_min == Span::ZERO || self.backoff_min > self.backoff_max {
             return Err(ConfigError::BackoffOutOfOrder { min: self.backoff_min, max: self.backoff_max });
@@ -216,11 +216,8 @@ mod tests {
         for (message, expected) in cases {
             assert!(message.starts_with(expected), "{message}");
         }
-        let jittery = Config {
-            jitter_max: Span::from_millis(11),
-            renew_after: Span::from_millis(10),
-            ..Config::default()
-        };
-        assert!(matches!(jittery.check(), Err(ConfigError::JitterTooLong { .. })));
+        let gathering =
+            Config { gather: Span::from_millis(11), renew_after: Span::from_millis(10), ..Config::default() };
+        assert!(matches!(gathering.check(), Err(ConfigError::GatherTooLong { .. })));
     }
 }

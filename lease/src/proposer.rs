@@ -625,11 +625,12 @@ impl<A: Algorithm> LeaseNode<A> {
         Some(self.common.views.get(self.claims.at(slot)?.view).members.majority())
     }
 
-    /// Counted from when the lease was asked for, because its expiry is.
+    /// Counted from when the lease was asked for, because its expiry is. Leases that are due soon after one another are renewed by
+    /// the same messages, and those of other nodes at other times.
     fn renew_at(&self, attempt: &Attempt) -> WallTime {
-        let config = &self.common.config;
-        let jitter = self.draw(attempt.ballot.stamp, config.jitter_max);
-        attempt.asked + config.renew_after.saturating_sub(jitter)
+        let &crate::Config { renew_after, gather, .. } = &*self.common.config;
+        let offset = self.draw(Stamp::default(), gather);
+        (attempt.asked + renew_after - offset).rounded_down(gather) + offset
     }
 
     /// Doubles with every failure; half of it is jitter, so that rivals drift apart.

@@ -1,6 +1,6 @@
 //! What is set for every object of a node.
 
-use base::Span;
+use base::{Span, WallTime};
 
 use crate::Machine;
 use crate::weight::{ENTRY_BYTES, MESSAGE_BYTES, VERSION_BYTES, requests_bytes};
@@ -54,7 +54,8 @@ pub struct Config {
     pub retry_after: Span,
     /// A primary that has not heard of a majority for so long says so.
     pub isolated_after: Span,
-    /// How long a backup may not know what is committed when nothing else is to be told.
+    /// How long a backup may not know what is committed when nothing else is to be told. Objects tell it at the same times, so that
+    /// many are told by one message.
     pub tell_after: Span,
     /// How long all are asked when all that answer have forgotten: the longest lease.
     pub all_forgot_after: Span,
@@ -126,6 +127,11 @@ impl Default for Config {
 }
 
 impl Config {
+    /// When a backup is told what is committed at `now`, if nothing else takes it along.
+    pub(crate) fn tell_at(&self, now: WallTime) -> WallTime {
+        (now + self.tell_after).rounded_down(self.tell_after)
+    }
+
     /// Bytes of the entries in one message.
     pub(crate) const fn entries_bytes_max(&self) -> u64 {
         self.batch_bytes_max.saturating_sub(MESSAGE_BYTES)

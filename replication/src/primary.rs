@@ -598,7 +598,7 @@ impl<M: Machine> Replica<M> {
 
     /// Backups that have what is committed and do not know it are told soon, with the next entries if there are any.
     fn tell_later(&mut self, now: WallTime) {
-        let (committed, me, tell_at) = (self.log.committed(), self.me, now + self.config.tell_after);
+        let (committed, me, tell_at) = (self.log.committed(), self.me, self.config.tell_at(now));
         let Role::Primary(primary) = &mut self.role else { return };
         let owed = |(&node, peer): (&NodeId, &Peer)| {
             node != me && peer.told < committed && peer.matched >= committed

@@ -131,8 +131,8 @@ fn draw_config(random: &mut Random) -> Config {
     let round_trip_max = permille(random, 10, 60);
     let rate_error_ppm = draw_u32(random, 1_000, 200_000);
     let renew_after = permille(random, 200, 450);
-    let jitter_max = permille(random, 0, 30).min(renew_after);
-    let spare = t_max.saturating_sub(renew_after + epsilon * 2 + jitter_max + round_trip_max * 2);
+    let gather = permille(random, 0, 30).min(renew_after);
+    let spare = t_max.saturating_sub(renew_after + epsilon * 2 + gather + round_trip_max * 2);
     let fitting = spare * 1_000_000 / (1_000_000 + u64::from(rate_error_ppm));
     let session = fitting.min((t_max / 2).saturating_sub(epsilon)) * random.between(1, 9) / 10;
     let backoff_min = Span::from_micros(random.between(200, 5_000));
@@ -143,7 +143,7 @@ fn draw_config(random: &mut Random) -> Config {
         rate_error_ppm,
         round_trip_max,
         renew_after,
-        jitter_max,
+        gather,
         backoff_min,
         backoff_max: backoff_min.max(permille(random, 10, 100)),
         attempts_max: u8::try_from(random.between(4, 16)).unwrap_or(4),

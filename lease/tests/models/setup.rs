@@ -112,7 +112,7 @@ pub(crate) fn config(t_max: u64, epsilon: u64) -> Config {
         rate_error_ppm: 0,
         round_trip_max: Span::ZERO,
         renew_after: Span::from_micros(1),
-        jitter_max: Span::ZERO,
+        gather: Span::ZERO,
         // One attempt for each command, and for each renewal: retries are other rounds of the same kind.
         attempts_max: 1,
         backoff_min: Span::from_micros(64),

@@ -71,13 +71,13 @@ impl<A: Algorithm> Cluster<A> {
 
     /// `count` nodes that have never voted; the cell is replicated by the members of `view`.
     pub(crate) fn of_view(count: u32, view: &View) -> Self {
-        Self::under(Config { jitter_max: Span::ZERO, ..Config::default() }, count, view)
+        Self::under(Config { gather: Span::ZERO, ..Config::default() }, count, view)
     }
 
     /// `count` nodes, all of them members, with a rule broken or none.
     pub(crate) fn with_bug(count: u32, bug: Option<Bug>) -> Self {
         let members: Vec<u32> = (0..count).collect();
-        let config = Config { jitter_max: Span::ZERO, bug, ..Config::default() };
+        let config = Config { gather: Span::ZERO, bug, ..Config::default() };
         Self::under(config, count, &view(1, &members))
     }
 

@@ -39,7 +39,7 @@ fn a_voter_with_a_clock_far_ahead_costs_no_lease() {
 fn of_many_leases_a_few_are_renewed_at_a_time_and_none_is_lost() {
     const CELLS: u64 = 300;
     const RENEWALS_MAX: usize = 8;
-    let config = Config { jitter_max: Span::ZERO, renewals_max: RENEWALS_MAX, ..Config::default() };
+    let config = Config { gather: Span::ZERO, renewals_max: RENEWALS_MAX, ..Config::default() };
     let mut cluster: Cluster = Cluster::under(config, 3, &view(1, &[0, 1, 2]));
     (0..CELLS).for_each(|n| cluster.acquire_cell(0, ObjectId::new(7, n)).unwrap());
     cluster.settle();
@@ -143,7 +143,7 @@ fn as_much_of_a_lease_is_left_as_its_settings_promise() {
     let mut cluster = owned_by_0();
     let config = &cluster.config;
     let promised =
-        config.t_max.saturating_sub(config.renew_after + config.jitter_max + config.round_trip_max * 2);
+        config.t_max.saturating_sub(config.renew_after + config.gather + config.round_trip_max * 2);
     let mut least = Span::MAX;
     let (mut late, mut later) = (Vec::new(), Vec::new());
     // Every message takes about 25 ms, and so a round trip just under the worst.

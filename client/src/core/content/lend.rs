@@ -10,12 +10,14 @@ use namespace::Generation;
 use super::extents::Extents;
 use super::{Fault, FlushId, Recall, Shown, Step, Times, Work};
 
-/// What was written waits so long for more.
+/// What was written waits so long for more, or up to `TOGETHER` less.
 const GATHERED_FOR: Span = Span::from_millis(500);
 /// What is written to one file is sent when it is more.
 const GATHERED_BYTES: usize = 4 << 20;
-/// A file in which nothing was changed for so long is given back.
+/// A file in which nothing was changed for so long is given back, or up to `TOGETHER` earlier.
 const REST: Span = Span::from_secs(1);
+/// Files that are due within this span are sent and given back together: one message tells a daemon of many.
+const TOGETHER: Span = Span::from_millis(100);
 /// What could not be sent is sent again after so long.
 const RETRY: Span = Span::from_millis(100);
 /// So many pieces of one file are under way.
@@ -259,7 +261,7 @@ impl Lend {
         }
         if self.is_clean() {
             self.since = None;
-            let rested = self.changed_at + REST;
+            let rested = (self.changed_at + REST).rounded_down(TOGETHER);
             if self.stage == Stage::Held && now < rested {
                 return Step::Wait(Some(rested));
             }
@@ -288,7 +290,7 @@ impl Lend {
         if is_wanted || is_much || self.stage != Stage::Held {
             return None;
         }
-        let gathered = self.since.map(|since| since + GATHERED_FOR);
+        let gathered = self.since.map(|since| (since + GATHERED_FOR).rounded_down(TOGETHER));
         gathered.into_iter().chain(pressure.by).min()
     }
 
