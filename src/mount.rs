@@ -8,14 +8,14 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use ::osd::config::{LogFormat, LogLevel};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use client::{Client, ConnectError, ObjectError, Volume, VolumeError};
-use client_fuse::{Connect, Ended, Mount, Options, Point, Served, VolumeMount};
+use client_fuse::{Connect, Ended, Mount, Options, Parting, Point, Served, VolumeMount};
 use namespace::InodeId;
 use node::VolumeName;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout};
 
 /// The volume that is mounted unless another is named.
 pub(crate) const VOLUME_DEFAULT: &str = "main";
@@ -27,6 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(365 * 24 * 3600);
 const RETRY: Duration = Duration::from_secs(1);
 /// How long whoever has files open may go on with them once the mount is to end.
 const GRACE: Duration = Duration::from_secs(10);
+/// What ends a session sends several signals at once: they are one.
+const SAME_SIGNAL: Duration = Duration::from_millis(300);
+/// How long a mount that is to end at once waits for the daemons.
+const LAST_PATIENCE: Duration = Duration::from_secs(2);
 /// What a mount in the background says to whoever has started it.
 const READY: &str = "ready";
 
@@ -39,13 +43,14 @@ const READY: &str = "ready";
 /// Without --background it stays in front until it is unmounted: by `fleasefs
 /// umount PATH`, by `umount PATH`, or by SIGINT, SIGTERM or SIGHUP, after which
 /// everything is with the daemons. If files are open then, it goes on for up to 10
-/// seconds; a second signal ends it at once.
+/// seconds; a second signal ends it within 2, whether the daemons answer or not.
 ///
 /// In /etc/fstab, with a link /sbin/mount.fleasefs to this program:
 ///   /etc/fleasefs:home  /home  fleasefs  allow_other,_netdev  0  0
 ///
 /// Exit codes: 0 when it was unmounted, or with --background when it answers; 1
-/// when it could not be mounted; 2 when the command line was wrong.
+/// when it could not be mounted, or ended before everything was with the daemons;
+/// 2 when the command line was wrong.
 ///
 /// Examples:
 ///   fleasefs mount /tmp/cluster /mnt --background
@@ -107,9 +112,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         // Whoever waited for it may have gone.
         let _ = writeln!(io::stdout(), "{READY}");
     }
-    runtime.block_on(serve(mount, signals))?;
+    let served = runtime.block_on(serve(mount, signals));
     // Whoever still has files open has had time to close them.
     runtime.shutdown_background();
+    served?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -269,6 +275,14 @@ impl Signals {
             _ = hang_up.recv() => {}
         }
     }
+
+    /// The next one that comes after so long, or later.
+    async fn next_after(&mut self, span: Duration) {
+        let from = Instant::now() + span;
+        while Instant::now() < from {
+            self.next().await;
+        }
+    }
 }
 
 /// Returns when the mount has ended, or has to.
@@ -280,19 +294,38 @@ async fn serve(mount: VolumeMount, mut signals: Signals) -> anyhow::Result<()> {
         served = &mut ended => return leave(served, &mut signals).await,
         () = signals.next() => {}
     }
-    if end(&point).await? == Ended::InUse {
+    tokio::select! {
+        done = end_in_order(&point, &parting, ended) => done,
+        () = signals.next_after(SAME_SIGNAL) => end_at_once(&point, &parting).await,
+    }
+}
+
+/// Ends a mount when everything is with the daemons, and whoever has files open has had time to close them.
+async fn end_in_order(
+    point: &Point,
+    parting: &Parting,
+    ended: oneshot::Receiver<Served>,
+) -> anyhow::Result<()> {
+    if end(point).await? == Ended::InUse {
         let told =
             format!("files are open; the mount ends when they are closed, or in {} s", GRACE.as_secs());
         // The terminal may have gone.
         let _ = writeln!(io::stderr(), "fleasefs: {told}");
     }
-    tokio::select! {
-        served = &mut ended => return leave(served, &mut signals).await,
-        () = signals.next() => {}
-        () = sleep(GRACE) => {}
+    match timeout(GRACE, ended).await {
+        Ok(served) => served?.settled().await,
+        Err(_) => parting.leave().await,
     }
-    parting.leave().await;
     Ok(())
+}
+
+/// Ends a mount although the daemons may be away and programs may wait for them.
+async fn end_at_once(point: &Point, parting: &Parting) -> anyhow::Result<()> {
+    point.detach();
+    let left = timeout(LAST_PATIENCE, parting.leave()).await;
+    left.map_err(|_| {
+        anyhow!("ended by a second signal before everything was with the daemons that programs wrote")
+    })
 }
 
 async fn end(point: &Point) -> anyhow::Result<Ended> {

@@ -45,9 +45,6 @@ pub enum MountError {
     /// The process of a mount has gone and left it.
     #[error("{point} is a mount whose process has gone; `fleasefs umount {point}` takes it away", point = .0.display())]
     Dead(PathBuf),
-    /// It is mounted, and its root cannot be asked for.
-    #[error("the volume is mounted, but does not answer: {0}; `fleasefs status` shows how the daemons are")]
-    Silent(#[source] io::Error),
     /// The kernel has no FUSE, or keeps it from this container.
     #[error(
         "{DEVICE} is missing; load the kernel's module with `modprobe fuse`, or give the container that device"

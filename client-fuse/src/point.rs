@@ -9,7 +9,7 @@
 use std::ffi::c_int;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -140,6 +140,21 @@ fn unmount_with_help(point: &Path, how: How) -> Result<(), Errno> {
         helped if String::from_utf8_lossy(&helped.stderr).contains("busy") => Err(Errno::BUSY),
         _ => Err(Errno::PERM),
     }
+}
+
+/// Has a process of its own take a mount out of the tree that this one serves. A call of this process may wait for what only this process
+/// answers, and then not even `kill -9` ends it.
+pub(crate) fn unmount_served(point: &Path, how: How) -> io::Result<Child> {
+    let mut helper = if rustix::process::geteuid().is_root() {
+        let mut umount = Command::new("umount");
+        umount.args(["--internal-only", "--no-canonicalize"]).args((how == How::Lazily).then_some("--lazy"));
+        umount
+    } else {
+        let mut fusermount = Command::new("fusermount3");
+        fusermount.args(["-u", "-q"]).args((how == How::Lazily).then_some("-z"));
+        fusermount
+    };
+    helper.arg("--").arg(point).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! The life of a mounted volume: from a directory that is there to a mount that answers, and to the end of it.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use client::{Client, Volume};
-use rustix::fs::{Access, Mode, OFlags};
+use rustix::fs::Access;
 use rustix::io::Errno;
 use tokio::runtime::Handle;
 
@@ -13,7 +14,7 @@ use crate::fuse::{self, Mounted};
 use crate::mount::{DEVICE, MountError, explain};
 use crate::mounts::{is_dead, mounts, resolved};
 use crate::options::Options;
-use crate::point::{How, try_unmount};
+use crate::point::{How, unmount_served};
 
 pub use crate::fuse::{Parting, Served};
 
@@ -38,7 +39,7 @@ pub enum Ended {
 
 impl VolumeMount {
     /// Mounts a volume on a directory, and serves it with tasks of the runtime. If the daemons take the mount for dead, it connects anew.
-    /// Returns once it answers. It waits for that, so it is no task's to call.
+    /// Returns once it can be used. It waits for the kernel, so it is no task's to call.
     pub fn new(
         (connected, connect): ((Client, Volume), Connect),
         point: &Path,
@@ -50,10 +51,6 @@ impl VolumeMount {
         let mounted = fuse::mount(fs, &point, options, runtime.clone())
             .map_err(|error| explain(error, Path::new(DEVICE).exists()))?;
         let mount = Self { mounted, point };
-        if let Err(errno) = rustix::fs::stat(&mount.point) {
-            let _ = try_unmount(&mount.point, How::Lazily);
-            return Err(MountError::Silent(errno.into()));
-        }
         // A mount with other settings is slower and otherwise as good.
         let _ = device::raise_read_ahead(&mount.point);
         device::let_writers_go_on(&mount.point);
@@ -77,28 +74,40 @@ impl VolumeMount {
 }
 
 impl Point {
-    /// Has everything written to the daemons that the kernel still has, and takes the mount out of the tree.
+    /// Has everything written to the daemons that the kernel still has, and takes the mount out of the tree. Whoever serves it may end meanwhile: other
+    /// processes do that.
     pub fn end(&self) -> Ended {
         self.write_back();
-        match try_unmount(&self.0, How::Now) {
-            Ok(()) => Ended::Unmounted,
-            // Whoever unmounted it before has done the same.
-            Err(Errno::INVAL | Errno::NOENT) => Ended::Unmounted,
-            Err(_) => {
-                let _ = try_unmount(&self.0, How::Lazily);
-                Ended::InUse
-            }
+        self.unmount(How::Now);
+        // Whoever unmounted it before has done the same.
+        if !self.is_mounted() {
+            return Ended::Unmounted;
         }
+        self.unmount(How::Lazily);
+        Ended::InUse
+    }
+
+    /// Takes the mount out of the tree soon, whatever the kernel still has of it and whoever uses it.
+    pub fn detach(&self) {
+        // Should that fail, a dead mount is left, which says how to take it away.
+        let _ = unmount_served(&self.0, How::Lazily);
+    }
+
+    fn unmount(&self, how: How) {
+        // What came of it is seen at the mount.
+        let _ = unmount_served(&self.0, how).and_then(|mut helper| helper.wait());
+    }
+
+    fn is_mounted(&self) -> bool {
+        mounts().is_ok_and(|all| all.iter().any(|mount| mount.point == self.0))
     }
 
     /// What programs have written through mappings is in the kernel until somebody asks for it.
     fn write_back(&self) {
-        let open =
-            rustix::fs::open(&self.0, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-        if let Ok(dir) = open {
-            // What cannot be written was told to whoever wrote it, or is told when that is synced.
-            let _ = rustix::fs::syncfs(dir);
-        }
+        // What cannot be written was told to whoever wrote it, or is told when that is synced.
+        let mut sync = Command::new("sync");
+        sync.arg("--file-system").arg("--").arg(&self.0);
+        let _ = sync.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 }
 

@@ -39,7 +39,7 @@ fn check_excuse(error: &MountError) {
         MountError::NoDevice => assert!(!Path::new("/dev/fuse").exists()),
         MountError::NotPermitted => assert!(device.is_err()),
         MountError::NoHelper => assert!(error.to_string().contains("fuse3"), "{error}"),
-        MountError::Point(_) | MountError::Refused(_) | MountError::Silent(_) => {
+        MountError::Point(_) | MountError::Refused(_) => {
             panic!("no clear reason: {error}")
         }
         MountError::NoPoint(_)

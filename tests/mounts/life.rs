@@ -4,11 +4,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 
-use crate::support::{Cluster, PATIENCE, fleasefs, is_mounted, said, until};
+use crate::support::{Cluster, PATIENCE, fleasefs, is_dead, is_mounted, said, until};
 
 #[test]
 fn one_command_leads_from_nothing_to_a_mount_and_one_back() {
@@ -214,4 +214,37 @@ fn foreign(cluster: &Cluster) -> String {
     let theirs = fs::read_to_string(other.join("admin/cluster.toml")).unwrap();
     fs::write(other.join("admin/cluster.toml"), text.replace(&id(&text), &id(&theirs))).unwrap();
     other.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_mount_of_which_no_daemon_is_left_ends_by_a_second_signal_and_says_what_is_lost() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (point, process) = cluster.mount_in_front("m");
+    write_mapped(&point.join("a"), b"in the kernel");
+    fs::write(point.join("b"), "in the mount's process").unwrap();
+    cluster.kill_all();
+    kill_process(process, Signal::TERM).unwrap();
+    // The mount's process waits for the daemons meanwhile, and its helpers for it.
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(!is_dead(process));
+    let second = Instant::now();
+    kill_process(process, Signal::TERM).unwrap();
+    assert_eq!(cluster.wait_for(process).code(), Some(1));
+    assert!(second.elapsed() < Duration::from_secs(20), "{:?}", second.elapsed());
+    until("nobody finds it any more", || !is_mounted(&point));
+}
+
+#[test]
+fn a_second_signal_ends_a_mount_in_use_with_all_that_was_written() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (point, process) = cluster.mount_in_front("m");
+    let file = File::create(point.join("a")).unwrap();
+    (&file).write_all(b"written").unwrap();
+    kill_process(process, Signal::TERM).unwrap();
+    until("nobody finds it any more", || !is_mounted(&point));
+    std::thread::sleep(Duration::from_secs(1));
+    kill_process(process, Signal::INT).unwrap();
+    assert!(cluster.wait_for(process).success());
+    drop(file);
+    assert_eq!(fs::read_to_string(cluster.mount("again").join("a")).unwrap(), "written");
 }

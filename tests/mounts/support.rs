@@ -156,7 +156,11 @@ impl Drop for Cluster {
         }
         for child in self.processes.borrow_mut().iter_mut() {
             let _ = child.kill();
-            let _ = child.wait();
+            let end = Instant::now() + PATIENCE;
+            // One that cannot be killed is left behind, rather than waited for without end.
+            while child.try_wait().is_ok_and(|status| status.is_none()) && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(20));
+            }
         }
         if self.dir().exists() {
             let _ = fleasefs().arg("down").arg(self.dir()).output();
@@ -169,7 +173,7 @@ impl Drop for Cluster {
 }
 
 /// Whether a process has ended, whether anybody has asked how or not.
-fn is_dead(process: Pid) -> bool {
+pub(crate) fn is_dead(process: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_pid())).unwrap_or_default();
     // Its name, in brackets, may have anything in it.
     stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('Z'))
