@@ -27,6 +27,8 @@ use crate::objects::{Created, Object, ObjectError};
 const PAGE_ENTRIES: u32 = 512;
 /// The permissions of a volume's root as it begins.
 const ROOT_MODE: u16 = 0o755;
+/// Set-user-ID and the like.
+const SPECIAL_BITS: u16 = 0o7000;
 /// How soon a volume that has no names any more is tried again to be removed, and how often.
 const DOOMED_RETRY: Duration = Duration::from_millis(20);
 const DOOMED_TRIES: u32 = 500;
@@ -303,7 +305,7 @@ impl Volume {
     }
 
     async fn change_or_create(&self, who: &Who, change: Change) -> Result<Created, VolumeError> {
-        if let Some(attributes) = self.set_own_times(who, &change) {
+        if let Some(attributes) = self.set_own(who, &change) {
             return Ok((Done::Changed { attributes }, None));
         }
         self.prepare(&change).await;
@@ -335,23 +337,25 @@ impl Volume {
         }
     }
 
-    /// The owner of a file that is lent to this client sets its times: they are known here alone until it is returned. Nobody waits.
-    fn set_own_times(&self, who: &Who, change: &Change) -> Option<Attributes> {
+    /// The owner of a file that is lent to this client sets its times, or sets mode and owner to what they are, as who unpacks an archive does: what
+    /// that changes is known here alone until the file is returned. Nobody waits.
+    fn set_own(&self, who: &Who, change: &Change) -> Option<Attributes> {
         let &Change::SetAttributes { inode, set } = change else { return None };
-        let others = SetAttributes { atime: None, mtime: None, ..set };
-        let is_of_times = set.atime.or(set.mtime).is_some() && others == SetAttributes::default();
-        let is_owner = |attributes: Attributes| attributes.uid == who.uid() && self.has_lent(&attributes);
-        if !is_of_times || !self.known_attributes(inode).is_some_and(is_owner) {
+        let is = self.known_attributes(inode)?;
+        if is.uid != who.uid() || !self.has_lent(&is) || !sets_times_alone(&set, &is) {
             return None;
         }
         let id = FileId { volume: self.object(), inode };
         self.object.shared().with_lent(id, |contents, at, generation| {
-            let now = contents.shows(id, generation)?.changed.max(at.1);
+            let shown = contents.shows(id, generation)?;
+            let now = shown.changed.max(at.1);
             let time = |set: SetTime| match set {
                 SetTime::Now => now,
                 SetTime::To(time) => time,
             };
-            let times = Times { modified: set.mtime.map(time), accessed: set.atime.map(time) };
+            // Whoever returns a time says that something was set.
+            let accessed = set.atime.map_or(shown.accessed.unwrap_or(is.atime), time);
+            let times = Times { modified: set.mtime.map(time), accessed: Some(accessed) };
             contents.set_times(at, (id, generation), times)
         })?;
         self.known_attributes(inode)
@@ -556,6 +560,21 @@ fn attributes_of(answer: Answer) -> Result<Attributes, VolumeError> {
         Answer::Attributes(attributes) => Ok(attributes),
         _ => Err(ObjectError::Mismatch.into()),
     }
+}
+
+/// Whether this makes no difference to anything but times.
+fn sets_times_alone(set: &SetAttributes, is: &Attributes) -> bool {
+    let SetAttributes { mode, uid, gid, size, atime, mtime, is_open: _ } = set;
+    let is_as_before = mode.is_none_or(|mode| mode == is.mode)
+        && uid.is_none_or(|uid| uid == is.uid)
+        && gid.is_none_or(|gid| gid == is.gid);
+    // Who sets an owner ends set-user-ID and the like, and an ACL has more to say than the mode.
+    let is_plain = is.mode & SPECIAL_BITS == 0 && !is.has_acl;
+    let sets_owner_or_mode = mode.is_some() || uid.or(*gid).is_some();
+    size.is_none()
+        && is_as_before
+        && (!sets_owner_or_mode || is_plain)
+        && (sets_owner_or_mode || atime.or(*mtime).is_some())
 }
 
 /// Whether a change takes names for whatever they name.

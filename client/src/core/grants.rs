@@ -220,6 +220,7 @@ impl Cache {
         let Some((object, named)) = self.changes.remove(&id) else { return };
         let Some(volume) = self.volumes.get_mut(&object) else { return };
         let alone = volume.busy.end(&named);
+        volume.dress(&op.change);
         let Some(done) = done else { return };
         let forgotten = volume.forget(&named, told.at);
         if let Some((volume, grant)) = self.granted(object, told) {

@@ -78,6 +78,46 @@ async fn times_of_a_lent_file_are_set_without_asking_and_seen_by_all() {
 }
 
 #[tokio::test]
+async fn a_lent_files_mode_and_owner_are_set_to_what_they_are_without_asking() {
+    let cluster = Cluster::start(3, Settings::default());
+    let (client, other) = (cluster.client().await, cluster.client().await);
+    let (volume, _) = with_file(&client).await;
+    let theirs = other.volume(&called("home")).await.unwrap();
+    is_lent_files(&client, &volume).await;
+    let file = create(&client, &volume, "f").await;
+    let inode = file.inode();
+    let set = async |set| volume.change(&Who::root(), Change::SetAttributes { inode, set }).await.unwrap();
+    let before = volume.attributes(inode).await.unwrap();
+    let same = SetAttributes {
+        mode: Some(before.mode),
+        uid: Some(before.uid),
+        gid: Some(before.gid),
+        ..SetAttributes::default()
+    };
+    set(same).await;
+    let own = volume.attributes(inode).await.unwrap();
+    assert_eq!(
+        (own.lent, own.mode, own.atime, own.mtime),
+        (before.lent, before.mode, before.atime, before.mtime)
+    );
+    assert!(own.ctime > before.ctime, "it was set nevertheless");
+    let changed = own.ctime;
+    let seen = other.attributes(&theirs, inode).await.unwrap();
+    assert_eq!(
+        (seen.lent, seen.mode, seen.atime, seen.mtime),
+        (None, before.mode, before.atime, before.mtime)
+    );
+    assert!(seen.ctime >= changed, "others see that, too");
+    // Something that is different is the volume's to say.
+    set(SetAttributes { mode: Some(0o4711), ..same }).await;
+    assert_eq!(other.attributes(&theirs, inode).await.unwrap().mode, 0o4711);
+    // And to set an owner ends that.
+    set(SetAttributes { mode: None, ..same }).await;
+    assert_eq!(other.attributes(&theirs, inode).await.unwrap().mode, 0o711);
+    client.close().await;
+}
+
+#[tokio::test]
 async fn what_was_written_and_not_sent_others_read_at_once() {
     let cluster = Cluster::start(3, Settings::default());
     let (client, other) = (cluster.client().await, cluster.client().await);

@@ -1,7 +1,7 @@
 use base::{ClientId, Epoch, WallTime};
 use namespace::{
     Attributes, Born, Fate, Generation, InodeId, Kind, Lent, LentTo, Listed, Make, Name, NameError, Op, Page,
-    RenameHow, Rights, SetAttributes, Site,
+    RenameHow, Rights, SetAttributes, Site, XattrHow, XattrName,
 };
 use node::{CacheGrant, GrantKind, Revoked};
 
@@ -615,6 +615,42 @@ fn a_directory_that_was_just_made_is_known_to_be_empty_by_its_owner() {
     story.revoke(inode(3));
     assert_eq!(story.knows(1, &in_it("x")), None);
     assert_eq!(story.knows(1, &list), None);
+}
+
+#[test]
+fn what_was_just_made_has_no_attributes_of_the_system_until_somebody_sets_one() {
+    let ask = |name: &[u8]| Ask::GetXattr { inode: inode(3), name: XattrName::new(name).unwrap() };
+    let (capability, none) = (ask(b"security.capability"), Some(Err(NameError::NoXattr { inode: inode(3) })));
+    let made = || {
+        let mut story = Story::knowing();
+        let id = story.cache.begin(VOLUME, &create("b"));
+        story.made(id, "b", inode(3));
+        story
+    };
+    let mut story = made();
+    assert_eq!(story.knows(1, &capability), none);
+    assert_eq!(story.knows(1, &ask(b"user.a")), None, "who may read it is for the daemons to judge");
+    // Somebody else sets one.
+    story.revoke(inode(3));
+    assert_eq!(story.knows(1, &capability), None);
+    // This client does, whether it is told what came of it or not.
+    for done in [Some(Done::Changed { attributes: attributes(inode(3), 0o755) }), None] {
+        let mut story = made();
+        let Ask::GetXattr { name, .. } = capability.clone() else { unreachable!() };
+        let set = Change::SetXattr { inode: inode(3), name, value: "a".into(), how: XattrHow::Any };
+        let id = story.cache.begin(VOLUME, &set);
+        assert_eq!(story.knows(1, &capability), None, "it is under way");
+        let told = story.grant(&[inode(3)]);
+        story.cache.end(id, &op(set), (&told, done.as_ref()));
+        assert_eq!(story.knows(1, &capability), None);
+    }
+    // What was there before may have some.
+    let mut story = Story::knowing();
+    let id = story.cache.begin(VOLUME, &create("b"));
+    let done = Done::Created { attributes: attributes(inode(3), 0o755), is_new: false };
+    let told = story.grant(&[inode(3)]);
+    story.cache.end(id, &op(create("b")), (&told, Some(&done)));
+    assert_eq!(story.knows(1, &capability), None);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use base::{Epoch, MonoTime, NodeId, Seq};
 use namespace::{
     Answer, Ask, Attributes, Change, Done, Fate, InodeId, Kind, Listed, Make, Name, NameError, Op, Page,
-    RenameHow, Rights, Target, Who,
+    RenameHow, Rights, Space, Target, Who,
 };
 use node::{CacheGrant, Named, Revoked};
 
@@ -63,6 +63,8 @@ struct Kept {
     allowed: Vec<(Who, Rights)>,
     /// What was read before this is not kept.
     floor: Seq,
+    /// Whether it has no attributes of its own in the space `security`: this client has made it, and nobody has set one since.
+    is_bare: bool,
     /// Whether anything but that may be kept, and up to where everything had taken effect when that began.
     is_granted: bool,
     since: Seq,
@@ -231,6 +233,13 @@ impl Volume {
                 kept.was_used = true;
                 Some(Ok(Answer::Target(kept.target.clone()?)))
             }
+            // The kernel asks that of each file whose owner is set.
+            Ask::GetXattr { inode, name }
+                if name.space() == Space::Security && !self.busy.has_inode(*inode) =>
+            {
+                let kept = self.inodes.get(inode).filter(|kept| kept.is_bare)?;
+                kept.attributes.is_some().then_some(Err(NameError::NoXattr { inode: *inode }))
+            }
             Ask::List { dir, after, entries_max, with_attributes } => {
                 let page = self.list(*dir, after.as_ref(), (*entries_max, *with_attributes))?;
                 Some(Ok(Answer::Page(page)))
@@ -346,6 +355,15 @@ impl Volume {
         }
     }
 
+    /// This client may have given something an extended attribute.
+    pub(super) fn dress(&mut self, change: &Change) {
+        if let Change::SetXattr { inode, .. } = change
+            && let Some(kept) = self.inodes.get_mut(inode)
+        {
+            kept.is_bare = false;
+        }
+    }
+
     /// What a change names is not known any more as it was, and what was read before the change is not to be kept.
     pub(super) fn forget(&mut self, named: &Named, at: Option<Seq>) -> Forgotten {
         for inode in &named.inodes {
@@ -395,6 +413,7 @@ impl Volume {
                 if *is_new && self.may_keep(attributes.inode, grant) {
                     let kept = self.granted(attributes.inode, grant);
                     kept.allow_owner(&op.who, attributes);
+                    kept.is_bare = true;
                     if matches!(make, Make::Directory) {
                         kept.listed = Listing::All;
                     }
