@@ -84,7 +84,7 @@ async fn a_lent_files_mode_and_owner_are_set_to_what_they_are_without_asking() {
     let (volume, _) = with_file(&client).await;
     let theirs = other.volume(&called("home")).await.unwrap();
     is_lent_files(&client, &volume).await;
-    let file = create(&client, &volume, "f").await;
+    let file = create(&client, &volume, "plain").await;
     let inode = file.inode();
     let set = async |set| volume.change(&Who::root(), Change::SetAttributes { inode, set }).await.unwrap();
     let before = volume.attributes(inode).await.unwrap();

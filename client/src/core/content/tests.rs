@@ -155,9 +155,10 @@ fn it_is_sent_when_it_has_waited_for_a_while() {
     let mut story = Story::new();
     story.now = 10;
     story.write(0, b"a");
-    assert_eq!(story.next(), Step::Wait(Some(at(510))));
+    // With what is written soon after it, to whichever file.
+    assert_eq!(story.next(), Step::Wait(Some(at(500))));
     assert_eq!(story.contents.next(at(10), story.file(), Some(at(200))), Step::Wait(Some(at(200))));
-    story.now = 510;
+    story.now = 500;
     assert!(matches!(story.works(), Work::Write { offset: 0, .. }));
     assert_eq!(story.next(), Step::Wait(None), "it is under way");
 }
