@@ -59,10 +59,11 @@ pub(crate) fn setup_old_entries() -> Setup {
     }
 }
 
-/// The same with one tenure more.
+/// The same by way of the third node, and at the wider bounds with one tenure more.
 pub(crate) fn setup_equal_tails() -> Setup {
+    let last = is_long().then(|| vec![1]);
     Setup {
-        tenures: vec![vec![1], vec![0], vec![2], vec![1]],
+        tenures: [vec![1], vec![0], vec![2]].into_iter().chain(last).collect(),
         ops: vec![0],
         milestones: vec![Milestone::Done, Milestone::Served4, Milestone::DroppedTail],
         ..Setup { name: "equal tails", ..setup_old_entries() }
