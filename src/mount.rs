@@ -1,5 +1,6 @@
 //! `fleasefs mount`: a volume as a directory of this machine.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -8,7 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use ::osd::config::{LogFormat, LogLevel};
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use client::{Client, ConnectError, ObjectError, Volume, VolumeError};
 use client_fuse::{Connect, Ended, Mount, Options, Parting, Point, Served, VolumeMount};
 use namespace::InodeId;
@@ -294,43 +295,58 @@ async fn serve(mount: VolumeMount, mut signals: Signals) -> anyhow::Result<()> {
         served = &mut ended => return leave(served, &mut signals).await,
         () = signals.next() => {}
     }
+    let is_written_back = Cell::new(false);
+    // What it has of the mount it keeps until the process ends: dropped, nothing would be left to be sent.
+    let in_order = end_in_order((&point, &is_written_back), &parting, ended);
+    tokio::pin!(in_order);
     tokio::select! {
-        done = end_in_order(&point, &parting, ended) => done,
-        () = signals.next_after(SAME_SIGNAL) => end_at_once(&point, &parting).await,
+        done = &mut in_order => return done,
+        () = signals.next_after(SAME_SIGNAL) => {}
     }
+    let has_left = end_at_once(&point, &parting).await;
+    anyhow::ensure!(
+        has_left && is_written_back.get(),
+        "ended by a second signal before everything was with the daemons that programs wrote"
+    );
+    Ok(())
 }
 
 /// Ends a mount when everything is with the daemons, and whoever has files open has had time to close them.
 async fn end_in_order(
-    point: &Point,
+    (point, is_written_back): (&Point, &Cell<bool>),
     parting: &Parting,
-    ended: oneshot::Receiver<Served>,
+    mut ended: oneshot::Receiver<Served>,
 ) -> anyhow::Result<()> {
-    if end(point).await? == Ended::InUse {
+    let how = end(point).await?;
+    is_written_back.set(true);
+    if how == Ended::InUse {
         let told =
             format!("files are open; the mount ends when they are closed, or in {} s", GRACE.as_secs());
         // The terminal may have gone.
         let _ = writeln!(io::stderr(), "fleasefs: {told}");
     }
-    match timeout(GRACE, ended).await {
+    match timeout(GRACE, &mut ended).await {
         Ok(served) => served?.settled().await,
-        Err(_) => parting.leave().await,
+        Err(_) => _ = parting.leave().await,
     }
     Ok(())
 }
 
 /// Ends a mount although the daemons may be away and programs may wait for them.
-async fn end_at_once(point: &Point, parting: &Parting) -> anyhow::Result<()> {
-    point.detach();
-    let left = timeout(LAST_PATIENCE, parting.leave()).await;
-    left.map_err(|_| {
-        anyhow!("ended by a second signal before everything was with the daemons that programs wrote")
-    })
+/// Returns whether they have everything that its process had.
+async fn end_at_once(point: &Point, parting: &Parting) -> bool {
+    let point = point.clone();
+    let detached = tokio::task::spawn_blocking(move || point.detach());
+    let has_left = timeout(LAST_PATIENCE, async {
+        let has_left = parting.leave().await;
+        has_left && detached.await.is_ok()
+    });
+    has_left.await.unwrap_or(false)
 }
 
 async fn end(point: &Point) -> anyhow::Result<Ended> {
     let point = point.clone();
-    Ok(tokio::task::spawn_blocking(move || point.end()).await?)
+    Ok(tokio::task::spawn_blocking(move || point.end()).await??)
 }
 
 /// Waits until everything is with the daemons, unless whoever ends the mount does not want to wait for that any longer.

@@ -31,4 +31,4 @@ pub use mounts::{Mount, Unmount, UnmountError, User, mounts, unmount};
 pub use null::{BIG_FILE_BYTES, BIG_FILE_NAME};
 pub use options::{NoSuchOption, Options};
 pub use point::{SignalError, unmount_on_signals};
-pub use volume_mount::{Ended, Parting, Point, Served, VolumeMount};
+pub use volume_mount::{Ended, NotWritten, Parting, Point, Served, VolumeMount};

@@ -8,6 +8,7 @@
 
 use std::ffi::c_int;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -154,7 +155,18 @@ pub(crate) fn unmount_served(point: &Path, how: How) -> io::Result<Child> {
         fusermount.args(["-u", "-q"]).args((how == How::Lazily).then_some("-z"));
         fusermount
     };
-    helper.arg("--").arg(point).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+    unattended(helper.arg("--").arg(point)).spawn()
+}
+
+/// A helper that says nothing, gets no signal that is meant for this process, and is looked for where no mount is.
+pub(crate) fn unattended(helper: &mut Command) -> &mut Command {
+    let paths = "/usr/sbin:/usr/bin:/sbin:/bin";
+    helper
+        .env("PATH", paths)
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The life of a mounted volume: from a directory that is there to a mount that answers, and to the end of it.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use client::{Client, Volume};
 use rustix::fs::Access;
@@ -14,7 +15,7 @@ use crate::fuse::{self, Mounted};
 use crate::mount::{DEVICE, MountError, explain};
 use crate::mounts::{is_dead, mounts, resolved};
 use crate::options::Options;
-use crate::point::{How, unmount_served};
+use crate::point::{How, unattended, unmount_served};
 
 pub use crate::fuse::{Parting, Served};
 
@@ -27,6 +28,14 @@ pub struct VolumeMount {
 /// Where a volume is mounted, for whoever ends it.
 #[derive(Clone, Debug)]
 pub struct Point(PathBuf);
+
+/// Somebody may kill `sync` so often before it is said that nothing was written.
+const WRITE_BACK_TRIES: u32 = 3;
+
+/// `sync` could not be run, or was killed: programs may have written through mappings what no daemon has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`sync` could not be run, so what was written through mappings may be lost")]
+pub struct NotWritten;
 
 /// How the end of a mount went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,21 +85,21 @@ impl VolumeMount {
 impl Point {
     /// Has everything written to the daemons that the kernel still has, and takes the mount out of the tree. Whoever serves it may end meanwhile: other
     /// processes do that.
-    pub fn end(&self) -> Ended {
-        self.write_back();
+    pub fn end(&self) -> Result<Ended, NotWritten> {
+        self.write_back()?;
         self.unmount(How::Now);
         // Whoever unmounted it before has done the same.
         if !self.is_mounted() {
-            return Ended::Unmounted;
+            return Ok(Ended::Unmounted);
         }
         self.unmount(How::Lazily);
-        Ended::InUse
+        Ok(Ended::InUse)
     }
 
-    /// Takes the mount out of the tree soon, whatever the kernel still has of it and whoever uses it.
+    /// Takes the mount out of the tree, whatever the kernel still has of it and whoever uses it.
     pub fn detach(&self) {
         // Should that fail, a dead mount is left, which says how to take it away.
-        let _ = unmount_served(&self.0, How::Lazily);
+        self.unmount(How::Lazily);
     }
 
     fn unmount(&self, how: How) {
@@ -99,15 +108,20 @@ impl Point {
     }
 
     fn is_mounted(&self) -> bool {
-        mounts().is_ok_and(|all| all.iter().any(|mount| mount.point == self.0))
+        mounts().map_or(true, |all| all.iter().any(|mount| mount.point == self.0))
     }
 
     /// What programs have written through mappings is in the kernel until somebody asks for it.
-    fn write_back(&self) {
-        // What cannot be written was told to whoever wrote it, or is told when that is synced.
+    fn write_back(&self) -> Result<(), NotWritten> {
         let mut sync = Command::new("sync");
-        sync.arg("--file-system").arg("--").arg(&self.0);
-        let _ = sync.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        unattended(sync.arg("--file-system").arg("--").arg(&self.0));
+        for _ in 0..WRITE_BACK_TRIES {
+            // What cannot be written was told to whoever wrote it, or is told when that is synced. But it has to have been tried.
+            if sync.status().map_err(|_| NotWritten)?.signal().is_none() {
+                return Ok(());
+            }
+        }
+        Err(NotWritten)
     }
 }
 

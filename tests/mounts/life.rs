@@ -218,9 +218,15 @@ fn foreign(cluster: &Cluster) -> String {
 
 #[test]
 fn a_mount_of_which_no_daemon_is_left_ends_by_a_second_signal_and_says_what_is_lost() {
+    [true, false].into_iter().for_each(ends_though_no_daemon_is_left);
+}
+
+fn ends_though_no_daemon_is_left(has_mapped: bool) {
     let Some(cluster) = Cluster::start() else { return };
     let (point, process) = cluster.mount_in_front("m");
-    write_mapped(&point.join("a"), b"in the kernel");
+    if has_mapped {
+        write_mapped(&point.join("a"), b"in the kernel");
+    }
     fs::write(point.join("b"), "in the mount's process").unwrap();
     cluster.kill_all();
     kill_process(process, Signal::TERM).unwrap();

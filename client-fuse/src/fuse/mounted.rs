@@ -77,11 +77,12 @@ impl Mounted {
 pub struct Parting(Weak<Fs>);
 
 impl Parting {
-    /// What is open and locked through the mount is given up, so that nobody waits for it.
-    pub async fn leave(&self) {
-        if let Some(fs) = self.0.upgrade() {
-            fs.leave().await;
-        }
+    /// What was written is sent, and what is open and locked through the mount is given up, so that nobody waits for it. False if whoever serves it
+    /// takes leave already.
+    pub async fn leave(&self) -> bool {
+        let Some(fs) = self.0.upgrade() else { return false };
+        fs.leave().await;
+        true
     }
 }
 
