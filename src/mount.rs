@@ -11,7 +11,7 @@ use std::time::Duration;
 use ::osd::config::{LogFormat, LogLevel};
 use anyhow::{Context, bail};
 use client::{Client, ConnectError, ObjectError, Volume, VolumeError};
-use client_fuse::{Connect, Ended, Mount, Options, Parting, Point, Served, VolumeMount};
+use client_fuse::{Connect, Ended, Mount, NotWritten, Options, Parting, Point, Served, VolumeMount};
 use namespace::InodeId;
 use node::VolumeName;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -317,8 +317,8 @@ async fn end_in_order(
     parting: &Parting,
     mut ended: oneshot::Receiver<Served>,
 ) -> anyhow::Result<()> {
-    let how = end(point).await?;
-    is_written_back.set(true);
+    let (how, written) = end(point).await?;
+    is_written_back.set(written.is_ok());
     if how == Ended::InUse {
         let told =
             format!("files are open; the mount ends when they are closed, or in {} s", GRACE.as_secs());
@@ -329,7 +329,7 @@ async fn end_in_order(
         Ok(served) => served?.settled().await,
         Err(_) => _ = parting.leave().await,
     }
-    Ok(())
+    Ok(written?)
 }
 
 /// Ends a mount although the daemons may be away and programs may wait for them.
@@ -344,9 +344,9 @@ async fn end_at_once(point: &Point, parting: &Parting) -> bool {
     has_left.await.unwrap_or(false)
 }
 
-async fn end(point: &Point) -> anyhow::Result<Ended> {
+async fn end(point: &Point) -> anyhow::Result<(Ended, Result<(), NotWritten>)> {
     let point = point.clone();
-    Ok(tokio::task::spawn_blocking(move || point.end()).await??)
+    Ok(tokio::task::spawn_blocking(move || point.end()).await?)
 }
 
 /// Waits until everything is with the daemons, unless whoever ends the mount does not want to wait for that any longer.

@@ -85,15 +85,15 @@ impl VolumeMount {
 impl Point {
     /// Has everything written to the daemons that the kernel still has, and takes the mount out of the tree. Whoever serves it may end meanwhile: other
     /// processes do that.
-    pub fn end(&self) -> Result<Ended, NotWritten> {
-        self.write_back()?;
+    pub fn end(&self) -> (Ended, Result<(), NotWritten>) {
+        let written = self.write_back();
         self.unmount(How::Now);
         // Whoever unmounted it before has done the same.
         if !self.is_mounted() {
-            return Ok(Ended::Unmounted);
+            return (Ended::Unmounted, written);
         }
         self.unmount(How::Lazily);
-        Ok(Ended::InUse)
+        (Ended::InUse, written)
     }
 
     /// Takes the mount out of the tree, whatever the kernel still has of it and whoever uses it.
