@@ -19,10 +19,11 @@ mod locks;
 mod names;
 mod xattrs;
 
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Instant;
 
 use client::{Client, Volume};
-use namespace::{Attributes, InodeId, Who};
+use namespace::{Attributes, InodeId, Volume as Counts, Who};
 
 pub(crate) use attributes::{Wanted, set_time};
 pub(crate) use content::{OpenHow, WriteHow};
@@ -30,7 +31,7 @@ pub(crate) use dirs::Shown as Listed;
 pub(crate) use error::FsError;
 pub(crate) use extents::Allocate;
 pub use identity::{Connect, Connecting};
-pub(crate) use kernel::{Kernel, Shown};
+pub(crate) use kernel::{Found, Kernel, Shown};
 pub(crate) use names::Make;
 
 use self::content::OpenFile;
@@ -58,6 +59,8 @@ pub(crate) struct Fs {
     locks: Locks,
     /// Known once it is mounted.
     kernel: Arc<OnceLock<Kernel>>,
+    /// What was in the volume, and when that was asked.
+    counted: Mutex<Option<(Instant, Counts)>>,
     /// Who asks what everybody may know.
     root: Who,
 }
@@ -74,6 +77,7 @@ impl Fs {
             dirs: Handles::default(),
             locks: Locks::default(),
             kernel: Arc::default(),
+            counted: Mutex::default(),
             root: Who::root(),
         }
     }

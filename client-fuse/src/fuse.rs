@@ -33,13 +33,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::answers::{
-    NO_TIME, answer_data, answer_done, answer_entry, answer_found, answer_list, answer_shown, answer_sought,
-    answer_xattr, errno,
+    NO_TIME, answer_counts, answer_data, answer_done, answer_entry, answer_found, answer_list, answer_shown,
+    answer_sought, answer_xattr, errno,
 };
 use self::lock::Passed;
 use self::values::{
-    STATFS_BLOCK_BYTES, allocate_how, caller, file_attr, generation, mode_bits, open_how, sought, time,
-    write_how,
+    allocate_how, caller, file_attr, generation, mode_bits, open_how, sought, time, write_how,
 };
 use crate::caller::Caller;
 use crate::fs::{Fs, FsError, IO_BYTES_MAX, Make, OpenHow, Wanted};
@@ -554,21 +553,13 @@ impl Filesystem for Translator {
     }
 
     fn statfs(&self, request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
+        if let Some(counts) = self.fs.counts_at_once() {
+            return answer_counts(Ok(counts), reply);
+        }
         self.serve(
             (caller(request), 0),
             |fs| async move { fs.counts().await },
-            |counts| match counts {
-                Ok(counts) => {
-                    let blocks = |bytes: u64| bytes / u64::from(STATFS_BLOCK_BYTES);
-                    let bytes = u64::try_from(counts.bytes).unwrap_or(u64::MAX);
-                    let free = blocks(counts.bytes_max.saturating_sub(bytes));
-                    let inodes_free = counts.inodes_max.saturating_sub(counts.inodes);
-                    let (all, name_bytes_max) = (blocks(counts.bytes_max), 255);
-                    let (block, inodes) = (STATFS_BLOCK_BYTES, counts.inodes_max);
-                    reply.statfs(all, free, free, inodes, inodes_free, block, name_bytes_max, block);
-                }
-                Err(error) => reply.error(error),
-            },
+            |counts| answer_counts(counts, reply),
         );
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use base::{MonoTime, Span, WallTime};
 use bytes::{Bytes, BytesMut};
 use namespace::{Attributes, Change as TreeChange, Fate, Generation, InodeId, Op, Who};
-use node::file::{Change, FileError, Payload};
+use node::file::{Change, FileError, Level, Payload};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -305,12 +305,12 @@ async fn keep(source: Source, generation: Generation, wake: Arc<Notify>) {
 /// Does what the core wants, and tells what came of it.
 async fn do_work(source: Source, generation: Generation, work: Work) {
     match work {
-        Work::Write { flush, offset, data } => {
+        Work::Write { flush, offset, data, level } => {
             let data = Payload::new(joined(data));
-            source.flush((generation, flush), || Change::Write { offset, data: data.clone() }).await;
+            source.flush((generation, level), flush, || Change::Write { offset, data: data.clone() }).await;
         }
-        Work::Resize { flush, size } => {
-            source.flush((generation, flush), || Change::Truncate { size }).await;
+        Work::Resize { flush, size, level } => {
+            source.flush((generation, level), flush, || Change::Truncate { size }).await;
         }
         Work::Return { times, is_untouched } => {
             let told = (times, is_untouched);
@@ -331,8 +331,13 @@ impl Source {
         shared.behind.contents().next(clock::now(), (self.id(), generation), by)
     }
 
-    async fn flush(&self, (generation, flush): (Generation, FlushId), change: impl Fn() -> Change) {
-        let done = self.opened(|| self.content.flush(change(), generation)).await;
+    async fn flush(
+        &self,
+        (generation, level): (Generation, Level),
+        flush: FlushId,
+        change: impl Fn() -> Change,
+    ) {
+        let done = self.opened(|| self.content.flush(change(), (generation, level))).await;
         let told = (flush, sent(&done));
         self.shared().behind.contents().sent(clock::now(), (self.id(), generation), told);
         self.shared().told();

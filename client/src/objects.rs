@@ -242,9 +242,13 @@ impl Object {
     }
 
     /// Changes it under a lend to this client.
-    pub(crate) async fn flush(&self, change: Change, under: Generation) -> Result<Stat, ObjectError> {
+    pub(crate) async fn flush(
+        &self,
+        change: Change,
+        (under, level): (Generation, Level),
+    ) -> Result<Stat, ObjectError> {
         let _permit = self.windows().for_change(change.data_bytes()).await?;
-        match self.run(&Wanted::Flush(change, under)).await? {
+        match self.run(&Wanted::Flush(change, under, level)).await? {
             FileEvent::Changed { outcome, .. } => stat_of(&outcome?),
             event => Err(error_of(event)),
         }
@@ -529,7 +533,7 @@ impl Drop for Changing<'_> {
 enum Wanted {
     Create,
     Change(Change, Level),
-    Flush(Change, Generation),
+    Flush(Change, Generation, Level),
     Ask(Query),
     Open(Opening),
     OpenHeld(Opening),
@@ -633,7 +637,7 @@ impl Objects {
         let ticket = match wanted {
             Wanted::Create => self.core.create(now, id),
             Wanted::Change(change, level) => self.core.change(now, id, change.clone(), *level),
-            Wanted::Flush(change, under) => self.core.flush(now, id, change.clone(), *under),
+            Wanted::Flush(change, under, level) => self.core.flush(now, id, change.clone(), (*under, *level)),
             Wanted::Ask(query) => self.core.ask(now, id, query.clone()),
             Wanted::Open(opening) => self.core.open(now, id, opening.clone()),
             Wanted::OpenHeld(opening) => self.core.open_to_hold(now, id, opening.clone()),

@@ -307,17 +307,21 @@ impl VolumeFile {
         let known = self.user.told.load(Ordering::Relaxed);
         // Of a client that has ended nothing may be left, and nothing of what was never written is no answer to that.
         self.volume().present().await?;
-        self.flush().await?;
         if self.contents(|contents| contents.has_set_times(self.user.id)) {
+            self.flush().await?;
             self.user.shared.return_lent(self.user.id, self.source.content.patience()).await;
         }
-        self.tell_fault_since(known)?;
-        let (content, names) = tokio::join!(self.source.content.sync(), self.volume().sync());
-        match content {
-            // Nothing was ever written to it.
-            Ok(()) | Err(ObjectError::NoSuchObject) => names,
-            Err(error) => Err(error.into()),
-        }
+        let content = async {
+            self.flush().await?;
+            self.tell_fault_since(known)?;
+            match self.source.content.sync().await {
+                // Nothing was ever written to it.
+                Ok(()) | Err(ObjectError::NoSuchObject) => Ok(()),
+                Err(error) => Err(error.into()),
+            }
+        };
+        let (content, names) = tokio::join!(content, self.volume().sync());
+        content.and(names)
     }
 
     /// What went wrong with what was written, if this was not told to whoever has the file open: once.

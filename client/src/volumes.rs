@@ -288,9 +288,24 @@ impl Volume {
         named.map_or_else(|| site.clone(), |inode| site.clone().naming(inode))
     }
 
+    /// Whether a directory has this name, and has it for as long as what is known of the volume is [good](Self::known_for), or until
+    /// that is [told](Client::watch) to have ended, whatever else has. Only for whoever judges rights by the numbers that are shown.
+    pub fn is_placed(&self, inode: InodeId, place: (InodeId, &Name)) -> bool {
+        self.object.shared().cache().is_placed(clock::now(), self.object(), (inode, place))
+    }
+
     /// Whether size and times of a file are lent to this client: then what it shows of them is right, and it may change them at any time.
     pub fn has_lent(&self, attributes: &Attributes) -> bool {
         self.behind().own(attributes).is_some()
+    }
+
+    /// For how long the attributes of a file that is lent to this client are right, with what is changed through it, unless they are
+    /// [told](Client::watch) not to be, or a call about the file has the lend returned. None if it is not lent to it.
+    pub fn keeps_for(&self, attributes: &Attributes) -> Option<Duration> {
+        let id = FileId { volume: self.object(), inode: attributes.inode };
+        let generation = self.behind().own(attributes)?;
+        let until = self.behind().contents().rests_until(id, generation)?;
+        Some(Duration::from_micros(until.since(clock::now()).as_micros()))
     }
 
     /// How much longer what is known here of the volume is good, unless that is [told](Client::watch) to have ended before. It is good for

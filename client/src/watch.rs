@@ -4,6 +4,8 @@
 //! [watches](Client::watch) is told what ended, and says when it is done with that. Only then the daemon hears that a revocation is
 //! obeyed, and only then the client connects anew with a daemon that would take the new connection for a promise that all is dropped.
 //!
+//! Where directories are is told apart: it may be believed for as long as it was told to be, whatever else ends, but for a revocation that takes that.
+//!
 //! What has not been told yet is one batch, which is taken as a whole: an inode is told once, however often it ended meanwhile, and
 //! of a volume in which too much ended it is told that all of it did.
 //!
@@ -44,6 +46,7 @@ struct Ends {
     /// Nothing ends any more.
     is_over: bool,
     inodes: BTreeSet<(ObjectId, InodeId)>,
+    places: BTreeSet<(ObjectId, InodeId)>,
     volumes: BTreeSet<ObjectId>,
     /// The number of the batch that the next end belongs to.
     batch: u64,
@@ -57,6 +60,7 @@ struct Ends {
 struct Batch {
     number: u64,
     inodes: Vec<(ObjectId, InodeId)>,
+    places: Vec<(ObjectId, InodeId)>,
     volumes: Vec<ObjectId>,
 }
 
@@ -79,7 +83,9 @@ pub struct Watch {
 pub struct Ended {
     /// These inodes of volumes.
     pub inodes: Vec<(ObjectId, InodeId)>,
-    /// All of these volumes.
+    /// That these directories are where they are.
+    pub places: Vec<(ObjectId, InodeId)>,
+    /// All of these volumes, but for where directories are.
     pub volumes: Vec<ObjectId>,
     batch: u64,
     shared: Arc<Shared>,
@@ -98,8 +104,8 @@ impl Watch {
     pub fn wait(&self) -> Option<Ended> {
         let mut ends = self.shared.watched.ends();
         loop {
-            if let Some(Batch { number, inodes, volumes }) = ends.take() {
-                return Some(Ended { inodes, volumes, batch: number, shared: self.shared.clone() });
+            if let Some(Batch { number, inodes, places, volumes }) = ends.take() {
+                return Some(Ended { inodes, places, volumes, batch: number, shared: self.shared.clone() });
             }
             if ends.is_over {
                 return None;
@@ -150,6 +156,10 @@ impl Watched {
         match *what {
             Revoked::Inode { number, epoch } | Revoked::Lend { number, epoch, .. } => {
                 ends.note(volume, InodeId { number, epoch })
+            }
+            Revoked::Place { number, epoch } => {
+                ends.note(volume, InodeId { number, epoch });
+                ends.places.insert((volume, InodeId { number, epoch }));
             }
             Revoked::All | Revoked::Before(_) => ends.note_all(volume),
         }
@@ -213,14 +223,15 @@ impl Ends {
 
     /// The batch so far, if it is not empty. What ends from now on belongs to the next one.
     fn take(&mut self) -> Option<Batch> {
-        if self.inodes.is_empty() && self.volumes.is_empty() {
+        if self.inodes.is_empty() && self.places.is_empty() && self.volumes.is_empty() {
             return None;
         }
         let number = self.batch;
         self.batch += 1;
         let inodes = std::mem::take(&mut self.inodes).into_iter().collect();
+        let places = std::mem::take(&mut self.places).into_iter().collect();
         let volumes = std::mem::take(&mut self.volumes).into_iter().collect();
-        Some(Batch { number, inodes, volumes })
+        Some(Batch { number, inodes, places, volumes })
     }
 
     fn finish(&mut self, batch: u64) {
@@ -237,6 +248,7 @@ impl Ends {
     fn end(&mut self) {
         (self.is_watched, self.is_over) = (false, true);
         self.inodes.clear();
+        self.places.clear();
         self.volumes.clear();
         self.done.extend(std::mem::take(&mut self.waiting).into_values().flatten());
     }
@@ -312,6 +324,17 @@ mod tests {
         }
         let batch = watched.ends().take().unwrap();
         assert_eq!((batch.inodes.len(), batch.volumes), (0, vec![volume()]));
+    }
+
+    #[test]
+    fn where_a_directory_is_ends_when_that_is_taken_and_not_with_all_else() {
+        let watched = watched();
+        let InodeId { number, epoch } = inode(1);
+        watched.revoked(volume(), &Revoked::Place { number, epoch }, revocation(1));
+        watched.revoked(volume(), &Revoked::All, revocation(2));
+        let batch = watched.ends().take().unwrap();
+        assert_eq!((batch.inodes.len(), batch.places), (0, vec![(volume(), inode(1))]));
+        assert_eq!(batch.volumes, [volume()]);
     }
 
     #[test]

@@ -143,6 +143,12 @@ pub enum Bug {
     ReleasedWithGrants,
     /// Whoever takes a volume over does not ask who has it in a cache.
     GrantsOfDeadNotAskedFor,
+    /// A directory is renamed or removed although somebody may believe that it is where it was.
+    PlaceNotTaken,
+    /// Whoever takes a volume over moves directories though clients may believe where they are.
+    PlacesOfDeadForgotten,
+    /// A client that has connected anew is taken to have dropped where directories are.
+    PlacesOfClosedForgotten,
     /// A volume's primary takes nothing back from whom it is lent to before it lends or changes it.
     LendToTwo,
     /// What is lent to a client is known to the primary alone that has lent it.

@@ -18,6 +18,10 @@
 //! - Before a client is granted something it is on record in the volume. Whoever leads the volume next asks those on record to drop
 //!   what they have before it takes in a change, unless the lease before had run out, and waits a session's length for whoever does
 //!   not answer.
+//! - Where a directory is, its *place*, outlasts the grant on it: as long as the session, unless that is revoked. So a directory is not
+//!   renamed, and not removed, before nobody else believes that any more; and who has it in a kernel need not drop names when something in it changes.
+//! - Whoever leads the volume next does not know who believes where directories are. It waits a session's length before another client than
+//!   the only one that may do so renames or removes one.
 //! - What is lent, and what has no name, is not granted.
 //! - A confined client is granted nothing: what it may see depends on where directories are.
 //!
@@ -43,6 +47,8 @@ pub(crate) use table::{Grants, Placed};
 pub enum GrantKind {
     /// To answer from a cache what does not change anything.
     Shared,
+    /// The same, and to let whoever judges rights as the primary does, as a kernel, believe where directories are.
+    Placed,
 }
 
 /// What a reply about a volume grants.
@@ -79,6 +85,8 @@ pub(crate) struct Granting {
     closed: BTreeSet<(WallTime, SessionId, ClientId)>,
     /// Volumes in which nothing is changed before then.
     graces: BTreeSet<(WallTime, ObjectId)>,
+    /// Volumes in which no directory is moved before then.
+    unplaced: BTreeSet<(WallTime, ObjectId)>,
     /// Volumes in which something is lent to clients that may be about to come, and until when they are waited for.
     pub(crate) returning: BTreeSet<(WallTime, ObjectId)>,
 }
@@ -89,12 +97,19 @@ impl Granting {
         self.closed.iter().map(|&(.., client)| client).collect()
     }
 
+    /// The revocations of a session that were not answered.
+    fn asked_of(&self, session: SessionId) -> Vec<(u64, Revoked)> {
+        let asked = self.asked.range((session, 0)..=(session, u64::MAX));
+        asked.map(|(&(_, number), &(_, what))| (number, what)).collect()
+    }
+
     /// When there is something to decide.
     pub(crate) fn next_due(&self) -> Option<WallTime> {
         let due = self.due.first().map(|&(at, ..)| at);
         let closed = self.closed.first().map(|&(at, ..)| at);
         let grace = self.graces.first().map(|&(at, _)| at);
+        let unplaced = self.unplaced.first().map(|&(at, _)| at);
         let returning = self.returning.first().map(|&(at, _)| at);
-        [due, closed, grace, returning].into_iter().flatten().min()
+        [due, closed, grace, unplaced, returning].into_iter().flatten().min()
     }
 }

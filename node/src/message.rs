@@ -273,12 +273,24 @@ pub enum Revoked {
         /// Its place.
         lent_at: Seq,
     },
+    /// One directory, and where it is.
+    Place {
+        /// Its number.
+        number: u64,
+        /// Its epoch.
+        epoch: Epoch,
+    },
 }
 
 impl Revoked {
     /// One inode.
     pub const fn inode(inode: InodeId) -> Self {
         Self::Inode { number: inode.number, epoch: inode.epoch }
+    }
+
+    /// One directory, and where it is.
+    pub const fn place(inode: InodeId) -> Self {
+        Self::Place { number: inode.number, epoch: inode.epoch }
     }
 
     /// What is lent of one inode.

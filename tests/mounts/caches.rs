@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -143,6 +144,90 @@ fn under_load_nothing_is_seen_that_was_over_when_it_was_looked_for() {
     });
     assert!(looks.into_inner() > 100);
     assert!([modes, names, contents].into_iter().all(|count| count.into_inner() > 10));
+}
+
+/// The kernel believes names of directories for a moment.
+#[test]
+fn where_a_directory_is_ends_before_another_mount_has_moved_it() {
+    const ROUNDS: u32 = 60;
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    fs::create_dir_all(a.join("d/e")).unwrap();
+    fs::write(a.join("d/e/f"), "").unwrap();
+    let begun = Instant::now();
+    for round in 0..ROUNDS {
+        look(&b.join("d/e/f"));
+        // What is made there changes nothing of that.
+        fs::write(a.join(format!("d/e/{round}")), "").unwrap();
+        assert!(fs::metadata(b.join("d/e").join(round.to_string())).is_ok());
+        fs::rename(a.join("d"), a.join("moved")).unwrap();
+        assert!(fs::metadata(b.join("d/e/f")).is_err());
+        assert!(fs::metadata(b.join("moved/e/f")).is_ok());
+        // What was moved through this mount it knows by its new name.
+        fs::rename(b.join("moved"), b.join("d")).unwrap();
+        look(&b.join("d/e/f"));
+        assert!(fs::metadata(a.join("moved")).is_err());
+        fs::rename(a.join("d/e"), a.join("e")).unwrap();
+        assert!(fs::metadata(b.join("d/e/f")).is_err());
+        fs::create_dir(a.join("d/e")).unwrap();
+        assert!(fs::metadata(b.join("d/e/f")).is_err());
+        look(&b.join("d/e"));
+        fs::remove_dir(a.join("d/e")).unwrap();
+        assert!(fs::metadata(b.join("d/e")).is_err());
+        fs::rename(a.join("e"), a.join("d/e")).unwrap();
+    }
+    assert!(begun.elapsed() < SESSION * ROUNDS, "nobody waits until it is not believed any more");
+}
+
+/// One mount works in a directory in which, and in whose parent, the other makes and removes things.
+#[test]
+fn who_is_in_a_directory_stays_there_whatever_others_do_around() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    fs::create_dir_all(a.join("d/e")).unwrap();
+    let here = "for i in $(seq 150); do /bin/pwd -P >/dev/null || exit 1; done";
+    let mut within = Command::new("sh").args(["-c", here]).current_dir(b.join("d/e")).spawn().unwrap();
+    let mut round = 0;
+    let status = loop {
+        if let Some(status) = within.try_wait().unwrap() {
+            break status;
+        }
+        look(&b.join("d/e"));
+        ["d/e", "d", "."]
+            .iter()
+            .for_each(|dir| fs::write(a.join(dir).join(format!("f{round}")), "").unwrap());
+        fs::create_dir(a.join("d/other")).unwrap();
+        look(&b.join("d/other"));
+        fs::remove_dir(a.join("d/other")).unwrap();
+        round += 1;
+    };
+    assert!(status.success() && round > 0);
+}
+
+/// Each has to drop what the other one removes, while it removes something from the same directory.
+#[test]
+fn mounts_that_remove_directories_beside_each_other_go_on() {
+    const EACH: u32 = 40;
+    let Some(cluster) = Cluster::start() else { return };
+    let mounts = [cluster.mount("a"), cluster.mount("b")];
+    let name = |mount: usize, round: u32| format!("{mount} {round}");
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for (number, mount) in mounts.iter().enumerate() {
+            scope.spawn(move || {
+                for round in 0..EACH {
+                    let own = mount.join(name(number, round));
+                    fs::create_dir(&own).unwrap();
+                    look(&mount.join(name(1 - number, round)));
+                    look(&own);
+                    fs::rename(&own, mount.join("moved").with_extension(number.to_string())).unwrap();
+                    fs::remove_dir(mount.join("moved").with_extension(number.to_string())).unwrap();
+                }
+            });
+        }
+    });
+    assert!(begun.elapsed() < SESSION * EACH, "{:?}", begun.elapsed());
+    assert!(mounts.iter().all(|mount| fs::read_dir(mount).unwrap().count() == 0));
 }
 
 #[test]

@@ -306,6 +306,7 @@ record!(FileReply { id, body, proofs, grant });
 record!(CacheGrant { kind, tenure, at, revoked, inodes, changed });
 choice!(GrantKind, "what a grant allows":
     0 Shared;
+    1 Placed;
 );
 choice!(FileReplyBody, "what is said about a file":
     0 Exists;

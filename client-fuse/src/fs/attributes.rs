@@ -1,5 +1,8 @@
 //! Attributes of inodes, and what is known of the volume.
 
+use std::sync::PoisonError;
+use std::time::Duration;
+
 use base::WallTime;
 use namespace::{
     Attributes, Change, Done, InodeId, NameError, SetAttributes, SetTime, Volume as Counts, Who,
@@ -7,7 +10,10 @@ use namespace::{
 
 use super::{Fs, FsError, Shown};
 use crate::caller::Caller;
+use crate::clock;
 
+/// Programs that watch how much room there is ask far more often than that changes.
+const COUNTS_GOOD_FOR: Duration = Duration::from_millis(200);
 /// The bits of a mode that let whoever runs a file be somebody else.
 const SET_ID_BITS: u16 = 0o6000;
 
@@ -78,14 +84,24 @@ impl Fs {
         self.set(&owner, inode, set).await.map(Some)
     }
 
-    /// What is in the volume, and what it has room for.
+    /// What is in the volume, and what it has room for, or had a moment ago.
     pub(crate) async fn counts(&self) -> Result<Counts, FsError> {
-        Ok(self.now().volume.counts().await?)
+        let asked = clock::now();
+        let counts = self.now().volume.counts().await?;
+        *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = Some((asked, counts));
+        Ok(counts)
+    }
+
+    /// The same, if that was asked for a moment ago.
+    pub(crate) fn counts_at_once(&self) -> Option<Counts> {
+        let counted = *self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let (asked, counts) = counted?;
+        (clock::now() < asked + COUNTS_GOOD_FOR).then_some(counts)
     }
 }
 
 /// A time as the volume keeps it: whole microseconds, none before 1970.
-pub(crate) fn set_time(since_1970: Option<std::time::Duration>) -> SetTime {
+pub(crate) fn set_time(since_1970: Option<Duration>) -> SetTime {
     let micros = since_1970.map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
     SetTime::To(WallTime::from_micros(micros))
 }

@@ -218,6 +218,8 @@ impl Fs {
 
     async fn sync_content(&self, open: &OpenFile) -> Result<(), FsError> {
         let known = open.known();
+        // A lend that is returned for that may end with another time.
+        let _changing = self.changing([open.inode()]);
         let synced = self.content(open).await?.sync().await;
         open.tell_loss(known)?;
         Ok(synced?)

@@ -5,25 +5,35 @@
 //! The epoch is kept here as long as the kernel refers to the inode, and so the table is as large as the kernel's.
 //!
 //! It is also known here until when the kernel may [believe](Inodes::believe) what it was told of attributes, so that it is told when these
-//! are not so any more, and not told of what it does not have.
+//! are not so any more, and not told of what it does not have. And by which names it may believe directories to be known.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use namespace::InodeId;
+use namespace::{Expect, InodeId, Site};
 
 use super::FsError;
+use super::names::Place;
 use crate::clock;
 
 /// The number of the directory that everything is below.
 const ROOT: u64 = InodeId::ROOT.number;
+/// By so many names a directory may be believed to be known at a time: by a renaming it has one more.
+const PLACES_MAX: usize = 16;
 
 /// The inodes that the kernel refers to.
 pub(crate) struct Inodes {
     /// Held for moments only, and never while waiting.
-    known: Mutex<BTreeMap<u64, Known>>,
+    tables: Mutex<Tables>,
+}
+
+struct Tables {
+    known: BTreeMap<u64, Known>,
+    /// What the kernel may believe to have these names.
+    names: BTreeMap<(u64, OsString), InodeId>,
 }
 
 struct Known {
@@ -34,50 +44,86 @@ struct Known {
     believed_until: Option<Instant>,
     /// Changes through this mount that are under way.
     changes: usize,
+    /// Names by which it may believe it to be known, and until when it may believe any of these.
+    places: Vec<(u64, OsString)>,
+    placed_until: Option<Instant>,
 }
 
 impl Known {
     const fn new(id: InodeId, lookups: u64) -> Self {
-        Self { id, lookups, believed_until: None, changes: 0 }
+        Self { id, lookups, believed_until: None, changes: 0, places: Vec::new(), placed_until: None }
     }
 
     fn is_believed(&self, now: Instant) -> bool {
         self.believed_until.is_some_and(|until| now < until)
+    }
+
+    fn is_placed(&self, now: Instant) -> bool {
+        self.placed_until.is_some_and(|until| now < until)
+    }
+}
+
+impl Tables {
+    fn find(&mut self, inode: InodeId) -> Option<&mut Known> {
+        self.known.get_mut(&inode.number).filter(|known| known.id == inode)
+    }
+
+    /// An inode is not believed any more to have any of its names.
+    fn leave_places(&mut self, inode: InodeId) {
+        let places = self.find(inode).map(|known| std::mem::take(&mut known.places));
+        for place in places.into_iter().flatten() {
+            if self.names.get(&place) == Some(&inode) {
+                self.names.remove(&place);
+            }
+        }
+    }
+
+    fn enter_place(&mut self, inode: InodeId, place: (u64, OsString)) {
+        let Some(known) = self.find(inode) else { return };
+        if !known.places.contains(&place) {
+            known.places.push(place.clone());
+        }
+        self.names.insert(place, inode);
     }
 }
 
 impl Default for Inodes {
     /// The kernel refers to the root as long as it is mounted.
     fn default() -> Self {
-        Self { known: Mutex::new(BTreeMap::from([(ROOT, Known::new(InodeId::ROOT, 1))])) }
+        let known = BTreeMap::from([(ROOT, Known::new(InodeId::ROOT, 1))]);
+        Self { tables: Mutex::new(Tables { known, names: BTreeMap::new() }) }
     }
 }
 
 impl Inodes {
     /// The inode of a number that the kernel has.
     pub(super) fn id(&self, number: u64) -> Result<InodeId, FsError> {
-        self.known().get(&number).map(|known| known.id).ok_or(FsError::Forgotten)
+        self.tables().known.get(&number).map(|known| known.id).ok_or(FsError::Forgotten)
     }
 
     /// The kernel is told of an inode once more. Whether it was before.
     pub(super) fn entered(&self, id: InodeId) -> bool {
-        let mut known = self.known();
-        let known = known.entry(id.number).or_insert(Known::new(id, 0));
+        let mut tables = self.tables();
+        let known = tables.known.entry(id.number).or_insert(Known::new(id, 0));
         known.lookups += 1;
+        let lookups = known.lookups;
         if known.id != id {
             // What had the number before was never committed: nothing is there any more to refer to.
-            *known = Known { changes: known.changes, ..Known::new(id, known.lookups) };
+            let (before, changes) = (known.id, known.changes);
+            tables.leave_places(before);
+            tables.known.insert(id.number, Known { changes, ..Known::new(id, lookups) });
         }
-        known.lookups > 1
+        lookups > 1
     }
 
     pub(super) fn forget(&self, number: u64, lookups: u64) {
-        let mut known = self.known();
-        if let Entry::Occupied(mut known) = known.entry(number) {
-            known.get_mut().lookups = known.get().lookups.saturating_sub(lookups);
-            if known.get().lookups == 0 && number != ROOT {
-                known.remove();
-            }
+        let mut tables = self.tables();
+        let Some(known) = tables.known.get_mut(&number) else { return };
+        known.lookups = known.lookups.saturating_sub(lookups);
+        if known.lookups == 0 && number != ROOT {
+            let id = known.id;
+            tables.leave_places(id);
+            tables.known.remove(&number);
         }
     }
 
@@ -85,45 +131,90 @@ impl Inodes {
     /// they may be answered without asking, may tell them so: whatever ends that is looked for here afterwards. False if it may not
     /// believe any.
     pub(super) fn believe(&self, inode: InodeId, until: Instant) -> bool {
-        let mut known = self.known();
-        match known.get_mut(&inode.number) {
-            Some(known) if known.id == inode && known.changes == 0 => {
-                known.believed_until = known.believed_until.max(Some(until));
-                true
-            }
-            _ => false,
+        let mut tables = self.tables();
+        let Some(known) = tables.find(inode).filter(|known| known.changes == 0) else { return false };
+        known.believed_until = known.believed_until.max(Some(until));
+        true
+    }
+
+    /// The same for a name that a directory has.
+    pub(super) fn believe_name(&self, inode: InodeId, (dir, name): Place<'_>, until: Instant) -> bool {
+        let (now, place) = (clock::now(), (dir, name.to_owned()));
+        let mut tables = self.tables();
+        let Some(known) = tables.find(inode).filter(|known| known.changes == 0) else { return false };
+        if !known.is_placed(now) {
+            known.placed_until = None;
+            tables.leave_places(inode);
         }
+        let Some(known) = tables.find(inode) else { return false };
+        if known.places.len() >= PLACES_MAX && !known.places.contains(&place) {
+            return false;
+        }
+        known.placed_until = known.placed_until.max(Some(until));
+        tables.enter_place(inode, place);
+        true
+    }
+
+    /// What is about to get another's name through this mount the kernel will believe to have that one.
+    pub(super) fn moves(&self, from: &Site, to: &Site) {
+        let Expect::Inode(inode) = from.expect else { return };
+        let (now, mut tables) = (clock::now(), self.tables());
+        if tables.find(inode).is_some_and(|known| known.is_placed(now)) {
+            tables.enter_place(inode, (to.dir.number, OsStr::from_bytes(to.name.as_bytes()).to_owned()));
+        }
+    }
+
+    /// The same place, with what the kernel believes to be there.
+    pub(super) fn believed_site(&self, site: Site) -> Site {
+        let place = (site.dir.number, OsStr::from_bytes(site.name.as_bytes()).to_owned());
+        let (now, mut tables) = (clock::now(), self.tables());
+        let named = tables.names.get(&place).copied();
+        let is_placed = |inode: &InodeId| tables.find(*inode).is_some_and(|known| known.is_placed(now));
+        named.filter(is_placed).map_or_else(|| site.clone(), |inode| site.clone().naming(inode))
+    }
+
+    /// The names by which the kernel may believe these to be known, and until when. None if it does not any more.
+    pub(super) fn names(
+        &self,
+        inodes: impl Iterator<Item = InodeId>,
+    ) -> (Vec<(u64, OsString)>, Option<Instant>) {
+        let (now, mut tables) = (clock::now(), self.tables());
+        let (mut names, mut last) = (Vec::new(), None);
+        for inode in inodes {
+            let Some(known) = tables.find(inode).filter(|known| known.is_placed(now)) else { continue };
+            names.extend(known.places.iter().cloned());
+            last = last.max(known.placed_until);
+        }
+        (names, last)
     }
 
     /// Whether the kernel may believe something of an inode.
     pub(super) fn is_believed(&self, inode: InodeId) -> bool {
-        let known = self.known();
-        let known = known.get(&inode.number).filter(|known| known.id == inode);
-        known.is_some_and(|known| known.is_believed(clock::now()))
+        self.tables().find(inode).is_some_and(|known| known.is_believed(clock::now()))
     }
 
     /// All inodes of which it may.
     pub(super) fn all_believed(&self) -> Vec<InodeId> {
-        let (now, known) = (clock::now(), self.known());
-        known.values().filter(|known| known.is_believed(now)).map(|known| known.id).collect()
+        let (now, tables) = (clock::now(), self.tables());
+        tables.known.values().filter(|known| known.is_believed(now)).map(|known| known.id).collect()
     }
 
     /// A change of this inode through this mount begins: until it [ends](Self::end) nothing is believed of it.
     pub(super) fn begin(&self, inode: InodeId) {
-        if let Some(known) = self.known().get_mut(&inode.number) {
+        if let Some(known) = self.tables().known.get_mut(&inode.number) {
             known.changes += 1;
         }
     }
 
     pub(super) fn end(&self, inode: InodeId) {
-        if let Some(known) = self.known().get_mut(&inode.number) {
+        if let Some(known) = self.tables().known.get_mut(&inode.number) {
             // It may have been forgotten meanwhile, and be known anew.
             known.changes = known.changes.saturating_sub(1);
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<u64, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

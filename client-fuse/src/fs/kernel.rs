@@ -18,17 +18,27 @@
 //! had for sure: of several replies that are on their way it takes in the first, though that may be the older one, and readers beside the one whose
 //! reply says that the content has changed still find what was there. So each read comes here. Only mappings have pages.
 //!
-//! Names: the kernel asks for each one each time, and is answered at once from the client's cache. To have it drop a name would take
-//! the lock of its directory, which whoever creates something there holds while he waits for the daemon, which waits for the name to be
+//! Names, but for those of directories: the kernel asks for each one each time, and is answered at once from the client's cache. To have it drop
+//! a name takes the lock of its directory, which whoever creates something there holds while he waits for the daemon, which waits for the name to be
 //! dropped. And to have it doubt all names (`FUSE_NOTIFY_INC_EPOCH`) makes it drop inodes with their content, and what is mounted below.
+//!
+//! # Names of directories
+//!
+//! Nearly all names of a path are of directories, and these are rarely renamed or removed. So the kernel is told to believe them for a moment, and
+//! told to drop one before another mount takes it away, and not when anything else changes there. That waits for what this mount does to names in
+//! the directory above, which may wait for other mounts to drop directories that are above that one, and never below: in a circle only if
+//! two mounts rename or remove directories of one directory at the same time. Then it is over when the kernel has ceased to believe by itself.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base::ObjectId;
-use client::Watch;
-use namespace::{Answer, Ask, Attributes, InodeId, Who};
+use client::{Ended, Watch};
+use namespace::{Answer, Ask, Attributes, InodeId, Kind, Who};
+use tokio::runtime::Handle;
+use tokio::time::timeout_at;
 
 use super::inodes::Inodes;
 use super::{Fs, FsError};
@@ -37,16 +47,34 @@ use crate::clock;
 /// How soon the kernel is told again of an inode that it does not have yet.
 const AGAIN: Duration = Duration::from_millis(1);
 
+/// For so long the kernel believes the name of a directory, at most.
+const NAME_BELIEVED_FOR: Duration = Duration::from_millis(200);
+/// And the attributes of a file that is lent to this client: who opens a file has asked for them just before.
+const LENT_BELIEVED_FOR: Duration = Duration::from_millis(20);
+/// A program's thread that was told so may not have run for so long.
+const ENDS_AFTER: Duration = Duration::from_millis(100);
+
+/// Has the kernel drop a name of the directory with this number.
+pub(crate) type DropName = Arc<dyn Fn(u64, &OsStr) + Send + Sync>;
+
 /// How the kernel is told something that it has not asked for.
 pub(crate) struct Kernel {
     /// It believes no attributes of the inode with this number any more. False if it does not know it. Nobody waits.
     pub(crate) drop_attributes: Box<dyn Fn(u64) -> bool + Send + Sync>,
+    /// It believes no more what the name of a directory in the one with this number names, when this returns. That takes as long as what is done
+    /// to names there.
+    pub(crate) drop_name: DropName,
     /// It has written what was written through mappings of the inode, when this returns. That takes as long as those writes do.
     pub(crate) write_mapped: Arc<dyn Fn(u64) + Send + Sync>,
+    /// For what takes longer.
+    pub(crate) runtime: Handle,
 }
 
 /// What the kernel is told of an inode, and for how long it may believe that.
 pub(crate) type Shown = (Attributes, Duration);
+
+/// What the kernel is told of what has a name, and for how long it may believe that it has it.
+pub(crate) type Found = (Shown, Duration);
 
 /// Changes through this mount are under way, until this is dropped.
 pub(super) struct Changing<'a> {
@@ -70,9 +98,9 @@ impl Fs {
     pub(crate) fn lookup_at_once(
         &self,
         who: &Who,
-        (dir, name): super::names::Place<'_>,
-    ) -> Option<Result<Shown, FsError>> {
-        let (dir, name) = super::names::place(&self.inodes, (dir, name)).ok()?;
+        place: super::names::Place<'_>,
+    ) -> Option<Result<Found, FsError>> {
+        let (dir, name) = super::names::place(&self.inodes, place).ok()?;
         let identity = self.now();
         let found = match identity.volume.known(who, &Ask::Lookup { dir, name })? {
             Ok(Answer::Attributes(found)) => found,
@@ -83,8 +111,28 @@ impl Fs {
             return None;
         }
         // Of what it does not have yet it believes nothing.
-        let shown = if self.inodes.entered(found.inode) { self.shown_at_once(found.inode) } else { None };
-        Some(Ok(shown.unwrap_or((found, Duration::ZERO))))
+        if !self.inodes.entered(found.inode) {
+            return Some(Ok(((found, Duration::ZERO), Duration::ZERO)));
+        }
+        let name_time = self.name_time(place, &found);
+        let shown = self.shown_at_once(found.inode).unwrap_or((found, Duration::ZERO));
+        Some(Ok((shown, name_time)))
+    }
+
+    /// For how long the kernel may believe a name under which this was found.
+    pub(super) fn name_time(&self, place: super::names::Place<'_>, found: &Attributes) -> Duration {
+        let identity = self.now();
+        if found.kind != Kind::Directory {
+            return Duration::ZERO;
+        }
+        let Ok((dir, name)) = super::names::place(&self.inodes, place) else { return Duration::ZERO };
+        let (from, time) = (clock::now(), identity.volume.known_for().min(NAME_BELIEVED_FOR));
+        // First it is noted, and then looked whether it is so: whoever takes it away finds the note.
+        let may_believe = self.inodes.believe_name(found.inode, place, from + time);
+        if may_believe && identity.volume.is_placed(found.inode, (dir, &name)) {
+            return time.saturating_sub(clock::now() - from);
+        }
+        Duration::ZERO
     }
 
     /// Where a link leads, on the same conditions.
@@ -100,15 +148,19 @@ impl Fs {
         self.believable(inode).or_else(|| self.lent(inode))
     }
 
-    /// What is lent to this client, of which the kernel believes nothing.
+    /// What is lent to this client. Whatever changes that comes from the kernel, but for the end of the lend.
     fn lent(&self, inode: InodeId) -> Option<Shown> {
         let identity = self.now();
-        match identity.volume.known(&self.root, &Ask::Attributes { inode })? {
-            Ok(Answer::Attributes(attributes)) if identity.volume.has_lent(&attributes) => {
-                Some((attributes, Duration::ZERO))
-            }
-            _ => None,
-        }
+        let (from, time) = (clock::now(), identity.volume.known_for().min(LENT_BELIEVED_FOR));
+        let may_believe = self.inodes.believe(inode, from + time);
+        let attributes = match identity.volume.known(&self.root, &Ask::Attributes { inode })? {
+            Ok(Answer::Attributes(attributes)) => attributes,
+            _ => return None,
+        };
+        let kept = identity.volume.keeps_for(&attributes)?;
+        let lasts = may_believe && kept > LENT_BELIEVED_FOR + ENDS_AFTER;
+        let left = if lasts { time.saturating_sub(clock::now() - from) } else { Duration::ZERO };
+        Some((attributes, left))
     }
 
     /// What the kernel may believe of an inode, and for how long.
@@ -184,6 +236,8 @@ fn follow(watch: &Watch, volume: ObjectId, (inodes, kernel): (&Inodes, &Kernel))
             let of_volume = ended.inodes.iter().filter(|(of, _)| *of == volume);
             of_volume.map(|(_, inode)| (inode.number, *inode)).collect()
         };
+        let of_volume = ended.places.iter().filter(|(of, _)| *of == volume);
+        let (names, until) = inodes.names(of_volume.map(|(_, inode)| *inode));
         loop {
             dropped.retain(|number, inode| inodes.is_believed(*inode) && !(kernel.drop_attributes)(*number));
             if dropped.is_empty() {
@@ -191,5 +245,21 @@ fn follow(watch: &Watch, volume: ObjectId, (inodes, kernel): (&Inodes, &Kernel))
             }
             std::thread::sleep(AGAIN);
         }
+        if let Some(until) = until {
+            kernel.drop_names(names, until, ended);
+        }
+    }
+}
+
+impl Kernel {
+    /// It drops these names, which it ceases to believe then by itself, and whoever waits for that goes on.
+    fn drop_names(&self, names: Vec<(u64, OsString)>, until: Instant, ended: Ended) {
+        let drop_name = self.drop_name.clone();
+        let drop_all = move || names.iter().for_each(|(dir, name)| drop_name(*dir, name));
+        let dropping = self.runtime.spawn_blocking(drop_all);
+        self.runtime.spawn(async move {
+            let _ = timeout_at((until + ENDS_AFTER).into(), dropping).await;
+            drop(ended);
+        });
     }
 }

@@ -11,7 +11,7 @@ use namespace::{
 };
 
 use super::inodes::Inodes;
-use super::{Fs, FsError, Shown};
+use super::{Found, Fs, FsError};
 use crate::caller::Caller;
 
 /// What is made, but for a file that is opened at once.
@@ -30,11 +30,15 @@ pub(crate) enum Make {
 pub(crate) type Place<'a> = (u64, &'a std::ffi::OsStr);
 
 impl Fs {
-    pub(crate) async fn lookup(&self, who: &Who, place: Place<'_>) -> Result<Shown, FsError> {
+    pub(crate) async fn lookup(&self, who: &Who, place: Place<'_>) -> Result<Found, FsError> {
         let (dir, name) = self::place(&self.inodes, place)?;
         let found = self.now().volume.lookup(who, dir, name).await?;
         let (attributes, was_there) = self.entered(found).await?;
-        Ok(if was_there { self.with_time(attributes) } else { (attributes, Duration::ZERO) })
+        if !was_there {
+            return Ok(((attributes, Duration::ZERO), Duration::ZERO));
+        }
+        let name_time = self.name_time(place, &attributes);
+        Ok((self.with_time(attributes), name_time))
     }
 
     /// Makes something under a name that nothing has.
@@ -105,7 +109,14 @@ impl Fs {
         change: impl Fn([Site; N]) -> Change,
     ) -> Result<(), FsError> {
         let identity = self.now();
-        let known = sites.clone().map(|site| identity.volume.known_site(site));
+        let known = sites.clone().map(|site| match identity.volume.known_site(site) {
+            site @ Site { expect: Expect::Any, .. } => self.inodes.believed_site(site),
+            known => known,
+        });
+        if let [from, to] = known.as_slice() {
+            self.inodes.moves(from, to);
+            self.inodes.moves(to, from);
+        }
         let dirs = sites.iter().map(|site| site.dir);
         let there = known.iter().filter_map(|site| match site.expect {
             Expect::Inode(inode) => Some(inode),

@@ -6,25 +6,28 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fuser::{
-    Errno, INodeNo, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyXattr,
+    Errno, INodeNo, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyStatfs,
+    ReplyXattr,
 };
-use namespace::Attributes;
+use namespace::{Attributes, Volume as Counts};
 
-use super::values::{file_attr, file_type, generation};
-use crate::fs::{FsError, Listed, Shown};
+use super::values::{STATFS_BLOCK_BYTES, file_attr, file_type, generation};
+use crate::fs::{Found, FsError, Listed, Shown};
+
+const NAME_BYTES_MAX: u32 = 255;
 
 /// The kernel does not believe it without asking: somebody else may change it.
 pub(super) const NO_TIME: Duration = Duration::ZERO;
 
 /// What was made just now. A reply about it would be believed although it was dropped meanwhile.
 pub(super) fn answer_entry(answer: Result<Attributes, Errno>, reply: ReplyEntry) {
-    answer_found(answer.map(|attributes| (attributes, NO_TIME)), reply);
+    answer_found(answer.map(|attributes| ((attributes, NO_TIME), NO_TIME)), reply);
 }
 
-pub(super) fn answer_found(answer: Result<Shown, Errno>, reply: ReplyEntry) {
+pub(super) fn answer_found(answer: Result<Found, Errno>, reply: ReplyEntry) {
     match answer {
-        Ok((attributes, time)) => {
-            reply.entry_with_ttls(&time, &NO_TIME, &file_attr(&attributes), generation(&attributes));
+        Ok(((attributes, time), name_time)) => {
+            reply.entry_with_ttls(&time, &name_time, &file_attr(&attributes), generation(&attributes));
         }
         Err(error) => reply.error(error),
     }
@@ -42,6 +45,18 @@ pub(super) fn answer_done(answer: Result<(), Errno>, reply: ReplyEmpty) {
         Ok(()) => reply.ok(),
         Err(error) => reply.error(error),
     }
+}
+
+pub(super) fn answer_counts(answer: Result<Counts, Errno>, reply: ReplyStatfs) {
+    let Counts { bytes, bytes_max, inodes, inodes_max, .. } = match answer {
+        Ok(counts) => counts,
+        Err(error) => return reply.error(error),
+    };
+    let blocks = |bytes: u64| bytes / u64::from(STATFS_BLOCK_BYTES);
+    let free = blocks(bytes_max.saturating_sub(u64::try_from(bytes).unwrap_or(u64::MAX)));
+    let (all, inodes_free, block) =
+        (blocks(bytes_max), inodes_max.saturating_sub(inodes), STATFS_BLOCK_BYTES);
+    reply.statfs(all, free, free, inodes_max, inodes_free, block, NAME_BYTES_MAX, block);
 }
 
 pub(super) fn answer_data(answer: Result<Bytes, Errno>, reply: ReplyData) {

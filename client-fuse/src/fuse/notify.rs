@@ -1,16 +1,21 @@
-//! What the kernel is told of itself, without having asked: that something it keeps of an inode is not so any more.
+//! What the kernel is told of itself, without having asked: that something it keeps of an inode, or what a name names,
+//! is not so any more.
 //!
 //! The bytes are written here, because fuser does not say whether the kernel knows the inode at all.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
 
 /// `FUSE_NOTIFY_INVAL_INODE` of the kernel's `fuse.h`: drop the attributes of an inode, and some of its content.
 const INVAL_INODE: i32 = 2;
-/// What it consists of: the length, the code and a number that stands for no request; and the inode, an offset and a length.
-const MESSAGE_BYTES: usize = 16 + 24;
+/// `FUSE_NOTIFY_INVAL_ENTRY`: drop a name of a directory.
+const INVAL_ENTRY: i32 = 3;
+/// With what each begins: the length, the code and a number that stands for no request.
+const HEADER_BYTES: usize = 16;
 /// An offset before the content: only the attributes are meant.
 const NOTHING: i64 = -1;
 /// The content from its beginning on.
@@ -38,6 +43,13 @@ impl Notifier {
         self.tell(&message(number, EVERYTHING));
     }
 
+    /// The kernel knows no more what a name of a directory names, when this returns. That waits for whatever is being done to the directory's
+    /// names through this mount.
+    pub(crate) fn drop_name(&self, dir: u64, name: &OsStr) {
+        // What it does not know it has nothing to drop of.
+        self.tell(&name_message(dir, name.as_bytes()));
+    }
+
     fn tell(&self, message: &[u8]) -> bool {
         // The kernel takes all of it or nothing.
         let sent = rustix::io::retry_on_intr(|| rustix::io::write(&self.0, message));
@@ -45,15 +57,22 @@ impl Notifier {
     }
 }
 
-fn message(number: u64, from: i64) -> [u8; MESSAGE_BYTES] {
-    let mut message = [0; MESSAGE_BYTES];
-    let length = u32::try_from(MESSAGE_BYTES).expect("it is short");
-    message[0..4].copy_from_slice(&length.to_ne_bytes());
-    message[4..8].copy_from_slice(&INVAL_INODE.to_ne_bytes());
-    message[16..24].copy_from_slice(&number.to_ne_bytes());
-    message[24..32].copy_from_slice(&from.to_ne_bytes());
-    // To the end: a length of 0.
-    message
+/// The inode, an offset and a length: 0 for all behind that.
+fn message(number: u64, from: i64) -> Vec<u8> {
+    begin(INVAL_INODE, &[&number.to_ne_bytes(), &from.to_ne_bytes(), &[0; 8]])
+}
+
+/// The directory, the length of the name, no flags, and the name with a zero behind it.
+fn name_message(dir: u64, name: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(name.len()).expect("a name is short");
+    begin(INVAL_ENTRY, &[&dir.to_ne_bytes(), &length.to_ne_bytes(), &[0; 4], name, &[0]])
+}
+
+fn begin(code: i32, fields: &[&[u8]]) -> Vec<u8> {
+    let length = HEADER_BYTES + fields.iter().map(|field| field.len()).sum::<usize>();
+    let length = u32::try_from(length).expect("it is short");
+    let header: [&[u8]; 3] = [&length.to_ne_bytes(), &code.to_ne_bytes(), &[0; 8]];
+    [header.concat(), fields.concat()].concat()
 }
 
 #[cfg(test)]
@@ -68,5 +87,10 @@ mod tests {
         assert_eq!(message[16..24], 0x0102_u64.to_ne_bytes());
         assert_eq!(message[24..32], [0xff; 8]);
         assert_eq!(message[32..], [0; 8]);
+        let message = name_message(0x0102, b"name");
+        assert_eq!(message[..8], [37_u32.to_ne_bytes(), 3_u32.to_ne_bytes()].concat());
+        assert_eq!(message[16..24], 0x0102_u64.to_ne_bytes());
+        assert_eq!(message[24..32], [4_u32.to_ne_bytes(), [0; 4]].concat());
+        assert_eq!(message[32..], *b"name\0");
     }
 }

@@ -43,7 +43,7 @@ use std::ops::Range;
 use base::{MonoTime, NodeId, ObjectId, WallTime};
 use bytes::{Bytes, BytesMut};
 use namespace::{Attributes, Generation, InodeId};
-use node::file::{CHUNK_BYTES, FILE_BYTES_MAX, FileError};
+use node::file::{CHUNK_BYTES, FILE_BYTES_MAX, FileError, Level};
 
 use super::{Bug, Rules};
 
@@ -154,6 +154,8 @@ pub enum Work {
         offset: u64,
         /// What.
         data: Vec<Bytes>,
+        /// How safe it is to be: what somebody waits for, to be synced, is synced with it.
+        level: Level,
     },
     /// Give the content this size.
     Resize {
@@ -161,6 +163,8 @@ pub enum Work {
         flush: FlushId,
         /// Which.
         size: u64,
+        /// How safe it is to be.
+        level: Level,
     },
     /// Return the lend to the volume.
     Return {
@@ -327,6 +331,11 @@ impl Contents {
     pub fn shows(&self, id: FileId, generation: Generation) -> Option<Shown> {
         let &Lend { size, modified, accessed, changed, .. } = self.served(id, generation)?;
         Some(Shown { size, modified, accessed, changed })
+    }
+
+    /// Until when a lend that is shown is not given back, unless somebody wants it back, or a call about the file has it returned.
+    pub fn rests_until(&self, id: FileId, generation: Generation) -> Option<MonoTime> {
+        self.served(id, generation)?.rests_until()
     }
 
     /// Whether a user has set times that are known here alone.

@@ -517,9 +517,8 @@ impl Files {
                 Wish::Change(change, level) => {
                     Task::Change { number: object.number(), level, change, under: None }
                 }
-                Wish::Flush(change, under) => {
-                    let (number, level) = (object.number(), Level::Written);
-                    Task::Change { number, level, change, under: Some(under) }
+                Wish::Flush(change, under, level) => {
+                    Task::Change { number: object.number(), level, change, under: Some(under) }
                 }
                 Wish::Ask(query) => Task::Ask(query),
                 Wish::Open(opening) => Task::Open(opening),

@@ -182,6 +182,18 @@ impl Cache {
         (now < link.valid_until).then(|| volume.rights(inode))?
     }
 
+    /// Whether a directory has this name at `now`, and has it until the session ends or that is taken back in so many words.
+    pub fn is_placed(
+        &self,
+        now: MonoTime,
+        object: ObjectId,
+        (inode, (dir, name)): (InodeId, (InodeId, &Name)),
+    ) -> bool {
+        let volume = self.volumes.get(&object).filter(|volume| volume.is_placed(inode, (dir, name)));
+        let by = volume.and_then(|volume| volume.by);
+        by.and_then(|by| self.links.get(&by.node)).is_some_and(|link| now < link.valid_until)
+    }
+
     /// What a name of a directory stands for, as far as anybody knows here.
     pub fn named(&self, object: ObjectId, dir: InodeId, name: &Name) -> Option<InodeId> {
         self.volumes.get(&object)?.named(dir, name)

@@ -219,6 +219,11 @@ impl<A: Algorithm> Shard<A> {
         self.access(object, session).is_ok_and(|access| access.is_free())
     }
 
+    /// Whether the users of a session's client have the same numbers in a volume.
+    pub(crate) fn has_same_ids(&self, object: ObjectId, session: SessionId) -> bool {
+        self.access(object, session).is_ok_and(|access| access.has_same_ids())
+    }
+
     fn has_no_tree(&self, object: ObjectId) -> bool {
         let hosted = self.files.hosted.get(&object);
         hosted.is_none_or(|hosted| hosted.replica.machine().volume_name().is_err())

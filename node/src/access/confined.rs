@@ -28,6 +28,11 @@ impl Access<'_> {
         self.export.path().names().is_empty()
     }
 
+    /// Whether the client's users have the same numbers in the volume.
+    pub(super) fn has_same_ids(&self) -> bool {
+        self.export.has_same_ids()
+    }
+
     /// Takes the inodes that a change names for what they are in the volume, and refuses those that are not exported.
     pub(super) fn confine_change(
         &self,

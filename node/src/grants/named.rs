@@ -72,6 +72,8 @@ pub(crate) struct Touched {
     pub(crate) named: Named,
     /// What its session need not know to be touched: what has one of its names.
     pub(crate) found: Vec<InodeId>,
+    /// Directories that may be elsewhere afterwards, or gone.
+    pub(crate) moved: Vec<InodeId>,
     /// Whether what has the names counts.
     pub(crate) resolves: bool,
 }
@@ -88,8 +90,11 @@ impl Touched {
                 _ => None,
             }
         });
-        let found = found.filter(|inode| !named.inodes.contains(inode)).collect();
-        Self { named, found, resolves }
+        let found: Vec<InodeId> = found.filter(|inode| !named.inodes.contains(inode)).collect();
+        // What loses a name is named with its rights.
+        let loses = if resolves { named.rights.iter().chain(&found) } else { [].iter().chain(&[]) };
+        let moved = loses.copied().filter(|inode| is_directory(tree, *inode)).collect();
+        Self { named, found, moved, resolves }
     }
 
     /// What touches a volume as a whole that has nothing but a root.
@@ -106,4 +111,8 @@ impl Touched {
         let named = self.named.inodes.iter().map(|&inode| (inode, true));
         named.chain(self.found.iter().map(|&inode| (inode, false)))
     }
+}
+
+pub(super) fn is_directory(tree: &Names, inode: InodeId) -> bool {
+    matches!(tree.part(&Key::Inode(inode)), Some(Part::Inode(found)) if found.is_directory())
 }

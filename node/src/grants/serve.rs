@@ -9,7 +9,8 @@ use namespace::{
 };
 use replication::Position;
 
-use super::named::Touched;
+use super::named::{Touched, is_directory};
+use super::table::Taken;
 use super::{CacheGrant, GrantKind, Placed};
 use crate::file::{Answer, Change, Done, FileBody, FileError, FileReplyBody};
 use crate::files::{Asker, Caller, Hosted};
@@ -47,8 +48,11 @@ impl<A: Algorithm> Shard<A> {
         (asker, body): (Asker, FileBody),
         change: &Change,
     ) -> bool {
+        let guards = !self.config.breaks(Bug::PlacesOfDeadForgotten);
+        let keeps_places = !self.config.breaks(Bug::PlaceNotTaken);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
-        let touched = hosted.touched_by(change);
+        let mut touched = hosted.touched_by(change);
+        touched.moved.retain(|_| keeps_places);
         // What a daemon asks for gets its number as an entry.
         let request = asker.request(&body).filter(|_| matches!(asker.from, Caller::Session(_)));
         let is_known = request.is_some_and(|request| {
@@ -61,6 +65,7 @@ impl<A: Algorithm> Shard<A> {
             return true;
         }
         let (is_held, to_tell) = hosted.grants.in_the_way(&touched, asker.session());
+        let is_held = is_held || guards && hosted.grants.moves_unplaced(now, &touched, asker.client);
         let is_settling = decided_by_lends(change).is_some_and(|inode| hosted.grants.is_changing(inode));
         if !is_held && !is_settling && !hosted.grants.is_behind(&touched) {
             return false;
@@ -68,8 +73,8 @@ impl<A: Algorithm> Shard<A> {
         if !hosted.grants.hold(asker, body, touched) {
             self.files.reply(asker, FileReplyBody::Unavailable(Unavailable::Overloaded), None);
         }
-        for (session, inode) in to_tell {
-            self.revoke(now, object, session, Revoked::inode(inode));
+        for (session, taken) in to_tell {
+            self.revoke(now, object, session, taking(taken));
         }
         true
     }
@@ -112,8 +117,12 @@ impl<A: Algorithm> Shard<A> {
         let client = self.sessions.get(session).map(|session| session.client);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         match what {
-            Revoked::Inode { number, epoch } => {
+            // Who cannot count on it any more cannot on where it is either.
+            Revoked::Inode { number, epoch } if is_answered => {
                 hosted.grants.end_revoking(InodeId { number, epoch }, session);
+            }
+            Revoked::Inode { number, epoch } | Revoked::Place { number, epoch } => {
+                hosted.grants.end_taking(InodeId { number, epoch }, session);
             }
             Revoked::Lend { number: inode, epoch, .. } => {
                 let inode = InodeId { number: inode, epoch };
@@ -122,6 +131,7 @@ impl<A: Algorithm> Shard<A> {
                 }
                 self.recall_answered(now, object, (session, number), inode);
             }
+            Revoked::All if is_answered => hosted.grants.leave_places(session),
             Revoked::All => hosted.grants.drop_session(session),
             Revoked::Before(tenure) => {
                 if tenure == hosted.grants.tenure
@@ -259,9 +269,11 @@ impl<A: Algorithm> Shard<A> {
         let may = self.may_grant(now, object, asker, session);
         let hosted = self.files.hosted.get_mut(&object)?;
         let taken = if may { hosted.grants.make_room(session, &told) } else { Vec::new() };
-        for inode in taken {
-            self.revoke(now, object, session, Revoked::inode(inode));
+        for taken in taken {
+            self.revoke(now, object, session, taking(taken));
         }
+        let is_placed = self.has_same_ids(object, session);
+        let kind = if is_placed { GrantKind::Placed } else { GrantKind::Shared };
         let revoked = self.sessions.revocations(session);
         let hosted = self.files.hosted.get_mut(&object)?;
         let (grants, recalls) = (&mut hosted.grants, &hosted.recalls);
@@ -269,7 +281,7 @@ impl<A: Algorithm> Shard<A> {
         inodes.retain(|&inode| may && grants.may_give(inode, session) && !recalls.has(inode));
         let tree = hosted.replica.machine().tree();
         for &inode in &inodes {
-            grants.give(inode, session);
+            grants.give(inode, session, is_placed && is_directory(tree, inode));
             if tree.lent(inode).is_some() {
                 grants.note_lender(session);
             }
@@ -277,7 +289,7 @@ impl<A: Algorithm> Shard<A> {
         if !inodes.is_empty() {
             self.granting.volumes.insert(object);
         }
-        let (kind, tenure, changed) = (GrantKind::Shared, grants.tenure, Vec::new());
+        let (tenure, changed) = (grants.tenure, Vec::new());
         Some(Box::new(CacheGrant { kind, tenure, at, revoked, inodes, changed }))
     }
 
@@ -370,6 +382,10 @@ impl<A: Algorithm> Shard<A> {
             self.end_grace(now, object);
             self.pass_held(now, object);
         }
+        while let Some(&(at, object)) = self.granting.unplaced.first().filter(|(at, _)| *at <= now) {
+            self.granting.unplaced.remove(&(at, object));
+            self.pass_held(now, object);
+        }
         while let Some(&(at, object)) = self.granting.returning.first().filter(|(at, _)| *at <= now) {
             self.granting.returning.remove(&(at, object));
             self.go_on_with_recalls(now, object);
@@ -401,9 +417,8 @@ impl<A: Algorithm> Shard<A> {
 
     /// Nobody counts on any grant of a session any more.
     pub(super) fn session_counts_on_nothing(&mut self, now: WallTime, session: SessionId) {
-        let first = (session, 0)..=(session, u64::MAX);
-        let asked: Vec<u64> = self.granting.asked.range(first).map(|((_, number), _)| *number).collect();
-        asked.into_iter().for_each(|number| self.revocation_over(now, session, number, false));
+        let asked = self.granting.asked_of(session);
+        asked.into_iter().for_each(|(number, _)| self.revocation_over(now, session, number, false));
         for object in self.granting.volumes.clone() {
             if let Some(hosted) = self.files.hosted.get_mut(&object) {
                 hosted.grants.drop_session(session);
@@ -411,6 +426,11 @@ impl<A: Algorithm> Shard<A> {
             self.pass_held(now, object);
         }
     }
+}
+
+/// What a session is told that is to drop what it has of an inode.
+const fn taking((inode, is_placed): Taken) -> Revoked {
+    if is_placed { Revoked::place(inode) } else { Revoked::inode(inode) }
 }
 
 /// The inode of which has to be known whether it is lent when such a change is made an entry.

@@ -48,6 +48,7 @@ pub(crate) struct Grants {
     pub(super) is_stale: bool,
     /// Nothing is changed before these clients have dropped what they had.
     pub(super) grace: Option<Grace>,
+    unplaced: Option<Unplaced>,
     /// Clients that are being put on record.
     pub(super) welcomed: BTreeSet<ClientId>,
     /// Clients that are being taken off record, and by which entry.
@@ -64,11 +65,34 @@ pub(super) struct Grace {
     pub(super) is_blind: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Standing {
-    Granted,
-    Revoked,
+/// How a session stands to an inode of which it has something.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    grant: Grant,
+    /// Whether it may believe where the inode is.
+    is_placed: bool,
 }
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Grant {
+    Granted,
+    /// It was told to drop what it has, and has not said that it did.
+    Revoked,
+    /// It was one.
+    Over,
+}
+
+/// Where directories are somebody may believe, and the primary does not know who believes what.
+#[derive(Clone, Debug)]
+struct Unplaced {
+    until: base::WallTime,
+    clients: BTreeSet<ClientId>,
+    /// Whether there may be others.
+    is_blind: bool,
+}
+
+/// An inode of which a session is told to drop what it has, and whether that is where it is, too.
+pub(super) type Taken = (InodeId, bool);
 
 /// A change whose outcome is known.
 #[derive(Clone, Debug)]
@@ -132,21 +156,34 @@ impl Grants {
         self.holders.get(&inode)?.get(&session).copied()
     }
 
+    fn grant(&self, inode: InodeId, session: SessionId) -> Option<Grant> {
+        self.standing(inode, session).map(|standing| standing.grant)
+    }
+
     /// Whether it is granted and to be counted on.
     pub(super) fn has(&self, inode: InodeId, session: SessionId) -> bool {
-        self.standing(inode, session) == Some(Standing::Granted)
+        self.grant(inode, session) == Some(Grant::Granted)
+    }
+
+    /// Where directories are these clients may believe until then, of an earlier tenure.
+    pub(super) fn begin_unplaced(
+        &mut self,
+        until: base::WallTime,
+        (clients, is_blind): (BTreeSet<ClientId>, bool),
+    ) {
+        self.unplaced = Some(Unplaced { until, clients, is_blind });
     }
 
     /// Whether something may be granted there.
     pub(super) fn may_give(&self, inode: InodeId, session: SessionId) -> bool {
         let mut by = self.changing.range((inode, None)..=(inode, Some(SessionId(u64::MAX))));
         let is_changing = by.any(|((_, by), _)| *by != Some(session));
-        let standing = self.standing(inode, session);
+        let grant = self.grant(inode, session);
         !is_changing
             && !self.closing.contains_key(&inode)
             && self.grace.is_none()
-            && standing != Some(Standing::Revoked)
-            && (standing.is_some() || self.has_room(session))
+            && grant != Some(Grant::Revoked)
+            && (grant.is_some() || self.has_room(session))
     }
 
     fn has_room(&self, session: SessionId) -> bool {
@@ -155,7 +192,7 @@ impl Grants {
     }
 
     /// What is taken back from a session so that others of these can be granted to it: of what it has, each in its turn.
-    pub(super) fn make_room(&mut self, session: SessionId, wanted: &[InodeId]) -> Vec<InodeId> {
+    pub(super) fn make_room(&mut self, session: SessionId, wanted: &[InodeId]) -> Vec<Taken> {
         let is_new = |inode: &InodeId| self.standing(*inode, session).is_none();
         if self.has_room(session) || !wanted.iter().any(is_new) {
             return Vec::new();
@@ -163,15 +200,24 @@ impl Grants {
         let Some(all) = self.by_session.get(&session) else { return Vec::new() };
         let behind = (self.hand.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         let in_turn = all.range(behind).chain(all).copied();
-        let taken: Vec<InodeId> =
-            in_turn.filter(|inode| self.has(*inode, session)).take(MADE_ROOM_FOR.min(all.len())).collect();
+        let is_there = |inode: &InodeId| self.grant(*inode, session) != Some(Grant::Revoked);
+        let taken: Vec<InodeId> = in_turn.filter(is_there).take(MADE_ROOM_FOR.min(all.len())).collect();
         self.hand = taken.last().copied().or(self.hand);
-        taken.into_iter().filter(|inode| self.begin_revoking(*inode, session)).collect()
+        taken.into_iter().filter_map(|inode| Some((inode, self.begin_taking(inode, session)?))).collect()
     }
 
-    /// Grants it.
-    pub(super) fn give(&mut self, inode: InodeId, session: SessionId) {
-        if self.holders.entry(inode).or_default().insert(session, Standing::Granted).is_none() {
+    /// All that a session has of an inode is not to be counted on any more. Whether that is where it is, too. None if nobody is to be told.
+    fn begin_taking(&mut self, inode: InodeId, session: SessionId) -> Option<bool> {
+        let standing = self.holders.get_mut(&inode)?.get_mut(&session)?;
+        let before = std::mem::replace(&mut standing.grant, Grant::Revoked);
+        (before != Grant::Revoked).then_some(standing.is_placed)
+    }
+
+    /// Grants it, and perhaps where it is.
+    pub(super) fn give(&mut self, inode: InodeId, session: SessionId, is_placed: bool) {
+        let before = self.standing(inode, session).is_some_and(|standing| standing.is_placed);
+        let standing = Standing { grant: Grant::Granted, is_placed: is_placed || before };
+        if self.holders.entry(inode).or_default().insert(session, standing).is_none() {
             self.by_session.entry(session).or_default().insert(inode);
             self.count += 1;
         }
@@ -184,13 +230,22 @@ impl Grants {
 
     /// A grant is not to be counted on any more, if it is one and nobody was told that yet.
     pub(crate) fn begin_revoking(&mut self, inode: InodeId, session: SessionId) -> bool {
-        let standing = self.holders.get_mut(&inode).and_then(|holders| holders.get_mut(&session));
-        standing.is_some_and(|standing| std::mem::replace(standing, Standing::Revoked) == Standing::Granted)
+        self.has(inode, session) && self.begin_taking(inode, session).is_some()
     }
 
-    /// What was revoked is dropped. What was granted again since stays.
+    /// What was revoked is dropped, but not where it is. What was granted again since stays.
     pub(crate) fn end_revoking(&mut self, inode: InodeId, session: SessionId) {
-        if self.standing(inode, session) == Some(Standing::Revoked) {
+        let standing = self.holders.get_mut(&inode).and_then(|holders| holders.get_mut(&session));
+        let Some(standing) = standing.filter(|standing| standing.grant == Grant::Revoked) else { return };
+        standing.grant = Grant::Over;
+        if !standing.is_placed {
+            self.drop(inode, session);
+        }
+    }
+
+    /// All that was revoked is dropped, where it is, too. What was granted again since stays.
+    pub(super) fn end_taking(&mut self, inode: InodeId, session: SessionId) {
+        if self.grant(inode, session) == Some(Grant::Revoked) {
             self.drop(inode, session);
         }
     }
@@ -235,10 +290,18 @@ impl Grants {
     pub(super) fn revoke_session(&mut self, session: SessionId) {
         self.lenders.remove(&session);
         for inode in self.by_session.get(&session).into_iter().flatten() {
-            if let Some(holders) = self.holders.get_mut(inode) {
-                holders.insert(session, Standing::Revoked);
+            if let Some(standing) = self.holders.get_mut(inode).and_then(|holders| holders.get_mut(&session))
+            {
+                standing.grant = Grant::Revoked;
             }
         }
+    }
+
+    /// A session has dropped all that it was granted, but not where directories are.
+    pub(super) fn leave_places(&mut self, session: SessionId) {
+        self.revoke_session(session);
+        let inodes = self.by_session.get(&session).cloned().unwrap_or_default();
+        inodes.into_iter().for_each(|inode| self.end_revoking(inode, session));
     }
 
     /// Whose grants stand in the way of a change, and which of them nobody was told to drop yet.
@@ -246,21 +309,37 @@ impl Grants {
         &mut self,
         touched: &Touched,
         session: Option<SessionId>,
-    ) -> (bool, Vec<(SessionId, InodeId)>) {
+    ) -> (bool, Vec<(SessionId, Taken)>) {
         let (mut is_held, mut to_tell) = (false, Vec::new());
         for (inode, is_known) in touched.inodes() {
             let keeps = session.filter(|_| is_known);
+            let moves = touched.moved.contains(&inode);
             for (&holder, standing) in self.holders.get_mut(&inode).into_iter().flatten() {
-                if Some(holder) == keeps {
+                let takes_place = moves && standing.is_placed;
+                if Some(holder) == keeps || standing.grant == Grant::Over && !takes_place {
                     continue;
                 }
                 is_held = true;
-                if std::mem::replace(standing, Standing::Revoked) == Standing::Granted {
-                    to_tell.push((holder, inode));
+                if std::mem::replace(&mut standing.grant, Grant::Revoked) != Grant::Revoked {
+                    to_tell.push((holder, (inode, takes_place)));
                 }
             }
         }
         (is_held, to_tell)
+    }
+
+    /// Whether a change moves a directory of which somebody else than its client may believe that it is where it was in an earlier tenure.
+    pub(super) fn moves_unplaced(
+        &mut self,
+        now: base::WallTime,
+        touched: &Touched,
+        client: ClientId,
+    ) -> bool {
+        self.unplaced.take_if(|unplaced| unplaced.until <= now);
+        let is_believed = |unplaced: &Unplaced| {
+            unplaced.is_blind || unplaced.clients.iter().any(|believer| *believer != client)
+        };
+        !touched.moved.is_empty() && self.unplaced.as_ref().is_some_and(is_believed)
     }
 
     /// Whether a change has to wait whoever has grants: for one before it, or because it is not known what its names name.
@@ -384,22 +463,62 @@ mod tests {
         InodeId { number, epoch: Epoch { number: 1, node: NodeId(1) } }
     }
 
+    /// These, of which nobody believes where they are.
+    fn all(numbers: impl Iterator<Item = u64>) -> Vec<Taken> {
+        numbers.map(|number| (inode(number), false)).collect()
+    }
+
     #[test]
     fn a_session_that_has_all_that_it_may_have_gives_back_each_in_its_turn() {
         const MOST: usize = 100;
         let (session, other) = (SessionId(1), SessionId(2));
         let mut grants = Grants::new(Epoch { number: 1, node: NodeId(1) }, MOST);
-        (0..MOST as u64).for_each(|number| grants.give(inode(number), session));
+        (0..MOST as u64).for_each(|number| grants.give(inode(number), session, false));
         assert!(!grants.may_give(inode(500), session) && grants.may_give(inode(5), session));
         assert!(grants.may_give(inode(500), other), "it has room");
         assert_eq!(grants.make_room(session, &[inode(5)]), [], "it has that");
         let taken = grants.make_room(session, &[inode(500)]);
-        assert_eq!(taken, (0..64).map(inode).collect::<Vec<_>>());
+        assert_eq!(taken, all(0..64));
         assert!(!grants.may_give(inode(500), session), "it counts on all of that still");
-        taken.iter().for_each(|inode| grants.end_revoking(*inode, session));
+        taken.iter().for_each(|(inode, _)| grants.end_revoking(*inode, session));
         assert!(grants.may_give(inode(500), session) && grants.make_room(session, &[inode(500)]).is_empty());
-        (500..564).for_each(|number| grants.give(inode(number), session));
+        (500..564).for_each(|number| grants.give(inode(number), session, false));
         let taken = grants.make_room(session, &[inode(600)]);
-        assert_eq!(taken, (64..100).chain(500..528).map(inode).collect::<Vec<_>>());
+        assert_eq!(taken, all((64..100).chain(500..528)));
+    }
+
+    #[test]
+    fn where_something_is_outlasts_the_grant_on_it_until_that_is_taken() {
+        let (session, directory, file) = (SessionId(1), inode(1), inode(2));
+        let mut grants = Grants::new(Epoch { number: 1, node: NodeId(1) }, 2);
+        grants.give(directory, session, true);
+        grants.give(file, session, false);
+        let changes = |moved: &[InodeId]| Touched {
+            found: vec![directory, file],
+            moved: moved.to_vec(),
+            ..Touched::default()
+        };
+        let (_, told) = grants.in_the_way(&changes(&[]), None);
+        assert_eq!(told, [(session, (directory, false)), (session, (file, false))]);
+        assert!(grants.in_the_way(&changes(&[directory]), None).1.is_empty(), "one thing after the other");
+        [directory, file].iter().for_each(|inode| grants.end_revoking(*inode, session));
+        assert_eq!(
+            grants.in_the_way(&changes(&[]), None),
+            (false, Vec::new()),
+            "it may be believed where it is"
+        );
+        assert_eq!(
+            grants.in_the_way(&changes(&[directory]), None),
+            (true, vec![(session, (directory, true))])
+        );
+        assert!(!grants.may_give(directory, session));
+        grants.end_taking(directory, session);
+        assert!(!grants.are_out() && !grants.in_the_way(&changes(&[directory]), None).0);
+        // It takes room as long as it may be believed.
+        grants.give(directory, session, true);
+        grants.leave_places(session);
+        grants.give(file, session, false);
+        assert!(!grants.has(directory, session) && !grants.may_give(inode(3), session));
+        assert_eq!(grants.make_room(session, &[inode(3)]), [(directory, true), (file, false)]);
     }
 }

@@ -44,6 +44,8 @@ impl<A: Algorithm> Shard<A> {
         if until <= now || unanswered.is_empty() && !is_blind {
             return;
         }
+        hosted.grants.begin_unplaced(until, (unanswered.clone(), is_blind));
+        self.granting.unplaced.insert((until, object));
         hosted.grants.grace = Some(Grace { until, unanswered: unanswered.clone(), is_blind });
         self.granting.graces.insert((until, object));
         let sessions: Vec<SessionId> = self.sessions.ids().collect();
@@ -74,6 +76,7 @@ impl<A: Algorithm> Shard<A> {
         self.granting.volumes.remove(&object);
         self.granting.recorded.remove(&object);
         self.granting.graces.retain(|(_, other)| *other != object);
+        self.granting.unplaced.retain(|(_, other)| *other != object);
         self.granting.returning.retain(|(_, other)| *other != object);
         if self.config.breaks(Bug::ReleasedWithGrants) {
             return;
@@ -102,7 +105,7 @@ impl<A: Algorithm> Shard<A> {
         };
         let earlier: Vec<SessionId> = self.sessions.ids().filter(is_earlier).collect();
         self.ask_back_again(now, session, client);
-        earlier.into_iter().for_each(|other| self.session_counts_on_nothing(now, other));
+        earlier.into_iter().for_each(|other| self.session_is_followed(now, other));
         let graces: Vec<ObjectId> = self.granting.graces.iter().map(|&(_, object)| object).collect();
         for object in graces {
             let Some(hosted) = self.files.hosted.get(&object) else { continue };
@@ -112,6 +115,28 @@ impl<A: Algorithm> Shard<A> {
                 let tenure = hosted.grants.tenure;
                 self.revoke(now, object, session, Revoked::Before(tenure));
             }
+        }
+    }
+
+    /// Another session of its client follows: what was granted over this one is dropped, but where directories are may be believed until it is over.
+    fn session_is_followed(&mut self, now: WallTime, session: SessionId) {
+        if self.config.breaks(Bug::PlacesOfClosedForgotten) {
+            return self.session_counts_on_nothing(now, session);
+        }
+        for (number, what) in self.granting.asked_of(session) {
+            match what {
+                Revoked::Place { .. } => {}
+                Revoked::Inode { .. } | Revoked::All => self.revocation_over(now, session, number, true),
+                Revoked::Lend { .. } | Revoked::Before(_) => {
+                    self.revocation_over(now, session, number, false)
+                }
+            }
+        }
+        for object in self.granting.volumes.clone() {
+            if let Some(hosted) = self.files.hosted.get_mut(&object) {
+                hosted.grants.leave_places(session);
+            }
+            self.pass_held(now, object);
         }
     }
 

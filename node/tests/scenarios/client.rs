@@ -7,8 +7,8 @@ use base::{Epoch, ObjectId, Role, Span, WallTime};
 use namespace::{Attributes, InodeId};
 use node::file::{FileBody, FileReply, FileReplyBody};
 use node::{
-    Certificate, CertificateId, ClientFrame, DaemonFrame, Proof, Reply, ReplyBody, Request, RequestBody,
-    RequestId, Revoked, SessionId, Token,
+    Certificate, CertificateId, ClientFrame, DaemonFrame, GrantKind, Proof, Reply, ReplyBody, Request,
+    RequestBody, RequestId, Revoked, SessionId, Token,
 };
 
 /// A program that wants a lock.
@@ -29,8 +29,11 @@ pub(crate) struct Client {
     /// Whether it keeps what it is told of volumes in a cache.
     pub(crate) caches: bool,
     cached: BTreeMap<InodeId, Cached>,
-    /// Revocations that it has not answered, and of whom.
+    /// Until when it, or a kernel that it has told so, believes that directories are where they were.
+    places: BTreeMap<InodeId, WallTime>,
+    /// Revocations that it has not answered, and of whom; and what these take of places.
     revocations: Vec<(u32, u64)>,
+    leaving: Vec<InodeId>,
     new_grants: Vec<(ObjectId, Token)>,
     /// All that it was told, and by whom.
     pub(crate) heard: Vec<(u32, Reply)>,
@@ -86,7 +89,9 @@ impl Client {
             lock: None,
             caches: false,
             cached: BTreeMap::new(),
+            places: BTreeMap::new(),
             revocations: Vec::new(),
+            leaving: Vec::new(),
             new_grants: Vec::new(),
             heard: Vec::new(),
             is_silent: false,
@@ -110,6 +115,10 @@ impl Client {
             let cached = Cached { by, tenure: grant.tenure, until: WallTime::ZERO };
             self.cached.extend(grant.inodes.iter().map(|&inode| (inode, cached)));
             self.changed.extend(grant.changed.iter().cloned());
+            if grant.kind == GrantKind::Placed {
+                let until = self.connections[&by].covered_until;
+                self.places.extend(grant.inodes.iter().map(|&inode| (inode, until)));
+            }
         }
         self.proofs.extend(reply.body.told().into_iter().zip(reply.proofs));
         self.file_replies.insert(reply.id, reply.body);
@@ -251,6 +260,10 @@ impl Client {
                     Revoked::Inode { number, epoch } | Revoked::Lend { number, epoch, .. } => {
                         self.cached.remove(&InodeId { number, epoch });
                     }
+                    Revoked::Place { number, epoch } => {
+                        self.cached.remove(&InodeId { number, epoch });
+                        self.leaving.push(InodeId { number, epoch });
+                    }
                     Revoked::All => self.cached.retain(|_, cached| cached.by != node),
                     Revoked::Before(tenure) => self.cached.retain(|_, cached| cached.tenure >= tenure),
                 }
@@ -266,8 +279,14 @@ impl Client {
         now < by.map_or(cached.until, |connection| connection.covered_until)
     }
 
-    /// What it was told to drop, and by whom, and has not answered.
+    /// Whether it may believe that a directory is where it was.
+    pub(crate) fn believes_place(&self, now: WallTime, inode: InodeId) -> bool {
+        self.places.get(&inode).is_some_and(|until| now < *until)
+    }
+
+    /// What it was told to drop, and by whom, and has not answered: it does, and says so now.
     pub(crate) fn take_revocations(&mut self) -> Vec<(u32, u64)> {
+        self.leaving.drain(..).for_each(|inode| _ = self.places.remove(&inode));
         std::mem::take(&mut self.revocations)
     }
 

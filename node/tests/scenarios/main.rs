@@ -24,6 +24,7 @@ mod members;
 mod opens;
 mod operators;
 mod over;
+mod places;
 mod restarts;
 mod space;
 mod takeovers;

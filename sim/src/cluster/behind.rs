@@ -356,11 +356,11 @@ impl<A: Algorithm> World<'_, A> {
         (id, generation): (FileId, Generation),
         wants: Wants,
     ) -> Result<(), Violation> {
-        let (flush, change) = match wants {
-            Wants::Write { flush, offset, data } => {
-                (flush, Change::Write { offset, data: Payload::new(joined(&data)) })
+        let (flush, change, level) = match wants {
+            Wants::Write { flush, offset, data, level } => {
+                (flush, Change::Write { offset, data: Payload::new(joined(&data)) }, level)
             }
-            Wants::Resize { flush, size } => (flush, Change::Truncate { size }),
+            Wants::Resize { flush, size, level } => (flush, Change::Truncate { size }, level),
             Wants::Return { times: Times { modified, accessed }, is_untouched } => {
                 let inode = id.inode;
                 let change = TreeChange::Return { inode, generation, modified, accessed, is_untouched };
@@ -376,7 +376,7 @@ impl<A: Algorithm> World<'_, A> {
         if files.has_ended(id.volume) {
             return self.flushed(client, (id, generation, flush), Sent::Failed(Fault::Ended));
         }
-        let ticket = files.flush(now, object, change, generation);
+        let ticket = files.flush(now, object, change, (generation, level));
         behind.works.insert(ticket, Sending::Flush(id, generation, flush));
         behind.expects(now, ticket);
         uses.unnumbered.push((ticket, object, Named::Nobody));

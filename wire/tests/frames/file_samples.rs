@@ -440,7 +440,7 @@ fn grant() -> CacheGrant {
         ..opened_attributes()
     };
     let changed = vec![directory];
-    CacheGrant { kind: GrantKind::Shared, tenure: epoch(5), at: Seq(129), revoked: 2, inodes, changed }
+    CacheGrant { kind: GrantKind::Placed, tenure: epoch(5), at: Seq(129), revoked: 2, inodes, changed }
 }
 
 pub(crate) fn file_replies() -> Vec<FileReply> {

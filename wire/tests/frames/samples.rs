@@ -167,6 +167,7 @@ pub(crate) fn daemon() -> DaemonFrame {
         volume,
         what: Revoked::Lend { number: 300, epoch, lent_in: epoch, lent_at: Seq(2) },
     });
+    replies.push(Reply::Revoke { number: 5, volume, what: Revoked::Place { number: 300, epoch } });
     DaemonFrame { acked: 200, replies }
 }
 

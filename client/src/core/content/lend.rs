@@ -6,6 +6,7 @@ use std::ops::Range;
 use base::{MonoTime, Span, WallTime};
 use bytes::Bytes;
 use namespace::Generation;
+use node::file::Level;
 
 use super::extents::Extents;
 use super::{Fault, FlushId, Recall, Shown, Step, Times, Work};
@@ -132,6 +133,11 @@ impl Lend {
     /// Whether it answers and takes changes, as long as the session lasts.
     pub(super) fn serves(&self) -> bool {
         self.stage == Stage::Held
+    }
+
+    /// Until when it is not given back, unless somebody wants it back, or a call about the file has it returned.
+    pub(super) fn rests_until(&self) -> Option<MonoTime> {
+        self.serves().then(|| (self.changed_at + REST).rounded_down(TOGETHER))
     }
 
     pub(super) const fn is_touched(&self) -> bool {
@@ -273,11 +279,12 @@ impl Lend {
         if now < self.retry_at {
             return Step::Wait(Some(self.retry_at));
         }
-        let due = self.due(pressure);
+        let is_wanted = self.wanted > 0 && !self.has_sent(self.wanted);
+        let due = self.due(pressure).filter(|_| !is_wanted);
         if due.is_some_and(|due| now < due) {
             return Step::Wait(due);
         }
-        match self.send(flush) {
+        match self.send(flush, if is_wanted { Level::Durable } else { Level::Written }) {
             Some(work) => Step::Work(work),
             None => Step::Wait(None),
         }
@@ -285,22 +292,21 @@ impl Lend {
 
     /// When what is here is to be sent; none if at once.
     fn due(&self, pressure: Pressure) -> Option<MonoTime> {
-        let is_wanted = self.wanted > 0 && !self.has_sent(self.wanted);
         let is_much = self.extents.bytes() > GATHERED_BYTES || pressure.is_full;
-        if is_wanted || is_much || self.stage != Stage::Held {
+        if is_much || self.stage != Stage::Held {
             return None;
         }
         let gathered = self.since.map(|since| (since + GATHERED_FOR).rounded_down(TOGETHER));
         gathered.into_iter().chain(pressure.by).min()
     }
 
-    fn send(&mut self, flush: FlushId) -> Option<Work> {
+    fn send(&mut self, flush: FlushId, level: Level) -> Option<Work> {
         if let Some(size) = self.cut {
             if self.has_flights() {
                 return None;
             }
             self.cut = None;
-            return Some(self.resize(flush, size));
+            return Some(self.resize(flush, (size, level)));
         }
         let resizes = |flight: &Flight| matches!(flight, Flight::Resize(_));
         if self.flights.len() >= FLIGHTS_MAX || self.flights.values().any(resizes) {
@@ -312,15 +318,15 @@ impl Lend {
             let range = offset..offset + length as u64;
             self.begun(range.clone());
             self.flights.insert(flush, Flight::Write(range, order));
-            return Some(Work::Write { flush, offset, data });
+            return Some(Work::Write { flush, offset, data, level });
         }
-        (self.extents.is_empty() && !self.has_flights()).then(|| self.resize(flush, self.size))
+        (self.extents.is_empty() && !self.has_flights()).then(|| self.resize(flush, (self.size, level)))
     }
 
-    fn resize(&mut self, flush: FlushId, size: u64) -> Work {
+    fn resize(&mut self, flush: FlushId, (size, level): (u64, Level)) -> Work {
         self.flights.insert(flush, Flight::Resize(size));
         self.begun(size..u64::MAX);
-        Work::Resize { flush, size }
+        Work::Resize { flush, size, level }
     }
 
     /// Something is sent that changes the content there, or behind there.

@@ -85,14 +85,14 @@ impl Story {
     /// The daemon does what is sent.
     fn take_in(&mut self, work: &Work) -> FlushId {
         match work {
-            Work::Write { flush, offset, data } => {
+            Work::Write { flush, offset, data, .. } => {
                 let (from, data) = (usize::try_from(*offset).unwrap(), data.concat());
                 let end = from + data.len();
                 self.remote.resize(self.remote.len().max(end), 0);
                 self.remote[from..end].copy_from_slice(&data);
                 *flush
             }
-            Work::Resize { flush, size } => {
+            Work::Resize { flush, size, .. } => {
                 self.remote.resize(usize::try_from(*size).unwrap(), 0);
                 *flush
             }
@@ -179,6 +179,7 @@ fn much_is_sent_at_once_and_so_is_what_is_wanted() {
     let wanted = story.contents.want(file(FILE)).unwrap();
     assert!(!story.contents.has_sent(file(FILE), wanted));
     let work = story.works();
+    assert!(matches!(work, Work::Write { level: Level::Durable, .. }), "it is wanted to be safe");
     let flush = story.take_in(&work);
     assert!(!story.contents.has_sent(file(FILE), wanted), "nobody has answered");
     story.write(10, b"b");

@@ -20,7 +20,7 @@ pub(super) enum Wish {
     Create,
     Change(Change, Level),
     /// Under a lend to this client.
-    Flush(Change, Generation),
+    Flush(Change, Generation, Level),
     Ask(Query),
     Open(Opening),
 }
@@ -96,7 +96,7 @@ impl Wish {
     /// How much memory its data takes.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Change(change, _) | Self::Flush(change, _) => {
+            Self::Change(change, _) | Self::Flush(change, ..) => {
                 usize::try_from(change.data_bytes()).unwrap_or(usize::MAX)
             }
             Self::Create | Self::Ask(_) | Self::Open(_) => 0,

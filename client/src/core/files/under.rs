@@ -19,13 +19,13 @@ impl Files {
         now: MonoTime,
         object: ObjectId,
         change: Change,
-        under: Generation,
+        (under, level): (Generation, Level),
     ) -> FileTicket {
-        self.begin_change(now, object, Wish::Flush(change, under))
+        self.begin_change(now, object, Wish::Flush(change, under, level))
     }
 
     fn begin_change(&mut self, now: MonoTime, object: ObjectId, wish: Wish) -> FileTicket {
-        let (Wish::Change(change, _) | Wish::Flush(change, _)) = &wish else {
+        let (Wish::Change(change, _) | Wish::Flush(change, ..)) = &wish else {
             unreachable!("it is one of the two")
         };
         if let Err(error) = change.check() {

@@ -8,7 +8,7 @@ use namespace::{
     Answer, Ask, Attributes, Change, Done, Fate, InodeId, Kind, Listed, Make, Name, NameError, Op, Page,
     RenameHow, Rights, Space, Target, Who,
 };
-use node::{CacheGrant, Named, Revoked};
+use node::{CacheGrant, GrantKind, Named, Revoked};
 
 use super::busy::{Alone, Busy};
 use super::{ASKED_EVERY, Connection, NO_TENURE};
@@ -67,6 +67,8 @@ struct Kept {
     is_bare: bool,
     /// Whether anything but that may be kept, and up to where everything had taken effect when that began.
     is_granted: bool,
+    /// Whether whoever judges rights by itself may believe where it is, if it is a directory.
+    is_placed: bool,
     since: Seq,
     /// As long as this is the same nobody has changed who may do what with it.
     rights: u64,
@@ -187,7 +189,9 @@ impl Volume {
     /// Something is taken back.
     pub(super) fn revoke(&mut self, by: Connection, number: u64, what: Revoked) {
         match what {
-            Revoked::Inode { number: inode, epoch } | Revoked::Lend { number: inode, epoch, .. } => {
+            Revoked::Inode { number: inode, epoch }
+            | Revoked::Place { number: inode, epoch }
+            | Revoked::Lend { number: inode, epoch, .. } => {
                 let inode = InodeId { number: inode, epoch };
                 self.revocations(by).note(inode, number);
                 if self.by == Some(by) {
@@ -286,6 +290,13 @@ impl Volume {
     pub(super) fn rights(&self, inode: InodeId) -> Option<u64> {
         let kept = self.inodes.get(&inode).filter(|kept| kept.is_granted)?;
         (!self.busy.has_rights(inode)).then_some(kept.rights)
+    }
+
+    /// Whether a directory is known to have this name, to whoever judges rights by itself.
+    pub(super) fn is_placed(&self, inode: InodeId, (dir, name): (InodeId, &Name)) -> bool {
+        let is_placed = |kept: &Kept| kept.is_granted && kept.is_placed;
+        let is_busy = self.busy.has_inode(inode) || self.busy.has_name(dir, name);
+        !is_busy && self.inodes.get(&inode).is_some_and(is_placed) && self.named(dir, name) == Some(inode)
     }
 
     fn list(
@@ -515,6 +526,7 @@ impl Volume {
     /// An inode of which something may be kept.
     fn granted(&mut self, inode: InodeId, grant: &CacheGrant) -> &mut Kept {
         let kept = self.inodes.entry(inode).or_default();
+        kept.is_placed = grant.kind == GrantKind::Placed;
         if !std::mem::replace(&mut kept.is_granted, true) {
             kept.since = grant.at;
             self.rights += 1;
