@@ -220,6 +220,9 @@ impl Filesystem for Translator {
         let (mode, handle) = (mode.map(mode_bits), handle.map(|handle| handle.0));
         let (atime, mtime) = (atime.map(time), mtime.map(time));
         let wanted = Wanted { mode, uid, gid, size, atime, mtime, handle };
+        if let Some(attributes) = self.fs.set_attributes_at_once(&caller, inode.0, &wanted) {
+            return answer_shown(Ok((attributes, NO_TIME)), reply);
+        }
         self.serve(
             (caller, 0),
             |fs| async move { fs.set_attributes(&caller, inode.0, wanted).await },

@@ -309,7 +309,11 @@ impl VolumeFile {
         self.volume().present().await?;
         if self.contents(|contents| contents.has_set_times(self.user.id)) {
             self.flush().await?;
-            self.user.shared.return_lent(self.user.id, self.source.content.patience()).await;
+            let patience = self.source.content.patience();
+            if !self.user.shared.return_lent(self.user.id, patience).await {
+                let why = "times that were set wait to be taken in";
+                return Err(ObjectError::Unanswered { patience_s: patience.as_secs(), why }.into());
+            }
         }
         let content = async {
             self.flush().await?;

@@ -291,7 +291,7 @@ impl Volume {
     /// Whether a directory has this name, and has it for as long as what is known of the volume is [good](Self::known_for), or until
     /// that is [told](Client::watch) to have ended, whatever else has. Only for whoever judges rights by the numbers that are shown.
     pub fn is_placed(&self, inode: InodeId, place: (InodeId, &Name)) -> bool {
-        self.object.shared().cache().is_placed(clock::now(), self.object(), (inode, place))
+        self.object.shared().cache().is_placed(clock::now(), self.object(), inode, place)
     }
 
     /// Whether size and times of a file are lent to this client: then what it shows of them is right, and it may change them at any time.
@@ -320,7 +320,9 @@ impl Volume {
     }
 
     async fn change_or_create(&self, who: &Who, change: Change) -> Result<Created, VolumeError> {
-        if let Some(attributes) = self.set_own(who, &change) {
+        if let Change::SetAttributes { inode, set } = change
+            && let Some(attributes) = self.set_own(who, inode, set)
+        {
             return Ok((Done::Changed { attributes }, None));
         }
         self.prepare(&change).await;
@@ -353,9 +355,8 @@ impl Volume {
     }
 
     /// The owner of a file that is lent to this client sets its times, or sets mode and owner to what they are, as who unpacks an archive does: what
-    /// that changes is known here alone until the file is returned. Nobody waits.
-    fn set_own(&self, who: &Who, change: &Change) -> Option<Attributes> {
-        let &Change::SetAttributes { inode, set } = change else { return None };
+    /// that changes is known here alone until the file is returned. None if it is not that. Nobody waits.
+    pub fn set_own(&self, who: &Who, inode: InodeId, set: SetAttributes) -> Option<Attributes> {
         let is = self.known_attributes(inode)?;
         if is.uid != who.uid() || !self.has_lent(&is) || !sets_times_alone(&set, &is) {
             return None;

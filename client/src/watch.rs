@@ -176,11 +176,11 @@ impl Watched {
         if !ends.is_watched {
             return;
         }
-        let before = ends.volumes.len();
-        volumes.into_iter().for_each(|volume| ends.note_all(volume));
-        if ends.volumes.len() > before {
+        let mut lost = volumes.into_iter().peekable();
+        if lost.peek().is_some() {
             ends.wait(Waiting::Connection(node));
         }
+        lost.for_each(|volume| ends.note_all(volume));
         drop(ends);
         self.news.notify_one();
     }

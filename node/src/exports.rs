@@ -189,7 +189,7 @@ impl Export {
     /// Whether the client's users have the same numbers in the volume, so that who judges what users may do there by the numbers at the client
     /// comes to the same. Root may become any of them there, whoever it is taken for here.
     pub fn has_same_ids(&self) -> bool {
-        self.squash != Squash::All && (&self.uids, &self.gids) == (&IdMap::NONE, &IdMap::NONE)
+        self.squash != Squash::All && self.uids == IdMap::NONE && self.gids == IdMap::NONE
     }
 
     /// How the client is shown the user `uid` of the volume: the anonymous one if no user of the client is that.

@@ -40,7 +40,7 @@ use namespace::{Attributes, InodeId};
 
 use crate::{Revoked, SessionId};
 pub use named::Named;
-pub(crate) use table::{Grants, Placed};
+pub(crate) use table::{Grants, Settled};
 
 /// What a grant allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,7 +85,7 @@ pub(crate) struct Granting {
     closed: BTreeSet<(WallTime, SessionId, ClientId)>,
     /// Volumes in which nothing is changed before then.
     graces: BTreeSet<(WallTime, ObjectId)>,
-    /// Volumes in which no directory is moved before then.
+    /// Volumes in which no directory is moved before then, but by the only client that may believe where one was.
     unplaced: BTreeSet<(WallTime, ObjectId)>,
     /// Volumes in which something is lent to clients that may be about to come, and until when they are waited for.
     pub(crate) returning: BTreeSet<(WallTime, ObjectId)>,
@@ -101,6 +101,12 @@ impl Granting {
     fn asked_of(&self, session: SessionId) -> Vec<(u64, Revoked)> {
         let asked = self.asked.range((session, 0)..=(session, u64::MAX));
         asked.map(|(&(_, number), &(_, what))| (number, what)).collect()
+    }
+
+    /// Whether a session is to drop where some directory is.
+    fn takes_place_of(&self, session: SessionId) -> bool {
+        let mut asked = self.asked.range((session, 0)..=(session, u64::MAX));
+        asked.any(|(_, (_, what))| matches!(what, Revoked::Place { .. }))
     }
 
     /// When there is something to decide.

@@ -8,7 +8,7 @@ use replication::{Ticket, Waiting};
 use crate::access::About;
 use crate::file::{Answer, Done, FileError, FileReply, FileReplyBody, Level, Mark, Query};
 use crate::files::{Asker, Asking, Caller};
-use crate::grants::Placed;
+use crate::grants::Settled;
 use crate::{Bug, Shard, Unavailable};
 
 impl<A: Algorithm> Shard<A> {
@@ -17,7 +17,7 @@ impl<A: Algorithm> Shard<A> {
         &mut self,
         now: WallTime,
         object: ObjectId,
-        ((asker, level), placed): ((Asker, Level), Option<&Placed>),
+        ((asker, level), placed): ((Asker, Level), Option<&Settled>),
         (outcome, mark, until): (Result<Done, FileError>, Mark, WallTime),
     ) {
         let outcome = match (asker.from, outcome) {

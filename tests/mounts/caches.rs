@@ -193,9 +193,9 @@ fn who_is_in_a_directory_stays_there_whatever_others_do_around() {
             break status;
         }
         look(&b.join("d/e"));
-        ["d/e", "d", "."]
-            .iter()
-            .for_each(|dir| fs::write(a.join(dir).join(format!("f{round}")), "").unwrap());
+        for dir in ["d/e", "d", "."] {
+            fs::write(a.join(dir).join(format!("f{round}")), "").unwrap();
+        }
         fs::create_dir(a.join("d/other")).unwrap();
         look(&b.join("d/other"));
         fs::remove_dir(a.join("d/other")).unwrap();
@@ -220,8 +220,9 @@ fn mounts_that_remove_directories_beside_each_other_go_on() {
                     fs::create_dir(&own).unwrap();
                     look(&mount.join(name(1 - number, round)));
                     look(&own);
-                    fs::rename(&own, mount.join("moved").with_extension(number.to_string())).unwrap();
-                    fs::remove_dir(mount.join("moved").with_extension(number.to_string())).unwrap();
+                    let moved = mount.join(format!("moved {number}"));
+                    fs::rename(&own, &moved).unwrap();
+                    fs::remove_dir(moved).unwrap();
                 }
             });
         }

@@ -63,6 +63,20 @@ impl Fs {
         self.completed(attributes).await
     }
 
+    /// The same, if nobody has to be asked for that.
+    pub(crate) fn set_attributes_at_once(
+        &self,
+        caller: &Caller,
+        number: u64,
+        wanted: &Wanted,
+    ) -> Option<Attributes> {
+        let &Wanted { mode, uid, gid, size: None, atime, mtime, .. } = wanted else { return None };
+        let (inode, identity) = (self.inodes.id(number).ok()?, self.now());
+        let set = SetAttributes { mode, uid, gid, size: None, atime, mtime, is_open: false };
+        let _changing = self.changing([inode]);
+        identity.volume.set_own(&caller.who(), inode, set)
+    }
+
     async fn set(&self, who: &Who, inode: InodeId, set: SetAttributes) -> Result<Attributes, FsError> {
         let change = Change::SetAttributes { inode, set };
         let _changing = self.changing([inode]);
@@ -84,7 +98,7 @@ impl Fs {
         self.set(&owner, inode, set).await.map(Some)
     }
 
-    /// What is in the volume, and what it has room for, or had a moment ago.
+    /// What is in the volume, and what it has room for.
     pub(crate) async fn counts(&self) -> Result<Counts, FsError> {
         let asked = clock::now();
         let counts = self.now().volume.counts().await?;
@@ -92,7 +106,7 @@ impl Fs {
         Ok(counts)
     }
 
-    /// The same, if that was asked for a moment ago.
+    /// The same as it was a moment ago, if that was asked for then.
     pub(crate) fn counts_at_once(&self) -> Option<Counts> {
         let counted = *self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let (asked, counts) = counted?;

@@ -8,20 +8,17 @@
 //! are not so any more, and not told of what it does not have. And by which names it may believe directories to be known.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use namespace::{Expect, InodeId, Site};
+use namespace::{Expect, InodeId, Name, Site};
 
 use super::FsError;
-use super::names::Place;
 use crate::clock;
 
 /// The number of the directory that everything is below.
 const ROOT: u64 = InodeId::ROOT.number;
-/// By so many names a directory may be believed to be known at a time: by a renaming it has one more.
+/// A directory that had so many names lately is not believed to have another: renamed, it is believed to have both for a moment.
 const PLACES_MAX: usize = 16;
 
 /// The inodes that the kernel refers to.
@@ -33,7 +30,7 @@ pub(crate) struct Inodes {
 struct Tables {
     known: BTreeMap<u64, Known>,
     /// What the kernel may believe to have these names.
-    names: BTreeMap<(u64, OsString), InodeId>,
+    names: BTreeMap<(u64, Name), InodeId>,
 }
 
 struct Known {
@@ -45,7 +42,7 @@ struct Known {
     /// Changes through this mount that are under way.
     changes: usize,
     /// Names by which it may believe it to be known, and until when it may believe any of these.
-    places: Vec<(u64, OsString)>,
+    places: Vec<(u64, Name)>,
     placed_until: Option<Instant>,
 }
 
@@ -78,7 +75,7 @@ impl Tables {
         }
     }
 
-    fn enter_place(&mut self, inode: InodeId, place: (u64, OsString)) {
+    fn enter_place(&mut self, inode: InodeId, place: (u64, Name)) {
         let Some(known) = self.find(inode) else { return };
         if !known.places.contains(&place) {
             known.places.push(place.clone());
@@ -138,46 +135,42 @@ impl Inodes {
     }
 
     /// The same for a name that a directory has.
-    pub(super) fn believe_name(&self, inode: InodeId, (dir, name): Place<'_>, until: Instant) -> bool {
-        let (now, place) = (clock::now(), (dir, name.to_owned()));
-        let mut tables = self.tables();
+    pub(super) fn believe_name(&self, inode: InodeId, (dir, name): (InodeId, &Name), until: Instant) -> bool {
+        let (now, mut tables) = (clock::now(), self.tables());
         let Some(known) = tables.find(inode).filter(|known| known.changes == 0) else { return false };
         if !known.is_placed(now) {
-            known.placed_until = None;
             tables.leave_places(inode);
         }
-        let Some(known) = tables.find(inode) else { return false };
-        if known.places.len() >= PLACES_MAX && !known.places.contains(&place) {
+        let Some(known) = tables.find(inode).filter(|known| known.places.len() < PLACES_MAX) else {
             return false;
-        }
+        };
         known.placed_until = known.placed_until.max(Some(until));
-        tables.enter_place(inode, place);
+        tables.enter_place(inode, (dir.number, name.clone()));
         true
     }
 
-    /// What is about to get another's name through this mount the kernel will believe to have that one.
+    /// A directory that is about to be renamed through this mount: the kernel will believe that it has its new name.
     pub(super) fn moves(&self, from: &Site, to: &Site) {
         let Expect::Inode(inode) = from.expect else { return };
         let (now, mut tables) = (clock::now(), self.tables());
         if tables.find(inode).is_some_and(|known| known.is_placed(now)) {
-            tables.enter_place(inode, (to.dir.number, OsStr::from_bytes(to.name.as_bytes()).to_owned()));
+            tables.enter_place(inode, (to.dir.number, to.name.clone()));
         }
     }
 
     /// The same place, with what the kernel believes to be there.
     pub(super) fn believed_site(&self, site: Site) -> Site {
-        let place = (site.dir.number, OsStr::from_bytes(site.name.as_bytes()).to_owned());
         let (now, mut tables) = (clock::now(), self.tables());
-        let named = tables.names.get(&place).copied();
+        let named = tables.names.get(&(site.dir.number, site.name.clone())).copied();
         let is_placed = |inode: &InodeId| tables.find(*inode).is_some_and(|known| known.is_placed(now));
-        named.filter(is_placed).map_or_else(|| site.clone(), |inode| site.clone().naming(inode))
+        match named.filter(is_placed) {
+            Some(inode) => site.naming(inode),
+            None => site,
+        }
     }
 
     /// The names by which the kernel may believe these to be known, and until when. None if it does not any more.
-    pub(super) fn names(
-        &self,
-        inodes: impl Iterator<Item = InodeId>,
-    ) -> (Vec<(u64, OsString)>, Option<Instant>) {
+    pub(super) fn names(&self, inodes: impl Iterator<Item = InodeId>) -> (Vec<(u64, Name)>, Option<Instant>) {
         let (now, mut tables) = (clock::now(), self.tables());
         let (mut names, mut last) = (Vec::new(), None);
         for inode in inodes {
@@ -270,5 +263,31 @@ mod tests {
         inodes.forget(7, 1);
         assert!(!inodes.is_believed(inode));
         assert!(inodes.believe(InodeId::ROOT, soon), "it always has the root");
+    }
+
+    #[test]
+    fn names_of_a_directory_are_known_as_long_as_they_may_be_believed() {
+        let (inodes, dir) = (Inodes::default(), id(7, 3));
+        let site = |text: &str| Site::new(InodeId::ROOT, Name::new(text.as_bytes()).unwrap());
+        let believe = |text: &str, until| {
+            let site = site(text);
+            inodes.believe_name(dir, (site.dir, &site.name), until)
+        };
+        let names = || inodes.names([dir].into_iter()).0.len();
+        let soon = clock::now() + Duration::from_secs(60);
+        assert!(!believe("a", soon), "the kernel does not have it yet");
+        inodes.entered(dir);
+        assert!(believe("a", soon) && names() == 1);
+        assert_eq!(inodes.believed_site(site("a")).expect, Expect::Inode(dir));
+        assert_eq!(inodes.believed_site(site("b")).expect, Expect::Any);
+        inodes.moves(&site("a").naming(dir), &site("b"));
+        assert_eq!((inodes.believed_site(site("b")).expect, names()), (Expect::Inode(dir), 2));
+        (2..PLACES_MAX).for_each(|number| assert!(believe(&number.to_string(), soon)));
+        assert!(!believe("c", soon), "it has had too many");
+        inodes.forget(7, 1);
+        assert_eq!((inodes.believed_site(site("a")).expect, names()), (Expect::Any, 0));
+        inodes.entered(dir);
+        assert!(believe("a", clock::now()) && names() == 0, "that is over at once");
+        assert!(believe("b", soon) && names() == 1, "and with it all before");
     }
 }

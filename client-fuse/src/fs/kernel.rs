@@ -26,21 +26,22 @@
 //!
 //! Nearly all names of a path are of directories, and these are rarely renamed or removed. So the kernel is told to believe them for a moment, and
 //! told to drop one before another mount takes it away, and not when anything else changes there. That waits for what this mount does to names in
-//! the directory above, which may wait for other mounts to drop directories that are above that one, and never below: in a circle only if
-//! two mounts rename or remove directories of one directory at the same time. Then it is over when the kernel has ceased to believe by itself.
+//! the directory above, which may wait for other mounts to drop directories that are above that one. It does not wait behind whoever wants the name
+//! dropped: the daemons see to that. So mounts wait in a circle only if two of them rename or remove directories of one directory at the same
+//! time, and then it is over when the kernel has ceased to believe by itself.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::ObjectId;
 use client::{Ended, Watch};
-use namespace::{Answer, Ask, Attributes, InodeId, Kind, Who};
+use namespace::{Answer, Ask, Attributes, InodeId, Kind, Name, Who};
 use tokio::runtime::Handle;
 use tokio::time::timeout_at;
 
 use super::inodes::Inodes;
+use super::names::{self, Place};
 use super::{Fs, FsError};
 use crate::clock;
 
@@ -51,11 +52,8 @@ const AGAIN: Duration = Duration::from_millis(1);
 const NAME_BELIEVED_FOR: Duration = Duration::from_millis(200);
 /// And the attributes of a file that is lent to this client: who opens a file has asked for them just before.
 const LENT_BELIEVED_FOR: Duration = Duration::from_millis(20);
-/// A program's thread that was told so may not have run for so long.
+/// The kernel counts from when the thread that asked runs again, which may be so much later.
 const ENDS_AFTER: Duration = Duration::from_millis(100);
-
-/// Has the kernel drop a name of the directory with this number.
-pub(crate) type DropName = Arc<dyn Fn(u64, &OsStr) + Send + Sync>;
 
 /// How the kernel is told something that it has not asked for.
 pub(crate) struct Kernel {
@@ -63,7 +61,7 @@ pub(crate) struct Kernel {
     pub(crate) drop_attributes: Box<dyn Fn(u64) -> bool + Send + Sync>,
     /// It believes no more what the name of a directory in the one with this number names, when this returns. That takes as long as what is done
     /// to names there.
-    pub(crate) drop_name: DropName,
+    pub(crate) drop_name: Arc<dyn Fn(u64, &Name) + Send + Sync>,
     /// It has written what was written through mappings of the inode, when this returns. That takes as long as those writes do.
     pub(crate) write_mapped: Arc<dyn Fn(u64) + Send + Sync>,
     /// For what takes longer.
@@ -95,14 +93,10 @@ impl Fs {
     }
 
     /// What has a name, or that nothing has, on the same conditions. The kernel refers to it from now on.
-    pub(crate) fn lookup_at_once(
-        &self,
-        who: &Who,
-        place: super::names::Place<'_>,
-    ) -> Option<Result<Found, FsError>> {
-        let (dir, name) = super::names::place(&self.inodes, place).ok()?;
+    pub(crate) fn lookup_at_once(&self, who: &Who, place: Place<'_>) -> Option<Result<Found, FsError>> {
+        let (dir, name) = names::place(&self.inodes, place).ok()?;
         let identity = self.now();
-        let found = match identity.volume.known(who, &Ask::Lookup { dir, name })? {
+        let found = match identity.volume.known(who, &Ask::Lookup { dir, name: name.clone() })? {
             Ok(Answer::Attributes(found)) => found,
             Ok(_) => return None,
             Err(error) => return Some(Err(error.into())),
@@ -114,25 +108,21 @@ impl Fs {
         if !self.inodes.entered(found.inode) {
             return Some(Ok(((found, Duration::ZERO), Duration::ZERO)));
         }
-        let name_time = self.name_time(place, &found);
+        let name_time = self.name_time((dir, &name), &found);
         let shown = self.shown_at_once(found.inode).unwrap_or((found, Duration::ZERO));
         Some(Ok((shown, name_time)))
     }
 
     /// For how long the kernel may believe a name under which this was found.
-    pub(super) fn name_time(&self, place: super::names::Place<'_>, found: &Attributes) -> Duration {
-        let identity = self.now();
+    pub(super) fn name_time(&self, place: (InodeId, &Name), found: &Attributes) -> Duration {
         if found.kind != Kind::Directory {
             return Duration::ZERO;
         }
-        let Ok((dir, name)) = super::names::place(&self.inodes, place) else { return Duration::ZERO };
+        let identity = self.now();
         let (from, time) = (clock::now(), identity.volume.known_for().min(NAME_BELIEVED_FOR));
         // First it is noted, and then looked whether it is so: whoever takes it away finds the note.
-        let may_believe = self.inodes.believe_name(found.inode, place, from + time);
-        if may_believe && identity.volume.is_placed(found.inode, (dir, &name)) {
-            return time.saturating_sub(clock::now() - from);
-        }
-        Duration::ZERO
+        let may_believe = self.inodes.believe_name(found.inode, place, from + time + ENDS_AFTER);
+        left((from, time), may_believe && identity.volume.is_placed(found.inode, place))
     }
 
     /// Where a link leads, on the same conditions.
@@ -152,27 +142,24 @@ impl Fs {
     fn lent(&self, inode: InodeId) -> Option<Shown> {
         let identity = self.now();
         let (from, time) = (clock::now(), identity.volume.known_for().min(LENT_BELIEVED_FOR));
-        let may_believe = self.inodes.believe(inode, from + time);
+        let may_believe = self.inodes.believe(inode, from + time + ENDS_AFTER);
         let attributes = match identity.volume.known(&self.root, &Ask::Attributes { inode })? {
             Ok(Answer::Attributes(attributes)) => attributes,
             _ => return None,
         };
         let kept = identity.volume.keeps_for(&attributes)?;
-        let lasts = may_believe && kept > LENT_BELIEVED_FOR + ENDS_AFTER;
-        let left = if lasts { time.saturating_sub(clock::now() - from) } else { Duration::ZERO };
-        Some((attributes, left))
+        let lasts = kept > LENT_BELIEVED_FOR + ENDS_AFTER;
+        Some((attributes, left((from, time), may_believe && lasts)))
     }
 
     /// What the kernel may believe of an inode, and for how long.
     fn believable(&self, inode: InodeId) -> Option<Shown> {
         let identity = self.now();
         let (from, time) = (clock::now(), identity.volume.known_for());
-        let may_believe = self.inodes.believe(inode, from + time);
+        let may_believe = self.inodes.believe(inode, from + time + ENDS_AFTER);
         match identity.volume.known(&self.root, &Ask::Attributes { inode })? {
             Ok(Answer::Attributes(attributes)) if attributes.lent.is_none() => {
-                let left =
-                    if may_believe { time.saturating_sub(clock::now() - from) } else { Duration::ZERO };
-                Some((attributes, left))
+                Some((attributes, left((from, time), may_believe)))
             }
             _ => None,
         }
@@ -228,6 +215,11 @@ impl Fs {
     }
 }
 
+/// What is left of a time that began then, if the kernel may believe something for it.
+fn left((from, time): (Instant, Duration), may_believe: bool) -> Duration {
+    if may_believe { time.saturating_sub(clock::now() - from) } else { Duration::ZERO }
+}
+
 fn follow(watch: &Watch, volume: ObjectId, (inodes, kernel): (&Inodes, &Kernel)) {
     while let Some(ended) = watch.wait() {
         let mut dropped: BTreeMap<u64, InodeId> = if ended.volumes.contains(&volume) {
@@ -253,12 +245,12 @@ fn follow(watch: &Watch, volume: ObjectId, (inodes, kernel): (&Inodes, &Kernel))
 
 impl Kernel {
     /// It drops these names, which it ceases to believe then by itself, and whoever waits for that goes on.
-    fn drop_names(&self, names: Vec<(u64, OsString)>, until: Instant, ended: Ended) {
+    fn drop_names(&self, names: Vec<(u64, Name)>, until: Instant, ended: Ended) {
         let drop_name = self.drop_name.clone();
         let drop_all = move || names.iter().for_each(|(dir, name)| drop_name(*dir, name));
         let dropping = self.runtime.spawn_blocking(drop_all);
         self.runtime.spawn(async move {
-            let _ = timeout_at((until + ENDS_AFTER).into(), dropping).await;
+            let _ = timeout_at(until.into(), dropping).await;
             drop(ended);
         });
     }

@@ -32,12 +32,12 @@ pub(crate) type Place<'a> = (u64, &'a std::ffi::OsStr);
 impl Fs {
     pub(crate) async fn lookup(&self, who: &Who, place: Place<'_>) -> Result<Found, FsError> {
         let (dir, name) = self::place(&self.inodes, place)?;
-        let found = self.now().volume.lookup(who, dir, name).await?;
+        let found = self.now().volume.lookup(who, dir, name.clone()).await?;
         let (attributes, was_there) = self.entered(found).await?;
         if !was_there {
             return Ok(((attributes, Duration::ZERO), Duration::ZERO));
         }
-        let name_time = self.name_time(place, &attributes);
+        let name_time = self.name_time((dir, &name), &attributes);
         Ok((self.with_time(attributes), name_time))
     }
 
@@ -113,16 +113,17 @@ impl Fs {
             site @ Site { expect: Expect::Any, .. } => self.inodes.believed_site(site),
             known => known,
         });
-        if let [from, to] = known.as_slice() {
-            self.inodes.moves(from, to);
-            self.inodes.moves(to, from);
-        }
         let dirs = sites.iter().map(|site| site.dir);
         let there = known.iter().filter_map(|site| match site.expect {
             Expect::Inode(inode) => Some(inode),
             Expect::Any | Expect::Nothing => None,
         });
         let _changing = self.changing(dirs.chain(there));
+        // From here on nothing more is believed of them.
+        if let [from, to] = known.as_slice() {
+            self.inodes.moves(from, to);
+            self.inodes.moves(to, from);
+        }
         if known != sites {
             match identity.volume.change(&caller.who(), change(known)).await {
                 // Somebody else has changed that.

@@ -41,11 +41,16 @@ pub(crate) fn mount(fs: Fs, point: &Path, options: &Options, runtime: Handle) ->
     config.acl = if options.others { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(THREADS);
     config.clone_fd = true;
-    let (fs, tasks) = (Arc::new(fs), runtime.clone());
+    let fs = Arc::new(fs);
     let under_way = Arc::new(Semaphore::new(UNDER_WAY_BYTES_MAX as usize));
     let lock_waits = Arc::new(Semaphore::new(LOCK_WAITS_MAX));
-    let translator =
-        Translator { fs: fs.clone(), runtime, under_way: under_way.clone(), lock_waits, is_direct: true };
+    let translator = Translator {
+        fs: fs.clone(),
+        runtime: runtime.clone(),
+        under_way: under_way.clone(),
+        lock_waits,
+        is_direct: true,
+    };
     let session = Session::new(translator, point, &config)?;
     let notifier = Arc::new(Notifier::new(&session)?);
     let (writer, namer) = (notifier.clone(), notifier.clone());
@@ -53,7 +58,7 @@ pub(crate) fn mount(fs: Fs, point: &Path, options: &Options, runtime: Handle) ->
         drop_attributes: Box::new(move |number| notifier.drop_attributes(number)),
         drop_name: Arc::new(move |dir, name| namer.drop_name(dir, name)),
         write_mapped: Arc::new(move |number| writer.write_mapped(number)),
-        runtime: tasks,
+        runtime,
     })?;
     let session = session.spawn()?;
     Ok(Mounted { session, fs, under_way })

@@ -3,11 +3,10 @@
 //!
 //! The bytes are written here, because fuser does not say whether the kernel knows the inode at all.
 
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 
+use namespace::Name;
 use rustix::io::Errno;
 
 /// `FUSE_NOTIFY_INVAL_INODE` of the kernel's `fuse.h`: drop the attributes of an inode, and some of its content.
@@ -33,19 +32,19 @@ impl Notifier {
     /// for what they have locked. False if the kernel does not know the inode.
     pub(crate) fn drop_attributes(&self, number: u64) -> bool {
         // Whatever else goes wrong, the mount is gone, and with it all that the kernel knew.
-        self.tell(&message(number, NOTHING))
+        self.tell(&inode_message(number, NOTHING))
     }
 
     /// The kernel keeps no content of an inode any more: what was written through a mapping it has written when this returns, which is
     /// not before somebody has answered its writes.
     pub(crate) fn write_mapped(&self, number: u64) {
         // What it does not know it keeps nothing of.
-        self.tell(&message(number, EVERYTHING));
+        self.tell(&inode_message(number, EVERYTHING));
     }
 
     /// The kernel knows no more what a name of a directory names, when this returns. That waits for whatever is being done to the directory's
     /// names through this mount.
-    pub(crate) fn drop_name(&self, dir: u64, name: &OsStr) {
+    pub(crate) fn drop_name(&self, dir: u64, name: &Name) {
         // What it does not know it has nothing to drop of.
         self.tell(&name_message(dir, name.as_bytes()));
     }
@@ -58,17 +57,17 @@ impl Notifier {
 }
 
 /// The inode, an offset and a length: 0 for all behind that.
-fn message(number: u64, from: i64) -> Vec<u8> {
-    begin(INVAL_INODE, &[&number.to_ne_bytes(), &from.to_ne_bytes(), &[0; 8]])
+fn inode_message(number: u64, from: i64) -> Vec<u8> {
+    framed(INVAL_INODE, &[&number.to_ne_bytes(), &from.to_ne_bytes(), &[0; 8]])
 }
 
 /// The directory, the length of the name, no flags, and the name with a zero behind it.
 fn name_message(dir: u64, name: &[u8]) -> Vec<u8> {
     let length = u32::try_from(name.len()).expect("a name is short");
-    begin(INVAL_ENTRY, &[&dir.to_ne_bytes(), &length.to_ne_bytes(), &[0; 4], name, &[0]])
+    framed(INVAL_ENTRY, &[&dir.to_ne_bytes(), &length.to_ne_bytes(), &[0; 4], name, &[0]])
 }
 
-fn begin(code: i32, fields: &[&[u8]]) -> Vec<u8> {
+fn framed(code: i32, fields: &[&[u8]]) -> Vec<u8> {
     let length = HEADER_BYTES + fields.iter().map(|field| field.len()).sum::<usize>();
     let length = u32::try_from(length).expect("it is short");
     let header: [&[u8]; 3] = [&length.to_ne_bytes(), &code.to_ne_bytes(), &[0; 8]];
@@ -81,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_message_is_what_the_kernel_takes() {
-        let message = message(0x0102, NOTHING);
+        let message = inode_message(0x0102, NOTHING);
         assert_eq!(message[..8], [40_u32.to_ne_bytes(), 2_u32.to_ne_bytes()].concat());
         assert_eq!(message[8..16], [0; 8], "it answers no request");
         assert_eq!(message[16..24], 0x0102_u64.to_ne_bytes());

@@ -154,7 +154,7 @@ pub enum Work {
         offset: u64,
         /// What.
         data: Vec<Bytes>,
-        /// How safe it is to be: what somebody waits for, to be synced, is synced with it.
+        /// How safe it is to be: synced with that if somebody waits for it.
         level: Level,
     },
     /// Give the content this size.

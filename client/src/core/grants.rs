@@ -187,9 +187,10 @@ impl Cache {
         &self,
         now: MonoTime,
         object: ObjectId,
-        (inode, (dir, name)): (InodeId, (InodeId, &Name)),
+        inode: InodeId,
+        place: (InodeId, &Name),
     ) -> bool {
-        let volume = self.volumes.get(&object).filter(|volume| volume.is_placed(inode, (dir, name)));
+        let volume = self.volumes.get(&object).filter(|volume| volume.is_placed(inode, place));
         let by = volume.and_then(|volume| volume.by);
         by.and_then(|by| self.links.get(&by.node)).is_some_and(|link| now < link.valid_until)
     }

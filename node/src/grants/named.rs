@@ -92,8 +92,8 @@ impl Touched {
         });
         let found: Vec<InodeId> = found.filter(|inode| !named.inodes.contains(inode)).collect();
         // What loses a name is named with its rights.
-        let loses = if resolves { named.rights.iter().chain(&found) } else { [].iter().chain(&[]) };
-        let moved = loses.copied().filter(|inode| is_directory(tree, *inode)).collect();
+        let loses = named.rights.iter().chain(&found).copied();
+        let moved = loses.filter(|inode| resolves && is_directory(tree, *inode)).collect();
         Self { named, found, moved, resolves }
     }
 

@@ -11,7 +11,7 @@ use replication::Position;
 
 use super::named::{Touched, is_directory};
 use super::table::Taken;
-use super::{CacheGrant, GrantKind, Placed};
+use super::{CacheGrant, GrantKind, Settled};
 use crate::file::{Answer, Change, Done, FileBody, FileError, FileReplyBody};
 use crate::files::{Asker, Caller, Hosted};
 use crate::{Bug, Reply, Revoked, SessionId, Shard, Unavailable};
@@ -49,10 +49,13 @@ impl<A: Algorithm> Shard<A> {
         change: &Change,
     ) -> bool {
         let guards = !self.config.breaks(Bug::PlacesOfDeadForgotten);
-        let keeps_places = !self.config.breaks(Bug::PlaceNotTaken);
+        let overtakes = asker.session().is_some_and(|session| self.granting.takes_place_of(session));
+        let takes_places = !self.config.breaks(Bug::PlaceNotTaken);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
         let mut touched = hosted.touched_by(change);
-        touched.moved.retain(|_| keeps_places);
+        if !takes_places {
+            touched.moved.clear();
+        }
         // What a daemon asks for gets its number as an entry.
         let request = asker.request(&body).filter(|_| matches!(asker.from, Caller::Session(_)));
         let is_known = request.is_some_and(|request| {
@@ -67,7 +70,7 @@ impl<A: Algorithm> Shard<A> {
         let (is_held, to_tell) = hosted.grants.in_the_way(&touched, asker.session());
         let is_held = is_held || guards && hosted.grants.moves_unplaced(now, &touched, asker.client);
         let is_settling = decided_by_lends(change).is_some_and(|inode| hosted.grants.is_changing(inode));
-        if !is_held && !is_settling && !hosted.grants.is_behind(&touched) {
+        if !is_held && !is_settling && !hosted.grants.is_behind(&touched, overtakes) {
             return false;
         }
         if !hosted.grants.hold(asker, body, touched) {
@@ -117,10 +120,10 @@ impl<A: Algorithm> Shard<A> {
         let client = self.sessions.get(session).map(|session| session.client);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         match what {
-            // Who cannot count on it any more cannot on where it is either.
             Revoked::Inode { number, epoch } if is_answered => {
                 hosted.grants.end_revoking(InodeId { number, epoch }, session);
             }
+            // Who cannot count on it any more cannot on where it is either.
             Revoked::Inode { number, epoch } | Revoked::Place { number, epoch } => {
                 hosted.grants.end_taking(InodeId { number, epoch }, session);
             }
@@ -131,8 +134,8 @@ impl<A: Algorithm> Shard<A> {
                 }
                 self.recall_answered(now, object, (session, number), inode);
             }
-            Revoked::All if is_answered => hosted.grants.leave_places(session),
-            Revoked::All => hosted.grants.drop_session(session),
+            Revoked::All if is_answered => hosted.grants.end_revoking_all(session),
+            Revoked::All => hosted.grants.end_taking_all(session),
             Revoked::Before(tenure) => {
                 if tenure == hosted.grants.tenure
                     && let (Some(grace), Some(client)) = (&mut hosted.grants.grace, client)
@@ -191,10 +194,10 @@ impl<A: Algorithm> Shard<A> {
         &mut self,
         now: WallTime,
         object: ObjectId,
-        (asker, placed): (Asker, Option<&Placed>),
+        (asker, placed): (Asker, Option<&Settled>),
         outcome: &Result<Done, FileError>,
     ) -> Option<Box<CacheGrant>> {
-        let Placed { at, named } = placed?;
+        let Settled { at, named } = placed?;
         let told = match outcome {
             Ok(Done::Tree(done)) => match &**done {
                 TreeDone::Created { attributes, .. } | TreeDone::Changed { attributes } => {

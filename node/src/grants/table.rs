@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
-use base::{ClientId, Epoch, Seq};
+use base::{ClientId, Epoch, Seq, WallTime};
 use namespace::{InodeId, Name};
 
 use super::named::Touched;
@@ -34,7 +34,7 @@ pub(crate) struct Grants {
     lenders: BTreeSet<SessionId>,
     /// Changes that are entries and have no outcome.
     under_way: BTreeMap<(ClientId, u64), UnderWay>,
-    places: BTreeSet<Seq>,
+    positions: BTreeSet<Seq>,
     /// By whom how often what is being changed. Nobody's are changes that may touch what their session does not know of.
     changing: BTreeMap<(InodeId, Option<SessionId>), usize>,
     names: BTreeMap<(InodeId, Name), usize>,
@@ -48,17 +48,18 @@ pub(crate) struct Grants {
     pub(super) is_stale: bool,
     /// Nothing is changed before these clients have dropped what they had.
     pub(super) grace: Option<Grace>,
-    unplaced: Option<Unplaced>,
+    /// Clients that may believe where directories were, of an earlier tenure.
+    pub(super) unplaced: Option<Grace>,
     /// Clients that are being put on record.
     pub(super) welcomed: BTreeSet<ClientId>,
     /// Clients that are being taken off record, and by which entry.
     leaving: BTreeMap<ClientId, Seq>,
 }
 
-/// Why nothing is changed yet.
+/// Who may have something of an earlier tenure.
 #[derive(Clone, Debug)]
 pub(super) struct Grace {
-    pub(super) until: base::WallTime,
+    pub(super) until: WallTime,
     /// Who is still to say that it dropped what it had.
     pub(super) unanswered: BTreeSet<ClientId>,
     /// Whether there may be others.
@@ -78,17 +79,8 @@ enum Grant {
     Granted,
     /// It was told to drop what it has, and has not said that it did.
     Revoked,
-    /// It was one.
+    /// It was dropped. Where the inode is may be believed still.
     Over,
-}
-
-/// Where directories are somebody may believe, and the primary does not know who believes what.
-#[derive(Clone, Debug)]
-struct Unplaced {
-    until: base::WallTime,
-    clients: BTreeSet<ClientId>,
-    /// Whether there may be others.
-    is_blind: bool,
 }
 
 /// An inode of which a session is told to drop what it has, and whether that is where it is, too.
@@ -96,7 +88,7 @@ pub(super) type Taken = (InodeId, bool);
 
 /// A change whose outcome is known.
 #[derive(Clone, Debug)]
-pub(crate) struct Placed {
+pub(crate) struct Settled {
     /// Where it stands.
     pub(crate) at: Seq,
     /// The inodes that it named.
@@ -163,15 +155,6 @@ impl Grants {
     /// Whether it is granted and to be counted on.
     pub(super) fn has(&self, inode: InodeId, session: SessionId) -> bool {
         self.grant(inode, session) == Some(Grant::Granted)
-    }
-
-    /// Where directories are these clients may believe until then, of an earlier tenure.
-    pub(super) fn begin_unplaced(
-        &mut self,
-        until: base::WallTime,
-        (clients, is_blind): (BTreeSet<ClientId>, bool),
-    ) {
-        self.unplaced = Some(Unplaced { until, clients, is_blind });
     }
 
     /// Whether something may be granted there.
@@ -297,11 +280,22 @@ impl Grants {
         }
     }
 
+    /// A session has dropped all that was revoked, but not where directories are. What was granted again since stays.
+    pub(super) fn end_revoking_all(&mut self, session: SessionId) {
+        let inodes = self.by_session.get(&session).cloned().unwrap_or_default();
+        inodes.into_iter().for_each(|inode| self.end_revoking(inode, session));
+    }
+
+    /// It cannot count on that any more, and not on where directories are.
+    pub(super) fn end_taking_all(&mut self, session: SessionId) {
+        let inodes = self.by_session.get(&session).cloned().unwrap_or_default();
+        inodes.into_iter().for_each(|inode| self.end_taking(inode, session));
+    }
+
     /// A session has dropped all that it was granted, but not where directories are.
     pub(super) fn leave_places(&mut self, session: SessionId) {
         self.revoke_session(session);
-        let inodes = self.by_session.get(&session).cloned().unwrap_or_default();
-        inodes.into_iter().for_each(|inode| self.end_revoking(inode, session));
+        self.end_revoking_all(session);
     }
 
     /// Whose grants stand in the way of a change, and which of them nobody was told to drop yet.
@@ -329,25 +323,20 @@ impl Grants {
     }
 
     /// Whether a change moves a directory of which somebody else than its client may believe that it is where it was in an earlier tenure.
-    pub(super) fn moves_unplaced(
-        &mut self,
-        now: base::WallTime,
-        touched: &Touched,
-        client: ClientId,
-    ) -> bool {
-        self.unplaced.take_if(|unplaced| unplaced.until <= now);
-        let is_believed = |unplaced: &Unplaced| {
-            unplaced.is_blind || unplaced.clients.iter().any(|believer| *believer != client)
-        };
-        !touched.moved.is_empty() && self.unplaced.as_ref().is_some_and(is_believed)
+    pub(super) fn moves_unplaced(&self, now: WallTime, touched: &Touched, client: ClientId) -> bool {
+        let unplaced = self.unplaced.as_ref().filter(|unplaced| now < unplaced.until);
+        let is_believed =
+            |unplaced: &Grace| unplaced.is_blind || unplaced.unanswered.iter().any(|other| *other != client);
+        !touched.moved.is_empty() && unplaced.is_some_and(is_believed)
     }
 
     /// Whether a change has to wait whoever has grants: for one before it, or because it is not known what its names name.
-    pub(super) fn is_behind(&self, touched: &Touched) -> bool {
+    /// Whose kernel is to drop a name may be kept from that by its own change, and waits for nobody who wants the name dropped.
+    pub(super) fn is_behind(&self, touched: &Touched, overtakes: bool) -> bool {
         let is_unsettled =
             touched.resolves && touched.named.names.iter().any(|name| self.names.contains_key(name));
         let is_behind = touched.inodes().any(|(inode, _)| self.waiting.contains_key(&inode));
-        is_unsettled || is_behind || self.grace.is_some()
+        is_unsettled || is_behind && !overtakes || self.grace.is_some()
     }
 
     /// Keeps a change until nobody is in its way. False if too many wait.
@@ -417,19 +406,19 @@ impl Grants {
         for name in &touched.named.names {
             *self.names.entry(name.clone()).or_default() += 1;
         }
-        self.places.insert(at);
+        self.positions.insert(at);
         self.under_way.insert(key, UnderWay { at, session, touched });
     }
 
     /// Its outcome is known, if it is one of these.
-    pub(crate) fn end(&mut self, key: (ClientId, u64)) -> Option<Placed> {
+    pub(crate) fn end(&mut self, key: (ClientId, u64)) -> Option<Settled> {
         let UnderWay { at, session, touched } = self.under_way.remove(&key)?;
-        self.places.remove(&at);
+        self.positions.remove(&at);
         for (inode, is_known) in touched.inodes() {
             less(&mut self.changing, &(inode, session.filter(|_| is_known)));
         }
         touched.named.names.iter().for_each(|name| less(&mut self.names, name));
-        Some(Placed { at, named: touched.named.inodes })
+        Some(Settled { at, named: touched.named.inodes })
     }
 
     /// Whether this change is an entry without an outcome.
@@ -439,7 +428,7 @@ impl Grants {
 
     /// Up to where everything has taken effect in an answer that was made by now.
     pub(super) fn seen_upto(&self, committed: Seq) -> Seq {
-        self.places.first().map_or(committed, |first| committed.min(Seq(first.0.saturating_sub(1))))
+        self.positions.first().map_or(committed, |first| committed.min(Seq(first.0.saturating_sub(1))))
     }
 }
 
@@ -517,7 +506,9 @@ mod tests {
         // It takes room as long as it may be believed.
         grants.give(directory, session, true);
         grants.leave_places(session);
+        grants.end_revoking_all(session);
         grants.give(file, session, false);
+        grants.end_taking_all(session);
         assert!(!grants.has(directory, session) && !grants.may_give(inode(3), session));
         assert_eq!(grants.make_room(session, &[inode(3)]), [(directory, true), (file, false)]);
     }

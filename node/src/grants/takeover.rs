@@ -44,9 +44,10 @@ impl<A: Algorithm> Shard<A> {
         if until <= now || unanswered.is_empty() && !is_blind {
             return;
         }
-        hosted.grants.begin_unplaced(until, (unanswered.clone(), is_blind));
+        let grace = Grace { until, unanswered: unanswered.clone(), is_blind };
+        hosted.grants.unplaced = Some(grace.clone());
         self.granting.unplaced.insert((until, object));
-        hosted.grants.grace = Some(Grace { until, unanswered: unanswered.clone(), is_blind });
+        hosted.grants.grace = Some(grace);
         self.granting.graces.insert((until, object));
         let sessions: Vec<SessionId> = self.sessions.ids().collect();
         for session in sessions {
@@ -97,7 +98,8 @@ impl<A: Algorithm> Shard<A> {
         clients.into_iter().for_each(|client| self.take_off_record(now, object, client));
     }
 
-    /// The first frame of a connection: whatever was granted over an earlier one its client has dropped.
+    /// The first frame of a connection: whatever was granted over an earlier one its client has dropped, but for where
+    /// directories are.
     pub(crate) fn session_begins(&mut self, now: WallTime, session: SessionId) {
         let Some(client) = self.sessions.get(session).map(|session| session.client) else { return };
         let is_earlier = |other: &SessionId| {

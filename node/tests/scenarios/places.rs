@@ -151,6 +151,22 @@ fn who_does_not_answer_is_waited_for_as_long_as_it_may_believe_where_a_directory
     assert_eq!(story.answer(), 1);
 }
 
+/// A kernel drops no name of a directory in which it does something itself.
+#[test]
+fn who_is_to_drop_where_a_directory_is_does_not_wait_behind_who_moves_it() {
+    let mut story = Story::new(None);
+    let moved = story.change(0, rename("d", "e"));
+    let behind = story.change(0, make(ROOT, "a"));
+    let own = story.change_as(READER, 0, make(ROOT, "b"));
+    story.cluster.run(ms(20));
+    assert_eq!([moved, behind].map(|id| story.is_done(id)), [false, false]);
+    let told = story.cluster.file_reply(READER, own);
+    assert!(matches!(told, Some(FileReplyBody::Changed { outcome: Ok(_), .. })), "{told:?}");
+    story.answer();
+    story.run_until_moved(moved, ms(5));
+    assert!(story.is_done(behind));
+}
+
 fn who_takes_over_moves_no_directory_while_somebody_may_believe_where_it_was(bug: Option<Bug>) {
     let mut story = Story::new(bug);
     (1..3).for_each(|member| story.cluster.connect(READER, story.members[member]));

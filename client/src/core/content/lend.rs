@@ -137,7 +137,11 @@ impl Lend {
 
     /// Until when it is not given back, unless somebody wants it back, or a call about the file has it returned.
     pub(super) fn rests_until(&self) -> Option<MonoTime> {
-        self.serves().then(|| (self.changed_at + REST).rounded_down(TOGETHER))
+        self.serves().then(|| self.rested_at())
+    }
+
+    fn rested_at(&self) -> MonoTime {
+        (self.changed_at + REST).rounded_down(TOGETHER)
     }
 
     pub(super) const fn is_touched(&self) -> bool {
@@ -267,7 +271,7 @@ impl Lend {
         }
         if self.is_clean() {
             self.since = None;
-            let rested = (self.changed_at + REST).rounded_down(TOGETHER);
+            let rested = self.rested_at();
             if self.stage == Stage::Held && now < rested {
                 return Step::Wait(Some(rested));
             }
@@ -280,7 +284,7 @@ impl Lend {
             return Step::Wait(Some(self.retry_at));
         }
         let is_wanted = self.wanted > 0 && !self.has_sent(self.wanted);
-        let due = self.due(pressure).filter(|_| !is_wanted);
+        let due = if is_wanted { None } else { self.due(pressure) };
         if due.is_some_and(|due| now < due) {
             return Step::Wait(due);
         }
@@ -306,7 +310,7 @@ impl Lend {
                 return None;
             }
             self.cut = None;
-            return Some(self.resize(flush, (size, level)));
+            return Some(self.resize(flush, size, level));
         }
         let resizes = |flight: &Flight| matches!(flight, Flight::Resize(_));
         if self.flights.len() >= FLIGHTS_MAX || self.flights.values().any(resizes) {
@@ -320,10 +324,10 @@ impl Lend {
             self.flights.insert(flush, Flight::Write(range, order));
             return Some(Work::Write { flush, offset, data, level });
         }
-        (self.extents.is_empty() && !self.has_flights()).then(|| self.resize(flush, (self.size, level)))
+        (self.extents.is_empty() && !self.has_flights()).then(|| self.resize(flush, self.size, level))
     }
 
-    fn resize(&mut self, flush: FlushId, (size, level): (u64, Level)) -> Work {
+    fn resize(&mut self, flush: FlushId, size: u64, level: Level) -> Work {
         self.flights.insert(flush, Flight::Resize(size));
         self.begun(size..u64::MAX);
         Work::Resize { flush, size, level }
