@@ -55,13 +55,16 @@ const LENT_BELIEVED_FOR: Duration = Duration::from_millis(20);
 /// The kernel counts from when the thread that asked runs again, which may be so much later.
 const ENDS_AFTER: Duration = Duration::from_millis(100);
 
+/// Has the kernel drop a name of the directory with this number.
+type DropName = Arc<dyn Fn(u64, &Name) + Send + Sync>;
+
 /// How the kernel is told something that it has not asked for.
 pub(crate) struct Kernel {
     /// It believes no attributes of the inode with this number any more. False if it does not know it. Nobody waits.
     pub(crate) drop_attributes: Box<dyn Fn(u64) -> bool + Send + Sync>,
     /// It believes no more what the name of a directory in the one with this number names, when this returns. That takes as long as what is done
     /// to names there.
-    pub(crate) drop_name: Arc<dyn Fn(u64, &Name) + Send + Sync>,
+    pub(crate) drop_name: DropName,
     /// It has written what was written through mappings of the inode, when this returns. That takes as long as those writes do.
     pub(crate) write_mapped: Arc<dyn Fn(u64) + Send + Sync>,
     /// For what takes longer.
