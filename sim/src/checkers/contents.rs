@@ -396,12 +396,14 @@ impl Lives {
             let places = self.operations.iter().enumerate().filter(|(_, done)| done.under == Some(lend));
             let places: Vec<usize> = places.map(|(place, _)| place).collect();
             let base = content(life.base);
-            let misfit = self.kept((life, &base), &places).misfit(&after.bytes);
-            if let Some(what) = misfit.or_else(|| self.misread((lend, life), &base, &places)) {
-                return Err((
-                    format!("{lend:?} is over, and something may be lost, because {why}: {what}"),
-                    places,
-                ));
+            let wrong = |what| format!("{lend:?} is over, and something may be lost, because {why}: {what}");
+            if let Some(what) = self.kept((life, &base), &places).misfit(&after.bytes) {
+                // What was read has no part in it.
+                let changes = |place: &usize| self.operations[*place].change().is_some();
+                return Err((wrong(what), places.into_iter().filter(changes).collect()));
+            }
+            if let Some(what) = self.misread((lend, life), &base, &places) {
+                return Err((wrong(what), places));
             }
         }
         bounds.sort_by_key(|(at, _)| *at);
