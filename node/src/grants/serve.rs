@@ -68,7 +68,7 @@ impl<A: Algorithm> Shard<A> {
             return true;
         }
         let (is_held, to_tell) = hosted.grants.in_the_way(&touched, asker.session());
-        let is_held = is_held || guards && hosted.grants.moves_unplaced(now, &touched, asker.client);
+        let is_held = is_held || guards && hosted.grants.moves_unplaced(&touched, asker.client);
         let is_settling = decided_by_lends(change).is_some_and(|inode| hosted.grants.is_changing(inode));
         if !is_held && !is_settling && !hosted.grants.is_behind(&touched, overtakes) {
             return false;
@@ -387,6 +387,9 @@ impl<A: Algorithm> Shard<A> {
         }
         while let Some(&(at, object)) = self.granting.unplaced.first().filter(|(at, _)| *at <= now) {
             self.granting.unplaced.remove(&(at, object));
+            if let Some(hosted) = self.files.hosted.get_mut(&object) {
+                hosted.grants.unplaced = None;
+            }
             self.pass_held(now, object);
         }
         while let Some(&(at, object)) = self.granting.returning.first().filter(|(at, _)| *at <= now) {

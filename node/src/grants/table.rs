@@ -323,11 +323,10 @@ impl Grants {
     }
 
     /// Whether a change moves a directory of which somebody else than its client may believe that it is where it was in an earlier tenure.
-    pub(super) fn moves_unplaced(&self, now: WallTime, touched: &Touched, client: ClientId) -> bool {
-        let unplaced = self.unplaced.as_ref().filter(|unplaced| now < unplaced.until);
+    pub(super) fn moves_unplaced(&self, touched: &Touched, client: ClientId) -> bool {
         let is_believed =
             |unplaced: &Grace| unplaced.is_blind || unplaced.unanswered.iter().any(|other| *other != client);
-        !touched.moved.is_empty() && unplaced.is_some_and(is_believed)
+        !touched.moved.is_empty() && self.unplaced.as_ref().is_some_and(is_believed)
     }
 
     /// Whether a change has to wait whoever has grants: for one before it, or because it is not known what its names name.

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use base::{ObjectId, Span, WallTime};
+use lease::PaxosRules;
 use namespace::{Ask, Change as TreeChange, InodeId, Make, Op, RenameHow, Root, Site, Who};
 use node::file::{Change, Done, FileBody, FileReplyBody, Level, Query};
 use node::{Bug, RequestBody, RequestId, VolumeName, volume_object};
 
 use crate::access::name;
 use crate::cluster::{Cluster, ms};
-use crate::files::Daemons;
 
 const ROOT: InodeId = InodeId::ROOT;
 /// Who believes where a directory is, and who moves it.
@@ -20,7 +20,8 @@ const SESSION_OVER: Span = Span::from_millis(896);
 
 /// A volume with a directory, which the reader has looked up.
 struct Story {
-    cluster: Daemons,
+    /// Of daemons whose clocks need not agree.
+    cluster: Cluster<PaxosRules>,
     members: Vec<u32>,
     numbers: u64,
     dir: InodeId,
@@ -179,6 +180,24 @@ fn who_takes_over_moves_no_directory_while_somebody_may_believe_where_it_was(bug
     story.cluster.run(ms(20));
     assert!(story.is_done(made), "and nothing else waits");
     story.run_until_moved(moved, SESSION_OVER);
+}
+
+/// A clock that goes back says nothing of what it was waited for before.
+#[test]
+fn a_clock_that_goes_back_does_not_keep_a_directory_where_it_was() {
+    let mut story = Story::new(None);
+    (1..3).for_each(|member| story.cluster.connect(READER, story.members[member]));
+    let next = story.members[1];
+    story.cluster.daemons.get_mut(&next).unwrap().offset_ms = 5_000;
+    story.cluster.kill_with_notice(story.members[0]);
+    let made = story.change(1, make(ROOT, "a"));
+    story.cluster.run(ms(20));
+    story.answer();
+    story.cluster.run(SESSION_OVER);
+    assert!(story.is_done(made));
+    story.cluster.daemons.get_mut(&next).unwrap().offset_ms = 0;
+    let id = story.change(1, rename("d", "e"));
+    story.run_until_moved(id, SESSION_OVER);
 }
 
 #[test]
