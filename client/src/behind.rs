@@ -18,7 +18,9 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
-use crate::core::content::{Contents, Fault, FileId, FlushId, Known, Sent, Shown, Step, Times, Whose, Work};
+use crate::core::content::{
+    Contents, Fault, FileId, FlushId, Known, OwnerSet, Sent, Shown, Step, Whose, Work,
+};
 use crate::driver::Shared;
 use crate::objects::ObjectError;
 use crate::source::Source;
@@ -238,10 +240,11 @@ impl Volume {
     async fn return_lend(
         &self,
         (inode, generation): (InodeId, Generation),
-        (Times { modified, accessed }, is_untouched): (Times, bool),
+        (OwnerSet { modified, accessed, mode }, is_untouched): (OwnerSet, bool),
     ) -> Result<(), VolumeError> {
-        let change = TreeChange::Return { inode, generation, modified, accessed, is_untouched };
-        self.tree().change_tree(Op::wanted(Who::root(), change)).await?;
+        let (mode, who) = mode.map_or_else(|| (None, Who::root()), |(mode, who)| (Some(mode), who));
+        let change = TreeChange::Return { inode, generation, modified, accessed, mode, is_untouched };
+        self.tree().change_tree(Op::wanted(who, change)).await?;
         Ok(())
     }
 
@@ -257,7 +260,7 @@ impl Volume {
             contents.generation(id) == Some(generation) || contents.has_ended(id, generation)
         };
         if !behind.until(KNOWN_AFTER, is_known).await && behind.contents().disown(id, generation) {
-            return self.return_lend((inode, generation), (Times::default(), false)).await;
+            return self.return_lend((inode, generation), (OwnerSet::default(), false)).await;
         }
         behind.pause(LOOK_EVERY).await;
         Ok(())
@@ -312,8 +315,8 @@ async fn do_work(source: Source, generation: Generation, work: Work) {
         Work::Resize { flush, size, level } => {
             source.flush((generation, level), flush, || Change::Truncate { size }).await;
         }
-        Work::Return { times, is_untouched } => {
-            let told = (times, is_untouched);
+        Work::Return { set, is_untouched } => {
+            let told = (set, is_untouched);
             let sent = sent(&source.volume.return_lend((source.inode, generation), told).await);
             source.shared().behind.contents().returned((source.id(), generation), sent);
             source.shared().told();

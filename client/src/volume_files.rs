@@ -307,11 +307,11 @@ impl VolumeFile {
         let known = self.user.told.load(Ordering::Relaxed);
         // Of a client that has ended nothing may be left, and nothing of what was never written is no answer to that.
         self.volume().present().await?;
-        if self.contents(|contents| contents.has_set_times(self.user.id)) {
+        if self.contents(|contents| contents.is_set(self.user.id)) {
             self.flush().await?;
             let patience = self.source.content.patience();
             if !self.user.shared.return_lent(self.user.id, patience).await {
-                let why = "times that were set wait to be taken in";
+                let why = "what was set of the file waits to be taken in";
                 return Err(ObjectError::Unanswered { patience_s: patience.as_secs(), why }.into());
             }
         }
@@ -407,7 +407,10 @@ impl VolumeFile {
                 }
                 ChangeStep::Borrow => {
                     let turn = self.user.borrowing.lock().await;
-                    let is_lent = shared.with_known(id, |known| known.lent()).is_some();
+                    // Somebody else may have had it lent meanwhile; what is returned the volume may still be believed to lend.
+                    let is_lent = shared.with_known(id, |known| {
+                        known.lent().is_some_and(|lend| known.contents.shows(id, lend).is_some())
+                    });
                     if !is_lent {
                         self.borrow(&mut changing).await?;
                     }

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use crate::behind::Behind;
 use crate::clock;
-use crate::core::content::{FileId, Times, Whose};
+use crate::core::content::{FileId, OwnerSet, Whose};
 use crate::core::files::Opening;
 use crate::driver::Client;
 use crate::objects::{Created, Object, ObjectError};
@@ -233,6 +233,9 @@ impl Volume {
         if let Some(answer) = self.known(who, &ask) {
             return answer;
         }
+        if let Ask::Access { inode, .. } | Ask::GetXattr { inode, .. } = ask {
+            self.prepare_judgement(inode).await;
+        }
         let (start, patience) = (clock::now(), self.object.patience());
         loop {
             let mut answer = self.object.ask_tree(Query { who: who.clone(), ask: ask.clone() }).await?;
@@ -348,31 +351,40 @@ impl Volume {
                 }
                 // It was lent to somebody at the same time, who gives it back when asked again.
                 Err(ObjectError::Refused(FileError::Tree(NameError::Lent { .. })))
-                    if op.change.wants_back().is_some() => {}
+                    if op.change.wants_back().or(op.change.wants_from_others()).is_some() => {}
                 done => return Ok(self.noted(done?)),
             }
         }
     }
 
-    /// The owner of a file that is lent to this client sets its times, or sets mode and owner to what they are, as who unpacks an archive does: what
-    /// that changes is known here alone until the file is returned. None if it is not that. Nobody waits.
+    /// The owner of a file that is lent to this client sets its times or its permissions, or an owner that it has already, as who unpacks an
+    /// archive does: what that changes is known here alone until the file is returned. None if it is not that. Nobody waits.
     pub fn set_own(&self, who: &Who, inode: InodeId, set: SetAttributes) -> Option<Attributes> {
         let is = self.known_attributes(inode)?;
-        if is.uid != who.uid() || !self.has_lent(&is) || !sets_times_alone(&set, &is) {
+        if is.uid != who.uid() || !self.has_lent(&is) || !sets_own_alone(&set, &is) {
             return None;
         }
         let id = FileId { volume: self.object(), inode };
-        self.object.shared().with_lent(id, |contents, at, generation| {
-            let shown = contents.shows(id, generation)?;
-            let now = shown.changed.max(at.1);
+        self.object.shared().with_known(id, |known| {
+            let generation = known.lent()?;
+            let shown = known.contents.shows(id, generation)?;
+            if !known.cache.has_same_ids(id.volume, inode) {
+                return None;
+            }
+            let wall = clock::wall();
+            let now = shown.changed.max(wall);
             let time = |set: SetTime| match set {
                 SetTime::Now => now,
                 SetTime::To(time) => time,
             };
             // Whoever returns a time says that something was set.
             let accessed = set.atime.map_or(shown.accessed.unwrap_or(is.atime), time);
-            let times = Times { modified: set.mtime.map(time), accessed: Some(accessed) };
-            contents.set_times(at, (id, generation), times)
+            let mode = set.mode.filter(|mode| *mode != is.mode).map(|mode| (mode, who.clone()));
+            if mode.is_some() {
+                known.cache.forget_rights(id.volume, inode);
+            }
+            let set = OwnerSet { modified: set.mtime.map(time), accessed: Some(accessed), mode };
+            known.contents.set((known.now, wall), (id, generation), set)
         })?;
         self.known_attributes(inode)
     }
@@ -386,9 +398,26 @@ impl Volume {
 
     /// What is lent to this client is returned before somebody sets what is lent with it.
     async fn prepare(&self, change: &Change) {
-        let Some(inode) = change.wants_back() else { return };
+        let judged = change.wants_from_others().filter(|inode| self.has_own_mode(*inode));
+        if let Some(inode) = change.wants_back().or(judged) {
+            self.return_lent(inode).await;
+        }
+    }
+
+    /// What is lent to this client is returned before the daemon judges by permissions that are known here alone.
+    pub(crate) async fn prepare_judgement(&self, inode: InodeId) {
+        if self.has_own_mode(inode) {
+            self.return_lent(inode).await;
+        }
+    }
+
+    fn has_own_mode(&self, inode: InodeId) -> bool {
+        self.behind().contents().has_own_mode(FileId { volume: self.object(), inode })
+    }
+
+    async fn return_lent(&self, inode: InodeId) {
         let id = FileId { volume: self.object(), inode };
-        // If that takes too long, whoever sets it has it taken back.
+        // If that takes too long, whoever wants it has it taken back.
         let _ = self.object.shared().return_lent(id, self.object.patience()).await;
     }
 
@@ -496,6 +525,7 @@ impl Volume {
         inode: InodeId,
         mode: OpenMode,
     ) -> Result<(Attributes, Capability), VolumeError> {
+        self.prepare_judgement(inode).await;
         Ok(self.object.open_file(Opening::Open(who.clone(), inode, mode)).await?)
     }
 
@@ -578,17 +608,15 @@ fn attributes_of(answer: Answer) -> Result<Attributes, VolumeError> {
     }
 }
 
-/// Whether this makes no difference to anything but times.
-fn sets_times_alone(set: &SetAttributes, is: &Attributes) -> bool {
+/// Whether this makes no difference to anything but times and permissions that let nobody be somebody else.
+fn sets_own_alone(set: &SetAttributes, is: &Attributes) -> bool {
     let SetAttributes { mode, uid, gid, size, atime, mtime, is_open: _ } = set;
-    let is_as_before = mode.is_none_or(|mode| mode == is.mode)
-        && uid.is_none_or(|uid| uid == is.uid)
-        && gid.is_none_or(|gid| gid == is.gid);
+    let keeps_owner = uid.is_none_or(|uid| uid == is.uid) && gid.is_none_or(|gid| gid == is.gid);
     // Who sets an owner ends set-user-ID and the like, and an ACL has more to say than the mode.
-    let is_plain = is.mode & SPECIAL_BITS == 0 && !is.has_acl;
+    let is_plain = (is.mode | mode.unwrap_or_default()) & SPECIAL_BITS == 0 && !is.has_acl;
     let sets_owner_or_mode = mode.is_some() || uid.or(*gid).is_some();
     size.is_none()
-        && is_as_before
+        && keeps_owner
         && (!sets_owner_or_mode || is_plain)
         && (sets_owner_or_mode || atime.or(*mtime).is_some())
 }

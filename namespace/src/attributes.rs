@@ -37,9 +37,7 @@ impl<T: Table> Draft<'_, T> {
             self.set_owners((id, &mut inode), who, set);
         }
         if let Some(mode) = set.mode {
-            inode.mode = mode & MODE_BITS;
-            inode.end_foreign_set_gid(who);
-            self.mode_into_acl((id, &mut inode));
+            self.set_mode((id, &mut inode), who, mode);
         }
         if let (Some(new), Body::File { size, .. }) = (set.size, &mut inode.body) {
             *size = new;
@@ -108,6 +106,12 @@ impl<T: Table> Draft<'_, T> {
         }
     }
 
+    fn set_mode(&mut self, (id, inode): (InodeId, &mut Inode), who: &Who, mode: u16) {
+        inode.mode = mode & MODE_BITS;
+        inode.end_foreign_set_gid(who);
+        self.mode_into_acl((id, inode));
+    }
+
     fn set_owners(&mut self, (id, inode): (InodeId, &mut Inode), who: &Who, set: &SetAttributes) {
         if !inode.is_directory() {
             inode.end_set_ids(who);
@@ -164,11 +168,24 @@ impl<T: Table> Draft<'_, T> {
         Ok(Done::Changed { attributes })
     }
 
-    /// Takes size and times back from whom they are lent to.
+    /// Refuses somebody who has to know the permissions of a file that is lent to another client.
+    pub(crate) fn refuse_others(&self, id: InodeId, client: ClientId) -> Result<(), NameError> {
+        match self.inode(id)?.body {
+            Body::File { lent: Some(Lent { generation, to: LentTo::Client(other) }), .. }
+                if other != client =>
+            {
+                Err(NameError::Lent { inode: id, generation })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes size and times back from whom they are lent to, and what the owner has set there.
     pub(crate) fn give_back(
         &mut self,
+        who: &Who,
         (id, generation): (InodeId, Generation),
-        (given, accessed): (Option<&Given>, Option<WallTime>),
+        (given, accessed, mode): (Option<&Given>, Option<WallTime>, Option<u16>),
     ) -> Result<Done, NameError> {
         let mut inode = Inode::clone(&*self.inode(id)?);
         given.map_or(Ok(()), |given| within(given.size))?;
@@ -192,6 +209,7 @@ impl<T: Table> Draft<'_, T> {
             inode.atime = accessed;
             inode.ctime = self.stamp(&inode);
         }
+        self.return_mode((id, &mut inode), who, mode);
         let attributes = inode.attributes(id);
         self.put_inode(id, inode);
         Ok(Done::Changed { attributes })
@@ -200,9 +218,10 @@ impl<T: Table> Draft<'_, T> {
     /// A client gives back what is lent to it. Unless the content was left alone that takes what the content says.
     pub(crate) fn return_lend(
         &mut self,
-        client: ClientId,
+        (who, client): (&Who, ClientId),
         (id, generation): (InodeId, Generation),
-        ((modified, accessed), is_untouched): ((Option<WallTime>, Option<WallTime>), bool),
+        (modified, accessed, mode): (Option<WallTime>, Option<WallTime>, Option<u16>),
+        is_untouched: bool,
     ) -> Result<Done, NameError> {
         let mut inode = Inode::clone(&*self.inode(id)?);
         let its = Lent { generation, to: LentTo::Client(client) };
@@ -222,9 +241,18 @@ impl<T: Table> Draft<'_, T> {
             inode.atime = accessed.unwrap_or(inode.atime);
             inode.ctime = self.stamp(&inode);
         }
+        self.return_mode((id, &mut inode), who, mode);
         let attributes = inode.attributes(id);
         self.put_inode(id, inode);
         Ok(Done::Changed { attributes })
+    }
+
+    /// The permissions that an owner has given a file that was lent. Whoever does not own it has set none: a client may not say otherwise.
+    fn return_mode(&mut self, (id, inode): (InodeId, &mut Inode), who: &Who, mode: Option<u16>) {
+        if let Some(mode) = mode.filter(|_| inode.is_owned_by(who)) {
+            self.set_mode((id, inode), who, mode);
+            inode.ctime = self.stamp(inode);
+        }
     }
 
     /// A file is lent to a client, which is on record until it ends.

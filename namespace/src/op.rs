@@ -126,6 +126,8 @@ pub enum Change {
         modified: Option<WallTime>,
         /// When it shall have been read last, if a user has said so under the lend.
         accessed: Option<WallTime>,
+        /// The permissions that its owner, who asks for this, has given it under the lend.
+        mode: Option<u16>,
         /// Whether the cell was never asked to change anything under it.
         is_untouched: bool,
     },
@@ -139,6 +141,8 @@ pub enum Change {
         given: Option<Given>,
         /// When it shall have been read last, if a user has said so under the lend.
         accessed: Option<WallTime>,
+        /// The permissions that its owner, who asks for this, has given it under the lend.
+        mode: Option<u16>,
     },
     /// A client has opened an orphan, handed on by one that holds it. Twice is once. [`Done::Held`].
     Hold {
@@ -329,6 +333,17 @@ impl Change {
             _ => None,
         }
     }
+
+    /// The file that has to be given back before if another client has it: its owner may have given it other permissions there.
+    pub fn wants_from_others(&self) -> Option<InodeId> {
+        match self {
+            Self::SetAttributes { inode, set } => {
+                (set.mode.is_some() || set.uid.or(set.gid).is_some()).then_some(*inode)
+            }
+            Self::SetXattr { inode, .. } | Self::RemoveXattr { inode, .. } => Some(*inode),
+            _ => None,
+        }
+    }
 }
 
 /// A time that shall be.
@@ -470,6 +485,8 @@ impl Op {
         match &self.change {
             Change::Create { mode, umask, .. } if (mode | umask) & !MODE_BITS != 0 => Err(NameError::NoMode),
             Change::SetAttributes { set: SetAttributes { mode: Some(mode), .. }, .. }
+            | Change::Return { mode: Some(mode), .. }
+            | Change::GiveBack { mode: Some(mode), .. }
                 if mode & !MODE_BITS != 0 =>
             {
                 Err(NameError::NoMode)

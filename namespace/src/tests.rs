@@ -151,6 +151,7 @@ impl World {
             generation,
             given: Some(Given { size, mtime: now, ctime: now }),
             accessed: None,
+            mode: None,
         });
     }
 

@@ -239,6 +239,9 @@ impl<T: Table> Draft<'_, T> {
     }
 
     fn run_on_inode(&mut self, Op { who, client, change, .. }: &Op) -> Result<Done, NameError> {
+        if let Some(inode) = change.wants_from_others() {
+            self.refuse_others(inode, *client)?;
+        }
         match change {
             Change::SetAttributes { inode, set } => self.set_attributes(who, *inode, set),
             Change::SetXattr { inode, name, value, how } => {
@@ -246,12 +249,12 @@ impl<T: Table> Draft<'_, T> {
             }
             Change::RemoveXattr { inode, name } => self.remove_xattr(who, (*inode, name)),
             Change::Lend { inode, to } => self.lend((who, *client), *inode, *to),
-            Change::Return { inode, generation, modified, accessed, is_untouched } => {
-                let set = (*modified, *accessed);
-                self.return_lend(*client, (*inode, *generation), (set, *is_untouched))
+            Change::Return { inode, generation, modified, accessed, mode, is_untouched } => {
+                let set = (*modified, *accessed, *mode);
+                self.return_lend((who, *client), (*inode, *generation), set, *is_untouched)
             }
-            Change::GiveBack { inode, generation, given, accessed } => {
-                self.give_back((*inode, *generation), (given.as_ref(), *accessed))
+            Change::GiveBack { inode, generation, given, accessed, mode } => {
+                self.give_back(who, (*inode, *generation), (given.as_ref(), *accessed, *mode))
             }
             other => unreachable!("{other:?} is about no inode"),
         }

@@ -159,6 +159,8 @@ pub enum Bug {
     FlushNotFenced,
     /// Who asks about what is lent to a client is answered before that has given it back.
     RecallNotWaitedFor,
+    /// Who may not open a file that another client has is told so by the permissions that it had before.
+    JudgedByOldMode,
     /// The content takes a client's word for what is lent to it.
     ConfirmNotAsked,
     /// The content is told of a lend that the volume's next power cut takes back.

@@ -19,12 +19,12 @@ use std::sync::Arc;
 use base::{ClientId, ObjectId, Span, WallTime};
 use lease::Algorithm;
 use namespace::{
-    Answer as TreeAnswer, Attributes, Change as TreeChange, ClientState, Given, InodeId, Key, Lent, LentTo,
-    Op as TreeOp, Part, Who,
+    Answer as TreeAnswer, Ask, Attributes, Change as TreeChange, ClientState, Given, InodeId, Key, Lent,
+    LentTo, Op as TreeOp, Part, Who,
 };
 
 use crate::errands::{ErrandBody, outcome_of};
-use crate::file::{Answer, Change, Done, FileBody, FileOf, FileReplyBody, Names};
+use crate::file::{Answer, Change, Done, FileBody, FileOf, FileReplyBody, Names, Query};
 use crate::files::{Asker, Caller, Hosted};
 use crate::lends::given;
 use crate::{Bug, Revoked, SessionId, Shard, Unavailable};
@@ -179,16 +179,17 @@ impl<A: Algorithm> Shard<A> {
             let lent = hosted.replica.machine().tree().lent(inode);
             lent.filter(|lent| self.knows_lend(object, lent))
         };
+        let is_others = |lent: &Lent| lent.to.client().is_some_and(|client| client != asker.client);
         let (inode, lent) = match &op.change {
             TreeChange::Lend { inode, .. } => {
-                let is_others = |lent: &Lent| lent.to.client().is_some_and(|client| client != asker.client);
                 let lent = lent(*inode);
                 (*inode, lent.filter(|lent| is_others(lent) || hosted.recalls.has(*inode)))
             }
             TreeChange::Return { .. } => return self.gives_back(now, object, (asker, body), &op.change),
-            change => match change.wants_back() {
-                Some(inode) => (inode, lent(inode)),
-                None => return false,
+            change => match (change.wants_back(), change.wants_from_others()) {
+                (Some(inode), _) => (inode, lent(inode)),
+                (None, Some(inode)) => (inode, lent(inode).filter(is_others)),
+                (None, None) => return false,
             },
         };
         let Some(lent) = lent.filter(|_| !self.config.breaks(Bug::LendToTwo)) else { return false };
@@ -402,7 +403,8 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get(&of.volume) else { return };
         if hosted.replica.next_position() == next {
             let (inode, generation) = (of.inode, lent.generation);
-            let change = TreeChange::GiveBack { inode, generation, given: returned, accessed: None };
+            let (given, accessed, mode) = (returned, None, None);
+            let change = TreeChange::GiveBack { inode, generation, given, accessed, mode };
             let op = Change::Tree(Arc::new(TreeOp::wanted(Who::root(), change)));
             if self.propose_own(now, of.volume, op).is_none() {
                 return self.run_errand_later(now, of.volume, of, ErrandBody::Return { lent, modified });
@@ -453,17 +455,34 @@ impl<A: Algorithm> Shard<A> {
         (asker, body): (Asker, Option<&FileBody>),
         answer: &FileReplyBody,
     ) -> bool {
-        let Some(attributes) = shown(answer) else { return false };
-        let (Some(body), Some(lent), Caller::Session(_)) = (body, attributes.lent, asker.from) else {
-            return false;
+        let (Some(body), Caller::Session(_)) = (body, asker.from) else { return false };
+        let told = match shown(answer) {
+            Some(attributes) => attributes.lent.map(|lent| (attributes.inode, lent)),
+            None => self.judged(object, body),
         };
+        let Some((inode, lent)) = told else { return false };
         let is_others = lent.to.client().is_some_and(|client| client != asker.client);
         let waits =
             is_others && !self.config.breaks(Bug::RecallNotWaitedFor) && self.knows_lend(object, &lent);
         if waits {
-            self.recall(now, object, (attributes.inode, lent), Some((asker, body.clone())));
+            self.recall(now, object, (inode, lent), Some((asker, body.clone())));
         }
         waits
+    }
+
+    /// The file by whose permissions such a question is answered or refused, if it is lent: its owner may have set them there.
+    fn judged(&self, object: ObjectId, body: &FileBody) -> Option<(InodeId, Lent)> {
+        let inode = match body {
+            FileBody::Open { inode, .. } => *inode,
+            FileBody::Ask(Query::Tree(query)) => match query.ask {
+                Ask::Access { inode, .. } | Ask::GetXattr { inode, .. } => inode,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let guards = !self.config.breaks(Bug::JudgedByOldMode);
+        let hosted = self.files.hosted.get(&object).filter(|_| guards)?;
+        Some((inode, hosted.replica.machine().tree().lent(inode)?))
     }
 
     /// Whoever leads a volume knows what is lent, whoever has lent it.

@@ -42,7 +42,7 @@ use std::ops::Range;
 
 use base::{MonoTime, NodeId, ObjectId, WallTime};
 use bytes::{Bytes, BytesMut};
-use namespace::{Attributes, Generation, InodeId};
+use namespace::{Attributes, Generation, InodeId, Who};
 use node::file::{CHUNK_BYTES, FILE_BYTES_MAX, FileError, Level};
 
 use super::{Bug, Rules};
@@ -114,13 +114,15 @@ pub enum Sent {
     Failed(Fault),
 }
 
-/// Times of a file that shall be. What is absent stays.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Times {
+/// What the owner of a file has set, which is known here alone as long as it is lent. What is absent stays.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct OwnerSet {
     /// When its content was changed last.
     pub modified: Option<WallTime>,
     /// When it was read last.
     pub accessed: Option<WallTime>,
+    /// Its permissions, and who gave it these.
+    pub mode: Option<(u16, Who)>,
 }
 
 /// What is shown of a file that is lent to this client.
@@ -132,6 +134,8 @@ pub struct Shown {
     pub modified: WallTime,
     /// When it was read last, if that is not what the tree says.
     pub accessed: Option<WallTime>,
+    /// Its permissions, if they are not what the tree says.
+    pub mode: Option<u16>,
     /// When anything was changed last.
     pub changed: WallTime,
 }
@@ -139,7 +143,7 @@ pub struct Shown {
 impl Shown {
     /// What the tree says.
     pub const fn of(&Attributes { size, mtime, ctime, .. }: &Attributes) -> Self {
-        Self { size, modified: mtime, accessed: None, changed: ctime }
+        Self { size, modified: mtime, accessed: None, mode: None, changed: ctime }
     }
 }
 
@@ -169,7 +173,7 @@ pub enum Work {
     /// Return the lend to the volume.
     Return {
         /// What to set.
-        times: Times,
+        set: OwnerSet,
         /// Whether nothing was ever sent under it.
         is_untouched: bool,
     },
@@ -329,8 +333,9 @@ impl Contents {
 
     /// Size and times, if they are lent under this generation.
     pub fn shows(&self, id: FileId, generation: Generation) -> Option<Shown> {
-        let &Lend { size, modified, accessed, changed, .. } = self.served(id, generation)?;
-        Some(Shown { size, modified, accessed, changed })
+        let Lend { size, modified, accessed, mode, changed, .. } = self.served(id, generation)?;
+        let mode = mode.as_ref().map(|(mode, _)| *mode);
+        Some(Shown { size: *size, modified: *modified, accessed: *accessed, mode, changed: *changed })
     }
 
     /// Until when a lend that is shown is not given back, unless somebody wants it back, or a call about the file has it returned.
@@ -338,9 +343,15 @@ impl Contents {
         self.served(id, generation)?.rests_until()
     }
 
-    /// Whether a user has set times that are known here alone.
-    pub fn has_set_times(&self, id: FileId) -> bool {
-        self.files.get(&id).and_then(|file| file.lend.as_ref()).is_some_and(Lend::has_set_times)
+    /// Whether a user has set something that is known here alone.
+    pub fn is_set(&self, id: FileId) -> bool {
+        self.files.get(&id).and_then(|file| file.lend.as_ref()).is_some_and(Lend::is_set)
+    }
+
+    /// Whether a user has set permissions that are known here alone.
+    pub fn has_own_mode(&self, id: FileId) -> bool {
+        let lend = self.files.get(&id).and_then(|file| file.lend.as_ref());
+        lend.is_some_and(|lend| lend.mode.is_some())
     }
 
     /// Whether whoever looks after a lend has to know at once of what was changed at `now`.
@@ -404,14 +415,14 @@ impl Contents {
         self.truncate(at, (id, generation), size)
     }
 
-    /// Times are set. None if it is not lent, or wanted back.
-    pub fn set_times(
+    /// Its owner sets something. None if it is not lent, or wanted back.
+    pub fn set(
         &mut self,
         at: (MonoTime, WallTime),
         (id, generation): (FileId, Generation),
-        times: Times,
+        set: OwnerSet,
     ) -> Option<()> {
-        self.serving((id, generation), |lend| lend.set_times(at, times))
+        self.serving((id, generation), |lend| lend.set(at, set))
     }
 
     /// How to read. None if it is not lent, or wanted back.
@@ -611,8 +622,11 @@ impl Contents {
                 }
                 self.drop_lend(id);
             }
-            // Everything was taken in before.
-            Sent::Failed(_) => {
+            // Everything was taken in before, but for what was set.
+            Sent::Failed(fault) => {
+                if lend.is_set() {
+                    self.note_fault(id, fault);
+                }
                 self.pages.drop_file(id);
                 self.drop_lend(id);
             }
@@ -669,7 +683,7 @@ impl Contents {
     /// A lend is over, and what it has goes with it.
     fn lose_lend(&mut self, id: FileId, fault: Fault) {
         let lend = self.files.get(&id).and_then(|file| file.lend.as_ref());
-        if let Some(lend) = lend.filter(|lend| !lend.is_clean()) {
+        if let Some(lend) = lend.filter(|lend| !lend.is_clean() || lend.is_set()) {
             self.lost.extend(lend.lost().into_iter().map(|range| (id, range)));
             self.note_fault(id, fault);
         }

@@ -182,6 +182,18 @@ impl Cache {
         (now < link.valid_until).then(|| volume.rights(inode))?
     }
 
+    /// Whether users have here the numbers that they have in the volume, as far as an inode is known that says so.
+    pub fn has_same_ids(&self, object: ObjectId, inode: InodeId) -> bool {
+        self.volumes.get(&object).is_some_and(|volume| volume.has_same_ids(inode))
+    }
+
+    /// This client has changed by itself who may do what with a file.
+    pub fn forget_rights(&mut self, object: ObjectId, inode: InodeId) {
+        if let Some(volume) = self.volumes.get_mut(&object) {
+            volume.forget_rights(inode);
+        }
+    }
+
     /// Whether a directory has this name at `now`, and has it until the session ends or that is taken back in so many words.
     pub fn is_placed(
         &self,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use base::WallTime;
 use bytes::Bytes;
 use client::{Client, Volume, VolumeError, VolumeFile};
-use namespace::{Change, InodeId, LentTo, NameError, SetAttributes, SetTime, Site, Who};
+use namespace::{Ask, Change, InodeId, LentTo, NameError, Rights, SetAttributes, SetTime, Site, Who};
 use node::{OpenMode, Settings, file_object};
 use tokio::runtime::Builder;
 use tokio::time::sleep;
@@ -117,6 +117,59 @@ async fn a_lent_files_mode_and_owner_are_set_to_what_they_are_without_asking() {
     client.close().await;
 }
 
+/// What the owner of a lent file lets others do is known to its client alone, and all go by it.
+#[tokio::test]
+async fn permissions_of_a_lent_file_are_set_without_asking_and_everybody_goes_by_them() {
+    let cluster = Cluster::start(3, Settings::default());
+    let (client, other) = (cluster.client().await, cluster.client().await);
+    let (volume, _) = with_file(&client).await;
+    let theirs = other.volume(&called("home")).await.unwrap();
+    is_lent_files(&client, &volume).await;
+    let stranger = Who::new(1001, 1001, &[]).unwrap();
+    // Some ask by the client that has the file, some by another; what they may is more than before, or less.
+    for (round, (mode, is_own)) in
+        [(0o606, true), (0o606, false), (0o600, true), (0o600, false)].into_iter().enumerate()
+    {
+        let file = create(&client, &volume, &format!("f{round}")).await;
+        let inode = file.inode();
+        file.write(0, "hello".into()).await.unwrap();
+        let change = |mode| {
+            let set = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+            Change::SetAttributes { inode, set }
+        };
+        if mode == 0o600 {
+            volume.change(&Who::root(), change(0o606)).await.unwrap();
+            drop(client.open_file(&volume, &stranger, (inode, OpenMode::Read)).await.unwrap());
+            file.write(0, "hello".into()).await.unwrap();
+        }
+        let before = volume.attributes(inode).await.unwrap();
+        assert!(volume.has_lent(&before), "round {round}");
+        volume.change(&Who::root(), change(mode)).await.unwrap();
+        let own = volume.attributes(inode).await.unwrap();
+        assert_eq!((own.lent, own.mode), (before.lent, mode), "round {round}");
+        let (asks, of) = if is_own { (&client, &volume) } else { (&other, &theirs) };
+        let opened = asks.open_file(of, &stranger, (inode, OpenMode::ReadWrite)).await;
+        match opened {
+            Ok(open) => assert!(mode == 0o606 && open.read(0, 9).await.unwrap() == "hello", "round {round}"),
+            Err(error) => assert_eq!(
+                (mode, error),
+                (0o600, VolumeError::Refused(NameError::Denied { inode })),
+                "round {round}"
+            ),
+        }
+        assert_eq!(other.attributes(&theirs, inode).await.unwrap().mode, mode);
+        let access = Ask::Access { inode, rights: Rights::READ };
+        assert_eq!(theirs.ask(&stranger, access).await.is_ok(), mode == 0o606, "round {round}");
+        // Somebody who does not own it is refused by who knows that.
+        let refused = volume.change(&stranger, change(0o666)).await;
+        assert_eq!(refused, Err(VolumeError::Refused(NameError::NotPermitted { inode })));
+        // What others set comes after it.
+        theirs.change(&Who::root(), change(0o640)).await.unwrap();
+        assert_eq!(volume.attributes(inode).await.unwrap().mode, 0o640);
+    }
+    client.close().await;
+}
+
 #[tokio::test]
 async fn what_was_written_and_not_sent_others_read_at_once() {
     let cluster = Cluster::start(3, Settings::default());
@@ -219,6 +272,24 @@ async fn what_is_left_alone_is_given_back_and_costs_nobody_time() {
     assert_eq!((after.lent, after.last_lend, after.size), (None, None, 0), "nobody asked its content");
     client.close().await;
     other.close().await;
+}
+
+#[tokio::test]
+async fn who_writes_on_after_a_file_was_given_back_has_it_lent_again() {
+    let cluster = Cluster::start(3, Settings::default());
+    let client = cluster.client().await;
+    let (volume, _) = with_file(&client).await;
+    is_lent_files(&client, &volume).await;
+    let file = create(&client, &volume, "again").await;
+    let inode = file.inode();
+    file.write(0, "hello".into()).await.unwrap();
+    let set = SetAttributes { mtime: Some(SetTime::Now), ..SetAttributes::default() };
+    volume.change(&Who::root(), Change::SetAttributes { inode, set }).await.unwrap();
+    // What was set goes back with the lend, and nobody asks how the file is before it is written again.
+    file.sync().await.unwrap();
+    file.write(0, "HELLO".into()).await.unwrap();
+    assert!(volume.has_lent(&volume.attributes(inode).await.unwrap()));
+    client.close().await;
 }
 
 #[tokio::test]

@@ -155,13 +155,14 @@ fn times_of_a_file_that_was_never_lent_are_set_here() {
 fn that_a_file_was_lent_is_never_forgotten() {
     let mut world = World::default();
     let inode = world.create(ROOT, "f", file(), 0o600);
-    let refused = Change::GiveBack { inode, generation: Generation(at(1)), given: None, accessed: None };
+    let refused =
+        Change::GiveBack { inode, generation: Generation(at(1)), given: None, accessed: None, mode: None };
     world.error(refused);
     assert!(!world.get(inode).may_have_content());
     world.run(Change::Lend { inode, to: LentTo::Content });
     assert!(world.get(inode).may_have_content());
     let generation = Generation(at(world.seq));
-    world.run(Change::GiveBack { inode, generation, given: None, accessed: None });
+    world.run(Change::GiveBack { inode, generation, given: None, accessed: None, mode: None });
     let Attributes { lent, last_lend, .. } = world.get(inode);
     assert_eq!((lent, last_lend), (None, Some(generation)), "though nothing was written under it");
 }
@@ -176,6 +177,7 @@ fn only_the_lend_that_goes_on_is_given_back() {
         generation: Generation(at(seq)),
         given: Some(Given { size, mtime: time(3), ctime: time(900) }),
         accessed: None,
+        mode: None,
     };
     assert_eq!(world.error(back(9, 5)), NameError::NotLent { inode, generation: Generation(at(9)) });
     world.run(back(2, 5));
@@ -227,7 +229,7 @@ fn lend_to(inode: InodeId, number: u64) -> Change {
 
 fn returned(inode: InodeId, generation: Generation, modified: Option<u64>, is_untouched: bool) -> Change {
     let modified = modified.map(time);
-    Change::Return { inode, generation, modified, accessed: None, is_untouched }
+    Change::Return { inode, generation, modified, accessed: None, mode: None, is_untouched }
 }
 
 #[test]
@@ -293,9 +295,39 @@ fn who_would_have_others_run_a_file_gets_it_back_first() {
     let mut world = World::default();
     let inode = world.create(ROOT, "f", file(), 0o600);
     world.try_for(client(1), &Who::root(), lend_to(inode, 1)).unwrap();
+    let lent = Err(NameError::Lent { inode, generation: Generation(at(world.seq)) });
+    assert_eq!(world.try_for(client(1), &Who::root(), chmod(inode, 0o4755)), lent);
+    world.try_for(client(1), &Who::root(), chmod(inode, 0o755)).unwrap();
+}
+
+#[test]
+fn who_goes_by_permissions_that_another_client_may_have_set_waits_for_them() {
+    let mut world = World::default();
+    let inode = world.create(ROOT, "f", file(), 0o600);
+    world.try_for(client(1), &Who::root(), lend_to(inode, 1)).unwrap();
     let generation = Generation(at(world.seq));
-    assert_eq!(world.error(chmod(inode, 0o4755)), NameError::Lent { inode, generation });
-    world.run(chmod(inode, 0o755));
+    let (xattr, value) = (XattrName::new(b"user.a").unwrap(), "x".into());
+    let own = SetAttributes { uid: Some(1001), ..SetAttributes::default() };
+    for change in [
+        chmod(inode, 0o640),
+        Change::SetAttributes { inode, set: own },
+        Change::SetXattr { inode, name: xattr.clone(), value, how: XattrHow::Any },
+        Change::RemoveXattr { inode, name: xattr },
+    ] {
+        assert_eq!(change.wants_from_others(), Some(inode));
+        assert_eq!(world.error(change), NameError::Lent { inode, generation });
+    }
+    let back = |mode| Change::Return {
+        inode,
+        generation,
+        modified: None,
+        accessed: None,
+        mode: Some(mode),
+        is_untouched: true,
+    };
+    world.try_for(client(1), &Who::root(), back(0o666)).unwrap();
+    assert_eq!(world.get(inode).mode, 0o666);
+    world.run(chmod(inode, 0o640));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::ClientId;
 use namespace::{
     Answer, Ask, Born, Change, ClientState, Done, Fate, InodeId, Listed, Name, NameError, Op, Page, Query,
-    Rights, Wish, limits,
+    Rights, SetAttributes, Wish, limits,
 };
 
 use crate::locks::{is_in_the_way, whole};
@@ -47,6 +47,17 @@ impl Model {
         let client = op.client;
         if self.has_ended(client) {
             return Err(NameError::Expired { client });
+        }
+        match op.change {
+            Change::SetAttributes { inode, set: SetAttributes { mode, uid, gid, .. } }
+                if mode.is_some() || uid.is_some() || gid.is_some() =>
+            {
+                self.knows_mode(inode, op)?;
+            }
+            Change::SetXattr { inode, .. } | Change::RemoveXattr { inode, .. } => {
+                self.knows_mode(inode, op)?
+            }
+            _ => {}
         }
         match &op.change {
             Change::Create { .. } => self.create(at, op),

@@ -109,7 +109,7 @@ impl Model {
     }
 
     pub(crate) fn give_back(&mut self, op: &Op) -> Result<Done, NameError> {
-        let Change::GiveBack { inode, generation, given, accessed } = op.change else {
+        let Change::GiveBack { inode, generation, given, accessed, mode } = op.change else {
             unreachable!("it is asked to take them back")
         };
         let node = self.node(inode)?;
@@ -132,14 +132,25 @@ impl Model {
             node.atime = accessed;
             node.mark(op.time);
         }
+        node.return_mode(mode, op);
         Ok(Done::Changed { attributes: self.attributes(inode)? })
+    }
+
+    /// Who has to know the permissions of a file waits until another client has given it back.
+    pub(crate) fn knows_mode(&self, inode: InodeId, op: &Op) -> Result<(), NameError> {
+        match self.node(inode)?.lent {
+            Some(Lent { generation, to: LentTo::Client(client) }) if client != op.client => {
+                Err(NameError::Lent { inode, generation })
+            }
+            _ => Ok(()),
+        }
     }
 }
 
 impl Model {
     /// What was left alone is given back at once, with what a user has set. What is not the client's any more stays as it is.
     pub(crate) fn return_lend(&mut self, op: &Op) -> Result<Done, NameError> {
-        let Change::Return { inode, generation, modified, accessed, is_untouched } = op.change else {
+        let Change::Return { inode, generation, modified, accessed, mode, is_untouched } = op.change else {
             unreachable!("it is asked to return it")
         };
         let node = self.node(inode)?;
@@ -159,6 +170,7 @@ impl Model {
             if modified.is_some() || accessed.is_some() {
                 node.mark(op.time);
             }
+            node.return_mode(mode, op);
         }
         Ok(Done::Changed { attributes: self.attributes(inode)? })
     }
@@ -167,6 +179,16 @@ impl Model {
 impl Node {
     pub(crate) fn is_lent_to(&self, client: ClientId) -> bool {
         self.lent.is_some_and(|lent| lent.to == LentTo::Client(client))
+    }
+
+    /// Permissions that came back with a lend, if it is the owner who has set them.
+    fn return_mode(&mut self, mode: Option<u16>, op: &Op) {
+        if let Some(mode) = mode
+            && self.is_owned_by(&op.who)
+        {
+            self.chmod(mode, &op.who);
+            self.mark(op.time);
+        }
     }
 
     fn has_content(&self, inode: InodeId) -> Result<(), NameError> {

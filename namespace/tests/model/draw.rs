@@ -266,7 +266,8 @@ fn return_lend(dice: &mut Dice<'_>) -> Change {
     let lent = dice.model.nodes.get(&inode).and_then(|node| node.lent);
     let generation = generation(dice, lent);
     let [modified, accessed] = [2, 3].map(|odds| dice.once_in(odds).then(|| dice.time()));
-    Change::Return { inode, generation, modified, accessed, is_untouched: !dice.once_in(4) }
+    let mode = dice.once_in(3).then(|| dice.mode());
+    Change::Return { inode, generation, modified, accessed, mode, is_untouched: !dice.once_in(4) }
 }
 
 fn generation(dice: &mut Dice<'_>, lent: Option<Lent>) -> Generation {
@@ -281,7 +282,8 @@ fn give_back(dice: &mut Dice<'_>) -> Change {
     let (size, mtime, ctime) = (size(dice), dice.time(), dice.time());
     let given = (!dice.once_in(4)).then_some(Given { size, mtime, ctime });
     let accessed = dice.once_in(4).then(|| dice.time());
-    Change::GiveBack { inode, generation, given, accessed }
+    let mode = dice.once_in(4).then(|| dice.mode());
+    Change::GiveBack { inode, generation, given, accessed, mode }
 }
 
 fn release(dice: &mut Dice<'_>) -> Change {

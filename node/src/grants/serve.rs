@@ -444,7 +444,7 @@ fn decided_by_lends(change: &Change) -> Option<InodeId> {
     let Change::Tree(op) = change else { return None };
     match &op.change {
         namespace::Change::Lend { inode, .. } => Some(*inode),
-        change => change.wants_back(),
+        change => change.wants_back().or(change.wants_from_others()),
     }
 }
 

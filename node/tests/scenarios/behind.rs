@@ -6,9 +6,9 @@ use std::sync::Arc;
 use base::{ClientId, Epoch, Seq, Span, WallTime};
 use namespace::{
     Answer as TreeAnswer, Ask, Attributes, Born, Change as TreeChange, ClientState, Done as TreeDone,
-    Generation, InodeId, LentTo, Make, SetAttributes, SetTime, Site, Who,
+    Generation, InodeId, LentTo, Make, Op, SetAttributes, SetTime, Site, Who,
 };
-use node::file::{Answer, FileBody, FileError, FileOf, FileReplyBody, Level, Query};
+use node::file::{Answer, Change, FileBody, FileError, FileOf, FileReplyBody, Level, Query};
 use node::{
     Attendance, Bug, CAPABILITY_LASTS, CapabilityError, RequestBody, RequestId, Revoked, file_object,
 };
@@ -196,9 +196,19 @@ impl Story {
     }
 
     fn give_back(&mut self, modified: Option<u64>, is_untouched: bool) -> RequestId {
-        let (inode, generation) = (self.inode, self.generation);
+        self.give_back_with((modified, None), is_untouched)
+    }
+
+    /// The same, with the time and the permissions that its owner has set.
+    fn give_back_with(
+        &mut self,
+        (modified, mode): (Option<u64>, Option<u16>),
+        is_untouched: bool,
+    ) -> RequestId {
+        let (inode, generation, accessed) = (self.inode, self.generation, None);
         let modified = modified.map(WallTime::from_micros);
-        self.change(HOLDER, TreeChange::Return { inode, generation, modified, accessed: None, is_untouched })
+        let back = TreeChange::Return { inode, generation, modified, accessed, mode, is_untouched };
+        self.change(HOLDER, back)
     }
 
     /// The holder says that it has done what it was told to. How much that was.
@@ -235,6 +245,57 @@ fn who_asks_about_what_a_client_has_waits_for_it(bug: Option<Bug>) {
     assert!(matches!(told, Some(FileReplyBody::Changed { outcome: Ok(_), .. })), "{told:?}");
     let seen = story.until_seen(OTHER, id, ms(100));
     assert_eq!((seen.size, seen.lent, seen.last_lend), (5, None, Some(story.generation)));
+}
+
+/// By what the volume knows the other may not write, but its owner has let everybody do that.
+fn who_may_do_what_is_judged_by_what_the_owner_has_set(bug: Option<Bug>) {
+    let mut story = Story::lent(bug);
+    let (inode, who) = (story.inode, Who::new(1001, 100, &[]).unwrap());
+    let open = FileBody::Open { who, inode, mode: node::OpenMode::ReadWrite };
+    let id = story.cluster.ask_file(OTHER, story.primary(), FILE, open);
+    story.cluster.run(ms(50));
+    assert_eq!(story.cluster.file_reply(OTHER, id), None, "only the holder knows");
+    story.flush("hello");
+    story.give_back_with((None, Some(0o666)), false);
+    story.cluster.run(ms(50));
+    story.answer();
+    story.cluster.run(ms(100));
+    let told = story.cluster.file_reply(OTHER, id);
+    assert!(matches!(told, Some(FileReplyBody::Opened { .. })), "{told:?}");
+    assert_eq!((story.state().mode, story.state().size), (0o666, 5));
+}
+
+#[test]
+fn permissions_that_somebody_else_sets_come_after_what_the_owner_has_set() {
+    let mut story = Story::lent(None);
+    let set = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+    let id = story.change(OTHER, TreeChange::SetAttributes { inode: story.inode, set });
+    story.cluster.run(ms(50));
+    assert!(story.cluster.file_reply(OTHER, id).is_none() && story.is_asked_back());
+    story.give_back_with((None, Some(0o666)), true);
+    story.answer();
+    story.cluster.run(ms(100));
+    assert!(story.cluster.file_reply(OTHER, id).is_some());
+    assert_eq!(story.state().mode, 0o600);
+}
+
+#[test]
+fn permissions_come_back_from_the_owner_alone() {
+    let mut story = Story::lent(None);
+    let (inode, generation) = (story.inode, story.generation);
+    let (modified, accessed, mode, is_untouched) = (None, None, Some(0o666), true);
+    let back = TreeChange::Return { inode, generation, modified, accessed, mode, is_untouched };
+    let op = Op::wanted(Who::new(1001, 100, &[]).unwrap(), back);
+    let body = FileBody::Change {
+        number: 99,
+        settled: 1,
+        level: Level::Written,
+        under: None,
+        change: Change::Tree(Arc::new(op)),
+    };
+    story.cluster.ask_file(HOLDER, story.primary(), FILE, body);
+    story.cluster.run(ms(50));
+    assert_eq!((story.state().mode, story.state().lent), (0o644, None));
 }
 
 fn what_is_lent_to_a_client_is_taken_back_before_it_is_lent_again(bug: Option<Bug>) {
@@ -561,8 +622,8 @@ fn times_that_somebody_else_sets_come_after_what_was_buffered() {
 #[test]
 fn what_does_not_touch_the_content_leaves_it_with_its_holder() {
     let mut story = Story::lent(None);
-    let set = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
-    let id = story.change(OTHER, TreeChange::SetAttributes { inode: story.inode, set });
+    let link = TreeChange::Link { inode: story.inode, dir: InodeId::ROOT, name: name("g") };
+    let id = story.change(OTHER, link);
     story.cluster.run(ms(50));
     assert_eq!(story.answer(), 1, "it is told that something is different");
     story.cluster.run(ms(50));
@@ -571,7 +632,7 @@ fn what_does_not_touch_the_content_leaves_it_with_its_holder() {
     assert_eq!(story.state().lent_to(client(HOLDER)), Some(story.generation));
     let id = story.look(HOLDER);
     let seen = story.until_seen(HOLDER, id, ms(50));
-    assert_eq!((seen.mode, seen.lent_to(client(HOLDER))), (0o600, Some(story.generation)));
+    assert_eq!((seen.links, seen.lent_to(client(HOLDER))), (2, Some(story.generation)));
     assert!(story.believes());
 }
 
@@ -711,6 +772,7 @@ stories! {
     FlushNotFenced: what_is_flushed_after_a_lend_has_ended_is_refused;
     LendInMemory: the_next_primary_takes_back_what_the_one_before_has_lent;
     RecallNotWaitedFor: who_asks_about_what_a_client_has_waits_for_it;
+    JudgedByOldMode: who_may_do_what_is_judged_by_what_the_owner_has_set;
     ConfirmNotDurable: what_is_flushed_stands_on_a_lend_that_outlives_a_power_cut;
     ConfirmNotAsked: nobody_is_believed_to_have_a_file;
     LateAnswerDropsGrant: a_late_answer_takes_nothing_that_was_granted_since;

@@ -9,7 +9,7 @@ use base::{MonoTime, ObjectId, Span};
 use bytes::Bytes;
 use client::core::Rules;
 use client::core::content::{
-    Contents, Fault, FileId, FlushId, Known, Recall, Sent, Shown, Step, Through, Times, Under, Whose,
+    Contents, Fault, FileId, FlushId, Known, OwnerSet, Recall, Sent, Shown, Step, Through, Under, Whose,
     Work as Wants,
 };
 use client::core::files::{FileEvent, FileTicket, Files, Opening as Opens};
@@ -361,9 +361,9 @@ impl<A: Algorithm> World<'_, A> {
                 (flush, Change::Write { offset, data: Payload::new(joined(&data)) }, level)
             }
             Wants::Resize { flush, size, level } => (flush, Change::Truncate { size }, level),
-            Wants::Return { times: Times { modified, accessed }, is_untouched } => {
-                let inode = id.inode;
-                let change = TreeChange::Return { inode, generation, modified, accessed, is_untouched };
+            Wants::Return { set: OwnerSet { modified, accessed, mode }, is_untouched } => {
+                let (inode, mode) = (id.inode, mode.map(|(mode, _)| mode));
+                let change = TreeChange::Return { inode, generation, modified, accessed, mode, is_untouched };
                 return self.return_lend(client, (id, generation), change);
             }
         };

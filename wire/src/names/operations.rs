@@ -22,7 +22,7 @@ choice!(Change, "a change of a tree", check_change:
     6 SetXattr { inode, name, value, how };
     7 RemoveXattr { inode, name };
     8 Lend { inode, to };
-    9 GiveBack { inode, generation, given, accessed };
+    9 GiveBack { inode, generation, given, accessed, mode };
     10 Hold { inode, client };
     11 Release { inode, client };
     12 Deleted { inode };
@@ -34,7 +34,7 @@ choice!(Change, "a change of a tree", check_change:
     18 Expire { client };
     19 Forget { client };
     20 Limit { inodes_max, bytes_max };
-    21 Return { inode, generation, modified, accessed, is_untouched };
+    21 Return { inode, generation, modified, accessed, mode, is_untouched };
 );
 choice!(Make, "what is created":
     0 File { replicas };
@@ -95,7 +95,9 @@ record!(Grant { owner, ticket });
 fn check_change(change: &Change) -> Result<(), DecodeError> {
     match change {
         Change::Create { mode, umask, .. } => check_mode(mode | umask),
-        Change::SetAttributes { set: SetAttributes { mode: Some(mode), .. }, .. } => check_mode(*mode),
+        Change::SetAttributes { set: SetAttributes { mode: Some(mode), .. }, .. }
+        | Change::Return { mode: Some(mode), .. }
+        | Change::GiveBack { mode: Some(mode), .. } => check_mode(*mode),
         Change::SetXattr { value, .. } => check_value(value),
         _ => Ok(()),
     }

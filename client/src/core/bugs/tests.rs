@@ -54,7 +54,7 @@ fn what_is_wanted_back_before_it_is_known_is_never_used() {
         let mut contents = Contents::new(1).with_rules(rules);
         contents.recall((FILE, lend(2)), Some(Recall { from: NODE, number: 1 }));
         let (time, size) = (WallTime::ZERO, 0);
-        let empty = Shown { size, modified: time, accessed: None, changed: time };
+        let empty = Shown { size, modified: time, accessed: None, mode: None, changed: time };
         !contents.adopt(NOW, FILE, (lend(2), None), empty)
     });
 }

@@ -86,7 +86,7 @@ impl Contents {
         client.program == self.program
     }
 
-    /// Puts in size and times if they are lent to this client, and says whose they are.
+    /// Puts in size and times, and what else its owner has set, if they are lent to this client, and says whose they are.
     pub fn show(&self, volume: ObjectId, attributes: &mut Attributes) -> Whose {
         let Some(lent) = attributes.lent else { return Whose::Tree };
         if lent.to == LentTo::Content {
@@ -94,9 +94,10 @@ impl Contents {
         }
         let Some(generation) = self.own(attributes) else { return Whose::Other };
         match self.shows(FileId { volume, inode: attributes.inode }, generation) {
-            Some(Shown { size, modified, accessed, changed }) => {
+            Some(Shown { size, modified, accessed, mode, changed }) => {
                 (attributes.size, attributes.mtime) = (size, modified);
                 attributes.atime = accessed.unwrap_or(attributes.atime);
+                attributes.mode = mode.unwrap_or(attributes.mode);
                 attributes.ctime = attributes.ctime.max(changed);
                 Whose::Own
             }

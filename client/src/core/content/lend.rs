@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use base::{MonoTime, Span, WallTime};
 use bytes::Bytes;
-use namespace::Generation;
+use namespace::{Generation, Who};
 use node::file::Level;
 
 use super::extents::Extents;
-use super::{Fault, FlushId, Recall, Shown, Step, Times, Work};
+use super::{Fault, FlushId, OwnerSet, Recall, Shown, Step, Work};
 
 /// What was written waits so long for more, or up to `TOGETHER` less.
 const GATHERED_FOR: Span = Span::from_millis(500);
@@ -62,6 +62,8 @@ pub(super) struct Lend {
     pub(super) modified: WallTime,
     /// When it was read last, as a user has said under this lend.
     pub(super) accessed: Option<WallTime>,
+    /// The permissions that a user has given it under this lend, and that user.
+    pub(super) mode: Option<(u16, Who)>,
     /// When anything was changed last, the time itself included.
     pub(super) changed: WallTime,
     /// Under which lend the content became what it was before this one.
@@ -76,7 +78,7 @@ pub(super) struct Lend {
     flights: BTreeMap<FlushId, Flight>,
     is_touched: bool,
     is_modified: bool,
-    /// Whether a user has set a time.
+    /// Whether a user has set a time, or permissions.
     is_set: bool,
     stage: Stage,
     recalls: Vec<Recall>,
@@ -100,13 +102,14 @@ impl Lend {
     pub(super) fn new(
         now: MonoTime,
         (generation, before): (Generation, Option<Generation>),
-        Shown { size, modified, accessed, changed }: Shown,
+        Shown { size, modified, accessed, changed, .. }: Shown,
     ) -> Self {
         Self {
             generation,
             size,
             modified,
             accessed,
+            mode: None,
             changed,
             before,
             remote: size,
@@ -219,17 +222,18 @@ impl Lend {
         self.size = size;
     }
 
-    pub(super) fn set_times(&mut self, (now, at): (MonoTime, WallTime), times: Times) {
-        if let Some(modified) = times.modified {
+    pub(super) fn set(&mut self, (now, at): (MonoTime, WallTime), set: OwnerSet) {
+        if let Some(modified) = set.modified {
             (self.modified, self.is_modified) = (modified, true);
         }
-        self.accessed = times.accessed.or(self.accessed);
+        self.accessed = set.accessed.or(self.accessed);
+        self.mode = set.mode.or(self.mode.take());
         (self.is_set, self.changed_at) = (true, now);
         self.changed = self.changed.max(at);
     }
 
-    /// Whether times are known here alone, so that whoever wants them durable has the lend returned.
-    pub(super) const fn has_set_times(&self) -> bool {
+    /// Whether what a user has set is known here alone, so that whoever wants it durable has the lend returned.
+    pub(super) const fn is_set(&self) -> bool {
         self.is_set
     }
 
@@ -277,8 +281,8 @@ impl Lend {
             }
             self.stage = Stage::Returning;
             let modified = self.is_modified.then_some(self.modified);
-            let times = Times { modified, accessed: self.accessed };
-            return Step::Work(Work::Return { times, is_untouched: !self.is_touched });
+            let set = OwnerSet { modified, accessed: self.accessed, mode: self.mode.clone() };
+            return Step::Work(Work::Return { set, is_untouched: !self.is_touched });
         }
         if now < self.retry_at {
             return Step::Wait(Some(self.retry_at));

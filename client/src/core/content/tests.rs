@@ -1,7 +1,7 @@
 //! A client that has content, a volume that lends it, and a daemon that takes in what is sent.
 
 use base::{Epoch, Seq};
-use namespace::Born;
+use namespace::{Born, Who};
 
 use super::*;
 use crate::core::grants::Cache;
@@ -33,7 +33,8 @@ struct Story {
 }
 
 const FILE: u64 = 1;
-const EMPTY: Shown = Shown { size: 0, modified: WallTime::ZERO, accessed: None, changed: WallTime::ZERO };
+const EMPTY: Shown =
+    Shown { size: 0, modified: WallTime::ZERO, accessed: None, mode: None, changed: WallTime::ZERO };
 
 impl Story {
     /// A file that is lent, and is empty.
@@ -134,7 +135,7 @@ fn what_is_written_is_read_over_what_was_there() {
     assert!(story.write(6, b"there, "));
     assert_eq!(story.read(0..100).unwrap(), "hello there, ");
     let time = WallTime::from_micros(1);
-    let shown = Shown { size: 13, modified: time, accessed: None, changed: time };
+    let shown = Shown { size: 13, modified: time, accessed: None, mode: None, changed: time };
     assert_eq!(story.contents.shows(file(FILE), lend(2)), Some(shown));
     let known = story.contents.plan(file(FILE), View::Lent(lend(2)), 0..100).unwrap();
     assert!(known.missing.is_empty(), "it was read once");
@@ -249,8 +250,8 @@ fn what_rests_is_returned_and_what_was_read_stays_good() {
     story.now = 999;
     assert!(matches!(story.settle(), Step::Wait(Some(due)) if due == at(1_000)));
     story.now = 1_000;
-    let times = Times { modified: Some(WallTime::from_micros(1)), accessed: None };
-    assert_eq!(story.works(), Work::Return { times, is_untouched: false });
+    let set = OwnerSet { modified: Some(WallTime::from_micros(1)), ..OwnerSet::default() };
+    assert_eq!(story.works(), Work::Return { set, is_untouched: false });
     assert!(!story.write(0, b"x"), "nothing is taken any more");
     story.contents.returned(story.file(), Sent::Done);
     assert_eq!(story.next(), Step::Over);
@@ -262,22 +263,45 @@ fn what_rests_is_returned_and_what_was_read_stays_good() {
 }
 
 #[test]
-fn times_that_a_user_sets_are_shown_and_go_back_with_the_lend() {
+fn what_a_user_sets_is_shown_and_goes_back_with_the_lend() {
     let mut story = Story::new();
     story.write(0, b"abc");
     let [modified, accessed] = [7, 8].map(|micros| Some(WallTime::from_micros(micros)));
     let (now, id) = ((at(5), WallTime::from_micros(99)), story.file());
-    assert!(!story.contents.has_set_times(id.0));
-    story.contents.set_times(now, id, Times { modified, accessed }).unwrap();
-    story.contents.set_times(now, id, Times { modified, accessed: None }).unwrap();
+    let mode = Some((0o640, Who::root()));
+    assert!(!story.contents.is_set(id.0));
+    story.contents.set(now, id, OwnerSet { modified, accessed, mode: None }).unwrap();
+    assert!(story.contents.is_set(id.0) && !story.contents.has_own_mode(id.0));
+    story.contents.set(now, id, OwnerSet { mode: mode.clone(), ..OwnerSet::default() }).unwrap();
+    story.contents.set(now, id, OwnerSet { modified, ..OwnerSet::default() }).unwrap();
     let shown = story.contents.shows(id.0, id.1).unwrap();
     assert_eq!((Some(shown.modified), shown.accessed, shown.changed), (modified, accessed, now.1));
-    assert!(story.contents.has_set_times(id.0));
-    let returned = Step::Work(Work::Return { times: Times { modified, accessed }, is_untouched: false });
+    assert!(shown.mode == Some(0o640) && story.contents.has_own_mode(id.0));
+    let set = OwnerSet { modified, accessed, mode };
+    let returned = Step::Work(Work::Return { set, is_untouched: false });
     assert!(matches!(story.settle(), Step::Wait(_)), "more may be set");
     story.now = 2_000;
     assert!((0..2).any(|_| story.settle() == returned));
-    assert!(story.contents.set_times(now, id, Times::default()).is_none(), "it is on its way back");
+    assert!(story.contents.set(now, id, OwnerSet::default()).is_none(), "it is on its way back");
+}
+
+#[test]
+fn who_has_a_file_open_hears_that_what_was_set_is_lost_with_the_lend() {
+    let lost = |lose: fn(&mut Story)| {
+        let mut story = Story::new();
+        let (now, id) = ((at(5), WallTime::from_micros(99)), story.file());
+        let known = story.contents.open(id.0);
+        let mode = Some((0o640, Who::root()));
+        story.contents.set(now, id, OwnerSet { mode, ..OwnerSet::default() }).unwrap();
+        lose(&mut story);
+        story.contents.fault(id.0, known).map(|(_, fault)| fault)
+    };
+    assert_eq!(lost(|story| story.contents.end_lend(story.file(), Fault::NotLent)), Some(Fault::NotLent));
+    assert_eq!(
+        lost(|story| story.contents.returned(story.file(), Sent::Failed(Fault::NotLent))),
+        Some(Fault::NotLent)
+    );
+    assert_eq!(lost(|story| story.contents.returned(story.file(), Sent::Done)), None);
 }
 
 /// It has to have all that was written before, and nothing that is written meanwhile is in its way.
@@ -321,7 +345,7 @@ fn what_is_written_later_has_another_time_whatever_the_clock_says() {
 fn what_was_left_alone_is_returned_untouched() {
     let mut story = Story::new();
     story.now = 1_000;
-    assert_eq!(story.works(), Work::Return { times: Times::default(), is_untouched: true });
+    assert_eq!(story.works(), Work::Return { set: OwnerSet::default(), is_untouched: true });
     story.contents.returned(story.file(), Sent::Unknown);
     assert!(matches!(story.works(), Work::Return { .. }), "it is told again");
 }

@@ -530,6 +530,7 @@ fn what_is_returned_is_known_as_it_came_to_be() {
         generation: lend_of(10),
         modified: None,
         accessed: None,
+        mode: None,
         is_untouched: false,
     };
     let id = story.cache.begin(VOLUME, &change);

@@ -67,7 +67,8 @@ struct Kept {
     is_bare: bool,
     /// Whether anything but that may be kept, and up to where everything had taken effect when that began.
     is_granted: bool,
-    /// Whether whoever judges rights by itself may believe where it is, if it is a directory.
+    /// Whether users have here the numbers that they have there: then whoever judges rights by itself may believe where it is, if it is a
+    /// directory.
     is_placed: bool,
     since: Seq,
     /// As long as this is the same nobody has changed who may do what with it.
@@ -292,6 +293,19 @@ impl Volume {
         (!self.busy.has_rights(inode)).then_some(kept.rights)
     }
 
+    pub(super) fn has_same_ids(&self, inode: InodeId) -> bool {
+        self.inodes.get(&inode).is_some_and(|kept| kept.is_granted && kept.is_placed)
+    }
+
+    /// What somebody may do with an inode is to be asked anew.
+    pub(super) fn forget_rights(&mut self, inode: InodeId) {
+        if let Some(kept) = self.inodes.get_mut(&inode) {
+            kept.allowed.clear();
+            self.rights += 1;
+            kept.rights = self.rights;
+        }
+    }
+
     /// Whether a directory is known to have this name, to whoever judges rights by itself.
     pub(super) fn is_placed(&self, inode: InodeId, (dir, name): (InodeId, &Name)) -> bool {
         let is_placed = |kept: &Kept| kept.is_granted && kept.is_placed;
@@ -388,11 +402,9 @@ impl Volume {
             }
             if let Some(kept) = self.inodes.get_mut(inode) {
                 kept.attributes = None;
-                if named.rights.contains(inode) {
-                    kept.allowed.clear();
-                    self.rights += 1;
-                    kept.rights = self.rights;
-                }
+            }
+            if named.rights.contains(inode) {
+                self.forget_rights(*inode);
             }
         }
         let known = |dir, name: &Name| self.inodes.get(&dir).and_then(|kept| kept.find(name));
