@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use base::{MonoTime, Span, WallTime};
 use bytes::{Bytes, BytesMut};
-use namespace::{Attributes, Change as TreeChange, Fate, Generation, InodeId, Op, Who};
+use namespace::{Attributes, Change as TreeChange, Fate, Generation, InodeId, NameError, Op, Who};
 use node::file::{Change, FileError, Level, Payload};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -354,7 +354,10 @@ fn sent<T>(result: &Result<T, VolumeError>) -> Sent {
         Err(VolumeError::Object(ObjectError::Unanswered { .. } | ObjectError::Closed)) => {
             return Sent::Unknown;
         }
-        Err(VolumeError::Object(ObjectError::Refused(FileError::NotLent))) => Fault::NotLent,
+        Err(
+            VolumeError::Object(ObjectError::Refused(FileError::NotLent))
+            | VolumeError::Refused(NameError::NotLent { .. }),
+        ) => Fault::NotLent,
         Err(VolumeError::Object(ObjectError::Refused(error))) => Fault::Refused(*error),
         Err(VolumeError::Object(ObjectError::NoSuchObject)) => Fault::Removed,
         Err(VolumeError::Refused(error)) => Fault::Refused(FileError::Tree(*error)),

@@ -176,7 +176,7 @@ impl Volume {
         (inode, mode): (InodeId, OpenMode),
     ) -> Result<(Attributes, Capability, Held), VolumeError> {
         self.attend().await?;
-        self.prepare_judgement(inode).await;
+        self.prepare_judgement(inode).await?;
         let (volume, opening) = (self.clone(), Opening::Open(who.clone(), inode, mode));
         let opened = tokio::spawn(async move {
             let (attributes, capability) = volume.tree().open_held(opening).await?;

@@ -307,7 +307,7 @@ impl VolumeFile {
         let known = self.user.told.load(Ordering::Relaxed);
         // Of a client that has ended nothing may be left, and nothing of what was never written is no answer to that.
         self.volume().present().await?;
-        if self.contents(|contents| contents.is_set(self.user.id)) {
+        if self.contents(|contents| contents.has_own_set(self.user.id)) {
             self.flush().await?;
             let patience = self.source.content.patience();
             if !self.user.shared.return_lent(self.user.id, patience).await {
@@ -407,10 +407,13 @@ impl VolumeFile {
                 }
                 ChangeStep::Borrow => {
                     let turn = self.user.borrowing.lock().await;
-                    // Somebody else may have had it lent meanwhile; what is returned the volume may still be believed to lend.
-                    let is_lent = shared.with_known(id, |known| {
-                        known.lent().is_some_and(|lend| known.contents.shows(id, lend).is_some())
+                    // Another writer of this client may have had it lent meanwhile. That the tree names this client is not enough: the
+                    // lend may have been returned here.
+                    let shown = shared.with_known(id, |known| {
+                        let lend = known.lent()?;
+                        known.contents.shows(id, lend)
                     });
+                    let is_lent = shown.is_some();
                     if !is_lent {
                         self.borrow(&mut changing).await?;
                     }

@@ -233,8 +233,8 @@ impl Volume {
         if let Some(answer) = self.known(who, &ask) {
             return answer;
         }
-        if let Ask::Access { inode, .. } | Ask::GetXattr { inode, .. } = ask {
-            self.prepare_judgement(inode).await;
+        if let Some(inode) = ask.judged_by() {
+            self.prepare_judgement(inode).await?;
         }
         let (start, patience) = (clock::now(), self.object.patience());
         loop {
@@ -328,7 +328,7 @@ impl Volume {
         {
             return Ok((Done::Changed { attributes }, None));
         }
-        self.prepare(&change).await;
+        self.prepare(&change).await?;
         let op = Op::wanted(who.clone(), change);
         op.check_limits()?;
         if let Some(own) = self.removal_of_own(&op) {
@@ -351,7 +351,7 @@ impl Volume {
                 }
                 // It was lent to somebody at the same time, who gives it back when asked again.
                 Err(ObjectError::Refused(FileError::Tree(NameError::Lent { .. })))
-                    if op.change.wants_back().or(op.change.wants_from_others()).is_some() => {}
+                    if op.change.minds_lend().is_some() => {}
                 done => return Ok(self.noted(done?)),
             }
         }
@@ -384,7 +384,7 @@ impl Volume {
                 known.cache.forget_rights(id.volume, inode);
             }
             let set = OwnerSet { modified: set.mtime.map(time), accessed: Some(accessed), mode };
-            known.contents.set((known.now, wall), (id, generation), set)
+            known.contents.set_by_owner((known.now, wall), (id, generation), set)
         })?;
         self.known_attributes(inode)
     }
@@ -396,29 +396,30 @@ impl Volume {
         }
     }
 
-    /// What is lent to this client is returned before somebody sets what is lent with it.
-    async fn prepare(&self, change: &Change) {
-        let judged = change.wants_from_others().filter(|inode| self.has_own_mode(*inode));
-        if let Some(inode) = change.wants_back().or(judged) {
-            self.return_lent(inode).await;
+    /// What is lent to this client is returned before somebody sets what is lent with it, or the daemon judges a change by permissions that are
+    /// known here alone.
+    async fn prepare(&self, change: &Change) -> Result<(), VolumeError> {
+        if let Some(inode) = change.wants_back() {
+            let id = FileId { volume: self.object(), inode };
+            // If that takes too long, whoever sets it has it taken back.
+            let _ = self.object.shared().return_lent(id, self.object.patience()).await;
+        }
+        match change.minds_lend() {
+            Some(inode) => self.prepare_judgement(inode).await,
+            None => Ok(()),
         }
     }
 
-    /// What is lent to this client is returned before the daemon judges by permissions that are known here alone.
-    pub(crate) async fn prepare_judgement(&self, inode: InodeId) {
-        if self.has_own_mode(inode) {
-            self.return_lent(inode).await;
+    /// What is lent to this client is returned before the daemon judges by permissions that are known here alone: from this client it takes
+    /// nothing back for that.
+    pub(crate) async fn prepare_judgement(&self, inode: InodeId) -> Result<(), VolumeError> {
+        let (id, patience) = (FileId { volume: self.object(), inode }, self.object.patience());
+        if !self.behind().contents().has_own_mode(id) || self.object.shared().return_lent(id, patience).await
+        {
+            return Ok(());
         }
-    }
-
-    fn has_own_mode(&self, inode: InodeId) -> bool {
-        self.behind().contents().has_own_mode(FileId { volume: self.object(), inode })
-    }
-
-    async fn return_lent(&self, inode: InodeId) {
-        let id = FileId { volume: self.object(), inode };
-        // If that takes too long, whoever wants it has it taken back.
-        let _ = self.object.shared().return_lent(id, self.object.patience()).await;
+        let why = "permissions that were set wait to be taken in";
+        Err(ObjectError::Unanswered { patience_s: patience.as_secs(), why }.into())
     }
 
     /// The same removal, of a file that is lent to this client, by its number: nobody has to ask this client about it.
@@ -525,7 +526,7 @@ impl Volume {
         inode: InodeId,
         mode: OpenMode,
     ) -> Result<(Attributes, Capability), VolumeError> {
-        self.prepare_judgement(inode).await;
+        self.prepare_judgement(inode).await?;
         Ok(self.object.open_file(Opening::Open(who.clone(), inode, mode)).await?)
     }
 
@@ -608,11 +609,11 @@ fn attributes_of(answer: Answer) -> Result<Attributes, VolumeError> {
     }
 }
 
-/// Whether this makes no difference to anything but times and permissions that let nobody be somebody else.
+/// Whether this sets nothing but times, an owner that is the same, and permissions that are no more than that.
 fn sets_own_alone(set: &SetAttributes, is: &Attributes) -> bool {
     let SetAttributes { mode, uid, gid, size, atime, mtime, is_open: _ } = set;
     let keeps_owner = uid.is_none_or(|uid| uid == is.uid) && gid.is_none_or(|gid| gid == is.gid);
-    // Who sets an owner ends set-user-ID and the like, and an ACL has more to say than the mode.
+    // Set-user-ID and the like end when an owner is set, and are the volume's to give; an ACL has more to say than the mode.
     let is_plain = (is.mode | mode.unwrap_or_default()) & SPECIAL_BITS == 0 && !is.has_acl;
     let sets_owner_or_mode = mode.is_some() || uid.or(*gid).is_some();
     size.is_none()

@@ -229,7 +229,11 @@ impl<T: Table> Draft<'_, T> {
             return Err(NameError::WrongKind { inode: id });
         };
         if *lent != Some(its) {
-            return Ok(Done::Changed { attributes: inode.attributes(id) });
+            // What was set under it never will be.
+            return match accessed.is_some() || mode.is_some() {
+                true => Err(NameError::NotLent { inode: id, generation }),
+                false => Ok(Done::Changed { attributes: inode.attributes(id) }),
+            };
         }
         if !is_untouched {
             return Err(NameError::Lent { inode: id, generation });

@@ -115,8 +115,8 @@ pub enum Change {
         to: LentTo,
     },
     /// Gives back what was lent to the operation's client, which answers nothing from it any more. If the cell may have changed under it,
-    /// the cell's own end of the lend comes first: a primary sees to that. Of a lend that is over nothing is changed.
-    /// [`Done::Changed`].
+    /// the cell's own end of the lend comes first: a primary sees to that. Of a lend that is over nothing is changed, and what a user has
+    /// set under it is refused. [`Done::Changed`].
     Return {
         /// Which file.
         inode: InodeId,
@@ -325,7 +325,12 @@ impl SetAttributes {
 }
 
 impl Change {
-    /// The file that has to be given back before.
+    /// The file of which has to be known whether it is lent, and to whom, before this is done.
+    pub fn minds_lend(&self) -> Option<InodeId> {
+        self.wants_back().or(self.wants_from_others())
+    }
+
+    /// The file that has to be given back before, whoever has it.
     pub fn wants_back(&self) -> Option<InodeId> {
         match self {
             Self::SetAttributes { inode, set } => set.wants_back().then_some(*inode),
@@ -334,7 +339,7 @@ impl Change {
         }
     }
 
-    /// The file that has to be given back before if another client has it: its owner may have given it other permissions there.
+    /// The file that has to be given back before unless the client that asks has it: its owner may have set permissions there.
     pub fn wants_from_others(&self) -> Option<InodeId> {
         match self {
             Self::SetAttributes { inode, set } => {

@@ -118,6 +118,16 @@ pub enum Ask {
     },
 }
 
+impl Ask {
+    /// The inode by whose permissions alone this is answered or refused.
+    pub const fn judged_by(&self) -> Option<InodeId> {
+        match self {
+            Self::Access { inode, .. } | Self::GetXattr { inode, .. } => Some(*inode),
+            _ => None,
+        }
+    }
+}
+
 /// What was asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {

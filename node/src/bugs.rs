@@ -159,7 +159,7 @@ pub enum Bug {
     FlushNotFenced,
     /// Who asks about what is lent to a client is answered before that has given it back.
     RecallNotWaitedFor,
-    /// Who may not open a file that another client has is told so by the permissions that it had before.
+    /// Who asks for a file that another client has is judged by the permissions that the volume knows.
     JudgedByOldMode,
     /// The content takes a client's word for what is lent to it.
     ConfirmNotAsked,

@@ -47,7 +47,8 @@ pub(crate) use table::{Grants, Settled};
 pub enum GrantKind {
     /// To answer from a cache what does not change anything.
     Shared,
-    /// The same, and to let whoever judges rights as the primary does, as a kernel, believe where directories are.
+    /// The same, to a client whose users have the numbers that they have in the volume: whoever judges rights as the primary does, as a kernel,
+    /// may believe where directories are, and an owner sets permissions of what is lent to the client without asking.
     Placed,
 }
 

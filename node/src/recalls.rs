@@ -6,7 +6,7 @@
 //!
 //! Rules:
 //!
-//! - Nothing is answered, and nothing is lent, before the lend before is over in the tree.
+//! - Nothing is answered, refused for want of permission, or lent, before the lend before is over in the tree.
 //! - A client that does not answer is waited for as long as it may count on the lend, and if it is there for longer: it may have much to flush.
 //!   What it flushes after that is refused by the content, where the lend has ended.
 //! - A client that is not there is waited for if it could not come: it has done nothing wrong, and nobody else has what it wrote.
@@ -19,8 +19,8 @@ use std::sync::Arc;
 use base::{ClientId, ObjectId, Span, WallTime};
 use lease::Algorithm;
 use namespace::{
-    Answer as TreeAnswer, Ask, Attributes, Change as TreeChange, ClientState, Given, InodeId, Key, Lent,
-    LentTo, Op as TreeOp, Part, Who,
+    Answer as TreeAnswer, Attributes, Change as TreeChange, ClientState, Given, InodeId, Key, Lent, LentTo,
+    Op as TreeOp, Part, Who,
 };
 
 use crate::errands::{ErrandBody, outcome_of};
@@ -447,7 +447,7 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Keeps a question whose answer would tell of what somebody else has, until that is given back. False if it would not.
+    /// Keeps a question whose answer would tell of what somebody else has, or be judged by it, until that is given back. False if it would not.
     pub(crate) fn waits_with_answer(
         &mut self,
         now: WallTime,
@@ -474,10 +474,7 @@ impl<A: Algorithm> Shard<A> {
     fn judged(&self, object: ObjectId, body: &FileBody) -> Option<(InodeId, Lent)> {
         let inode = match body {
             FileBody::Open { inode, .. } => *inode,
-            FileBody::Ask(Query::Tree(query)) => match query.ask {
-                Ask::Access { inode, .. } | Ask::GetXattr { inode, .. } => inode,
-                _ => return None,
-            },
+            FileBody::Ask(Query::Tree(query)) => query.ask.judged_by()?,
             _ => return None,
         };
         let guards = !self.config.breaks(Bug::JudgedByOldMode);

@@ -18,7 +18,10 @@ impl Fs {
     }
 
     pub(crate) async fn xattr(&self, caller: &Caller, number: u64, name: &OsStr) -> Result<Bytes, FsError> {
-        let ask = Ask::GetXattr { inode: self.inodes.id(number)?, name: xattr_name(name)? };
+        let inode = self.inodes.id(number)?;
+        let ask = Ask::GetXattr { inode, name: xattr_name(name)? };
+        // A lend that is returned for that may end with another time.
+        let _changing = self.changing([inode]);
         match self.now().volume.ask(&caller.who(), ask).await? {
             Answer::Value(value) => Ok(value),
             _ => Err(FsError::Mismatch),

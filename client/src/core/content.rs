@@ -2,7 +2,7 @@
 //!
 //! Content is kept in blocks, each file's with the lend under which it came to be (its *tag*). Whoever knows from the volume that nobody
 //! changes the file, and under which lend it was changed last, may be answered from what has that tag. What is *lent* to this client it
-//! alone reads and changes: size and time are here, and what is written stays here for a while.
+//! alone reads and changes: size, times and what its owner sets are here, and what is written stays here for a while.
 //!
 //! Rules:
 //!
@@ -14,7 +14,7 @@
 //! - When somebody else wants the file nothing is answered or taken here any more; what is here is sent, the lend is returned, and
 //!   then the revocation is answered. What is slow of one file does not delay that of another.
 //! - Nothing of it is dropped because a session or a connection is over: that only ends what is answered, which is not decided here.
-//! - What could not be sent for good is an error, which everybody who has the file open is told once.
+//! - What could not be sent or set for good is an error, which everybody who has the file open is told once.
 //! - Of a file that is gone and that nobody has open nothing is sent any more.
 //!
 //! # Contract
@@ -323,7 +323,7 @@ impl Contents {
 
     /// The lend that is here, whether anything is answered by it or not.
     pub fn generation(&self, id: FileId) -> Option<Generation> {
-        Some(self.files.get(&id)?.lend.as_ref()?.generation)
+        Some(self.lend(id)?.generation)
     }
 
     /// Whether a lend is over here, as far as that is remembered.
@@ -331,7 +331,7 @@ impl Contents {
         self.over.get(&id).is_some_and(|over| *over >= generation)
     }
 
-    /// Size and times, if they are lent under this generation.
+    /// What is shown of a file, if it is lent under this generation.
     pub fn shows(&self, id: FileId, generation: Generation) -> Option<Shown> {
         let Lend { size, modified, accessed, mode, changed, .. } = self.served(id, generation)?;
         let mode = mode.as_ref().map(|(mode, _)| *mode);
@@ -343,15 +343,14 @@ impl Contents {
         self.served(id, generation)?.rests_until()
     }
 
-    /// Whether a user has set something that is known here alone.
-    pub fn is_set(&self, id: FileId) -> bool {
-        self.files.get(&id).and_then(|file| file.lend.as_ref()).is_some_and(Lend::is_set)
+    /// Whether the owner has set something that is known here alone.
+    pub fn has_own_set(&self, id: FileId) -> bool {
+        self.lend(id).is_some_and(Lend::has_own_set)
     }
 
-    /// Whether a user has set permissions that are known here alone.
+    /// Whether the owner has set permissions that are known here alone.
     pub fn has_own_mode(&self, id: FileId) -> bool {
-        let lend = self.files.get(&id).and_then(|file| file.lend.as_ref());
-        lend.is_some_and(|lend| lend.mode.is_some())
+        self.lend(id).is_some_and(|lend| lend.mode.is_some())
     }
 
     /// Whether whoever looks after a lend has to know at once of what was changed at `now`.
@@ -416,13 +415,13 @@ impl Contents {
     }
 
     /// Its owner sets something. None if it is not lent, or wanted back.
-    pub fn set(
+    pub fn set_by_owner(
         &mut self,
         at: (MonoTime, WallTime),
         (id, generation): (FileId, Generation),
         set: OwnerSet,
     ) -> Option<()> {
-        self.serving((id, generation), |lend| lend.set(at, set))
+        self.serving((id, generation), |lend| lend.set_by_owner(at, set))
     }
 
     /// How to read. None if it is not lent, or wanted back.
@@ -540,9 +539,10 @@ impl Contents {
         lent.into_iter().for_each(|id| self.lose_lend(id, Fault::Ended));
     }
 
-    /// Whether nothing was written that is not sent.
+    /// Whether nothing was written that is not sent, and nothing set that is not returned.
     pub fn has_sent_all(&self) -> bool {
-        let is_sent = |file: &File| file.is_gone || file.lend.as_ref().is_none_or(Lend::is_clean);
+        let is_told = |lend: &Lend| lend.is_clean() && !lend.has_own_set();
+        let is_sent = |file: &File| file.is_gone || file.lend.as_ref().is_none_or(is_told);
         self.files.values().all(is_sent)
     }
 
@@ -624,7 +624,7 @@ impl Contents {
             }
             // Everything was taken in before, but for what was set.
             Sent::Failed(fault) => {
-                if lend.is_set() {
+                if lend.has_own_set() {
                     self.note_fault(id, fault);
                 }
                 self.pages.drop_file(id);
@@ -652,8 +652,12 @@ impl Contents {
         self.tidy(id);
     }
 
+    fn lend(&self, id: FileId) -> Option<&Lend> {
+        self.files.get(&id)?.lend.as_ref()
+    }
+
     fn served(&self, id: FileId, generation: Generation) -> Option<&Lend> {
-        let lend = self.files.get(&id)?.lend.as_ref()?;
+        let lend = self.lend(id)?;
         (lend.generation == generation && lend.serves()).then_some(lend)
     }
 
@@ -682,8 +686,7 @@ impl Contents {
 
     /// A lend is over, and what it has goes with it.
     fn lose_lend(&mut self, id: FileId, fault: Fault) {
-        let lend = self.files.get(&id).and_then(|file| file.lend.as_ref());
-        if let Some(lend) = lend.filter(|lend| !lend.is_clean() || lend.is_set()) {
+        if let Some(lend) = self.lend(id).filter(|lend| !lend.is_clean() || lend.has_own_set()) {
             self.lost.extend(lend.lost().into_iter().map(|range| (id, range)));
             self.note_fault(id, fault);
         }

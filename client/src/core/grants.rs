@@ -182,7 +182,7 @@ impl Cache {
         (now < link.valid_until).then(|| volume.rights(inode))?
     }
 
-    /// Whether users have here the numbers that they have in the volume, as far as an inode is known that says so.
+    /// Whether users have here the numbers that they have in the volume. No, if nothing is granted of the inode.
     pub fn has_same_ids(&self, object: ObjectId, inode: InodeId) -> bool {
         self.volumes.get(&object).is_some_and(|volume| volume.has_same_ids(inode))
     }

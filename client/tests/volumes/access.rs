@@ -1,9 +1,12 @@
 //! Who may use which volume, by certificates of different roles.
 
+use std::time::Duration;
+
 use client::{Client, Config, ObjectError, VolumeError};
 use namespace::{Ask, Change, InodeId, Make, SetAttributes, Who};
 use node::file::FileError;
 use node::{AccessError, CapabilityError, OpenMode, Settings};
+use tokio::time::sleep;
 
 use super::cluster::Cluster;
 use super::{called, made, name};
@@ -76,6 +79,30 @@ async fn each_client_is_what_the_rules_say_of_its_certificate() {
     for client in [admin, build, reader, other] {
         client.close().await;
     }
+}
+
+#[tokio::test]
+async fn who_has_other_numbers_in_a_volume_has_the_daemons_set_permissions() {
+    let cluster = Cluster::start_under(EXPORTS, 3, Settings::default());
+    let [admin, build] = [client_as(&cluster, "admin/anna").await, client_as(&cluster, "client/build").await];
+    let home = admin.create_volume(&called("home"), (21_001, 0)).await.unwrap();
+    let (building, user) = (build.volume(&called("home")).await.unwrap(), Who::new(1_001, 100, &[]).unwrap());
+    let set = SetAttributes { mode: Some(0o640), ..SetAttributes::default() };
+    for number in 0..400 {
+        let place = (InodeId::ROOT, name(&format!("f{number}")));
+        let file = build.create_file(&building, &user, place, (0o600, 0)).await.unwrap();
+        let inode = file.inode();
+        let is_lent = building.has_lent(&building.attributes(inode).await.unwrap());
+        assert_eq!(building.set_own(&user, inode, set), None);
+        if is_lent {
+            building.change(&user, Change::SetAttributes { inode, set }).await.unwrap();
+            assert_eq!(home.attributes(inode).await.unwrap().mode, 0o640);
+            admin.close().await;
+            return build.close().await;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    panic!("nothing is lent to it");
 }
 
 /// Every daemon makes and takes capabilities with the same keys, before and after it starts anew.

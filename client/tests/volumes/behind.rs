@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use base::WallTime;
 use bytes::Bytes;
 use client::{Client, Volume, VolumeError, VolumeFile};
-use namespace::{Ask, Change, InodeId, LentTo, NameError, Rights, SetAttributes, SetTime, Site, Who};
+use namespace::{
+    Ask, Change, InodeId, LentTo, NameError, Rights, SetAttributes, SetTime, Site, Who, XattrHow, XattrName,
+};
 use node::{OpenMode, Settings, file_object};
 use tokio::runtime::Builder;
 use tokio::time::sleep;
@@ -117,7 +119,20 @@ async fn a_lent_files_mode_and_owner_are_set_to_what_they_are_without_asking() {
     client.close().await;
 }
 
-/// What the owner of a lent file lets others do is known to its client alone, and all go by it.
+const fn to(mode: u16) -> SetAttributes {
+    SetAttributes {
+        mode: Some(mode),
+        uid: None,
+        gid: None,
+        size: None,
+        atime: None,
+        mtime: None,
+        is_open: false,
+    }
+}
+
+/// What the owner of a lent file lets others do is known to its client alone, and all go by it: who asks by this client, and who asks by
+/// another one, whether they may do more than before or less.
 #[tokio::test]
 async fn permissions_of_a_lent_file_are_set_without_asking_and_everybody_goes_by_them() {
     let cluster = Cluster::start(3, Settings::default());
@@ -125,46 +140,48 @@ async fn permissions_of_a_lent_file_are_set_without_asking_and_everybody_goes_by
     let (volume, _) = with_file(&client).await;
     let theirs = other.volume(&called("home")).await.unwrap();
     is_lent_files(&client, &volume).await;
-    let stranger = Who::new(1001, 1001, &[]).unwrap();
-    // Some ask by the client that has the file, some by another; what they may is more than before, or less.
-    for (round, (mode, is_own)) in
-        [(0o606, true), (0o606, false), (0o600, true), (0o600, false)].into_iter().enumerate()
-    {
-        let file = create(&client, &volume, &format!("f{round}")).await;
+    let (root, stranger) = (Who::root(), Who::new(1001, 1001, &[]).unwrap());
+    let xattr = || XattrName::new(b"user.a").unwrap();
+    for round in 0..12 {
+        let (question, is_own, opens_up) = (round / 4, round % 2 == 0, round % 4 < 2);
+        let (before, after) = if opens_up { (0o600, 0o604) } else { (0o604, 0o600) };
+        let place = (InodeId::ROOT, name(&format!("f{round}")));
+        let file = client.create_file(&volume, &root, place, (before, 0)).await.unwrap();
         let inode = file.inode();
+        if question == 2 {
+            let (name, how) = (xattr(), XattrHow::Any);
+            volume.change(&root, Change::SetXattr { inode, name, value: "x".into(), how }).await.unwrap();
+        }
         file.write(0, "hello".into()).await.unwrap();
-        let change = |mode| {
-            let set = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-            Change::SetAttributes { inode, set }
-        };
-        if mode == 0o600 {
-            volume.change(&Who::root(), change(0o606)).await.unwrap();
-            drop(client.open_file(&volume, &stranger, (inode, OpenMode::Read)).await.unwrap());
-            file.write(0, "hello".into()).await.unwrap();
-        }
-        let before = volume.attributes(inode).await.unwrap();
-        assert!(volume.has_lent(&before), "round {round}");
-        volume.change(&Who::root(), change(mode)).await.unwrap();
-        let own = volume.attributes(inode).await.unwrap();
-        assert_eq!((own.lent, own.mode), (before.lent, mode), "round {round}");
+        assert_eq!(volume.set_own(&stranger, inode, to(0o666)), None, "it is not the stranger's");
+        let own = volume.set_own(&root, inode, to(after)).expect("nobody is asked");
+        assert!(own.mode == after && volume.has_lent(&own), "round {round}");
         let (asks, of) = if is_own { (&client, &volume) } else { (&other, &theirs) };
-        let opened = asks.open_file(of, &stranger, (inode, OpenMode::ReadWrite)).await;
-        match opened {
-            Ok(open) => assert!(mode == 0o606 && open.read(0, 9).await.unwrap() == "hello", "round {round}"),
-            Err(error) => assert_eq!(
-                (mode, error),
-                (0o600, VolumeError::Refused(NameError::Denied { inode })),
-                "round {round}"
-            ),
-        }
-        assert_eq!(other.attributes(&theirs, inode).await.unwrap().mode, mode);
-        let access = Ask::Access { inode, rights: Rights::READ };
-        assert_eq!(theirs.ask(&stranger, access).await.is_ok(), mode == 0o606, "round {round}");
-        // Somebody who does not own it is refused by who knows that.
-        let refused = volume.change(&stranger, change(0o666)).await;
-        assert_eq!(refused, Err(VolumeError::Refused(NameError::NotPermitted { inode })));
-        // What others set comes after it.
-        theirs.change(&Who::root(), change(0o640)).await.unwrap();
+        let told = match question {
+            0 => asks.open_file(of, &stranger, (inode, OpenMode::Read)).await.map(drop),
+            1 => of.ask(&stranger, Ask::Access { inode, rights: Rights::READ }).await.map(drop),
+            _ => of.ask(&stranger, Ask::GetXattr { inode, name: xattr() }).await.map(drop),
+        };
+        let denied = Err(VolumeError::Refused(NameError::Denied { inode }));
+        assert_eq!(told, if opens_up { Ok(()) } else { denied }, "round {round}");
+        assert_eq!(other.attributes(&theirs, inode).await.unwrap().mode, after);
+    }
+    client.close().await;
+}
+
+#[tokio::test]
+async fn what_others_set_comes_after_the_permissions_of_a_lent_file() {
+    let cluster = Cluster::start(3, Settings::default());
+    let (client, other) = (cluster.client().await, cluster.client().await);
+    let (volume, _) = with_file(&client).await;
+    let theirs = other.volume(&called("home")).await.unwrap();
+    is_lent_files(&client, &volume).await;
+    let file = create(&client, &volume, "plain").await;
+    let (inode, root) = (file.inode(), Who::root());
+    volume.set_own(&root, inode, to(0o606)).expect("nobody is asked");
+    assert_eq!(volume.set_own(&root, inode, to(0o4711)), None, "the volume says who is run as whom");
+    theirs.change(&root, Change::SetAttributes { inode, set: to(0o640) }).await.unwrap();
+    for volume in [&volume, &theirs] {
         assert_eq!(volume.attributes(inode).await.unwrap().mode, 0o640);
     }
     client.close().await;

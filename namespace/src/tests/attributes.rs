@@ -328,6 +328,10 @@ fn who_goes_by_permissions_that_another_client_may_have_set_waits_for_them() {
     world.try_for(client(1), &Who::root(), back(0o666)).unwrap();
     assert_eq!(world.get(inode).mode, 0o666);
     world.run(chmod(inode, 0o640));
+    // It is over, so what comes late was never set, and its client hears that.
+    let late = world.try_for(client(1), &Who::root(), back(0o600));
+    assert_eq!(late, Err(NameError::NotLent { inode, generation }));
+    assert_eq!(world.get(inode).mode, 0o640);
 }
 
 #[test]

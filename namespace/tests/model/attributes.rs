@@ -148,7 +148,8 @@ impl Model {
 }
 
 impl Model {
-    /// What was left alone is given back at once, with what a user has set. What is not the client's any more stays as it is.
+    /// What was left alone is given back at once, with what a user has set. What is not the client's any more stays as it is, and what a user
+    /// has set of it is refused.
     pub(crate) fn return_lend(&mut self, op: &Op) -> Result<Done, NameError> {
         let Change::Return { inode, generation, modified, accessed, mode, is_untouched } = op.change else {
             unreachable!("it is asked to return it")
@@ -171,6 +172,8 @@ impl Model {
                 node.mark(op.time);
             }
             node.return_mode(mode, op);
+        } else if accessed.is_some() || mode.is_some() {
+            return Err(NameError::NotLent { inode, generation });
         }
         Ok(Done::Changed { attributes: self.attributes(inode)? })
     }

@@ -69,7 +69,9 @@ impl<A: Algorithm> Shard<A> {
         }
         let (is_held, to_tell) = hosted.grants.in_the_way(&touched, asker.session());
         let is_held = is_held || guards && hosted.grants.moves_unplaced(&touched, asker.client);
-        let is_settling = decided_by_lends(change).is_some_and(|inode| hosted.grants.is_changing(inode));
+        let tree = hosted.replica.machine().tree();
+        let is_settling = decided_by_lends(change)
+            .is_some_and(|inode| hosted.grants.is_changing(inode) && !is_directory(tree, inode));
         if !is_held && !is_settling && !hosted.grants.is_behind(&touched, overtakes) {
             return false;
         }
@@ -444,7 +446,7 @@ fn decided_by_lends(change: &Change) -> Option<InodeId> {
     let Change::Tree(op) = change else { return None };
     match &op.change {
         namespace::Change::Lend { inode, .. } => Some(*inode),
-        change => change.wants_back().or(change.wants_from_others()),
+        change => change.minds_lend(),
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct Grants {
     pub(super) is_stale: bool,
     /// Nothing is changed before these clients have dropped what they had.
     pub(super) grace: Option<Grace>,
-    /// Clients that may believe where directories were, of an earlier tenure.
+    /// Clients that may believe where directories were, of an earlier tenure; none when that was waited for.
     pub(super) unplaced: Option<Grace>,
     /// Clients that are being put on record.
     pub(super) welcomed: BTreeSet<ClientId>,

@@ -10,14 +10,15 @@ use namespace::{
 };
 use node::file::{Answer, Change, FileBody, FileError, FileOf, FileReplyBody, Level, Query};
 use node::{
-    Attendance, Bug, CAPABILITY_LASTS, CapabilityError, RequestBody, RequestId, Revoked, file_object,
+    Attendance, Bug, CAPABILITY_LASTS, CapabilityError, OpenMode, RequestBody, RequestId, Revoked,
+    file_object,
 };
 use replication::Standing;
 
 use crate::cluster::{Flying, ms};
 use crate::files::{Daemons, FILE, created_with, write};
 use crate::lends::Cell;
-use crate::volumes::{name, op, plant};
+use crate::volumes::{name, plant};
 
 mod asked_back;
 
@@ -90,10 +91,15 @@ impl Story {
 
     /// Asks whoever leads the volume for a change.
     fn change(&mut self, program: u64, change: TreeChange) -> RequestId {
+        self.change_as(program, Op::wanted(Who::root(), change))
+    }
+
+    fn change_as(&mut self, program: u64, op: Op) -> RequestId {
         let number = &mut self.numbers[usize::try_from(program).unwrap()];
         *number += 1;
         let (number, settled, level) = (*number, 1, Level::Written);
-        let body = FileBody::Change { number, settled, level, under: None, change: op(change) };
+        let change = Change::Tree(Arc::new(op));
+        let body = FileBody::Change { number, settled, level, under: None, change };
         let node = self.primary();
         self.cluster.ask_file(program, node, FILE, body)
     }
@@ -199,7 +205,7 @@ impl Story {
         self.give_back_with((modified, None), is_untouched)
     }
 
-    /// The same, with the time and the permissions that its owner has set.
+    /// The same, with permissions that its owner has set.
     fn give_back_with(
         &mut self,
         (modified, mode): (Option<u64>, Option<u16>),
@@ -251,7 +257,7 @@ fn who_asks_about_what_a_client_has_waits_for_it(bug: Option<Bug>) {
 fn who_may_do_what_is_judged_by_what_the_owner_has_set(bug: Option<Bug>) {
     let mut story = Story::lent(bug);
     let (inode, who) = (story.inode, Who::new(1001, 100, &[]).unwrap());
-    let open = FileBody::Open { who, inode, mode: node::OpenMode::ReadWrite };
+    let open = FileBody::Open { who, inode, mode: OpenMode::ReadWrite };
     let id = story.cluster.ask_file(OTHER, story.primary(), FILE, open);
     story.cluster.run(ms(50));
     assert_eq!(story.cluster.file_reply(OTHER, id), None, "only the holder knows");
@@ -281,21 +287,20 @@ fn permissions_that_somebody_else_sets_come_after_what_the_owner_has_set() {
 
 #[test]
 fn permissions_come_back_from_the_owner_alone() {
-    let mut story = Story::lent(None);
-    let (inode, generation) = (story.inode, story.generation);
-    let (modified, accessed, mode, is_untouched) = (None, None, Some(0o666), true);
-    let back = TreeChange::Return { inode, generation, modified, accessed, mode, is_untouched };
-    let op = Op::wanted(Who::new(1001, 100, &[]).unwrap(), back);
-    let body = FileBody::Change {
-        number: 99,
-        settled: 1,
-        level: Level::Written,
-        under: None,
-        change: Change::Tree(Arc::new(op)),
-    };
-    story.cluster.ask_file(HOLDER, story.primary(), FILE, body);
-    story.cluster.run(ms(50));
-    assert_eq!((story.state().mode, story.state().lent), (0o644, None));
+    for is_untouched in [true, false] {
+        let mut story = Story::lent(None);
+        if !is_untouched {
+            story.flush("hello");
+        }
+        let (inode, generation) = (story.inode, story.generation);
+        let (modified, accessed, mode) = (None, None, Some(0o666));
+        let back = TreeChange::Return { inode, generation, modified, accessed, mode, is_untouched };
+        let id = story.change_as(HOLDER, Op::wanted(Who::new(1001, 100, &[]).unwrap(), back));
+        story.cluster.run(ms(100));
+        let told = story.cluster.file_reply(HOLDER, id);
+        assert!(matches!(told, Some(FileReplyBody::Changed { outcome: Ok(_), .. })), "{told:?}");
+        assert_eq!((story.state().mode, story.state().lent), (0o644, None));
+    }
 }
 
 fn what_is_lent_to_a_client_is_taken_back_before_it_is_lent_again(bug: Option<Bug>) {
@@ -620,7 +625,7 @@ fn times_that_somebody_else_sets_come_after_what_was_buffered() {
 }
 
 #[test]
-fn what_does_not_touch_the_content_leaves_it_with_its_holder() {
+fn another_name_leaves_a_file_with_its_holder() {
     let mut story = Story::lent(None);
     let link = TreeChange::Link { inode: story.inode, dir: InodeId::ROOT, name: name("g") };
     let id = story.change(OTHER, link);

@@ -20,7 +20,7 @@ const SESSION_OVER: Span = Span::from_millis(896);
 
 /// A volume with a directory, which the reader has looked up.
 struct Story {
-    /// Of daemons whose clocks need not agree.
+    /// By PaxosLease: the clocks of its daemons need not agree.
     cluster: Cluster<PaxosRules>,
     members: Vec<u32>,
     numbers: u64,
@@ -182,7 +182,7 @@ fn who_takes_over_moves_no_directory_while_somebody_may_believe_where_it_was(bug
     story.run_until_moved(moved, SESSION_OVER);
 }
 
-/// A clock that goes back says nothing of what it was waited for before.
+/// Once a session's length was waited for, the same time may come again by this clock: nobody believes anything of before any more.
 #[test]
 fn a_clock_that_goes_back_does_not_keep_a_directory_where_it_was() {
     let mut story = Story::new(None);

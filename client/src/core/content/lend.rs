@@ -1,4 +1,4 @@
-//! What is lent to this client: size and time of a file, what was written to it, and what of that is being sent.
+//! What is lent to this client: size, times and permissions of a file, what was written to it, and what of that is being sent.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -17,6 +17,8 @@ const GATHERED_FOR: Span = Span::from_millis(500);
 const GATHERED_BYTES: usize = 4 << 20;
 /// A file in which nothing was changed for so long is given back, or up to `TOGETHER` earlier.
 const REST: Span = Span::from_secs(1);
+/// What the owner has set as permissions is known here alone for so long, though the file may be changed all the time.
+const MODE_REST: Span = Span::from_secs(2);
 /// Files that are due within this span are sent and given back together: one message tells a daemon of many.
 const TOGETHER: Span = Span::from_millis(100);
 /// What could not be sent is sent again after so long.
@@ -78,8 +80,10 @@ pub(super) struct Lend {
     flights: BTreeMap<FlushId, Flight>,
     is_touched: bool,
     is_modified: bool,
-    /// Whether a user has set a time, or permissions.
-    is_set: bool,
+    /// When its owner has set permissions first.
+    mode_since: Option<MonoTime>,
+    /// Whether its owner has set a time, or permissions.
+    has_own_set: bool,
     stage: Stage,
     recalls: Vec<Recall>,
     /// When the first was written of what is not being sent.
@@ -119,7 +123,8 @@ impl Lend {
             flights: BTreeMap::new(),
             is_touched: false,
             is_modified: false,
-            is_set: false,
+            mode_since: None,
+            has_own_set: false,
             stage: Stage::Held,
             recalls: Vec::new(),
             since: None,
@@ -222,19 +227,20 @@ impl Lend {
         self.size = size;
     }
 
-    pub(super) fn set(&mut self, (now, at): (MonoTime, WallTime), set: OwnerSet) {
+    pub(super) fn set_by_owner(&mut self, (now, at): (MonoTime, WallTime), set: OwnerSet) {
         if let Some(modified) = set.modified {
             (self.modified, self.is_modified) = (modified, true);
         }
         self.accessed = set.accessed.or(self.accessed);
         self.mode = set.mode.or(self.mode.take());
-        (self.is_set, self.changed_at) = (true, now);
+        self.mode_since = self.mode_since.or(self.mode.is_some().then_some(now));
+        (self.has_own_set, self.changed_at) = (true, now);
         self.changed = self.changed.max(at);
     }
 
-    /// Whether what a user has set is known here alone, so that whoever wants it durable has the lend returned.
-    pub(super) const fn is_set(&self) -> bool {
-        self.is_set
+    /// Whether its owner has set something, which is known here alone: whoever wants that durable has the lend returned.
+    pub(super) const fn has_own_set(&self) -> bool {
+        self.has_own_set
     }
 
     /// Whether whoever looks after it has to know of what was written at `now`.
@@ -272,6 +278,9 @@ impl Lend {
     pub(super) fn next(&mut self, now: MonoTime, pressure: Pressure, flush: FlushId) -> Step {
         if self.stage == Stage::Returning {
             return Step::Wait(None);
+        }
+        if self.mode_since.is_some_and(|since| now >= since + MODE_REST) {
+            self.recall(None);
         }
         if self.is_clean() {
             self.since = None;

@@ -269,11 +269,11 @@ fn what_a_user_sets_is_shown_and_goes_back_with_the_lend() {
     let [modified, accessed] = [7, 8].map(|micros| Some(WallTime::from_micros(micros)));
     let (now, id) = ((at(5), WallTime::from_micros(99)), story.file());
     let mode = Some((0o640, Who::root()));
-    assert!(!story.contents.is_set(id.0));
-    story.contents.set(now, id, OwnerSet { modified, accessed, mode: None }).unwrap();
-    assert!(story.contents.is_set(id.0) && !story.contents.has_own_mode(id.0));
-    story.contents.set(now, id, OwnerSet { mode: mode.clone(), ..OwnerSet::default() }).unwrap();
-    story.contents.set(now, id, OwnerSet { modified, ..OwnerSet::default() }).unwrap();
+    assert!(!story.contents.has_own_set(id.0));
+    story.contents.set_by_owner(now, id, OwnerSet { modified, accessed, mode: None }).unwrap();
+    assert!(story.contents.has_own_set(id.0) && !story.contents.has_own_mode(id.0));
+    story.contents.set_by_owner(now, id, OwnerSet { mode: mode.clone(), ..OwnerSet::default() }).unwrap();
+    story.contents.set_by_owner(now, id, OwnerSet { modified, ..OwnerSet::default() }).unwrap();
     let shown = story.contents.shows(id.0, id.1).unwrap();
     assert_eq!((Some(shown.modified), shown.accessed, shown.changed), (modified, accessed, now.1));
     assert!(shown.mode == Some(0o640) && story.contents.has_own_mode(id.0));
@@ -282,7 +282,22 @@ fn what_a_user_sets_is_shown_and_goes_back_with_the_lend() {
     assert!(matches!(story.settle(), Step::Wait(_)), "more may be set");
     story.now = 2_000;
     assert!((0..2).any(|_| story.settle() == returned));
-    assert!(story.contents.set(now, id, OwnerSet::default()).is_none(), "it is on its way back");
+    assert!(story.contents.set_by_owner(now, id, OwnerSet::default()).is_none(), "it is on its way back");
+}
+
+#[test]
+fn permissions_go_back_also_if_the_file_is_written_all_the_time() {
+    let mut story = Story::new();
+    let mode = Some((0o640, Who::root()));
+    let at_start = (at(0), WallTime::from_micros(99));
+    story.contents.set_by_owner(at_start, story.file(), OwnerSet { mode, ..OwnerSet::default() }).unwrap();
+    for now in (0..2_000).step_by(100) {
+        story.now = now;
+        assert!(story.write(0, b"abc"));
+    }
+    story.now = 2_000;
+    assert!(!matches!(story.settle(), Step::Wait(_)));
+    assert!(!story.write(0, b"abc"), "who writes on has it lent again");
 }
 
 #[test]
@@ -292,7 +307,7 @@ fn who_has_a_file_open_hears_that_what_was_set_is_lost_with_the_lend() {
         let (now, id) = ((at(5), WallTime::from_micros(99)), story.file());
         let known = story.contents.open(id.0);
         let mode = Some((0o640, Who::root()));
-        story.contents.set(now, id, OwnerSet { mode, ..OwnerSet::default() }).unwrap();
+        story.contents.set_by_owner(now, id, OwnerSet { mode, ..OwnerSet::default() }).unwrap();
         lose(&mut story);
         story.contents.fault(id.0, known).map(|(_, fault)| fault)
     };

@@ -542,6 +542,31 @@ fn what_is_returned_is_known_as_it_came_to_be() {
 }
 
 #[test]
+fn what_somebody_may_do_with_a_lent_file_is_asked_each_time() {
+    let mut story = Story::knowing();
+    let ask = Ask::Access { inode: inode(2), rights: Rights::READ };
+    story.told(&ask, Ok(attributes(inode(2), 0o755)));
+    assert!(story.knows(1, &ask).is_some());
+    story.cache.forget_rights(VOLUME, inode(2));
+    assert!(story.knows(1, &ask).is_none());
+    story.told(&ask, Ok(lent(10)));
+    assert!(story.knows(1, &ask).is_none(), "its owner may have set permissions since");
+}
+
+#[test]
+fn whether_users_have_the_same_numbers_is_as_the_grant_says() {
+    let mut story = Story::knowing();
+    assert!(!story.cache.has_same_ids(VOLUME, inode(2)));
+    let mut told = story.grant(&[inode(2)]);
+    told.grant.as_mut().unwrap().kind = GrantKind::Placed;
+    let (ask, answer) = (Ask::Attributes { inode: inode(2) }, attributes(inode(2), 0o755));
+    story.cache.tell(VOLUME, (&story.who, &ask), (&told, &Ok(Answer::Attributes(answer))));
+    assert!(story.cache.has_same_ids(VOLUME, inode(2)) && !story.cache.has_same_ids(VOLUME, inode(9)));
+    story.cache.revoke(NODE, 1, (VOLUME, Revoked::inode(inode(2))));
+    assert!(!story.cache.has_same_ids(VOLUME, inode(2)));
+}
+
+#[test]
 fn rights_are_the_same_until_somebody_may_have_changed_them() {
     let mut story = Story::knowing();
     let rights = |story: &Story| story.cache.rights(at(500), VOLUME, inode(2));

@@ -67,9 +67,9 @@ struct Kept {
     is_bare: bool,
     /// Whether anything but that may be kept, and up to where everything had taken effect when that began.
     is_granted: bool,
-    /// Whether users have here the numbers that they have there: then whoever judges rights by itself may believe where it is, if it is a
-    /// directory.
-    is_placed: bool,
+    /// Whether users have here the numbers that they have in the volume. Whoever judges rights by itself may believe where it is then, if it
+    /// is a directory.
+    has_same_ids: bool,
     since: Seq,
     /// As long as this is the same nobody has changed who may do what with it.
     rights: u64,
@@ -294,7 +294,7 @@ impl Volume {
     }
 
     pub(super) fn has_same_ids(&self, inode: InodeId) -> bool {
-        self.inodes.get(&inode).is_some_and(|kept| kept.is_granted && kept.is_placed)
+        self.inodes.get(&inode).is_some_and(|kept| kept.is_granted && kept.has_same_ids)
     }
 
     /// What somebody may do with an inode is to be asked anew.
@@ -308,7 +308,7 @@ impl Volume {
 
     /// Whether a directory is known to have this name, to whoever judges rights by itself.
     pub(super) fn is_placed(&self, inode: InodeId, (dir, name): (InodeId, &Name)) -> bool {
-        let is_placed = |kept: &Kept| kept.is_granted && kept.is_placed;
+        let is_placed = |kept: &Kept| kept.is_granted && kept.has_same_ids;
         let is_busy = self.busy.has_inode(inode) || self.busy.has_name(dir, name);
         !is_busy && self.inodes.get(&inode).is_some_and(is_placed) && self.named(dir, name) == Some(inode)
     }
@@ -366,7 +366,8 @@ impl Volume {
             }
             (Ask::Access { inode, rights }, Ok(Answer::Attributes(attributes))) => {
                 self.keep_attributes(attributes, grant);
-                if self.may_keep(*inode, grant) {
+                // What is lent to this client may have other permissions by now, which no daemon knows.
+                if attributes.lent.is_none() && self.may_keep(*inode, grant) {
                     self.granted(*inode, grant).allow(who, *rights);
                 }
             }
@@ -538,7 +539,7 @@ impl Volume {
     /// An inode of which something may be kept.
     fn granted(&mut self, inode: InodeId, grant: &CacheGrant) -> &mut Kept {
         let kept = self.inodes.entry(inode).or_default();
-        kept.is_placed = grant.kind == GrantKind::Placed;
+        kept.has_same_ids = grant.kind == GrantKind::Placed;
         if !std::mem::replace(&mut kept.is_granted, true) {
             kept.since = grant.at;
             self.rights += 1;
