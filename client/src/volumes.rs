@@ -413,13 +413,20 @@ impl Volume {
     /// What is lent to this client is returned before the daemon judges by permissions that are known here alone: from this client it takes
     /// nothing back for that.
     pub(crate) async fn prepare_judgement(&self, inode: InodeId) -> Result<(), VolumeError> {
+        if !self.has_own_mode(inode) {
+            return Ok(());
+        }
         let (id, patience) = (FileId { volume: self.object(), inode }, self.object.patience());
-        if !self.behind().contents().has_own_mode(id) || self.object.shared().return_lent(id, patience).await
-        {
+        if self.object.shared().return_lent(id, patience).await || !self.has_own_mode(inode) {
             return Ok(());
         }
         let why = "permissions that were set wait to be taken in";
         Err(ObjectError::Unanswered { patience_s: patience.as_secs(), why }.into())
+    }
+
+    /// Whether permissions of a file are known here alone, so that it is returned before a daemon judges by them.
+    pub fn has_own_mode(&self, inode: InodeId) -> bool {
+        self.behind().contents().has_own_mode(FileId { volume: self.object(), inode })
     }
 
     /// The same removal, of a file that is lent to this client, by its number: nobody has to ask this client about it.

@@ -261,8 +261,7 @@ impl Fs {
     /// has it opened by the machine, after they were asked about that.
     async fn open_content(&self, who: &Who, inode: InodeId, how: OpenHow) -> Result<OpenFile, FsError> {
         let (mode, identity) = (mode_of(how), self.now());
-        // A lend that is returned for that may end with another time.
-        let _changing = self.changing([inode]);
+        let _returning = self.judged(&identity.volume, inode);
         let open = async |who: &Who| {
             let file = identity.client.open_file(&identity.volume, who, (inode, mode)).await?;
             Ok(OpenFile::new(identity.number, file, (who.clone(), mode, how)))

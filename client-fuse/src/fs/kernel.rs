@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::ObjectId;
-use client::{Ended, Watch};
+use client::{Ended, Volume, Watch};
 use namespace::{Answer, Ask, Attributes, InodeId, Kind, Name, Who};
 use tokio::runtime::Handle;
 use tokio::time::timeout_at;
@@ -185,6 +185,12 @@ impl Fs {
             inode
         };
         Changing { inodes: &self.inodes, changed: changed.into_iter().map(begun).collect() }
+    }
+
+    /// A daemon is about to judge by the permissions of a file. If these are known here alone the file is returned for that, and may end with
+    /// another time.
+    pub(super) fn judged(&self, volume: &Volume, inode: InodeId) -> Option<Changing<'_>> {
+        volume.has_own_mode(inode).then(|| self.changing([inode]))
     }
 
     /// The kernel believes nothing of an inode any more that it was told before.

@@ -20,9 +20,9 @@ impl Fs {
     pub(crate) async fn xattr(&self, caller: &Caller, number: u64, name: &OsStr) -> Result<Bytes, FsError> {
         let inode = self.inodes.id(number)?;
         let ask = Ask::GetXattr { inode, name: xattr_name(name)? };
-        // A lend that is returned for that may end with another time.
-        let _changing = self.changing([inode]);
-        match self.now().volume.ask(&caller.who(), ask).await? {
+        let identity = self.now();
+        let _returning = self.judged(&identity.volume, inode);
+        match identity.volume.ask(&caller.who(), ask).await? {
             Answer::Value(value) => Ok(value),
             _ => Err(FsError::Mismatch),
         }

@@ -149,7 +149,13 @@ impl Lend {
     }
 
     fn rested_at(&self) -> MonoTime {
-        (self.changed_at + REST).rounded_down(TOGETHER)
+        let rested = (self.changed_at + REST).rounded_down(TOGETHER);
+        self.mode_until().map_or(rested, |until| rested.min(until))
+    }
+
+    /// Until when permissions that its owner has set are known here alone.
+    fn mode_until(&self) -> Option<MonoTime> {
+        self.mode_since.map(|since| since + MODE_REST)
     }
 
     pub(super) const fn is_touched(&self) -> bool {
@@ -279,7 +285,7 @@ impl Lend {
         if self.stage == Stage::Returning {
             return Step::Wait(None);
         }
-        if self.mode_since.is_some_and(|since| now >= since + MODE_REST) {
+        if self.mode_until().is_some_and(|until| now >= until) {
             self.recall(None);
         }
         if self.is_clean() {
@@ -314,7 +320,7 @@ impl Lend {
             return None;
         }
         let gathered = self.since.map(|since| (since + GATHERED_FOR).rounded_down(TOGETHER));
-        gathered.into_iter().chain(pressure.by).min()
+        gathered.into_iter().chain(pressure.by).chain(self.mode_until()).min()
     }
 
     fn send(&mut self, flush: FlushId, level: Level) -> Option<Work> {
