@@ -392,6 +392,15 @@ impl Hosted {
         !self.replica.machine().tree().doomed(1).is_empty()
     }
 
+    /// Whether this very request is waited for already, as another daemon asked for it before.
+    pub(crate) fn is_doing(&self, asker: &Asker) -> bool {
+        let of_client = (asker.client, 0)..=(asker.client, u64::MAX);
+        let mut changing = self.changing.range(of_client).flat_map(|(_, askers)| askers);
+        self.waiting.iter().any(|(waiting, _)| waiting == asker)
+            || changing.any(|(changing, _)| changing == asker)
+            || self.asking.values().any(|asking| asking.asker == *asker)
+    }
+
     /// Keeps a request until this node serves. False if too many wait.
     pub(crate) fn wait(&mut self, asker: Asker, body: FileBody) -> bool {
         let bytes: u64 = self.waiting.iter().map(|(_, body)| body.data_bytes()).sum();

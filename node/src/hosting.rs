@@ -165,8 +165,12 @@ impl<A: Algorithm> Shard<A> {
         if let Some(refusal) = refusal(&body, hosted, self.files.answer_bytes) {
             return self.files.reply(asker, refusal, None);
         }
+        let is_errand = matches!(asker.from, Caller::Node(_));
+        if is_errand && hosted.is_doing(&asker) {
+            return;
+        }
         // Another daemon would ask again, with an entry more each time.
-        let would_be_lost = matches!(asker.from, Caller::Node(_))
+        let would_be_lost = is_errand
             && matches!(body, FileBody::Change { level: Level::Durable, .. })
             && hosted.serves()
             && !hosted.replica.has_room_to_wait();

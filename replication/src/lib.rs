@@ -47,6 +47,7 @@ mod replica;
 mod room;
 mod sessions;
 mod state;
+mod syncs;
 mod taking;
 mod transfer;
 mod views;

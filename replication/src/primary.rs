@@ -9,10 +9,11 @@ use crate::habit::Habit;
 use crate::recovery::Found;
 use crate::replica::Role;
 use crate::sessions::Known;
+use crate::syncs::Sync;
 use crate::taking::Takers;
 use crate::{
     AskError, Body, Bug, Config, Entry, Event, Limit, Machine, Mark, Message, Output, Position, ProposeError,
-    Record, Replica, Request, Standing, SyncError, Ticket, Waiting, When,
+    Record, Replica, Request, Standing, Ticket, Waiting, When,
 };
 
 /// What a lease gives to whoever has it.
@@ -57,8 +58,8 @@ pub(crate) struct Primary<M: Machine> {
     pub(crate) requests: BTreeMap<(ClientId, u64), (Request, Seq)>,
     /// Questions, and the places that have to be committed before they are answered.
     questions: Vec<(Seq, Ticket, M::Query)>,
-    syncs: Vec<Sync>,
-    habit: Habit,
+    pub(crate) syncs: Vec<Sync>,
+    pub(crate) habit: Habit,
     /// When to tell backups what is committed if nothing else is to be told.
     tell_at: Option<WallTime>,
     /// Since when nothing has come nearer to being committed that is to be.
@@ -74,7 +75,7 @@ pub(crate) struct Peer {
     /// Where to begin again if it does not answer.
     from: Seq,
     /// They were sent up to here.
-    sent: Seq,
+    pub(crate) sent: Seq,
     /// They are durable there up to here.
     pub(crate) synced: Seq,
     /// It knows them to be committed up to here.
@@ -83,14 +84,6 @@ pub(crate) struct Peer {
     pub(crate) asked: Option<WallTime>,
     /// It did not answer: it gets one message at a time until it does.
     is_silent: bool,
-}
-
-#[derive(Clone, Copy, Hash, Debug)]
-struct Sync {
-    upto: Position,
-    /// Whoever waits for it; nobody if it is for a view.
-    ticket: Option<Ticket>,
-    asked: WallTime,
 }
 
 impl Peer {
@@ -255,72 +248,6 @@ impl<M: Machine> Replica<M> {
         Ok(())
     }
 
-    /// Makes everything up to something that was acknowledged durable at a majority. That it is comes as
-    /// [`Output::Durable`].
-    ///
-    /// `oldest` is what was acknowledged first of all that has not been made durable, and `upto` the last.
-    pub fn sync(
-        &mut self,
-        now: WallTime,
-        ticket: Ticket,
-        (oldest, upto): (Mark, Mark),
-    ) -> Result<(), SyncError> {
-        self.check_asking()?;
-        let Role::Primary(primary) = &self.role else { return Err(AskError::NotPrimary.into()) };
-        // Another has led since, and knows: this one's time has passed, whatever its clock shows.
-        let is_later = |mark: Mark| mark.at.epoch > primary.tenure.epoch;
-        if is_later(oldest) || is_later(upto) {
-            return Err(AskError::NotPrimary.into());
-        }
-        let is_same = oldest.generation == primary.generation && upto.generation == primary.generation;
-        if !is_same && !self.config.breaks(Bug::SyncIgnoresGeneration) || !self.may_contain(upto.at) {
-            return Err(SyncError::Lost(oldest.at));
-        }
-        self.sync_upto(now, ticket, upto.at);
-        Ok(())
-    }
-
-    /// The same for everything that is committed.
-    pub fn sync_committed(&mut self, now: WallTime, ticket: Ticket) -> Result<(), AskError> {
-        self.check_asking()?;
-        let upto = self.committed();
-        self.sync_upto(now, ticket, upto);
-        Ok(())
-    }
-
-    fn sync_upto(&mut self, now: WallTime, ticket: Ticket, upto: Position) {
-        let Role::Primary(primary) = &mut self.role else { return };
-        primary.syncs.push(Sync { upto, ticket: Some(ticket), asked: now });
-        if !primary.habit.note(upto.seq) {
-            self.ask_for_syncs(upto);
-        }
-        // If it was made durable with something later, nobody has anything to say to it.
-        self.conclude_syncs(now);
-    }
-
-    /// Where each change is made durable, all are asked for that together with what was proposed last. It saves time if the disk has
-    /// nothing else to do, and takes some if it has.
-    pub fn sync_ahead(&mut self) {
-        let tail = self.log.tail().seq;
-        if let Role::Primary(primary) = &mut self.role
-            && primary.habit.expects(tail)
-        {
-            self.sync_with_last();
-        }
-    }
-
-    /// What was proposed last is to be durable: all are asked for that together with it.
-    pub fn sync_with_last(&mut self) {
-        let at = self.log.tail();
-        let Role::Primary(primary) = &mut self.role else { return };
-        // Whoever was not sent the entry yet has nothing to sync, and is asked again when it is committed.
-        let is_sent = |(&node, peer): (&NodeId, &Peer)| node == self.me || peer.sent >= at.seq;
-        if primary.peers.iter().all(is_sent) {
-            primary.habit.asked = at.seq;
-        }
-        self.ask_for_syncs(at);
-    }
-
     pub(crate) fn check_asking(&mut self) -> Result<(), AskError> {
         let Role::Primary(primary) = &self.role else {
             let is_candidate = matches!(self.role, Role::Candidate(_));
@@ -347,11 +274,6 @@ impl<M: Machine> Replica<M> {
     pub(crate) fn lead_on(&mut self, now: WallTime) {
         let Self { config, role: Role::Primary(primary), .. } = self else { return };
         let is_late = |asked: WallTime, patience: Span| now.since(asked) >= patience;
-        let mut syncs = Vec::new();
-        for sync in primary.syncs.iter_mut().filter(|sync| is_late(sync.asked, config.retry_after)) {
-            sync.asked = now;
-            syncs.push(sync.upto);
-        }
         let stuck = primary.stuck_since.is_some_and(|since| is_late(since, config.isolated_after));
         let is_isolated = stuck && !std::mem::replace(&mut primary.told_isolated, stuck);
         let late = |peer: &Peer| peer.asked.is_some_and(|asked| is_late(asked, config.retry_after));
@@ -372,7 +294,7 @@ impl<M: Machine> Replica<M> {
             self.tell_committed();
         }
         late.into_iter().for_each(|node| self.replicate(now, node));
-        syncs.into_iter().max().into_iter().for_each(|upto| self.ask_for_syncs(upto));
+        self.ask_again_for_syncs(now);
         self.chase(now);
         if is_isolated {
             self.tell_event(Event::Isolated);
@@ -483,7 +405,7 @@ impl<M: Machine> Replica<M> {
     }
 
     /// Whether an entry may be in this log or before it: nothing is known to the contrary.
-    fn may_contain(&self, at: Position) -> bool {
+    pub(crate) fn may_contain(&self, at: Position) -> bool {
         at.seq <= self.log.tail().seq && self.log.position(at.seq).is_none_or(|here| here == at)
     }
 
@@ -669,20 +591,6 @@ impl<M: Machine> Replica<M> {
         }
     }
 
-    pub(crate) fn ask_for_syncs(&mut self, upto: Position) {
-        let Role::Primary(primary) = &self.role else { return };
-        let epoch = primary.tenure.epoch;
-        let behind = primary.peers.iter().filter(|(_, peer)| peer.synced < upto.seq);
-        let behind: Vec<NodeId> = behind.map(|(&node, _)| node).collect();
-        for node in behind {
-            if node != self.me {
-                self.send(node, Message::Sync { epoch, upto }, When::Now);
-            } else if self.outlives_a_start() {
-                self.send(node, Message::Synced { epoch, upto }, When::Durable(self.last_io()));
-            }
-        }
-    }
-
     /// Commits what a majority has, if an entry of this very tenure is among it (R3).
     fn advance(&mut self, now: WallTime) {
         let Some(upto) = self.committable() else { return };
@@ -735,26 +643,6 @@ impl<M: Machine> Replica<M> {
         }
     }
 
-    fn conclude_syncs(&mut self, now: WallTime) {
-        let committed = self.log.committed();
-        let electorates = self.electorates();
-        let me = self.me;
-        let alone = self.config.breaks(Bug::SyncByPrimaryAlone);
-        let Role::Primary(primary) = &mut self.role else { return };
-        let until = primary.tenure.until;
-        let peers = &primary.peers;
-        let by_all = electorates.iter().map(|members| majority_of(members, peers, &|peer| peer.synced)).min();
-        let own = peers.get(&me).filter(|_| alone).map(|peer| peer.synced);
-        let durable = own.or(by_all).unwrap_or(Seq(0));
-        let (done, waiting): (Vec<Sync>, Vec<Sync>) =
-            primary.syncs.iter().partition(|sync| sync.upto.seq <= committed.min(durable));
-        primary.syncs = waiting;
-        for ticket in done.into_iter().filter_map(|sync| sync.ticket) {
-            let told = Output::Durable { ticket, until };
-            self.tell(now, until, told, Waiting::Ticket(ticket));
-        }
-    }
-
     pub(crate) fn tell_done(&mut self, now: WallTime, at: Position, request: Request, outcome: M::Outcome) {
         let Role::Primary(primary) = &self.role else { return };
         let (until, mark) = (primary.tenure.until, Mark { at, generation: primary.generation });
@@ -784,14 +672,18 @@ impl<M: Machine> Replica<M> {
     }
 
     /// Without the lease nothing is told (R4).
-    fn tell(&mut self, now: WallTime, until: WallTime, told: Output<M>, waiting: Waiting) {
+    pub(crate) fn tell(&mut self, now: WallTime, until: WallTime, told: Output<M>, waiting: Waiting) {
         let holds = now < until || self.config.breaks(Bug::LeaseNotChecked);
         self.outputs.push_back(if holds { told } else { Output::Unknown(waiting) });
     }
 }
 
 /// What a majority of `members` has, of what `has` says that each has.
-fn majority_of(members: &Members, peers: &BTreeMap<NodeId, Peer>, has: &dyn Fn(&Peer) -> Seq) -> Seq {
+pub(crate) fn majority_of(
+    members: &Members,
+    peers: &BTreeMap<NodeId, Peer>,
+    has: &dyn Fn(&Peer) -> Seq,
+) -> Seq {
     let each = |node| peers.get(node).map_or(Seq(0), has);
     let mut all: Vec<Seq> = members.as_slice().iter().map(each).collect();
     all.sort_unstable();

@@ -361,6 +361,26 @@ fn what_is_removed_is_doomed_until_that_would_survive_a_power_cut() {
     assert_eq!(nodes.iter().filter(has_it).count(), 0, "nobody would remove it");
 }
 
+/// The disks are slow, and whoever waits for the volume asks again and again.
+#[test]
+fn what_is_asked_for_again_while_it_is_done_is_done_once() {
+    let (mut cluster, members, mut cell) = apart(None);
+    let tail = |cluster: &Daemons| cluster.shard(members[0]).file(FILE).unwrap().tail().seq.0;
+    let before = tail(&cluster);
+    hold_back_syncs_of(&mut cluster, FILE);
+    let node = cluster.map.members(cell.object)[0].0;
+    cell.number += 1;
+    let (number, level) = (cell.number, Level::Written);
+    let body = FileBody::Change { number, settled: number, level, under: None, change: write("hello") };
+    let asked = cluster.ask_file(cell.client, node, cell.object, body);
+    cluster.run(ms(5_000));
+    assert_eq!(tail(&cluster) - before, 1, "the volume lends once");
+    cluster.let_go();
+    cluster.run(ms(1_000));
+    let told = cluster.file_reply(cell.client, asked);
+    assert!(matches!(told, Some(FileReplyBody::Changed { outcome: Ok(_), .. })), "{told:?}");
+}
+
 fn can_wait_for_one(config: &mut ShardConfig) {
     Arc::make_mut(&mut config.replication).waiting_max = 1;
 }

@@ -1,7 +1,10 @@
 //! One primary and its backups.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use base::ClientId;
-use replication::{Config, Event, ProposeError, Standing, Waiting};
+use replication::{Config, Event, Message, ProposeError, Standing, Waiting};
 
 use crate::cluster::{Cluster, Put, Told, ms};
 
@@ -236,6 +239,32 @@ fn who_has_it_late_is_asked_again() {
     let mark = cluster.done(request).unwrap();
     let ticket = cluster.sync(1, mark);
     assert!(cluster.is_durable(ticket), "nobody was asked to sync what was written late");
+}
+
+/// Each of many who wait would be asked for again on its own, and a disk that is slow already gets as many questions.
+#[test]
+fn however_many_wait_for_a_disk_it_is_asked_for_them_together() {
+    const WAITING: u8 = 20;
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    let asked = Rc::new(Cell::new(0));
+    let count = Rc::clone(&asked);
+    cluster.hold_back(move |flying| {
+        let is_sync = matches!(flying.message, Message::Sync { .. });
+        count.set(count.get() + u32::from(is_sync));
+        is_sync
+    });
+    let mut tickets = Vec::new();
+    for value in 0..WAITING {
+        let at = cluster.must_put(1, 1, value);
+        tickets.push(cluster.sync(1, at));
+        cluster.run(ms(5));
+    }
+    asked.set(0);
+    cluster.run(ms(900));
+    assert!((2..=10).contains(&asked.get()), "two are asked {} times in less than a second", asked.get());
+    cluster.let_go();
+    assert!(tickets.into_iter().all(|ticket| cluster.is_durable(ticket)));
 }
 
 #[test]

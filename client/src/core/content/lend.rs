@@ -76,6 +76,8 @@ pub(super) struct Lend {
     reach: u64,
     /// The content is to be cut here before anything else.
     cut: Option<u64>,
+    /// Sizes beyond the content's that it was given without data, and by which change each, in the order of both.
+    lengths: VecDeque<(u64, u64)>,
     pub(super) extents: Extents,
     flights: BTreeMap<FlushId, Flight>,
     is_touched: bool,
@@ -119,6 +121,7 @@ impl Lend {
             remote: size,
             reach: size,
             cut: None,
+            lengths: VecDeque::new(),
             extents: Extents::default(),
             flights: BTreeMap::new(),
             is_touched: false,
@@ -188,7 +191,23 @@ impl Lend {
         });
         let oldest = flown.chain(self.extents.oldest()).min();
         let resizes = self.cut.is_some() || oldest.is_none() && self.remote != self.size;
-        !resizes && oldest.is_none_or(|oldest| oldest > order)
+        !resizes && self.owed_length(order).is_none() && oldest.is_none_or(|oldest| oldest > order)
+    }
+
+    /// How long the content has to become by a change up to this one, if it is not that long.
+    fn owed_length(&self, order: u64) -> Option<u64> {
+        let given = self.lengths.iter().rfind(|(by, _)| *by <= order);
+        given.map(|&(_, length)| length).filter(|length| *length > self.remote)
+    }
+
+    /// A change gave it this size, and took away what was written behind that since `cut`. Nobody wants sizes between, unless he wants
+    /// them now.
+    fn note_length(&mut self, size: u64, cut: Option<u64>) {
+        let (upto, wanted) = (self.upto(), self.wanted);
+        let cut_length = self.lengths.iter().find(|(_, length)| *length >= size).map(|&(by, _)| by);
+        let since = cut.into_iter().chain(cut_length).fold(self.order, u64::min);
+        self.lengths.retain(|&(by, length)| by <= wanted && by < since && length > upto && length < size);
+        self.lengths.push_back((since, size));
     }
 
     /// Everything until now is to be sent. Returns up to which change that is.
@@ -224,13 +243,15 @@ impl Lend {
 
     pub(super) fn truncate(&mut self, (now, time): (MonoTime, WallTime), size: u64) {
         self.change(now, time);
+        let mut cut = None;
         if size < self.size {
-            self.extents.remove(size..u64::MAX);
+            cut = self.extents.remove(size..u64::MAX);
             if self.reach > size {
                 self.cut = Some(self.cut.map_or(size, |cut| cut.min(size)));
             }
         }
         self.size = size;
+        self.note_length(size, cut);
     }
 
     pub(super) fn set_by_owner(&mut self, (now, at): (MonoTime, WallTime), set: OwnerSet) {
@@ -334,6 +355,13 @@ impl Lend {
         let resizes = |flight: &Flight| matches!(flight, Flight::Resize(_));
         if self.flights.len() >= FLIGHTS_MAX || self.flights.values().any(resizes) {
             return None;
+        }
+        // What was written later waits for it, or it might never have its turn.
+        let is_behind = |oldest: u64| oldest > self.wanted;
+        if let Some(length) = self.owed_length(self.wanted)
+            && self.extents.oldest().is_none_or(is_behind)
+        {
+            return (!self.has_flights()).then(|| self.resize(flush, length, level));
         }
         let under_way: Vec<Range<u64>> = self.flights.values().filter_map(Flight::range).collect();
         if let Some((offset, data, order)) = self.extents.send(flush, UNIT, &under_way) {

@@ -244,6 +244,60 @@ fn what_only_grows_is_sent_as_its_size() {
 }
 
 #[test]
+fn a_size_that_is_wanted_is_sent_though_more_was_written_since() {
+    let mut story = Story::with(b"ab");
+    story.truncate(9);
+    let mark = story.contents.want(file(FILE)).unwrap();
+    story.write(20, b"later");
+    assert!(!story.contents.has_sent(file(FILE), mark));
+    let work = story.works();
+    assert!(matches!(work, Work::Resize { size: 9, level: Level::Durable, .. }), "{work:?}");
+    assert_eq!(story.next(), Step::Wait(None), "what was written later comes later");
+    let flush = story.take_in(&work);
+    story.sent(flush, Sent::Done);
+    assert!(story.contents.has_sent(file(FILE), mark));
+    assert_eq!(story.remote, b"ab\0\0\0\0\0\0\0");
+}
+
+#[test]
+fn a_size_that_is_wanted_is_sent_whatever_was_cut_since_and_before() {
+    let mut story = Story::with(b"0123456789");
+    story.truncate(2);
+    story.truncate(5);
+    let mark = story.contents.want(file(FILE)).unwrap();
+    story.truncate(7);
+    story.write(20, b"later");
+    let cut = story.works();
+    assert!(matches!(cut, Work::Resize { size: 2, .. }), "{cut:?}");
+    let flush = story.take_in(&cut);
+    story.sent(flush, Sent::Done);
+    assert!(!story.contents.has_sent(file(FILE), mark), "it ends too early");
+    let grown = story.works();
+    assert!(matches!(grown, Work::Resize { size: 5, .. }), "{grown:?}");
+    let flush = story.take_in(&grown);
+    story.sent(flush, Sent::Done);
+    assert!(story.contents.has_sent(file(FILE), mark));
+}
+
+#[test]
+fn what_was_wanted_and_is_cut_meanwhile_leaves_the_size() {
+    let mut story = Story::new();
+    story.write(10, b"wanted");
+    let mark = story.contents.want(file(FILE)).unwrap();
+    story.truncate(4);
+    story.write(8, b"later");
+    assert!(!story.contents.has_sent(file(FILE), mark));
+    let work = story.works();
+    assert!(matches!(work, Work::Resize { size: 4, .. }), "{work:?}");
+    let flush = story.take_in(&work);
+    story.sent(flush, Sent::Unknown);
+    story.now += 600;
+    story.settle();
+    assert!(story.contents.has_sent(file(FILE), mark));
+    assert_eq!(story.remote, b"\0\0\0\0\0\0\0\0later");
+}
+
+#[test]
 fn what_rests_is_returned_and_what_was_read_stays_good() {
     let mut story = Story::new();
     story.write(0, b"abc");

@@ -1,17 +1,14 @@
 //! Rules of clients that can be broken by a switch at them, and within how many seeds the simulator of a cluster notices: of what they
 //! keep of names, of what is lent to them, and of their sessions.
-#![expect(clippy::print_stdout, reason = "the table of what was found when is the result")]
-
-#[expect(dead_code, reason = "more is broken elsewhere")]
-mod breaking;
-mod finding;
 
 use base::Span;
-use breaking::make_room_for_more;
 use client::core::{Bug, Rules};
 use sim::cluster::{ClusterPlan, Clusters, TreeHabits};
 use sim::lease::Subject::{self, Flease, PaxosLease};
 use sim::{FaultKind, FaultPlan};
+
+use crate::breaking::make_room_for_more;
+use crate::finding;
 
 /// What a seed's mix of faults is replaced by, and what clients do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,4 @@
 //! Rules of stores that can be broken by a switch, and within how many seeds the simulator of a cluster notices.
-#![expect(clippy::print_stdout, reason = "the table of what was found when is the result")]
-
-mod finding;
 
 use std::sync::Arc;
 
@@ -10,6 +7,8 @@ use replication::Bug as Damage;
 use sim::cluster::{ClusterPlan, Clusters};
 use sim::lease::Subject::{self, Flease, PaxosLease};
 use sim::{FaultKind, FaultPlan};
+
+use crate::finding;
 
 /// What is broken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,12 +1,11 @@
 //! Every rule of locks that can be broken by a switch, and within how many seeds the simulator of a cluster notices.
-#![expect(clippy::print_stdout, reason = "the table of what was found when is the result")]
-
-mod finding;
 
 use node::Bug;
 use sim::cluster::{ClusterPlan, Clusters};
 use sim::lease::Subject::{self, Flease, PaxosLease};
 use sim::{FaultKind, FaultPlan};
+
+use crate::finding;
 
 /// What a seed's mix of faults is replaced by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,5 @@
 //! Seeds that must be clean, whatever is simulated: fixed ones, and as many random ones as there is time for.
+#![expect(clippy::print_stdout, reason = "random seeds are told, so that a failure can be replayed")]
 
 use std::env;
 use std::hash::{BuildHasher, Hasher, RandomState};

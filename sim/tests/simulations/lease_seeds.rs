@@ -1,12 +1,11 @@
 //! Both algorithms under fixed seeds, and under as many random ones as there is time for.
-#![expect(clippy::print_stdout, reason = "random seeds are told, so that a failure can be replayed")]
-
-mod seeds;
 
 use std::ops::Range;
 
 use sim::lease::{Leases, Subject};
 use sim::{FaultKind, Summary};
+
+use crate::seeds;
 
 const FIXED_SEEDS: Range<u64> = 0..25;
 /// What happens to whole clusters only.

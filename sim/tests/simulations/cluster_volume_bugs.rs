@@ -1,15 +1,13 @@
 //! Rules that volumes need and that can be broken by a switch, and within how many seeds the simulator of a cluster notices. Users
 //! do nothing but to volumes here until the calm.
-#![expect(clippy::print_stdout, reason = "the table of what was found when is the result")]
 
-mod breaking;
-mod finding;
-
-use breaking::{Broken, FROZEN, LEASE_NEVER_CHECKED, ROUGH, make_room_for_more, shorten_logs};
 use replication::Bug;
 use sim::cluster::{ClusterPlan, Clusters, StorePlan};
 use sim::lease::Subject::{self, Flease, PaxosLease};
 use sim::{FaultKind, FaultPlan};
+
+use crate::breaking::{Broken, FROZEN, LEASE_NEVER_CHECKED, ROUGH, make_room_for_more, shorten_logs};
+use crate::finding;
 
 /// What a seed's mix of faults is replaced by, and what else of its plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,16 +2,14 @@
 //! simulator of a cluster notices.
 #![expect(clippy::print_stdout, reason = "the table of what was found when is the result")]
 
-#[expect(dead_code, reason = "more is broken elsewhere")]
-mod breaking;
-mod finding;
-
 use base::Span;
-use breaking::make_room_for_more;
 use node::Bug;
 use sim::cluster::{ClusterPlan, Clusters, LendCounts, TreeHabits};
 use sim::lease::Subject::{self, Flease, PaxosLease};
 use sim::{FaultKind, FaultPlan, Simulation, Trace};
+
+use crate::breaking::make_room_for_more;
+use crate::finding;
 
 /// What a seed's mix of faults is replaced by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

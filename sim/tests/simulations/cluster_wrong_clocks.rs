@@ -1,15 +1,13 @@
 //! Clusters with clocks that are wrong: what `docs/semantics.md` names may go wrong then, and nothing else.
-#![expect(clippy::print_stdout, reason = "the table of what was found when is the result")]
-
-mod finding;
 
 use std::sync::Arc;
 
-use finding::Weather as _;
 use replication::{Bug, Config};
 use sim::cluster::{ClusterPlan, ClusterSummary, Clusters};
 use sim::lease::Subject::{self, Flease, PaxosLease};
 use sim::{FaultKind, FaultPlan, Outcome as _, Simulation, Trace};
+
+use crate::finding::{self, Weather as _};
 
 /// What a seed's mix of faults is replaced by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,8 +1,6 @@
 //! Clusters under fixed seeds, and under as many random ones as there is time for.
 #![expect(clippy::print_stdout, reason = "random seeds are told, so that a failure can be replayed")]
 
-mod seeds;
-
 use std::ops::Range;
 
 use replication::{Limit, Reached};
@@ -10,6 +8,8 @@ use sim::FaultKind;
 use sim::checkers::promptness::Expected;
 use sim::cluster::{ClusterSummary, Clusters, TreeCounts};
 use sim::lease::Subject;
+
+use crate::seeds;
 
 const FIXED_SEEDS: Range<u64> = 0..40;
 /// Something happens in these that happens in few.

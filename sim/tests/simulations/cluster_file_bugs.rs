@@ -1,18 +1,15 @@
 //! Rules of replicated files that can be broken by a switch, and within how many seeds the simulator of a cluster notices.
-#![expect(clippy::print_stdout, reason = "the table of what was found when is the result")]
-
-mod breaking;
-mod finding;
 
 use std::sync::Arc;
 
 use base::Span;
-use breaking::{Broken, FROZEN, LEASE_NEVER_CHECKED, ROUGH, make_room_for_more, shorten_logs};
-use finding::Weather as _;
 use replication::Bug;
 use sim::cluster::{ClusterPlan, Clusters};
 use sim::lease::Subject::{self, Flease, PaxosLease};
 use sim::{FaultKind, FaultPlan, Simulation, Trace, Violation};
+
+use crate::breaking::{Broken, FROZEN, LEASE_NEVER_CHECKED, ROUGH, make_room_for_more, shorten_logs};
+use crate::finding::{self, Weather as _};
 
 /// What a seed's mix of faults is replaced by, and what else of its plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

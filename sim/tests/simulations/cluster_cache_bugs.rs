@@ -2,16 +2,14 @@
 //! notices. Users do nothing but to a volume here until the calm, and ask their own process first.
 #![expect(clippy::print_stdout, reason = "the table of what was found when is the result")]
 
-#[expect(dead_code, reason = "more is broken elsewhere")]
-mod breaking;
-mod finding;
-
 use base::Span;
-use breaking::{FROZEN, ROUGH, make_room_for_more};
 use node::Bug;
 use sim::cluster::{ClusterPlan, Clusters, TreeHabits};
 use sim::lease::Subject::{self, Flease, PaxosLease};
 use sim::{FaultKind, FaultPlan, Simulation, Trace};
+
+use crate::breaking::{FROZEN, ROUGH, make_room_for_more};
+use crate::finding;
 
 /// What a seed's mix of faults is replaced by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

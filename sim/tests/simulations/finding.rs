@@ -1,4 +1,5 @@
 //! How planted bugs are looked for: seed by seed, in a weather that brings them out, until a checker notices.
+#![expect(clippy::print_stdout, reason = "the table of what was found when is the result")]
 
 use std::fmt::Debug;
 

@@ -7,14 +7,13 @@
 //! - `EarlierIncarnationIsOwn`: the quarantine outlasts every lease of the earlier incarnation.
 //! - `NewcomerVotes`: views change by one member, and the primary re-acquires in between, so majorities of neighbouring
 //!   views meet in a member that is no newcomer.
-#![expect(clippy::print_stdout, reason = "the table of what was found when is the result")]
-
-mod finding;
 
 use lease::Bug;
 use sim::lease::Leases;
 use sim::lease::Subject::{self, Flease, PaxosLease};
 use sim::{FaultKind, FaultPlan, Plan, Simulation};
+
+use crate::finding;
 
 /// What a seed's mix of faults is replaced by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

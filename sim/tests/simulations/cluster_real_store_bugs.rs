@@ -1,13 +1,12 @@
 //! Rules of the production store that can be broken by a switch, and within how many seeds the simulator of a cluster notices.
-#![expect(clippy::print_stdout, reason = "the table of what was found when is the result")]
-
-mod finding;
 
 use node::Bug;
 use osd::store::{Bug as StoreBug, StoreRules};
 use sim::cluster::{ClusterPlan, Clusters, StorePlan};
 use sim::lease::Subject::{self, Flease, PaxosLease};
 use sim::{FaultKind, FaultPlan};
+
+use crate::finding;
 
 /// What is broken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
