@@ -331,8 +331,10 @@ impl<A: Algorithm> Shard<A> {
 
     pub(crate) fn take_errand_reply(&mut self, now: WallTime, from: NodeId, reply: FileReply) {
         // What was done is done, also if somebody else was asked since.
-        let is_done = matches!(reply.body, FileReplyBody::Changed { .. });
-        let counts = |running: &&Running| running.at == Some(from) || is_done;
+        let is_done = |errand: &Errand| {
+            matches!(reply.body, FileReplyBody::Changed { .. }) && !self.may_be_lost(errand, &reply.body)
+        };
+        let counts = |running: &&Running| running.at == Some(from) || is_done(&running.errand);
         let Some(running) = self.errands.all.get(&reply.id).filter(counts) else { return };
         let hint = match reply.body {
             FileReplyBody::Elsewhere(node) => Some(node),

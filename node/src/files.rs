@@ -41,6 +41,8 @@ const IDLE_IN_CACHE: u64 = 4;
 const AVOIDED_MIN: Span = Span::from_secs(1);
 const AVOIDED_MAX: Span = Span::from_secs(10);
 const AVOIDED_DOUBLINGS: u32 = 4;
+/// Files that may have been idle for too long within this span are looked at together: one message tells a peer of many.
+const IDLE_TOGETHER: Span = Span::from_millis(100);
 const _: () = assert!(AVOIDED_MIN.as_micros() << AVOIDED_DOUBLINGS >= AVOIDED_MAX.as_micros());
 /// How many files a peer that forgot is told of at a time, and how soon it is told of more.
 const LISTED_MAX: usize = 256;
@@ -74,6 +76,8 @@ pub(crate) struct Files {
     due: BTreeSet<(WallTime, ObjectId)>,
     /// Volumes whose clients are looked after, and when.
     pub(crate) visits: BTreeSet<(WallTime, ObjectId)>,
+    /// Volumes where something is to be deleted, and when.
+    pub(crate) doomed: BTreeSet<(WallTime, ObjectId)>,
     /// Files that have borrowed size and times, and when they may be given back.
     pub(crate) lends: BTreeSet<(WallTime, ObjectId)>,
     /// Files that this node leads, and when they may have been idle for too long.
@@ -190,6 +194,8 @@ pub(crate) struct Hosted {
     /// How the lease before this one ended, and whether something acknowledged was found lost since.
     pub(crate) ended: Ended,
     pub(crate) is_lossy: bool,
+    /// Whether the volume is looked at for what is to be deleted.
+    pub(crate) has_deletion: bool,
     /// What of a volume this node has deleted, by which entry once its data is gone.
     pub(crate) deleting: BTreeMap<InodeId, Option<Position>>,
     /// What of a volume is being taken back from whom it is lent to.
@@ -298,6 +304,7 @@ impl Hosted {
             wanted: None,
             ended: Ended::Unknown,
             is_lossy: false,
+            has_deletion: false,
             deleting: BTreeMap::new(),
             recalls: Recalls::default(),
             holders: Holders::default(),
@@ -392,13 +399,14 @@ impl Hosted {
         !self.replica.machine().tree().doomed(1).is_empty()
     }
 
-    /// Whether this very request is waited for already, as another daemon asked for it before.
+    /// Whether this very request is waited for already, as a daemon asked for it before.
     pub(crate) fn is_doing(&self, asker: &Asker) -> bool {
+        let is_it = |other: &Asker| (other.from, other.id) == (asker.from, asker.id);
         let of_client = (asker.client, 0)..=(asker.client, u64::MAX);
         let mut changing = self.changing.range(of_client).flat_map(|(_, askers)| askers);
-        self.waiting.iter().any(|(waiting, _)| waiting == asker)
-            || changing.any(|(changing, _)| changing == asker)
-            || self.asking.values().any(|asking| asking.asker == *asker)
+        self.waiting.iter().any(|(waiting, _)| is_it(waiting))
+            || changing.any(|(changing, _)| is_it(changing))
+            || self.asking.values().any(|asking| is_it(&asking.asker))
     }
 
     /// Keeps a request until this node serves. False if too many wait.
@@ -432,6 +440,7 @@ impl Files {
             is_spent: false,
             due: BTreeSet::new(),
             visits: BTreeSet::new(),
+            doomed: BTreeSet::new(),
             lends: BTreeSet::new(),
             idle: BTreeSet::new(),
             forgotten: BTreeSet::new(),
@@ -523,7 +532,8 @@ impl Files {
         let first = |due: &BTreeSet<(WallTime, ObjectId)>| due.first().map(|&(at, _)| at);
         let others = [stalled, self.list_at, self.round.next_due()];
         let looks =
-            [&self.due, &self.visits, &self.lends, &self.idle, &self.forgotten, &self.blank].map(first);
+            [&self.due, &self.visits, &self.doomed, &self.lends, &self.idle, &self.forgotten, &self.blank]
+                .map(first);
         looks.into_iter().chain(others).flatten().min()
     }
 
@@ -605,8 +615,12 @@ impl Files {
     pub(crate) fn watch(&mut self, at: WallTime, object: ObjectId) {
         if let Some(hosted) = self.hosted.get_mut(&object).filter(|hosted| !hosted.is_watched) {
             hosted.is_watched = true;
-            self.idle.insert((at, object));
+            self.look_when_idle(at, object);
         }
+    }
+
+    fn look_when_idle(&mut self, at: WallTime, object: ObjectId) {
+        self.idle.insert(((at + IDLE_TOGETHER).rounded_down(IDLE_TOGETHER), object));
     }
 
     /// The files that are led here, and perhaps some that were.
@@ -635,7 +649,7 @@ impl Files {
             if !hosted.is_watched {
                 continue;
             }
-            self.idle.insert((over.max(now + idle / 2), object));
+            self.look_when_idle(over.max(now + idle / 2), object);
         }
         None
     }
@@ -664,6 +678,11 @@ impl Files {
     }
 
     /// Whether a client's file requests still wait for room in its connection.
+    /// Whether a reply about this change waits for the journal.
+    pub(crate) fn has_changed(&self, asker: &Asker) -> bool {
+        self.changed.iter().any(|(to, reply, _)| (*to, reply.id) == (asker.from, asker.id))
+    }
+
     pub(crate) fn has_replies(&self) -> bool {
         !self.replies.is_empty() || !self.changed.is_empty() || self.fetches.has_replies()
     }

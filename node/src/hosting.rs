@@ -160,13 +160,14 @@ impl<A: Algorithm> Shard<A> {
 
     /// Serves a request, or keeps it until this node has the lease.
     pub(crate) fn serve_file(&mut self, now: WallTime, object: ObjectId, asker: Asker, body: FileBody) {
+        let is_errand = matches!(asker.from, Caller::Node(_));
+        let is_told = is_errand && self.files.has_changed(&asker);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         hosted.used = now;
         if let Some(refusal) = refusal(&body, hosted, self.files.answer_bytes) {
             return self.files.reply(asker, refusal, None);
         }
-        let is_errand = matches!(asker.from, Caller::Node(_));
-        if is_errand && hosted.is_doing(&asker) {
+        if is_told || is_errand && hosted.is_doing(&asker) {
             return;
         }
         // Another daemon would ask again, with an entry more each time.
@@ -449,13 +450,13 @@ impl<A: Algorithm> Shard<A> {
             let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
             let Some(output) = hosted.replica.poll_output() else {
                 if self.strike_gone(now, object)
-                    || self.delete_doomed(now, object)
                     || self.tend_volume(now, object)
                     || self.release_waits(now, object)
                     || self.release_recalls(now, object)
                 {
                     continue;
                 }
+                self.files.note_doomed(now, object);
                 break;
             };
             match output {

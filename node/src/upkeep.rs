@@ -19,6 +19,7 @@ impl<A: Algorithm> Shard<A> {
         self.forget_blank(now);
         self.list_files(now);
         self.check_lends(now);
+        self.check_doomed(now);
         self.look_for_what_is_over(now);
         self.visit_volumes(now);
         while let Some(object) = self.files.pop_idle(now, self.config.file_idle) {

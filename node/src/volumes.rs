@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use base::{ClientId, Members, NodeId, ObjectId, WallTime};
+use base::{ClientId, Members, NodeId, ObjectId, Span, WallTime};
 use lease::Algorithm;
 use namespace::{
     Answer as TreeAnswer, Ask, Born, Change as TreeChange, Done as TreeDone, InodeId, LentTo, Lock, Make,
@@ -18,7 +18,7 @@ use crate::errands::{ErrandBody, nobody, outcome_of};
 use crate::file::{
     Answer, Change, Done, File, FileBody, FileError, FileOf, FileReply, FileReplyBody, Op, Query,
 };
-use crate::files::Hosted;
+use crate::files::{Files, Hosted};
 use crate::holders::Holders;
 use crate::message::{file_of, volume_of};
 use crate::recalls::Recalls;
@@ -29,10 +29,10 @@ use crate::{Bug, ClusterMap, Rules, Shard, Unavailable};
 const ANSWERS_BYTES_MAX: u64 = 16 << 20;
 /// So many questions and syncs of one volume wait at once.
 const ASKING_MAX: usize = 512;
-/// So much of what is doomed is looked at in addition at a time, and so much of it is being deleted at once: whose data cannot be removed at
-/// present must not stand in the way of others.
-const DELETED_AT_ONCE: usize = 64;
+/// So much of what is doomed is being deleted at once.
 const DELETING_MAX: usize = 512;
+/// What is doomed within this span is deleted together: one sync of the volume does for all, and one message tells a peer of many.
+const DELETED_TOGETHER: Span = Span::from_millis(100);
 
 /// Where a certificate would be named, of a daemon that deletes something. It is no client that ends: what it asks for is to be done
 /// whenever it leads again.
@@ -167,17 +167,41 @@ pub(crate) fn answer_bytes(reply: &FileReply) -> u64 {
     }
 }
 
+impl Files {
+    /// Sees to it that what is doomed in a volume that is led here is deleted soon.
+    pub(crate) fn note_doomed(&mut self, now: WallTime, object: ObjectId) {
+        let is_new =
+            |hosted: &&mut Box<Hosted>| hosted.serves() && !hosted.has_deletion && hosted.has_doomed();
+        if let Some(hosted) = self.hosted.get_mut(&object).filter(is_new) {
+            hosted.has_deletion = true;
+            self.doomed.insert(((now + DELETED_TOGETHER).rounded_down(DELETED_TOGETHER), object));
+        }
+    }
+}
+
 impl<A: Algorithm> Shard<A> {
-    /// Has some of what is doomed in a volume that is led here deleted: first the data, and then what is left of the file. What a power
-    /// cut would give a name again keeps its data. Whether there is something new to be done about it.
-    pub(crate) fn delete_doomed(&mut self, now: WallTime, object: ObjectId) -> bool {
+    /// Has what is doomed in volumes deleted.
+    pub(crate) fn check_doomed(&mut self, now: WallTime) {
+        while let Some(&(at, object)) = self.files.doomed.first().filter(|&&(at, _)| at <= now) {
+            self.files.doomed.remove(&(at, object));
+            if let Some(hosted) = self.files.hosted.get_mut(&object) {
+                hosted.has_deletion = false;
+            }
+            self.delete_doomed(now, object);
+            self.drain_replica(now, object);
+        }
+    }
+
+    /// Has what is doomed in a volume that is led here deleted: first the data, and then what is left of the file. What a power
+    /// cut would give a name again keeps its data.
+    fn delete_doomed(&mut self, now: WallTime, object: ObjectId) {
         let Some(hosted) = self.files.hosted.get_mut(&object).filter(|hosted| hosted.serves()) else {
-            return false;
+            return;
         };
         let committed = hosted.replica.committed();
         hosted.deleting.retain(|_, by| by.is_none_or(|by| committed < by));
         let under_way = hosted.deleting.len();
-        let doomed = hosted.replica.machine().tree().doomed(under_way + DELETED_AT_ONCE);
+        let doomed = hosted.replica.machine().tree().doomed(DELETING_MAX);
         let keeps_open = self.config.breaks(Bug::HoldersInMemory);
         let is_new = |inode: &InodeId| {
             let is_kept = keeps_open && hosted.holders.is_open_somewhere(*inode);
@@ -186,17 +210,14 @@ impl<A: Algorithm> Shard<A> {
         let new = doomed.into_iter().filter(is_new);
         let new: Vec<InodeId> = new.take(DELETING_MAX.saturating_sub(under_way)).collect();
         if new.is_empty() {
-            return false;
+            return;
         }
         hosted.deleting.extend(new.iter().map(|&inode| (inode, None)));
         let removal = |&inode| (FileOf { volume: object, inode }, ErrandBody::Remove);
-        if self.run_errands_when_durable(now, object, new.iter().map(removal).collect()) {
-            return true;
-        }
-        if let Some(hosted) = self.files.hosted.get_mut(&object) {
+        let is_taken = self.run_errands_when_durable(now, object, new.iter().map(removal).collect());
+        if let Some(hosted) = self.files.hosted.get_mut(&object).filter(|_| !is_taken) {
             hosted.deleting.retain(|inode, _| !new.contains(inode));
         }
-        false
     }
 
     /// The data of a file that is doomed is gone, unless it cannot be said.

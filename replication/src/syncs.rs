@@ -86,16 +86,9 @@ impl<M: Machine> Replica<M> {
 
     pub(crate) fn ask_for_syncs(&mut self, upto: Position) {
         let Role::Primary(primary) = &self.role else { return };
-        let epoch = primary.tenure.epoch;
         let behind = primary.peers.iter().filter(|(_, peer)| peer.synced < upto.seq);
         let behind: Vec<NodeId> = behind.map(|(&node, _)| node).collect();
-        for node in behind {
-            if node != self.me {
-                self.send(node, Message::Sync { epoch, upto }, When::Now);
-            } else if self.outlives_a_start() {
-                self.send(node, Message::Synced { epoch, upto }, When::Durable(self.last_io()));
-            }
-        }
+        behind.into_iter().for_each(|node| self.ask_for_sync(node, upto));
     }
 
     /// Does again what was not answered.
@@ -107,8 +100,28 @@ impl<M: Machine> Replica<M> {
         }
         // All with one question, or each of many would have its own.
         primary.syncs.iter_mut().for_each(|sync| sync.asked = now);
-        let upto = primary.syncs.iter().map(|sync| sync.upto).max();
-        upto.into_iter().for_each(|upto| self.ask_for_syncs(upto));
+        let Some(upto) = primary.syncs.iter().map(|sync| sync.upto).max() else { return };
+        // Whoever is behind has nothing to say of what it does not have.
+        let has = |(&node, peer): (&NodeId, &Peer)| {
+            let has = peer.matched.min(upto.seq);
+            (has > peer.synced).then_some((node, has))
+        };
+        let behind: Vec<(NodeId, Seq)> = primary.peers.iter().filter_map(has).collect();
+        for (node, has) in behind {
+            if let Some(has) = self.log.position(has) {
+                self.ask_for_sync(node, has);
+            }
+        }
+    }
+
+    fn ask_for_sync(&mut self, node: NodeId, upto: Position) {
+        let Role::Primary(primary) = &self.role else { return };
+        let epoch = primary.tenure.epoch;
+        if node != self.me {
+            self.send(node, Message::Sync { epoch, upto }, When::Now);
+        } else if self.outlives_a_start() {
+            self.send(node, Message::Synced { epoch, upto }, When::Durable(self.last_io()));
+        }
     }
 
     pub(crate) fn conclude_syncs(&mut self, now: WallTime) {

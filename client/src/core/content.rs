@@ -10,7 +10,7 @@
 //! - What is changed while it is sent is sent again, and not before that has an outcome. What is cut off is cut off before anything
 //!   is sent that was written after it.
 //! - It is sent in the order of offsets: when it has waited for a while, when it is much, when somebody wants it durable, when it is
-//!   wanted back, and when the session is nearly over.
+//!   wanted back, and when the session is nearly over. What somebody wants durable, a size too, goes before what came later.
 //! - When somebody else wants the file nothing is answered or taken here any more; what is here is sent, the lend is returned, and
 //!   then the revocation is answered. What is slow of one file does not delay that of another.
 //! - Nothing of it is dropped because a session or a connection is over: that only ends what is answered, which is not decided here.

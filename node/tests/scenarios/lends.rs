@@ -381,6 +381,27 @@ fn what_is_asked_for_again_while_it_is_done_is_done_once() {
     assert!(matches!(told, Some(FileReplyBody::Changed { outcome: Ok(_), .. })), "{told:?}");
 }
 
+/// Whoever waits for the volume has asked another member meanwhile.
+#[test]
+fn what_was_done_counts_however_late_it_is_said() {
+    let (mut cluster, members, mut cell) = apart(None);
+    let tail = |cluster: &Daemons| cluster.shard(members[0]).file(FILE).unwrap().tail().seq.0;
+    let before = tail(&cluster);
+    cluster.hold_back(|flying| matches!(flying, Flying::ErrandReply { .. }));
+    let node = cluster.map.members(cell.object)[0].0;
+    cell.number += 1;
+    let (number, level) = (cell.number, Level::Written);
+    let body = FileBody::Change { number, settled: number, level, under: None, change: write("hello") };
+    let asked = cluster.ask_file(cell.client, node, cell.object, body);
+    cluster.run(ms(1_100));
+    assert_eq!(cluster.file_reply(cell.client, asked), None);
+    cluster.let_go();
+    cluster.run(ms(50));
+    let told = cluster.file_reply(cell.client, asked);
+    assert!(matches!(told, Some(FileReplyBody::Changed { outcome: Ok(_), .. })), "{told:?}");
+    assert_eq!(tail(&cluster) - before, 1, "the volume was asked again");
+}
+
 fn can_wait_for_one(config: &mut ShardConfig) {
     Arc::make_mut(&mut config.replication).waiting_max = 1;
 }

@@ -96,8 +96,7 @@ fn over_for_all_but_one(bug: Option<Bug>) -> (Daemons, Cell, u32) {
         _ => false,
     });
     unlink(&mut cluster, &members, &cell);
-    cluster.run(ms(LONG / 3));
-    assert_eq!(hosts(&cluster, object), [other]);
+    cluster.run_until(ms(LONG), |cluster| hosts(cluster, object) == [other]);
     cluster.isolate(other);
     cluster.held.clear();
     cluster.let_go();

@@ -267,6 +267,29 @@ fn however_many_wait_for_a_disk_it_is_asked_for_them_together() {
     assert!(tickets.into_iter().all(|ticket| cluster.is_durable(ticket)));
 }
 
+/// One has a disk that syncs nothing, and the other one has not got everything yet.
+#[test]
+fn who_is_behind_is_asked_for_what_it_has() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    let at = cluster.must_put(1, 1, 1);
+    cluster.hold_back(|flying| matches!(flying.message, Message::Sync { .. }));
+    let first = cluster.sync(1, at);
+    cluster.hold_back(|flying| match flying.message {
+        Message::Synced { .. } => flying.from == 2,
+        Message::Append { .. } => flying.to == 3,
+        _ => false,
+    });
+    let at = cluster.must_put(1, 1, 2);
+    let second = cluster.sync(1, at);
+    cluster.run(ms(300));
+    assert!(cluster.is_durable(first), "it was asked for more than it has");
+    assert!(!cluster.is_durable(second));
+    cluster.let_go();
+    cluster.run(ms(300));
+    assert!(cluster.is_durable(second));
+}
+
 #[test]
 fn where_each_change_is_made_durable_nobody_has_to_wait_for_that() {
     let mut cluster = Cluster::new(3, None);

@@ -113,19 +113,22 @@ impl Extents {
     }
 
     /// What is to be sent next, by this name: the first pieces that follow each other, up to a multiple of `unit`, and that are no part of
-    /// what is under way.
+    /// what is under way. The first of what was written up to a change that somebody wants goes before others.
     pub(super) fn send(
         &mut self,
         flush: FlushId,
         unit: u64,
-        under_way: &[Range<u64>],
+        (under_way, wanted): (&[Range<u64>], u64),
     ) -> Option<(u64, Vec<Bytes>, u64)> {
         let is_free = |start: u64, piece: &Piece| {
             let end = start + piece.data.len() as u64;
             piece.flush.is_none() && under_way.iter().all(|range| end <= range.start || start >= range.end)
         };
-        let first =
-            self.pieces.iter().find(|(start, piece)| is_free(**start, piece)).map(|(&start, _)| start)?;
+        let mut free = self.pieces.iter().filter(|(start, piece)| is_free(**start, piece));
+        let first = match free.clone().find(|(_, piece)| piece.order <= wanted) {
+            Some((&start, _)) => start,
+            None => free.next().map(|(&start, _)| start)?,
+        };
         let limit = (first / unit + 1) * unit;
         let (mut next, mut order, mut data) = (first, u64::MAX, Vec::new());
         while next < limit
@@ -220,7 +223,7 @@ mod tests {
     }
 
     fn send(extents: &mut Extents, number: u64, under_way: &[Range<u64>]) -> Option<(u64, String)> {
-        let (offset, data, _) = extents.send(FlushId(number), UNIT, under_way)?;
+        let (offset, data, _) = extents.send(FlushId(number), UNIT, (under_way, 0))?;
         Some((offset, String::from_utf8(data.concat()).unwrap()))
     }
 
@@ -269,6 +272,17 @@ mod tests {
         assert_eq!(send(&mut extents, 3, &[]), Some((250, "z".into())));
         assert_eq!(send(&mut extents, 4, &[]), None);
         assert!(!extents.has_waiting());
+    }
+
+    #[test]
+    fn what_is_wanted_goes_before_what_was_written_later() {
+        let mut extents = Extents::default();
+        put(&mut extents, 500, "wanted", 1);
+        put(&mut extents, 0, "later", 2);
+        let (offset, ..) = extents.send(FlushId(1), UNIT, (&[], 1)).unwrap();
+        assert_eq!(offset, 500);
+        let (offset, ..) = extents.send(FlushId(2), UNIT, (&[], 1)).unwrap();
+        assert_eq!(offset, 0);
     }
 
     #[test]

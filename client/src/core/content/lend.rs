@@ -27,6 +27,8 @@ const RETRY: Span = Span::from_millis(100);
 const FLIGHTS_MAX: usize = 4;
 /// So many changes of the content are remembered.
 const BEGUN_MAX: usize = 64;
+/// So many sizes are told apart for whoever wants one of them.
+const LENGTHS_MAX: usize = 64;
 /// No piece is longer, or has one of its multiples within.
 const UNIT: u64 = node::file::WRITE_BYTES_MAX;
 
@@ -76,7 +78,7 @@ pub(super) struct Lend {
     reach: u64,
     /// The content is to be cut here before anything else.
     cut: Option<u64>,
-    /// Sizes beyond the content's that it was given without data, and by which change each, in the order of both.
+    /// Sizes that it was given without data, and by which change each, in the order of both.
     lengths: VecDeque<(u64, u64)>,
     pub(super) extents: Extents,
     flights: BTreeMap<FlushId, Flight>,
@@ -190,7 +192,8 @@ impl Lend {
             Flight::Resize(_) => 0,
         });
         let oldest = flown.chain(self.extents.oldest()).min();
-        let resizes = self.cut.is_some() || oldest.is_none() && self.remote != self.size;
+        let is_later = self.lengths.back().is_some_and(|&(by, length)| by > order && length == self.size);
+        let resizes = self.cut.is_some() || oldest.is_none() && self.remote != self.size && !is_later;
         !resizes && self.owed_length(order).is_none() && oldest.is_none_or(|oldest| oldest > order)
     }
 
@@ -200,14 +203,20 @@ impl Lend {
         given.map(|&(_, length)| length).filter(|length| *length > self.remote)
     }
 
-    /// A change gave it this size, and took away what was written behind that since `cut`. Nobody wants sizes between, unless he wants
-    /// them now.
-    fn note_length(&mut self, size: u64, cut: Option<u64>) {
+    /// A change gave it this size, and took away what was behind that, of which data was written first by the change `written`. Whoever wanted some
+    /// of that has this size to wait for. Sizes that nobody wants by now nobody ever will.
+    fn note_length(&mut self, size: u64, written: Option<u64>) {
         let (upto, wanted) = (self.upto(), self.wanted);
-        let cut_length = self.lengths.iter().find(|(_, length)| *length >= size).map(|&(by, _)| by);
-        let since = cut.into_iter().chain(cut_length).fold(self.order, u64::min);
+        let given = self.lengths.iter().find(|(_, length)| *length >= size).map(|&(by, _)| by);
+        let since = written.into_iter().chain(given).fold(self.order, u64::min);
         self.lengths.retain(|&(by, length)| by <= wanted && by < since && length > upto && length < size);
         self.lengths.push_back((since, size));
+        if self.lengths.len() > LENGTHS_MAX
+            && let Some((first, _)) = self.lengths.pop_front()
+            && let Some((by, _)) = self.lengths.front_mut()
+        {
+            *by = first;
+        }
     }
 
     /// Everything until now is to be sent. Returns up to which change that is.
@@ -243,15 +252,17 @@ impl Lend {
 
     pub(super) fn truncate(&mut self, (now, time): (MonoTime, WallTime), size: u64) {
         self.change(now, time);
-        let mut cut = None;
+        let mut written = None;
         if size < self.size {
-            cut = self.extents.remove(size..u64::MAX);
-            if self.reach > size {
+            written = self.extents.remove(size..u64::MAX);
+            // What is on its way to be cut as short need not be once more.
+            let is_cut = |flight: &Flight| matches!(flight, Flight::Resize(to) if *to <= size);
+            if self.reach > size && !self.flights.values().any(is_cut) {
                 self.cut = Some(self.cut.map_or(size, |cut| cut.min(size)));
             }
         }
         self.size = size;
-        self.note_length(size, cut);
+        self.note_length(size, written);
     }
 
     pub(super) fn set_by_owner(&mut self, (now, at): (MonoTime, WallTime), set: OwnerSet) {
@@ -364,7 +375,8 @@ impl Lend {
             return (!self.has_flights()).then(|| self.resize(flush, length, level));
         }
         let under_way: Vec<Range<u64>> = self.flights.values().filter_map(Flight::range).collect();
-        if let Some((offset, data, order)) = self.extents.send(flush, UNIT, &under_way) {
+        let wanted = if level == Level::Durable { self.wanted } else { 0 };
+        if let Some((offset, data, order)) = self.extents.send(flush, UNIT, (&under_way, wanted)) {
             let length: usize = data.iter().map(Bytes::len).sum();
             let range = offset..offset + length as u64;
             self.begun(range.clone());

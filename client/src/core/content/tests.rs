@@ -279,6 +279,48 @@ fn a_size_that_is_wanted_is_sent_whatever_was_cut_since_and_before() {
     assert!(story.contents.has_sent(file(FILE), mark));
 }
 
+/// Or a file that grows all the time is never synced.
+#[test]
+fn a_size_that_was_given_later_is_not_waited_for() {
+    let mut story = Story::with(b"ab");
+    story.truncate(9);
+    let mark = story.contents.want(file(FILE)).unwrap();
+    story.truncate(20);
+    let work = story.works();
+    assert!(matches!(work, Work::Resize { size: 9, .. }), "{work:?}");
+    let flush = story.take_in(&work);
+    story.truncate(30);
+    story.sent(flush, Sent::Done);
+    assert!(story.contents.has_sent(file(FILE), mark));
+    story.contents.want(file(FILE));
+    story.settle();
+    assert_eq!(story.remote.len(), 30);
+}
+
+/// Or a file that is emptied all the time is never synced.
+#[test]
+fn what_is_being_cut_is_not_cut_again() {
+    let mut story = Story::with(b"hello");
+    story.truncate(0);
+    let mark = story.contents.want(file(FILE)).unwrap();
+    let cut = story.works();
+    story.write(0, b"x");
+    story.truncate(0);
+    let flush = story.take_in(&cut);
+    story.sent(flush, Sent::Done);
+    assert!(story.contents.has_sent(file(FILE), mark));
+    assert!(matches!(story.settle(), Step::Wait(Some(_))));
+    story.truncate(3);
+    story.contents.want(file(FILE));
+    let grown = story.works();
+    let flush = story.take_in(&grown);
+    story.truncate(2);
+    story.sent(flush, Sent::Unknown);
+    story.now += 600;
+    story.settle();
+    assert_eq!(story.remote.len(), 2);
+}
+
 #[test]
 fn what_was_wanted_and_is_cut_meanwhile_leaves_the_size() {
     let mut story = Story::new();
