@@ -95,6 +95,11 @@ impl WallTime {
     pub const fn rounded_down(self, step: Span) -> Self {
         Self(rounded_down(self.0, step))
     }
+
+    /// The first multiple of `step` that is later.
+    pub const fn next_step(self, step: Span) -> Self {
+        Self(rounded_down(self.0 + step.0, step))
+    }
 }
 
 impl MonoTime {
@@ -222,6 +227,14 @@ mod tests {
         assert_eq!(time.rounded_down(step), MonoTime::from_micros(1_200_000));
         assert_eq!(MonoTime::from_micros(1_200_000).rounded_down(step), MonoTime::from_micros(1_200_000));
         assert_eq!(time.rounded_down(Span::ZERO), time);
+    }
+
+    #[test]
+    fn the_next_step_is_always_later() {
+        let step = Span::from_millis(100);
+        for micros in [1_200_000, 1_299_999] {
+            assert_eq!(WallTime::from_micros(micros).next_step(step), WallTime::from_micros(1_300_000));
+        }
     }
 
     #[test]

@@ -41,9 +41,9 @@ const IDLE_IN_CACHE: u64 = 4;
 const AVOIDED_MIN: Span = Span::from_secs(1);
 const AVOIDED_MAX: Span = Span::from_secs(10);
 const AVOIDED_DOUBLINGS: u32 = 4;
+const _: () = assert!(AVOIDED_MIN.as_micros() << AVOIDED_DOUBLINGS >= AVOIDED_MAX.as_micros());
 /// Files that may have been idle for too long within this span are looked at together: one message tells a peer of many.
 const IDLE_TOGETHER: Span = Span::from_millis(100);
-const _: () = assert!(AVOIDED_MIN.as_micros() << AVOIDED_DOUBLINGS >= AVOIDED_MAX.as_micros());
 /// How many files a peer that forgot is told of at a time, and how soon it is told of more.
 const LISTED_MAX: usize = 256;
 const LISTED_EVERY: Span = Span::from_millis(10);
@@ -620,7 +620,7 @@ impl Files {
     }
 
     fn look_when_idle(&mut self, at: WallTime, object: ObjectId) {
-        self.idle.insert(((at + IDLE_TOGETHER).rounded_down(IDLE_TOGETHER), object));
+        self.idle.insert((at.next_step(IDLE_TOGETHER), object));
     }
 
     /// The files that are led here, and perhaps some that were.
@@ -677,12 +677,12 @@ impl Files {
         Some((to, reply))
     }
 
-    /// Whether a client's file requests still wait for room in its connection.
     /// Whether a reply about this change waits for the journal.
     pub(crate) fn has_changed(&self, asker: &Asker) -> bool {
         self.changed.iter().any(|(to, reply, _)| (*to, reply.id) == (asker.from, asker.id))
     }
 
+    /// Whether a client's file requests still wait for room in its connection.
     pub(crate) fn has_replies(&self) -> bool {
         !self.replies.is_empty() || !self.changed.is_empty() || self.fetches.has_replies()
     }

@@ -108,7 +108,10 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         let askers: Vec<Asker> = match waiting {
             Waiting::Ticket(ticket) => {
-                hosted.preparing.remove(&ticket);
+                // What was to be deleted is found again.
+                for (of, _) in hosted.preparing.remove(&ticket).unwrap_or_default() {
+                    hosted.deleting.remove(&of.inode);
+                }
                 hosted.asking.remove(&ticket).map(|asking| asking.asker).into_iter().collect()
             }
             Waiting::Request(request) => {

@@ -167,14 +167,25 @@ pub(crate) fn answer_bytes(reply: &FileReply) -> u64 {
     }
 }
 
+impl Hosted {
+    /// What is doomed in a volume and not being deleted yet, as far as there is room for more of that.
+    fn newly_doomed(&mut self, inodes_max: usize) -> Vec<InodeId> {
+        let committed = self.replica.committed();
+        self.deleting.retain(|_, by| by.is_none_or(|by| committed < by));
+        let count = inodes_max.min(DELETING_MAX.saturating_sub(self.deleting.len()));
+        let doomed = self.replica.machine().tree().doomed(self.deleting.len() + count);
+        doomed.into_iter().filter(|inode| !self.deleting.contains_key(inode)).take(count).collect()
+    }
+}
+
 impl Files {
     /// Sees to it that what is doomed in a volume that is led here is deleted soon.
     pub(crate) fn note_doomed(&mut self, now: WallTime, object: ObjectId) {
-        let is_new =
-            |hosted: &&mut Box<Hosted>| hosted.serves() && !hosted.has_deletion && hosted.has_doomed();
-        if let Some(hosted) = self.hosted.get_mut(&object).filter(is_new) {
-            hosted.has_deletion = true;
-            self.doomed.insert(((now + DELETED_TOGETHER).rounded_down(DELETED_TOGETHER), object));
+        let is_idle = |hosted: &&mut Box<Hosted>| hosted.serves() && !hosted.has_deletion;
+        let Some(hosted) = self.hosted.get_mut(&object).filter(is_idle) else { return };
+        hosted.has_deletion = !hosted.newly_doomed(1).is_empty();
+        if hosted.has_deletion {
+            self.doomed.insert((now.next_step(DELETED_TOGETHER), object));
         }
     }
 }
@@ -198,17 +209,10 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get_mut(&object).filter(|hosted| hosted.serves()) else {
             return;
         };
-        let committed = hosted.replica.committed();
-        hosted.deleting.retain(|_, by| by.is_none_or(|by| committed < by));
-        let under_way = hosted.deleting.len();
-        let doomed = hosted.replica.machine().tree().doomed(DELETING_MAX);
-        let keeps_open = self.config.breaks(Bug::HoldersInMemory);
-        let is_new = |inode: &InodeId| {
-            let is_kept = keeps_open && hosted.holders.is_open_somewhere(*inode);
-            !hosted.deleting.contains_key(inode) && !is_kept
-        };
-        let new = doomed.into_iter().filter(is_new);
-        let new: Vec<InodeId> = new.take(DELETING_MAX.saturating_sub(under_way)).collect();
+        let mut new = hosted.newly_doomed(DELETING_MAX);
+        if self.config.breaks(Bug::HoldersInMemory) {
+            new.retain(|&inode| !hosted.holders.is_open_somewhere(inode));
+        }
         if new.is_empty() {
             return;
         }

@@ -100,18 +100,14 @@ impl<M: Machine> Replica<M> {
         }
         // All with one question, or each of many would have its own.
         primary.syncs.iter_mut().for_each(|sync| sync.asked = now);
-        let Some(upto) = primary.syncs.iter().map(|sync| sync.upto).max() else { return };
         // Whoever is behind has nothing to say of what it does not have.
         let has = |(&node, peer): (&NodeId, &Peer)| {
-            let has = peer.matched.min(upto.seq);
-            (has > peer.synced).then_some((node, has))
+            let all = primary.syncs.iter().map(|sync| sync.upto);
+            let upto = all.filter(|upto| upto.seq <= peer.matched).max()?;
+            (upto.seq > peer.synced).then_some((node, upto))
         };
-        let behind: Vec<(NodeId, Seq)> = primary.peers.iter().filter_map(has).collect();
-        for (node, has) in behind {
-            if let Some(has) = self.log.position(has) {
-                self.ask_for_sync(node, has);
-            }
-        }
+        let behind: Vec<(NodeId, Position)> = primary.peers.iter().filter_map(has).collect();
+        behind.into_iter().for_each(|(node, upto)| self.ask_for_sync(node, upto));
     }
 
     fn ask_for_sync(&mut self, node: NodeId, upto: Position) {

@@ -1,5 +1,7 @@
 //! Volumes: directory trees that are replicated as files are.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use base::{ClientId, ObjectId, WallTime};
@@ -169,7 +171,7 @@ fn what_a_client_says_of_time_of_itself_and_of_replicas_is_not_taken() {
     assert_eq!(outcome(told), Ok(TreeDone::Removed { inode: attributes.inode, fate }));
 }
 
-/// More than is deleted at a time, and the primary dies before it comes to that.
+/// The primary dies before all of it is.
 #[test]
 fn what_is_doomed_is_deleted_whoever_leads() {
     let (mut cluster, members, mut writer) = planted(None);
@@ -203,6 +205,30 @@ fn what_is_doomed_is_deleted_whoever_leads() {
     cluster.run(ms(200));
     assert!(doomed(&cluster).is_empty());
     writer.must(&mut cluster, members[1], Change::Remove);
+}
+
+#[test]
+fn what_is_doomed_at_about_the_same_time_is_deleted_together() {
+    let (mut cluster, members, mut writer) = planted(None);
+    for number in 0..20 {
+        let text = format!("f{number}");
+        writer.must(&mut cluster, members[0], make(&text, Make::file()));
+        fill(&mut cluster, members[0], 1, &text);
+    }
+    cluster.run(ms(2_000));
+    let asked = Rc::new(Cell::new(0));
+    let (count, is_sync) = (Rc::clone(&asked), of_volume(|message| matches!(message, Message::Sync { .. })));
+    cluster.hold_back(move |flying| {
+        count.set(count.get() + u32::from(is_sync(flying)));
+        false
+    });
+    for number in 0..20 {
+        writer.must(&mut cluster, members[0], unlink(&format!("f{number}")));
+    }
+    assert!(has_doomed(&cluster, members[0]), "it waits for more");
+    cluster.run(ms(500));
+    assert!(!has_doomed(&cluster, members[0]));
+    assert!((1..=2).contains(&asked.get()), "each other member is asked once: {}", asked.get());
 }
 
 /// Some change by a client, with its number, until there is room for that client; whether there was.
@@ -246,7 +272,7 @@ fn a_daemon_that_deleted_something_is_not_over_for_the_volume() {
     fill(&mut cluster, first, 1, "f");
     let told = outcome(writer.change(&mut cluster, first, unlink("f")));
     assert!(matches!(told, Ok(TreeDone::Removed { fate: namespace::Fate::Doomed, .. })));
-    cluster.run(ms(100));
+    cluster.run(ms(200));
     assert!(!has_doomed(&cluster, first));
     cluster.disconnect(1, first);
     cluster.run(ms(5_000));

@@ -290,6 +290,21 @@ fn who_is_behind_is_asked_for_what_it_has() {
     assert!(cluster.is_durable(second));
 }
 
+/// Others have gone on since, and the entry is not in the log any more.
+#[test]
+fn what_is_to_be_durable_is_asked_for_however_long_ago_it_was_written() {
+    let mut cluster = Cluster::with(3, Config { kept_max: 1, ..Config::default() });
+    cluster.serve(1);
+    let at = cluster.must_put(1, 1, 1);
+    cluster.hold_back(|flying| matches!(flying.message, Message::Sync { .. }));
+    let ticket = cluster.sync(1, at);
+    cluster.hold_back(|_| false);
+    (2..10).for_each(|value| _ = cluster.must_put(1, 1, value));
+    assert!(!cluster.is_durable(ticket));
+    cluster.run(ms(300));
+    assert!(cluster.is_durable(ticket));
+}
+
 #[test]
 fn where_each_change_is_made_durable_nobody_has_to_wait_for_that() {
     let mut cluster = Cluster::new(3, None);

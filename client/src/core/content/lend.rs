@@ -36,8 +36,8 @@ const UNIT: u64 = node::file::WRITE_BYTES_MAX;
 enum Flight {
     /// Data of this range; the first write of which it has something.
     Write(Range<u64>, u64),
-    /// The content gets this size.
-    Resize(u64),
+    /// The content gets this size; by which change, 0 if it is cut.
+    Resize(u64, u64),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -170,7 +170,7 @@ impl Lend {
     /// Behind this the content has nothing, or nothing that counts.
     pub(super) fn upto(&self) -> u64 {
         let resized = self.flights.values().filter_map(|flight| match flight {
-            Flight::Resize(size) => Some(*size),
+            Flight::Resize(size, _) => Some(*size),
             Flight::Write(..) => None,
         });
         resized.chain(self.cut).fold(self.remote, u64::min)
@@ -188,8 +188,7 @@ impl Lend {
     /// Whether everything up to a change has been taken in.
     pub(super) fn has_sent(&self, order: u64) -> bool {
         let flown = self.flights.values().map(|flight| match flight {
-            Flight::Write(_, order) => *order,
-            Flight::Resize(_) => 0,
+            Flight::Write(_, order) | Flight::Resize(_, order) => *order,
         });
         let oldest = flown.chain(self.extents.oldest()).min();
         let is_later = self.lengths.back().is_some_and(|&(by, length)| by > order && length == self.size);
@@ -197,10 +196,9 @@ impl Lend {
         !resizes && self.owed_length(order).is_none() && oldest.is_none_or(|oldest| oldest > order)
     }
 
-    /// How long the content has to become by a change up to this one, if it is not that long.
-    fn owed_length(&self, order: u64) -> Option<u64> {
-        let given = self.lengths.iter().rfind(|(by, _)| *by <= order);
-        given.map(|&(_, length)| length).filter(|length| *length > self.remote)
+    /// By which change up to this one the content has to become longer, and how long.
+    fn owed_length(&self, order: u64) -> Option<(u64, u64)> {
+        self.lengths.iter().rfind(|(by, _)| *by <= order).filter(|(_, length)| *length > self.remote).copied()
     }
 
     /// A change gave it this size, and took away what was behind that, of which data was written first by the change `written`. Whoever wanted some
@@ -256,7 +254,7 @@ impl Lend {
         if size < self.size {
             written = self.extents.remove(size..u64::MAX);
             // What is on its way to be cut as short need not be once more.
-            let is_cut = |flight: &Flight| matches!(flight, Flight::Resize(to) if *to <= size);
+            let is_cut = |flight: &Flight| matches!(flight, Flight::Resize(to, _) if *to <= size);
             if self.reach > size && !self.flights.values().any(is_cut) {
                 self.cut = Some(self.cut.map_or(size, |cut| cut.min(size)));
             }
@@ -361,18 +359,18 @@ impl Lend {
                 return None;
             }
             self.cut = None;
-            return Some(self.resize(flush, size, level));
+            return Some(self.resize(flush, (size, 0), level));
         }
-        let resizes = |flight: &Flight| matches!(flight, Flight::Resize(_));
+        let resizes = |flight: &Flight| matches!(flight, Flight::Resize(..));
         if self.flights.len() >= FLIGHTS_MAX || self.flights.values().any(resizes) {
             return None;
         }
         // What was written later waits for it, or it might never have its turn.
         let is_behind = |oldest: u64| oldest > self.wanted;
-        if let Some(length) = self.owed_length(self.wanted)
+        if let Some((by, length)) = self.owed_length(self.wanted)
             && self.extents.oldest().is_none_or(is_behind)
         {
-            return (!self.has_flights()).then(|| self.resize(flush, length, level));
+            return (!self.has_flights()).then(|| self.resize(flush, (length, by), level));
         }
         let under_way: Vec<Range<u64>> = self.flights.values().filter_map(Flight::range).collect();
         let wanted = if level == Level::Durable { self.wanted } else { 0 };
@@ -383,11 +381,12 @@ impl Lend {
             self.flights.insert(flush, Flight::Write(range, order));
             return Some(Work::Write { flush, offset, data, level });
         }
-        (self.extents.is_empty() && !self.has_flights()).then(|| self.resize(flush, self.size, level))
+        let by = self.lengths.back().filter(|(_, length)| *length == self.size).map_or(0, |&(by, _)| by);
+        (self.extents.is_empty() && !self.has_flights()).then(|| self.resize(flush, (self.size, by), level))
     }
 
-    fn resize(&mut self, flush: FlushId, size: u64, level: Level) -> Work {
-        self.flights.insert(flush, Flight::Resize(size));
+    fn resize(&mut self, flush: FlushId, (size, by): (u64, u64), level: Level) -> Work {
+        self.flights.insert(flush, Flight::Resize(size, by));
         self.begun(size..u64::MAX);
         Work::Resize { flush, size, level }
     }
@@ -407,7 +406,7 @@ impl Lend {
         self.changes += 1;
         match self.flights.remove(&flush) {
             Some(Flight::Write(range, _)) => self.remote = self.remote.max(range.end),
-            Some(Flight::Resize(size)) => (self.remote, self.reach) = (size, size),
+            Some(Flight::Resize(size, _)) => (self.remote, self.reach) = (size, size),
             None => {}
         }
         self.extents.sent(flush)
@@ -418,11 +417,11 @@ impl Lend {
         (self.changes, self.retry_at) = (self.changes + 1, now + RETRY);
         self.since.get_or_insert(now);
         match self.flights.remove(&flush) {
-            Some(Flight::Resize(size)) if size < self.reach => {
+            Some(Flight::Resize(size, _)) if size < self.reach => {
                 self.cut = Some(self.cut.map_or(size, |cut| cut.min(size)));
             }
             Some(Flight::Write(range, order)) => self.extents.unsent(flush, (&range, order)),
-            Some(Flight::Resize(_)) | None => {}
+            Some(Flight::Resize(..)) | None => {}
         }
     }
 
@@ -432,7 +431,7 @@ impl Lend {
         self.extents.sent(flush);
         match self.flights.remove(&flush)? {
             Flight::Write(range, _) => Some(range),
-            Flight::Resize(size) => {
+            Flight::Resize(size, _) => {
                 // To ask for the same again is of no use.
                 (self.remote, self.reach) = (size, self.reach.max(size));
                 None
@@ -456,7 +455,7 @@ impl Flight {
     fn range(&self) -> Option<Range<u64>> {
         match self {
             Self::Write(range, _) => Some(range.clone()),
-            Self::Resize(_) => None,
+            Self::Resize(..) => None,
         }
     }
 }

@@ -293,6 +293,10 @@ fn a_size_that_was_given_later_is_not_waited_for() {
     story.sent(flush, Sent::Done);
     assert!(story.contents.has_sent(file(FILE), mark));
     story.contents.want(file(FILE));
+    let work = story.works();
+    assert!(story.contents.has_sent(file(FILE), mark), "{work:?} is somebody else's");
+    let flush = story.take_in(&work);
+    story.sent(flush, Sent::Done);
     story.settle();
     assert_eq!(story.remote.len(), 30);
 }
