@@ -11,7 +11,8 @@ use node::file::{
     Answer, Change, FileBody, FileError, FileOf, FileReplyBody, LendStage, Level, Mark, Query, Stat,
 };
 use node::{
-    AccessError, Bug, CAPABILITY_LASTS, CapabilityError, ErrandBody, OpenMode, ShardConfig, file_object,
+    AccessError, Bug, CAPABILITY_LASTS, CapabilityError, ErrandBody, OpenMode, RequestId, ShardConfig,
+    file_object,
 };
 use replication::{Message, Position, Standing};
 
@@ -312,11 +313,7 @@ fn who_wants_what_cannot_be_durable_yet_does_not_ask_all_the_time() {
     cluster.run(ms(50));
     let tail = |cluster: &Daemons| cluster.shard(members[0]).file(FILE).unwrap().tail().seq;
     let before = tail(&cluster);
-    let node = cluster.map.members(cell.object)[0].0;
-    cell.number += 1;
-    let (number, level) = (cell.number, Level::Written);
-    let body = FileBody::Change { number, settled: number, level, under: None, change: write("hello") };
-    let asked = cluster.ask_file(cell.client, node, cell.object, body);
+    let asked = ask_to_write(&mut cluster, &mut cell);
     cluster.run(ms(1_000));
     assert_eq!([first, asked].map(|id| cluster.file_reply(1, id)), [None, None]);
     assert_eq!(tail(&cluster), before, "entries that would have to be made again");
@@ -368,11 +365,7 @@ fn what_is_asked_for_again_while_it_is_done_is_done_once() {
     let tail = |cluster: &Daemons| cluster.shard(members[0]).file(FILE).unwrap().tail().seq.0;
     let before = tail(&cluster);
     hold_back_syncs_of(&mut cluster, FILE);
-    let node = cluster.map.members(cell.object)[0].0;
-    cell.number += 1;
-    let (number, level) = (cell.number, Level::Written);
-    let body = FileBody::Change { number, settled: number, level, under: None, change: write("hello") };
-    let asked = cluster.ask_file(cell.client, node, cell.object, body);
+    let asked = ask_to_write(&mut cluster, &mut cell);
     cluster.run(ms(5_000));
     assert_eq!(tail(&cluster) - before, 1, "the volume lends once");
     cluster.let_go();
@@ -388,11 +381,7 @@ fn what_was_done_counts_however_late_it_is_said() {
     let tail = |cluster: &Daemons| cluster.shard(members[0]).file(FILE).unwrap().tail().seq.0;
     let before = tail(&cluster);
     cluster.hold_back(|flying| matches!(flying, Flying::ErrandReply { .. }));
-    let node = cluster.map.members(cell.object)[0].0;
-    cell.number += 1;
-    let (number, level) = (cell.number, Level::Written);
-    let body = FileBody::Change { number, settled: number, level, under: None, change: write("hello") };
-    let asked = cluster.ask_file(cell.client, node, cell.object, body);
+    let asked = ask_to_write(&mut cluster, &mut cell);
     cluster.run(ms(1_100));
     assert_eq!(cluster.file_reply(cell.client, asked), None);
     cluster.let_go();
@@ -400,6 +389,15 @@ fn what_was_done_counts_however_late_it_is_said() {
     let told = cluster.file_reply(cell.client, asked);
     assert!(matches!(told, Some(FileReplyBody::Changed { outcome: Ok(_), .. })), "{told:?}");
     assert_eq!(tail(&cluster) - before, 1, "the volume was asked again");
+}
+
+/// Asks the first of who has a file to write to it, and does not wait.
+fn ask_to_write(cluster: &mut Daemons, cell: &mut Cell) -> RequestId {
+    let node = cluster.map.members(cell.object)[0].0;
+    cell.number += 1;
+    let (number, level) = (cell.number, Level::Written);
+    let body = FileBody::Change { number, settled: number, level, under: None, change: write("hello") };
+    cluster.ask_file(cell.client, node, cell.object, body)
 }
 
 fn can_wait_for_one(config: &mut ShardConfig) {
