@@ -489,12 +489,15 @@ impl Files {
     /// Forgets logs if all together weigh too much, and that of a file which was removed while a disk is full: who has no space for what
     /// led to that is offered the mark alone.
     pub(crate) fn bound_logs(&mut self, changed: ObjectId, bytes_max: u64) {
-        let hosted = self.hosted.get_mut(&changed).filter(|_| !self.full.is_empty());
-        if let Some(hosted) = hosted.filter(|hosted| hosted.replica.machine().attributes().1.is_removed()) {
-            hosted.replica.forget_all_but_state();
-        }
         let weigh = |hosted: &Hosted| hosted.replica.log_bytes();
-        self.logs.note(changed, self.hosted.get(&changed).map_or(0, |hosted| weigh(hosted)));
+        let hosted = self.hosted.get_mut(&changed);
+        let bytes = hosted.map_or(0, |hosted| {
+            if !self.full.is_empty() && hosted.replica.machine().attributes().1.is_removed() {
+                hosted.replica.forget_all_but_state();
+            }
+            weigh(hosted)
+        });
+        self.logs.note(changed, bytes);
         for object in self.logs.beyond(bytes_max) {
             if let Some(hosted) = self.hosted.get_mut(&object) {
                 hosted.replica.forget_log();

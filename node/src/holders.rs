@@ -359,9 +359,7 @@ impl<A: Algorithm> Shard<A> {
 
     /// Makes entries of what follows from what is known of a volume's clients. Whether there is something new to be done.
     pub(crate) fn tend_volume(&mut self, now: WallTime, object: ObjectId) -> bool {
-        let Some(hosted) = self.files.hosted.get_mut(&object).filter(|hosted| hosted.serves()) else {
-            return false;
-        };
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
         let committed = hosted.replica.committed();
         hosted.holders.removing.retain(|_, at| committed < *at);
         if hosted.replica.machine().volume_name().is_err() {

@@ -449,14 +449,10 @@ impl<A: Algorithm> Shard<A> {
         loop {
             let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
             let Some(output) = hosted.replica.poll_output() else {
-                if self.strike_gone(now, object)
-                    || self.tend_volume(now, object)
-                    || self.release_waits(now, object)
-                    || self.release_recalls(now, object)
-                {
+                let serves = hosted.serves();
+                if self.strike_gone(now, object) || serves && self.tend_led(now, object) {
                     continue;
                 }
-                self.files.note_doomed(now, object);
                 break;
             };
             match output {

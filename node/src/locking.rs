@@ -92,9 +92,7 @@ impl<A: Algorithm> Shard<A> {
 
     /// Answers what has another answer by now, or was kept long enough. Whether there was anything.
     pub(crate) fn release_waits(&mut self, now: WallTime, object: ObjectId) -> bool {
-        let Some(hosted) = self.files.hosted.get_mut(&object).filter(|hosted| hosted.serves()) else {
-            return false;
-        };
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
         let committed = hosted.replica.committed();
         let is_new = std::mem::replace(&mut hosted.waits.seen, committed) != committed;
         let (mut over, mut kept) = (Vec::new(), Vec::new());

@@ -1,7 +1,7 @@
 //! What the logs of all files of a shard weigh together. Each replica bounds its own; of many files that were written once,
 //! those that changed longest ago give theirs up, and who lags behind there takes over a state.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use base::ObjectId;
 
@@ -14,7 +14,7 @@ pub(crate) struct Logs {
     bytes: u64,
     /// When each log changed, counted, and what it weighs.
     each: BTreeMap<ObjectId, (u64, u64)>,
-    by_age: BTreeSet<(u64, ObjectId)>,
+    by_age: BTreeMap<u64, ObjectId>,
     changes: u64,
 }
 
@@ -28,27 +28,29 @@ impl Logs {
 
     /// It counts as changed, so that the others have their turn before it.
     pub(crate) fn renew(&mut self, object: ObjectId, bytes: u64) {
-        if let Some((change, before)) = self.each.remove(&object) {
-            self.by_age.remove(&(change, object));
+        if let Some(&(change, before)) = self.each.get(&object) {
+            self.by_age.remove(&change);
             self.bytes -= before;
         }
-        if bytes > 0 {
-            self.changes += 1;
-            self.each.insert(object, (self.changes, bytes));
-            self.by_age.insert((self.changes, object));
-            self.bytes += bytes;
+        if bytes == 0 {
+            self.each.remove(&object);
+            return;
         }
+        self.changes += 1;
+        self.each.insert(object, (self.changes, bytes));
+        self.by_age.insert(self.changes, object);
+        self.bytes += bytes;
     }
 
     /// The logs that are too much, if all may weigh so much: those that changed longest ago, in order, as long as it takes.
     pub(crate) fn beyond(&self, bytes_max: u64) -> Vec<ObjectId> {
         let mut left = self.bytes;
-        let is_needed = |&&(_, object): &&(u64, ObjectId)| {
+        let is_needed = |object: &ObjectId| {
             let is_needed = left > bytes_max;
-            left -= self.each.get(&object).map_or(0, |&(_, bytes)| bytes);
+            left -= self.each.get(object).map_or(0, |&(_, bytes)| bytes);
             is_needed
         };
-        self.by_age.iter().take(LOOKED_AT_MAX).take_while(is_needed).map(|&(_, object)| object).collect()
+        self.by_age.values().copied().take(LOOKED_AT_MAX).take_while(is_needed).collect()
     }
 }
 

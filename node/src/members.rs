@@ -165,8 +165,7 @@ impl<A: Algorithm> Shard<A> {
     /// may know less for a while.
     pub(crate) fn follow_view(&mut self, now: WallTime, object: ObjectId) {
         let me = self.me().node;
-        let was_member = self.is_member(object);
-        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        let Some(hosted) = self.files.hosted.get(&object) else { return };
         if hosted.replica.is_unsure() && !self.files.votes_unsure {
             return;
         }
@@ -181,10 +180,13 @@ impl<A: Algorithm> Shard<A> {
         }
         // If it cannot tell what was in between, it counts as a newcomer, and casts no vote for a while.
         let is_next = hosted.replica.view_before() == Some(known);
-        let is_kept = !is_member || was_member && is_next || self.config.breaks(Bug::NewcomerVotesAtOnce);
+        let is_kept =
+            !is_member || is_next && self.is_member(object) || self.config.breaks(Bug::NewcomerVotesAtOnce);
         let membership = if is_kept { Membership::Kept } else { Membership::Joined };
         let view = view.clone();
-        hosted.view = Some(view.clone());
+        if let Some(hosted) = self.files.hosted.get_mut(&object) {
+            hosted.view = Some(view.clone());
+        }
         self.lease.change_view(now, object, &view, membership);
         self.tell(ShardEvent::FileMembers { object, view });
     }

@@ -325,7 +325,8 @@ impl<A: Algorithm> Shard<A> {
     /// Goes on with whatever waits for nobody any more.
     pub(crate) fn go_on_with_recalls(&mut self, now: WallTime, object: ObjectId) {
         let Some(hosted) = self.files.hosted.get(&object) else { return };
-        let inodes: Vec<InodeId> = hosted.recalls.all.keys().copied().collect();
+        let asked = hosted.recalls.all.iter().filter(|(_, recall)| matches!(recall.stage, Stage::Asked(_)));
+        let inodes: Vec<InodeId> = asked.map(|(&inode, _)| inode).collect();
         inodes.into_iter().for_each(|inode| self.go_on_with_recall(now, object, inode));
     }
 
@@ -415,9 +416,10 @@ impl<A: Algorithm> Shard<A> {
 
     /// Serves who waited for what is given back. Whether there was anybody.
     pub(crate) fn release_recalls(&mut self, now: WallTime, object: ObjectId) -> bool {
-        let Some(hosted) = self.files.hosted.get_mut(&object).filter(|hosted| hosted.serves()) else {
+        let Some(hosted) = self.files.hosted.get(&object) else { return false };
+        if hosted.recalls.is_empty() {
             return false;
-        };
+        }
         let tree = hosted.replica.machine().tree();
         let is_over = |(inode, recall): &(&InodeId, &Recall)| tree.lent(**inode) != Some(recall.lent);
         let over = hosted.recalls.all.iter().filter(is_over);

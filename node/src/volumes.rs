@@ -181,7 +181,7 @@ impl Hosted {
 impl Files {
     /// Sees to it that what is doomed in a volume that is led here is deleted soon.
     pub(crate) fn note_doomed(&mut self, now: WallTime, object: ObjectId) {
-        let is_idle = |hosted: &&mut Box<Hosted>| hosted.serves() && !hosted.has_deletion;
+        let is_idle = |hosted: &&mut Box<Hosted>| !hosted.has_deletion;
         let Some(hosted) = self.hosted.get_mut(&object).filter(is_idle) else { return };
         hosted.has_deletion = !hosted.newly_doomed(1).is_empty();
         if hosted.has_deletion {
@@ -191,6 +191,17 @@ impl Files {
 }
 
 impl<A: Algorithm> Shard<A> {
+    /// Sees to what follows by itself in what is led here and answered for. Whether there is something new to be done.
+    pub(crate) fn tend_led(&mut self, now: WallTime, object: ObjectId) -> bool {
+        let is_any = self.tend_volume(now, object)
+            || self.release_waits(now, object)
+            || self.release_recalls(now, object);
+        if !is_any {
+            self.files.note_doomed(now, object);
+        }
+        is_any
+    }
+
     /// Has what is doomed in volumes deleted.
     pub(crate) fn check_doomed(&mut self, now: WallTime) {
         while let Some(&(at, object)) = self.files.doomed.first().filter(|&&(at, _)| at <= now) {

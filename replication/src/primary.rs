@@ -16,6 +16,9 @@ use crate::{
     Record, Replica, Request, Standing, Ticket, Waiting, When,
 };
 
+/// Among so many of the last outputs may be entries that are not sent yet.
+const JOINED_AMONG: usize = 16;
+
 /// What a lease gives to whoever has it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tenure {
@@ -420,6 +423,31 @@ impl<M: Machine> Replica<M> {
         primary.peers.keys().copied().filter(|&node| node != self.me).collect()
     }
 
+    /// Sends entries, in one message with those before them if that is still here.
+    fn send_entries(&mut self, node: NodeId, message: Message<M>) {
+        let current = self.view().id;
+        let (count_max, bytes_max) = (self.config.batch_max, self.config.entries_bytes_max());
+        let last = self.outputs.iter_mut().rev().take(JOINED_AMONG).find_map(|output| match output {
+            Output::Send { to, view, message, when: When::Now } if *to == node => {
+                (*view == current).then_some(message)
+            }
+            _ => None,
+        });
+        if let Some(Message::Append { epoch, after, entries, committed }) = last
+            && let Message::Append { epoch: now_epoch, after: next, entries: more, committed: by_now } =
+                &message
+            && (*epoch, entries.last().map(|entry| entry.at)) == (*now_epoch, Some(*next))
+            && entries.len() + more.len() <= count_max
+            && after.seq >= self.log.base().seq
+            && more.last().is_some_and(|last| self.log.bytes_between(after.seq, last.at.seq) <= bytes_max)
+        {
+            entries.extend_from_slice(more);
+            *committed = *by_now;
+            return;
+        }
+        self.send(node, message, When::Now);
+    }
+
     /// Sends a backup what it has not been sent, as far as it may owe answers.
     pub(crate) fn replicate(&mut self, now: WallTime, node: NodeId) {
         let (tail, committed, base) = (self.log.tail().seq, self.log.committed(), self.log.base().seq);
@@ -459,7 +487,7 @@ impl<M: Machine> Replica<M> {
             peer.told = committed;
             peer.asked.get_or_insert(now);
         }
-        messages.into_iter().for_each(|message| self.send(node, message, When::Now));
+        messages.into_iter().for_each(|message| self.send_entries(node, message));
     }
 
     /// Tells the backups what is committed.

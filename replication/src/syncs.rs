@@ -53,8 +53,13 @@ impl<M: Machine> Replica<M> {
 
     fn sync_upto(&mut self, now: WallTime, ticket: Ticket, upto: Position) {
         let Role::Primary(primary) = &mut self.role else { return };
+        // Who has what is waited for and was asked for it is not asked for this besides.
+        let is_asked = primary.syncs.last().is_some_and(|last| {
+            let answers = |peer: &Peer| peer.synced >= upto.seq || peer.matched >= last.upto.seq;
+            last.upto.seq >= upto.seq && primary.peers.values().all(answers)
+        });
         primary.syncs.push(Sync { upto, ticket: Some(ticket), asked: now });
-        if !primary.habit.note(upto.seq) {
+        if !primary.habit.note(upto.seq) && !is_asked {
             self.ask_for_syncs(upto);
         }
         // If it was made durable with something later, nobody has anything to say to it.

@@ -28,6 +28,9 @@ const _: () = assert!(
     "a message takes at least one byte of input, and room for itself"
 );
 
+/// Room for header and metadata of most messages, which then need not grow.
+const HEAD_BYTES: usize = 512;
+
 /// A message that travels as a frame. Only this crate knows how, so only this crate has implementations.
 pub trait Message: Body {}
 
@@ -67,7 +70,7 @@ pub fn encode<M: Message>(message: &M, out: &mut Vec<u8>) {
 ///
 /// As [`encode`] does.
 pub fn encode_in_pieces<M: Message>(message: &M) -> Vec<Bytes> {
-    let mut head = Vec::new();
+    let mut head = Vec::with_capacity(HEAD_BYTES);
     let mut pieces = encode_head(message, &mut head);
     pieces.insert(0, head.into());
     pieces

@@ -34,6 +34,9 @@ pub struct KeptChunk {
     pub chunk: Chunk,
 }
 
+/// Room for the metadata of most of what is kept, which then need not grow.
+const METADATA_BYTES: usize = 512;
+
 /// Something that is kept: a record, a checkpoint but for its machine, and the machine's parts with their versions. Only this
 /// crate knows how, so only this crate has implementations.
 pub trait Stored: Kept {}
@@ -54,7 +57,9 @@ pub trait Kept: Field {
 ///
 /// If the metadata is longer than 4 GiB.
 pub fn encode_stored<T: Stored>(value: &T) -> Vec<Bytes> {
-    let mut sink = Sink { metadata: vec![0; LENGTH_BYTES], tail: Vec::new() };
+    let mut metadata = Vec::with_capacity(METADATA_BYTES);
+    metadata.resize(LENGTH_BYTES, 0);
+    let mut sink = Sink { metadata, tail: Vec::new() };
     value.put(&mut sink);
     let Sink { mut metadata, tail } = sink;
     let length = u32::try_from(metadata.len() - LENGTH_BYTES).expect("what is kept of a file is bounded");

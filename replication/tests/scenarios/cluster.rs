@@ -268,7 +268,7 @@ impl Cluster {
         self.nodes[&id].replica.as_ref().expect("it runs")
     }
 
-    fn call<T>(&mut self, id: u32, call: impl FnOnce(&mut Replica<Cells>, WallTime) -> T) -> T {
+    pub(crate) fn call<T>(&mut self, id: u32, call: impl FnOnce(&mut Replica<Cells>, WallTime) -> T) -> T {
         let now = self.now;
         let called = call(self.nodes.get_mut(&id).unwrap().replica.as_mut().expect("it runs"), now);
         self.drain(id);

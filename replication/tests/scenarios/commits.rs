@@ -267,6 +267,49 @@ fn however_many_wait_for_a_disk_it_is_asked_for_them_together() {
     assert!(tickets.into_iter().all(|ticket| cluster.is_durable(ticket)));
 }
 
+/// A frame may bring many questions that wait for the same.
+#[test]
+fn who_was_asked_for_a_sync_is_not_asked_for_it_again_at_once() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    let first = cluster.must_put(1, 1, 1);
+    let last = cluster.must_put(1, 1, 2);
+    let asked = Rc::new(Cell::new(0));
+    let count = Rc::clone(&asked);
+    cluster.hold_back(move |flying| {
+        let is_sync = matches!(flying.message, Message::Sync { .. });
+        count.set(count.get() + u32::from(is_sync));
+        is_sync
+    });
+    let tickets: Vec<_> = [last, last, first].into_iter().map(|at| cluster.sync(1, at)).collect();
+    assert_eq!(asked.get(), 2, "one question for each backup");
+    cluster.let_go();
+    assert!(tickets.into_iter().all(|ticket| cluster.is_durable(ticket)));
+}
+
+#[test]
+fn what_is_proposed_together_is_sent_together() {
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    let sent = Rc::new(Cell::new(0));
+    let count = Rc::clone(&sent);
+    cluster.hold_back(move |flying| {
+        if let Message::Append { entries, .. } = &flying.message {
+            count.set(count.get() + 1);
+            assert_eq!(entries.len(), 3);
+        }
+        false
+    });
+    let requests = [1, 2, 3].map(|value| (cluster.request(), value));
+    cluster.call(1, |replica, now| {
+        requests.map(|(request, value)| replica.propose(now, request, Put(1, value)).unwrap())
+    });
+    cluster.settle();
+    assert_eq!(sent.get(), 2, "one message for each backup");
+    assert!(requests.iter().all(|&(request, _)| cluster.done(request).is_some()));
+    assert_eq!(cluster.read(1, 1), Some(3));
+}
+
 /// One has a disk that syncs nothing, and the other one has not got everything yet.
 #[test]
 fn who_is_behind_is_asked_for_what_it_has() {
