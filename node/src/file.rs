@@ -341,6 +341,13 @@ impl File {
         self.chunks.note_changed(is_new, chunks);
     }
 
+    /// An empty file that keeps to the same rules.
+    pub fn emptied(&self) -> Self {
+        let mut empty = Self::default();
+        empty.keep_to(self.tree.table().rules());
+        empty
+    }
+
     /// From now on these rules are in force for its tree.
     pub(crate) const fn keep_to(&mut self, rules: Rules) {
         self.tree.table_mut().keep_to(rules);

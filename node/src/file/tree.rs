@@ -31,6 +31,10 @@ impl PartialEq for Parts {
 impl Eq for Parts {}
 
 impl Parts {
+    pub(super) const fn rules(&self) -> Rules {
+        self.rules
+    }
+
     /// From now on these rules are in force.
     pub(super) const fn keep_to(&mut self, rules: Rules) {
         self.rules = rules;

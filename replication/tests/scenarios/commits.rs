@@ -241,12 +241,8 @@ fn who_has_it_late_is_asked_again() {
     assert!(cluster.is_durable(ticket), "nobody was asked to sync what was written late");
 }
 
-/// Each of many who wait would be asked for again on its own, and a disk that is slow already gets as many questions.
-#[test]
-fn however_many_wait_for_a_disk_it_is_asked_for_them_together() {
-    const WAITING: u8 = 20;
-    let mut cluster = Cluster::new(3, None);
-    cluster.serve(1);
+/// Questions for syncs stay under way. How many there were.
+fn hold_back_syncs(cluster: &mut Cluster) -> Rc<Cell<u32>> {
     let asked = Rc::new(Cell::new(0));
     let count = Rc::clone(&asked);
     cluster.hold_back(move |flying| {
@@ -254,6 +250,16 @@ fn however_many_wait_for_a_disk_it_is_asked_for_them_together() {
         count.set(count.get() + u32::from(is_sync));
         is_sync
     });
+    asked
+}
+
+/// Each of many who wait would be asked for again on its own, and a disk that is slow already gets as many questions.
+#[test]
+fn however_many_wait_for_a_disk_it_is_asked_for_them_together() {
+    const WAITING: u8 = 20;
+    let mut cluster = Cluster::new(3, None);
+    cluster.serve(1);
+    let asked = hold_back_syncs(&mut cluster);
     let mut tickets = Vec::new();
     for value in 0..WAITING {
         let at = cluster.must_put(1, 1, value);
@@ -274,13 +280,7 @@ fn who_was_asked_for_a_sync_is_not_asked_for_it_again_at_once() {
     cluster.serve(1);
     let first = cluster.must_put(1, 1, 1);
     let last = cluster.must_put(1, 1, 2);
-    let asked = Rc::new(Cell::new(0));
-    let count = Rc::clone(&asked);
-    cluster.hold_back(move |flying| {
-        let is_sync = matches!(flying.message, Message::Sync { .. });
-        count.set(count.get() + u32::from(is_sync));
-        is_sync
-    });
+    let asked = hold_back_syncs(&mut cluster);
     let tickets: Vec<_> = [last, last, first].into_iter().map(|at| cluster.sync(1, at)).collect();
     assert_eq!(asked.get(), 2, "one question for each backup");
     cluster.let_go();

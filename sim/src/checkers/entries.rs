@@ -417,7 +417,15 @@ impl Entries {
 
     /// The file after an entry, as its history makes it.
     pub fn replay(&self, object: ObjectId, at: Position) -> File {
-        self.files.get(&object).map_or_else(File::default, |file| file.replay(at))
+        self.replay_on(File::default(), object, at)
+    }
+
+    /// The same, from a file that is empty, but may keep to other rules.
+    pub fn replay_on(&self, empty: File, object: ObjectId, at: Position) -> File {
+        match self.files.get(&object) {
+            Some(file) => file.replay_on(empty, at),
+            None => empty,
+        }
     }
 }
 
@@ -514,7 +522,10 @@ impl Files {
     }
 
     fn replay(&self, at: Position) -> File {
-        let mut file = File::default();
+        self.replay_on(File::default(), at)
+    }
+
+    fn replay_on(&self, mut file: File, at: Position) -> File {
         for (at, _, op) in self.effective(at) {
             // What comes of it is told elsewhere.
             let _ = file.apply(at, op);

@@ -1,5 +1,6 @@
 //! Replicas: once nothing goes wrong any more and nobody changes a file, all its members that are left have the same, and it is
-//! what the entries make of an empty file. Nobody else has anything of it but the view, and that only where the map puts it.
+//! what the entries make of an empty file by the rules that the first of them keeps to: whether these are the right ones others judge by
+//! what users are told. Nobody else has anything of it but the view, and that only where the map puts it.
 
 use base::{NodeId, ObjectId};
 use node::file::File;
@@ -76,7 +77,8 @@ impl<'a> Look<'a> {
         if !replica.is_settled() {
             return Err(self.wrong(format!("{node:?} waits for {:?}", replica.rest().former), Vec::new()));
         }
-        let made = entries.replay(object, committed);
+        let empty = all.first().map_or_else(File::default, |(_, first)| first.machine().emptied());
+        let made = entries.replay_on(empty, object, committed);
         if !(self.same)(node, replica.machine(), &made) {
             let what = format!("{node:?} has {:?} instead of {made:?}", replica.machine());
             return Err(self.wrong(what, self.difference(replica, &made)));
