@@ -4,7 +4,7 @@
 //! stands. What is changed is changed once, however often it is sent, and outlives the daemons' processes when the call
 //! returns; [`Volume::sync`] makes it outlive their power.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use base::{NodeId, ObjectId, WallTime};
@@ -20,7 +20,7 @@ use crate::behind::Behind;
 use crate::clock;
 use crate::core::content::{FileId, OwnerSet, Whose};
 use crate::core::files::Opening;
-use crate::driver::Client;
+use crate::driver::{Client, Shared};
 use crate::objects::{Created, Object, ObjectError};
 
 /// So many names are asked for at once.
@@ -211,6 +211,18 @@ impl Client {
     }
 }
 
+/// The volume is told to set something that its owner could set here.
+struct Judged {
+    shared: Arc<Shared>,
+    id: FileId,
+}
+
+impl Drop for Judged {
+    fn drop(&mut self) {
+        self.shared.behind.contents().end_judging(self.id);
+    }
+}
+
 impl Volume {
     /// What it is called.
     pub const fn name(&self) -> &VolumeName {
@@ -328,6 +340,7 @@ impl Volume {
         {
             return Ok((Done::Changed { attributes }, None));
         }
+        let _judged = change.minds_lend().map(|inode| self.judged(inode));
         self.prepare(&change).await?;
         let op = Op::wanted(who.clone(), change);
         op.check_limits()?;
@@ -422,6 +435,13 @@ impl Volume {
         }
         let why = "permissions that were set wait to be taken in";
         Err(ObjectError::Unanswered { patience_s: patience.as_secs(), why }.into())
+    }
+
+    /// The volume sets what its owner may set here until this is dropped.
+    fn judged(&self, inode: InodeId) -> Judged {
+        let (shared, id) = (Arc::clone(self.object.shared()), FileId { volume: self.object(), inode });
+        shared.behind.contents().begin_judging(id);
+        Judged { shared, id }
     }
 
     /// Whether permissions of a file are known here alone, so that it is returned before a daemon judges by them.

@@ -28,6 +28,8 @@ pub enum Bug {
     OldBlocksRead,
     /// A block is kept although what it is of was changed while it was read.
     ChangedBlockKept,
+    /// The owner of a lent file sets something here while the volume is told of another change of the same.
+    SetWhileJudged,
 }
 
 /// The rules in force: all of them in a product, perhaps all but one in a test.

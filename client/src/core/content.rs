@@ -32,6 +32,7 @@ mod extents;
 mod known;
 mod lend;
 mod looking;
+mod owner;
 mod pages;
 mod reading;
 #[cfg(test)]
@@ -228,6 +229,8 @@ struct File {
     lend: Option<Lend>,
     /// So often it is open.
     opens: usize,
+    /// So many calls have the volume set what the owner may set here.
+    judged: usize,
     /// Nothing names it any more.
     is_gone: bool,
     /// How often something went wrong, and what last.
@@ -343,16 +346,6 @@ impl Contents {
         self.served(id, generation)?.rests_until()
     }
 
-    /// Whether the owner has set something that is known here alone.
-    pub fn has_own_set(&self, id: FileId) -> bool {
-        self.lend(id).is_some_and(Lend::has_own_set)
-    }
-
-    /// Whether the owner has set permissions that are known here alone.
-    pub fn has_own_mode(&self, id: FileId) -> bool {
-        self.lend(id).is_some_and(|lend| lend.mode.is_some())
-    }
-
     /// Whether whoever looks after a lend has to know at once of what was changed at `now`.
     pub fn urges(&self, now: MonoTime, id: FileId) -> bool {
         let lend = self.files.get(&id).and_then(|file| file.lend.as_ref());
@@ -412,16 +405,6 @@ impl Contents {
     ) -> Option<Result<(), FileError>> {
         let size = size.max(self.served(id, generation)?.size);
         self.truncate(at, (id, generation), size)
-    }
-
-    /// Its owner sets something. None if it is not lent, or wanted back.
-    pub fn set_by_owner(
-        &mut self,
-        at: (MonoTime, WallTime),
-        (id, generation): (FileId, Generation),
-        set: OwnerSet,
-    ) -> Option<()> {
-        self.serving((id, generation), |lend| lend.set_by_owner(at, set))
     }
 
     /// How to read. None if it is not lent, or wanted back.
@@ -715,7 +698,7 @@ impl Contents {
     }
 
     fn tidy(&mut self, id: FileId) {
-        let is_idle = |file: &File| file.opens == 0 && file.lend.is_none();
+        let is_idle = |file: &File| (file.opens, file.judged) == (0, 0) && file.lend.is_none();
         if self.files.get(&id).is_some_and(is_idle) {
             self.files.remove(&id);
         }

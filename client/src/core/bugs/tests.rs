@@ -6,7 +6,7 @@ use namespace::{Ask, Born, Generation, InodeId, Name, NameError, Who};
 use node::{CacheGrant, GrantKind, Revoked};
 
 use super::{Bug, Rules};
-use crate::core::content::{Contents, FileId, Recall, Shown, View};
+use crate::core::content::{Contents, FileId, OwnerSet, Recall, Shown, View};
 use crate::core::grants::{Cache, Connection, Told};
 
 const VOLUME: ObjectId = ObjectId::new(1, 2);
@@ -78,5 +78,27 @@ fn what_was_read_while_it_changed_is_not_kept() {
         contents.plan(FILE, View::Still(Some(lend(2)), 5), 0..5);
         contents.keep(FILE, plan.mark, (0, &Bytes::from("hello")));
         !contents.has(FILE, 0)
+    });
+}
+
+/// What comes back with the lend would undo what the volume was told later.
+#[test]
+fn while_the_volume_sets_what_an_owner_may_set_he_sets_it_there_too() {
+    tell_twice(Bug::SetWhileJudged, |rules| {
+        let mut contents = Contents::new(1).with_rules(rules);
+        let (time, size) = (WallTime::ZERO, 0);
+        let empty = Shown { size, modified: time, accessed: None, mode: None, changed: time };
+        contents.adopt(NOW, FILE, (lend(2), None), empty);
+        let sets = |contents: &mut Contents| {
+            let set = OwnerSet { mode: Some((0o644, Who::root())), ..OwnerSet::default() };
+            contents.set_by_owner((NOW, time), (FILE, lend(2)), set).is_some()
+        };
+        (0..2).for_each(|_| contents.begin_judging(FILE));
+        let is_set = sets(&mut contents);
+        contents.end_judging(FILE);
+        let is_set = is_set || sets(&mut contents);
+        contents.end_judging(FILE);
+        assert!(sets(&mut contents) && contents.has_own_mode(FILE));
+        !is_set
     });
 }
