@@ -240,10 +240,11 @@ impl Volume {
     async fn return_lend(
         &self,
         (inode, generation): (InodeId, Generation),
-        (OwnerSet { modified, accessed, mode }, is_untouched): (OwnerSet, bool),
+        (OwnerSet { modified, accessed, mode }, changed, is_untouched): (OwnerSet, Option<WallTime>, bool),
     ) -> Result<(), VolumeError> {
         let (mode, who) = mode.map_or_else(|| (None, Who::root()), |(mode, who)| (Some(mode), who));
-        let change = TreeChange::Return { inode, generation, modified, accessed, mode, is_untouched };
+        let change =
+            TreeChange::Return { inode, generation, modified, accessed, mode, changed, is_untouched };
         self.tree().change_tree(Op::wanted(who, change)).await?;
         Ok(())
     }
@@ -260,7 +261,7 @@ impl Volume {
             contents.generation(id) == Some(generation) || contents.has_ended(id, generation)
         };
         if !behind.until(KNOWN_AFTER, is_known).await && behind.contents().disown(id, generation) {
-            return self.return_lend((inode, generation), (OwnerSet::default(), false)).await;
+            return self.return_lend((inode, generation), (OwnerSet::default(), None, false)).await;
         }
         behind.pause(LOOK_EVERY).await;
         Ok(())
@@ -315,8 +316,8 @@ async fn do_work(source: Source, generation: Generation, work: Work) {
         Work::Resize { flush, size, level } => {
             source.flush((generation, level), flush, || Change::Truncate { size }).await;
         }
-        Work::Return { set, is_untouched } => {
-            let told = (set, is_untouched);
+        Work::Return { set, changed, is_untouched } => {
+            let told = (set, Some(changed), is_untouched);
             let sent = sent(&source.volume.return_lend((source.inode, generation), told).await);
             source.shared().behind.contents().returned((source.id(), generation), sent);
             source.shared().told();

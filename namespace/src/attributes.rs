@@ -185,7 +185,7 @@ impl<T: Table> Draft<'_, T> {
         &mut self,
         who: &Who,
         (id, generation): (InodeId, Generation),
-        (given, accessed, mode): (Option<&Given>, Option<WallTime>, Option<u16>),
+        (given, accessed, mode, changed): (Option<&Given>, Option<WallTime>, Option<u16>, Option<WallTime>),
     ) -> Result<Done, NameError> {
         let mut inode = Inode::clone(&*self.inode(id)?);
         given.map_or(Ok(()), |given| within(given.size))?;
@@ -202,14 +202,18 @@ impl<T: Table> Draft<'_, T> {
             volume.bytes = volume.bytes.saturating_sub((*size).into()) + u128::from(given.size);
             *size = given.size;
             inode.mtime = given.mtime;
-            inode.ctime = inode.ctime.max(given.ctime);
+            // The cell was told of it later than it was done.
+            inode.ctime = match changed {
+                Some(_) => self.stamp_of(&inode, changed),
+                None => inode.ctime.max(given.ctime),
+            };
             self.put_volume(volume);
         }
         if let Some(accessed) = accessed {
             inode.atime = accessed;
-            inode.ctime = self.stamp(&inode);
+            inode.ctime = self.stamp_of(&inode, changed);
         }
-        self.return_mode((id, &mut inode), who, mode);
+        self.return_mode((id, &mut inode), who, (mode, changed));
         let attributes = inode.attributes(id);
         self.put_inode(id, inode);
         Ok(Done::Changed { attributes })
@@ -220,7 +224,12 @@ impl<T: Table> Draft<'_, T> {
         &mut self,
         (who, client): (&Who, ClientId),
         (id, generation): (InodeId, Generation),
-        (modified, accessed, mode): (Option<WallTime>, Option<WallTime>, Option<u16>),
+        (modified, accessed, mode, changed): (
+            Option<WallTime>,
+            Option<WallTime>,
+            Option<u16>,
+            Option<WallTime>,
+        ),
         is_untouched: bool,
     ) -> Result<Done, NameError> {
         let mut inode = Inode::clone(&*self.inode(id)?);
@@ -243,19 +252,24 @@ impl<T: Table> Draft<'_, T> {
         if modified.or(accessed).is_some() {
             inode.mtime = modified.unwrap_or(inode.mtime);
             inode.atime = accessed.unwrap_or(inode.atime);
-            inode.ctime = self.stamp(&inode);
+            inode.ctime = self.stamp_of(&inode, changed);
         }
-        self.return_mode((id, &mut inode), who, mode);
+        self.return_mode((id, &mut inode), who, (mode, changed));
         let attributes = inode.attributes(id);
         self.put_inode(id, inode);
         Ok(Done::Changed { attributes })
     }
 
     /// The permissions that an owner has given a file that was lent. Whoever does not own it has set none: a client may not say otherwise.
-    fn return_mode(&mut self, (id, inode): (InodeId, &mut Inode), who: &Who, mode: Option<u16>) {
+    fn return_mode(
+        &mut self,
+        (id, inode): (InodeId, &mut Inode),
+        who: &Who,
+        (mode, changed): (Option<u16>, Option<WallTime>),
+    ) {
         if let Some(mode) = mode.filter(|_| inode.is_owned_by(who)) {
             self.set_mode((id, inode), who, mode);
-            inode.ctime = self.stamp(inode);
+            inode.ctime = self.stamp_of(inode, changed);
         }
     }
 

@@ -117,6 +117,11 @@ impl<'t, T: Table> Draft<'t, T> {
         inode.ctime.max(self.time)
     }
 
+    /// When a change of an inode took place that a client has made before it is known here: not after this, whatever the client's clock says.
+    pub(crate) fn stamp_of(&self, inode: &Inode, changed: Option<WallTime>) -> WallTime {
+        inode.ctime.max(changed.map_or(self.time, |changed| changed.min(self.time)))
+    }
+
     /// Changes an inode, which is told when.
     pub(crate) fn change(
         &mut self,

@@ -128,6 +128,8 @@ pub enum Change {
         accessed: Option<WallTime>,
         /// The permissions that its owner, who asks for this, has given it under the lend.
         mode: Option<u16>,
+        /// When anything of that was changed last, by the client's clock: not after this takes place.
+        changed: Option<WallTime>,
         /// Whether the cell was never asked to change anything under it.
         is_untouched: bool,
     },
@@ -143,6 +145,8 @@ pub enum Change {
         accessed: Option<WallTime>,
         /// The permissions that its owner, who asks for this, has given it under the lend.
         mode: Option<u16>,
+        /// When anything was changed last under the lend, if its client has said so: not after this takes place.
+        changed: Option<WallTime>,
     },
     /// A client has opened an orphan, handed on by one that holds it. Twice is once. [`Done::Held`].
     Hold {

@@ -152,6 +152,7 @@ impl World {
             given: Some(Given { size, mtime: now, ctime: now }),
             accessed: None,
             mode: None,
+            changed: None,
         });
     }
 

@@ -249,12 +249,12 @@ impl<T: Table> Draft<'_, T> {
             }
             Change::RemoveXattr { inode, name } => self.remove_xattr(who, (*inode, name)),
             Change::Lend { inode, to } => self.lend((who, *client), *inode, *to),
-            Change::Return { inode, generation, modified, accessed, mode, is_untouched } => {
-                let set = (*modified, *accessed, *mode);
+            Change::Return { inode, generation, modified, accessed, mode, changed, is_untouched } => {
+                let set = (*modified, *accessed, *mode, *changed);
                 self.return_lend((who, *client), (*inode, *generation), set, *is_untouched)
             }
-            Change::GiveBack { inode, generation, given, accessed, mode } => {
-                self.give_back(who, (*inode, *generation), (given.as_ref(), *accessed, *mode))
+            Change::GiveBack { inode, generation, given, accessed, mode, changed } => {
+                self.give_back(who, (*inode, *generation), (given.as_ref(), *accessed, *mode, *changed))
             }
             other => unreachable!("{other:?} is about no inode"),
         }

@@ -112,7 +112,8 @@ impl Errand {
             ErrandBody::GiveBack { generation, given } => {
                 // Of what nothing was written under the file may keep nothing, not even that it has ended.
                 let level = if given.is_some() { Level::Written } else { Level::Durable };
-                (level, tree(TreeChange::GiveBack { inode, generation, given, accessed: None, mode: None }))
+                let (accessed, mode, changed) = (None, None, None);
+                (level, tree(TreeChange::GiveBack { inode, generation, given, accessed, mode, changed }))
             }
             // What the tree is given back must not be written to after a power cut.
             ErrandBody::Return { lent, modified } => {

@@ -404,8 +404,8 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get(&of.volume) else { return };
         if hosted.replica.next_position() == next {
             let (inode, generation) = (of.inode, lent.generation);
-            let (given, accessed, mode) = (returned, None, None);
-            let change = TreeChange::GiveBack { inode, generation, given, accessed, mode };
+            let (given, accessed, mode, changed) = (returned, None, None, None);
+            let change = TreeChange::GiveBack { inode, generation, given, accessed, mode, changed };
             let op = Change::Tree(Arc::new(TreeOp::wanted(Who::root(), change)));
             if self.propose_own(now, of.volume, op).is_none() {
                 return self.run_errand_later(now, of.volume, of, ErrandBody::Return { lent, modified });

@@ -67,10 +67,10 @@ pub(crate) fn operation(asked: Asked, change: &Change, replica: &Replica<File>, 
         if !place.rules.breaks(Bug::ClientSaysWhen) {
             (op.time, op.client) = (asked.now, asked.client);
         }
-        if let TreeChange::Return { inode, generation, accessed, mode, .. } = op.change
+        if let TreeChange::Return { inode, generation, accessed, mode, changed, .. } = op.change
             && let Some(given) = place.recalls.given(inode)
         {
-            op.change = TreeChange::GiveBack { inode, generation, given, accessed, mode };
+            op.change = TreeChange::GiveBack { inode, generation, given, accessed, mode, changed };
         }
         match &mut op.change {
             TreeChange::Create { make: Make::File { replicas }, lends, .. } => {

@@ -1,8 +1,8 @@
 //! Two mounts of one volume.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -69,6 +69,36 @@ fn what_sets_size_and_time_back_is_seen_all_the_same() {
     write(b"behind");
     assert_eq!(read(&mut seen), "behind");
     assert_eq!(seen.metadata().unwrap().modified().unwrap(), time);
+}
+
+/// `git` takes a file for changed whose `ctime` is another one, and `tar` says so of it.
+#[test]
+fn nobody_sees_times_change_when_what_was_written_goes_back_to_the_daemons() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    let times = |path: &Path| {
+        let shown = fs::metadata(path).unwrap();
+        [shown.mtime(), shown.mtime_nsec(), shown.ctime(), shown.ctime_nsec()]
+    };
+    let earlier = SystemTime::now() - Duration::from_secs(100);
+    let files = ["written", "set", "permitted", "wanted"];
+    let mut shown = Vec::new();
+    for name in files {
+        fs::write(a.join(name), "content").unwrap();
+        match name {
+            "set" => File::open(a.join(name)).unwrap().set_modified(earlier).unwrap(),
+            "permitted" => fs::set_permissions(a.join(name), Permissions::from_mode(0o640)).unwrap(),
+            _ => {}
+        }
+        shown.push(times(&a.join(name)));
+    }
+    // One is wanted at once, the others have nothing done to them for a while.
+    assert_eq!(times(&b.join("wanted")), shown[3]);
+    for mount in [&a, &a, &a, &a, &b, &a] {
+        let seen: Vec<_> = files.iter().map(|name| times(&mount.join(name))).collect();
+        assert_eq!(seen, shown);
+        std::thread::sleep(Duration::from_millis(500));
+    }
 }
 
 #[test]

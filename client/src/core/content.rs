@@ -175,6 +175,8 @@ pub enum Work {
     Return {
         /// What to set.
         set: OwnerSet,
+        /// When anything was changed last.
+        changed: WallTime,
         /// Whether nothing was ever sent under it.
         is_untouched: bool,
     },

@@ -155,14 +155,20 @@ fn times_of_a_file_that_was_never_lent_are_set_here() {
 fn that_a_file_was_lent_is_never_forgotten() {
     let mut world = World::default();
     let inode = world.create(ROOT, "f", file(), 0o600);
-    let refused =
-        Change::GiveBack { inode, generation: Generation(at(1)), given: None, accessed: None, mode: None };
+    let refused = Change::GiveBack {
+        inode,
+        generation: Generation(at(1)),
+        given: None,
+        accessed: None,
+        mode: None,
+        changed: None,
+    };
     world.error(refused);
     assert!(!world.get(inode).may_have_content());
     world.run(Change::Lend { inode, to: LentTo::Content });
     assert!(world.get(inode).may_have_content());
     let generation = Generation(at(world.seq));
-    world.run(Change::GiveBack { inode, generation, given: None, accessed: None, mode: None });
+    world.run(Change::GiveBack { inode, generation, given: None, accessed: None, mode: None, changed: None });
     let Attributes { lent, last_lend, .. } = world.get(inode);
     assert_eq!((lent, last_lend), (None, Some(generation)), "though nothing was written under it");
 }
@@ -178,6 +184,7 @@ fn only_the_lend_that_goes_on_is_given_back() {
         given: Some(Given { size, mtime: time(3), ctime: time(900) }),
         accessed: None,
         mode: None,
+        changed: None,
     };
     assert_eq!(world.error(back(9, 5)), NameError::NotLent { inode, generation: Generation(at(9)) });
     world.run(back(2, 5));
@@ -229,7 +236,7 @@ fn lend_to(inode: InodeId, number: u64) -> Change {
 
 fn returned(inode: InodeId, generation: Generation, modified: Option<u64>, is_untouched: bool) -> Change {
     let modified = modified.map(time);
-    Change::Return { inode, generation, modified, accessed: None, mode: None, is_untouched }
+    Change::Return { inode, generation, modified, accessed: None, mode: None, changed: None, is_untouched }
 }
 
 #[test]
@@ -268,6 +275,35 @@ fn what_was_left_alone_is_given_back_without_its_content() {
     assert!(world.tree.lent_to(client(1), 9).is_empty());
     give(&mut world, 1, returned(inode, generation, Some(78), true)).unwrap();
     assert_eq!(world.get(inode).mtime, time(77), "it is over");
+}
+
+#[test]
+fn what_comes_back_was_changed_when_the_client_says_but_not_later_than_now_nor_before_the_last_change() {
+    let mut world = World::default();
+    let inode = world.create(ROOT, "f", file(), 0o600);
+    let mut back = |changed: u64, given: Option<u64>| {
+        world.try_for(client(1), &Who::root(), lend_to(inode, 1)).unwrap();
+        let (generation, changed) = (Generation(at(world.seq)), Some(time(changed)));
+        let (accessed, mode) = (Some(time(1)), Some(0o640));
+        let change = match given.map(|ctime| Given { size: 5, mtime: time(3), ctime: time(ctime) }) {
+            None => {
+                let (modified, is_untouched) = (None, true);
+                Change::Return { inode, generation, modified, accessed, mode, changed, is_untouched }
+            }
+            given => Change::GiveBack { inode, generation, given, accessed, mode, changed },
+        };
+        world.try_for(client(1), &Who::root(), change).unwrap();
+        (world.get(inode).ctime, time(world.seq))
+    };
+    let last = back(0, None).0;
+    assert!(last < time(3), "it was made later");
+    assert_eq!(back(0, Some(900)).0, last, "the content heard of it later");
+    assert_eq!(back(4, None).0, time(4));
+    assert_eq!(back(6, Some(900)).0, time(6));
+    for given in [None, Some(4)] {
+        let (ctime, now) = back(900, given);
+        assert_eq!(ctime, now);
+    }
 }
 
 #[test]
@@ -323,6 +359,7 @@ fn who_goes_by_permissions_that_another_client_may_have_set_waits_for_them() {
         modified: None,
         accessed: None,
         mode: Some(mode),
+        changed: None,
         is_untouched: true,
     };
     world.try_for(client(1), &Who::root(), back(0o666)).unwrap();

@@ -17,6 +17,7 @@ pub(super) fn beginning() -> Vec<Op> {
         given: Some(Given { size: seq, mtime: time(1), ctime: time(1) }),
         accessed: None,
         mode: None,
+        changed: None,
     };
     let link = Make::Symlink { target: Target::new("there".into()).unwrap() };
     let changes = vec![
@@ -198,10 +199,10 @@ fn inode_change() -> impl Strategy<Value = Change> {
             .prop_map(|(inode, name, acl)| Change::SetXattr { inode, name, value: acl.into(), how: XattrHow::Any }),
         1 => (any_inode(), removed).prop_map(|(inode, name)| Change::RemoveXattr { inode, name }),
         2 => any_file().prop_map(|inode| Change::Lend { inode, to: LentTo::Content }),
-        1 => lent().prop_map(|(inode, generation)| Change::GiveBack { inode, generation, given: None, accessed: None, mode: None }),
+        1 => lent().prop_map(|(inode, generation)| Change::GiveBack { inode, generation, given: None, accessed: None, mode: None, changed: None }),
         4 => (lent(), 0..9_u64, 0..99_u64).prop_map(|((inode, generation), size, now)| {
             let now = time(now);
-            Change::GiveBack { inode, generation, given: Some(Given { size, mtime: now, ctime: now }), accessed: None, mode: None }
+            Change::GiveBack { inode, generation, given: Some(Given { size, mtime: now, ctime: now }), accessed: None, mode: None, changed: None }
         }),
     ]
 }

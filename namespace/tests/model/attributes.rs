@@ -1,6 +1,6 @@
 //! Setting attributes; lending size and times, and getting them back.
 
-use base::ClientId;
+use base::{ClientId, WallTime};
 use namespace::{
     Born, Change, Done, Generation, Given, InodeId, Kind, Lent, LentTo, NameError, Op, Rights, SetAttributes,
     SetTime, Who, XattrName, limits,
@@ -109,7 +109,7 @@ impl Model {
     }
 
     pub(crate) fn give_back(&mut self, op: &Op) -> Result<Done, NameError> {
-        let Change::GiveBack { inode, generation, given, accessed, mode } = op.change else {
+        let Change::GiveBack { inode, generation, given, accessed, mode, changed } = op.change else {
             unreachable!("it is asked to take them back")
         };
         let node = self.node(inode)?;
@@ -126,13 +126,13 @@ impl Model {
         (node.lent, node.last_lend) = (None, Some(generation));
         if let Some(Given { size, mtime, ctime }) = given {
             (node.size, node.mtime) = (size, mtime);
-            node.mark(ctime);
+            node.mark(changed.map_or(ctime, |changed| changed.min(op.time)));
         }
         if let Some(accessed) = accessed {
             node.atime = accessed;
-            node.mark(op.time);
+            node.mark(returned_at(changed, op));
         }
-        node.return_mode(mode, op);
+        node.return_mode((mode, changed), op);
         Ok(Done::Changed { attributes: self.attributes(inode)? })
     }
 
@@ -151,7 +151,8 @@ impl Model {
     /// What was left alone is given back at once, with what a user has set. What is not the client's any more stays as it is, and what a user
     /// has set of it is refused.
     pub(crate) fn return_lend(&mut self, op: &Op) -> Result<Done, NameError> {
-        let Change::Return { inode, generation, modified, accessed, mode, is_untouched } = op.change else {
+        let Change::Return { inode, generation, modified, accessed, mode, changed, is_untouched } = op.change
+        else {
             unreachable!("it is asked to return it")
         };
         let node = self.node(inode)?;
@@ -169,9 +170,9 @@ impl Model {
                 node.atime = accessed;
             }
             if modified.is_some() || accessed.is_some() {
-                node.mark(op.time);
+                node.mark(returned_at(changed, op));
             }
-            node.return_mode(mode, op);
+            node.return_mode((mode, changed), op);
         } else if accessed.is_some() || mode.is_some() {
             return Err(NameError::NotLent { inode, generation });
         }
@@ -185,12 +186,12 @@ impl Node {
     }
 
     /// Permissions that came back with a lend, if it is the owner who has set them.
-    fn return_mode(&mut self, mode: Option<u16>, op: &Op) {
+    fn return_mode(&mut self, (mode, changed): (Option<u16>, Option<WallTime>), op: &Op) {
         if let Some(mode) = mode
             && self.is_owned_by(&op.who)
         {
             self.chmod(mode, &op.who);
-            self.mark(op.time);
+            self.mark(returned_at(changed, op));
         }
     }
 
@@ -262,4 +263,9 @@ impl Node {
         }
         had_some || self.mode != mode
     }
+}
+
+/// When something was changed that comes back now.
+fn returned_at(changed: Option<WallTime>, op: &Op) -> WallTime {
+    changed.map_or(op.time, |changed| changed.min(op.time))
 }

@@ -265,9 +265,9 @@ fn return_lend(dice: &mut Dice<'_>) -> Change {
     let inode = dice.one(|node| node.lent.is_some_and(|lent| lent.to != LentTo::Content));
     let lent = dice.model.nodes.get(&inode).and_then(|node| node.lent);
     let generation = generation(dice, lent);
-    let [modified, accessed] = [2, 3].map(|odds| dice.once_in(odds).then(|| dice.time()));
+    let [modified, accessed, changed] = [2, 3, 2].map(|odds| dice.once_in(odds).then(|| dice.time()));
     let mode = dice.once_in(3).then(|| dice.mode());
-    Change::Return { inode, generation, modified, accessed, mode, is_untouched: !dice.once_in(4) }
+    Change::Return { inode, generation, modified, accessed, mode, changed, is_untouched: !dice.once_in(4) }
 }
 
 fn generation(dice: &mut Dice<'_>, lent: Option<Lent>) -> Generation {
@@ -283,7 +283,8 @@ fn give_back(dice: &mut Dice<'_>) -> Change {
     let given = (!dice.once_in(4)).then_some(Given { size, mtime, ctime });
     let accessed = dice.once_in(4).then(|| dice.time());
     let mode = dice.once_in(4).then(|| dice.mode());
-    Change::GiveBack { inode, generation, given, accessed, mode }
+    let changed = dice.once_in(2).then(|| dice.time());
+    Change::GiveBack { inode, generation, given, accessed, mode, changed }
 }
 
 fn release(dice: &mut Dice<'_>) -> Change {

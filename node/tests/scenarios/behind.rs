@@ -21,6 +21,7 @@ use crate::lends::Cell;
 use crate::volumes::{name, plant};
 
 mod asked_back;
+mod times;
 
 const SESSION_OVER: Span = Span::from_millis(896);
 /// Clients of these stories are ended so soon.
@@ -213,7 +214,8 @@ impl Story {
     ) -> RequestId {
         let (inode, generation, accessed) = (self.inode, self.generation, None);
         let modified = modified.map(WallTime::from_micros);
-        let back = TreeChange::Return { inode, generation, modified, accessed, mode, is_untouched };
+        let back =
+            TreeChange::Return { inode, generation, modified, accessed, mode, changed: None, is_untouched };
         self.change(HOLDER, back)
     }
 
@@ -294,7 +296,8 @@ fn permissions_come_back_from_the_owner_alone() {
         }
         let (inode, generation) = (story.inode, story.generation);
         let (modified, accessed, mode) = (None, None, Some(0o666));
-        let back = TreeChange::Return { inode, generation, modified, accessed, mode, is_untouched };
+        let back =
+            TreeChange::Return { inode, generation, modified, accessed, mode, changed: None, is_untouched };
         let id = story.change_as(HOLDER, Op::wanted(Who::new(1001, 100, &[]).unwrap(), back));
         story.cluster.run(ms(100));
         let told = story.cluster.file_reply(HOLDER, id);

@@ -10,7 +10,7 @@
 use base::StoreId;
 
 /// The format that this program writes, and the only one that it reads.
-pub const FORMAT: u16 = 4;
+pub const FORMAT: u16 = 5;
 
 const MAGIC: [u8; 8] = *b"fleasefs";
 const HEADER_BYTES: usize = 32;

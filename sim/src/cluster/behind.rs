@@ -361,9 +361,10 @@ impl<A: Algorithm> World<'_, A> {
                 (flush, Change::Write { offset, data: Payload::new(joined(&data)) }, level)
             }
             Wants::Resize { flush, size, level } => (flush, Change::Truncate { size }, level),
-            Wants::Return { set: OwnerSet { modified, accessed, mode }, is_untouched } => {
-                let (inode, mode) = (id.inode, mode.map(|(mode, _)| mode));
-                let change = TreeChange::Return { inode, generation, modified, accessed, mode, is_untouched };
+            Wants::Return { set: OwnerSet { modified, accessed, mode }, changed, is_untouched } => {
+                let (inode, mode, changed) = (id.inode, mode.map(|(mode, _)| mode), Some(changed));
+                let change =
+                    TreeChange::Return { inode, generation, modified, accessed, mode, changed, is_untouched };
                 return self.return_lend(client, (id, generation), change);
             }
         };

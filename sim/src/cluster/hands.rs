@@ -469,8 +469,9 @@ impl<A: Algorithm> World<'_, A> {
     /// A lend that is not known goes back, and is never used.
     fn refuse(&mut self, client: usize, doing: &mut Doing, (generation, looks): (Generation, bool)) {
         let Some((volume, inode)) = self.place_of(client, doing.opening) else { return };
-        let (modified, accessed, mode, is_untouched) = (None, None, None, false);
-        let change = TreeChange::Return { inode, generation, modified, accessed, mode, is_untouched };
+        let (modified, accessed, mode, changed, is_untouched) = (None, None, None, None, false);
+        let change =
+            TreeChange::Return { inode, generation, modified, accessed, mode, changed, is_untouched };
         let op = VolumeOp::Change(Op::wanted(Who::root(), change).into());
         self.ask_tree(client, doing, (volume, op, For::Refuse(looks)));
     }

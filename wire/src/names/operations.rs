@@ -22,7 +22,7 @@ choice!(Change, "a change of a tree", check_change:
     6 SetXattr { inode, name, value, how };
     7 RemoveXattr { inode, name };
     8 Lend { inode, to };
-    9 GiveBack { inode, generation, given, accessed, mode };
+    9 GiveBack { inode, generation, given, accessed, mode, changed };
     10 Hold { inode, client };
     11 Release { inode, client };
     12 Deleted { inode };
@@ -34,7 +34,7 @@ choice!(Change, "a change of a tree", check_change:
     18 Expire { client };
     19 Forget { client };
     20 Limit { inodes_max, bytes_max };
-    21 Return { inode, generation, modified, accessed, mode, is_untouched };
+    21 Return { inode, generation, modified, accessed, mode, changed, is_untouched };
 );
 choice!(Make, "what is created":
     0 File { replicas };

@@ -327,7 +327,7 @@ impl Lend {
             self.stage = Stage::Returning;
             let modified = self.is_modified.then_some(self.modified);
             let set = OwnerSet { modified, accessed: self.accessed, mode: self.mode.clone() };
-            return Step::Work(Work::Return { set, is_untouched: !self.is_touched });
+            return Step::Work(Work::Return { set, changed: self.changed, is_untouched: !self.is_touched });
         }
         if now < self.retry_at {
             return Step::Wait(Some(self.retry_at));

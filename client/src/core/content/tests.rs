@@ -350,8 +350,9 @@ fn what_rests_is_returned_and_what_was_read_stays_good() {
     story.now = 999;
     assert!(matches!(story.settle(), Step::Wait(Some(due)) if due == at(1_000)));
     story.now = 1_000;
-    let set = OwnerSet { modified: Some(WallTime::from_micros(1)), ..OwnerSet::default() };
-    assert_eq!(story.works(), Work::Return { set, is_untouched: false });
+    let changed = WallTime::from_micros(1);
+    let set = OwnerSet { modified: Some(changed), ..OwnerSet::default() };
+    assert_eq!(story.works(), Work::Return { set, changed, is_untouched: false });
     assert!(!story.write(0, b"x"), "nothing is taken any more");
     story.contents.returned(story.file(), Sent::Done);
     assert_eq!(story.next(), Step::Over);
@@ -378,7 +379,7 @@ fn what_a_user_sets_is_shown_and_goes_back_with_the_lend() {
     assert_eq!((Some(shown.modified), shown.accessed, shown.changed), (modified, accessed, now.1));
     assert!(shown.mode == Some(0o640) && story.contents.has_own_mode(id.0));
     let set = OwnerSet { modified, accessed, mode };
-    let returned = Step::Work(Work::Return { set, is_untouched: false });
+    let returned = Step::Work(Work::Return { set, changed: now.1, is_untouched: false });
     assert!(matches!(story.settle(), Step::Wait(_)), "more may be set");
     story.now = 2_000;
     assert!((0..2).any(|_| story.settle() == returned));
@@ -460,7 +461,8 @@ fn what_is_written_later_has_another_time_whatever_the_clock_says() {
 fn what_was_left_alone_is_returned_untouched() {
     let mut story = Story::new();
     story.now = 1_000;
-    assert_eq!(story.works(), Work::Return { set: OwnerSet::default(), is_untouched: true });
+    let set = OwnerSet::default();
+    assert_eq!(story.works(), Work::Return { set, changed: WallTime::ZERO, is_untouched: true });
     story.contents.returned(story.file(), Sent::Unknown);
     assert!(matches!(story.works(), Work::Return { .. }), "it is told again");
 }

@@ -531,6 +531,7 @@ fn what_is_returned_is_known_as_it_came_to_be() {
         modified: None,
         accessed: None,
         mode: None,
+        changed: None,
         is_untouched: false,
     };
     let id = story.cache.begin(VOLUME, &change);

@@ -264,7 +264,8 @@ impl Dice {
                 let (generation, size) = (self.generation(), self.u64());
                 let given = Given { size, mtime: self.time(), ctime: self.time() };
                 let (given, accessed) = ((size % 4 > 0).then_some(given), self.maybe(Self::time));
-                Change::GiveBack { inode, generation, given, accessed, mode: self.maybe(Self::mode) }
+                let (mode, changed) = (self.maybe(Self::mode), self.maybe(Self::time));
+                Change::GiveBack { inode, generation, given, accessed, mode, changed }
             }
             10 => Change::Hold { inode, client: self.client() },
             11 => Change::Release { inode, client: self.client() },
@@ -282,7 +283,8 @@ impl Dice {
             20 => {
                 let (generation, modified) = (self.generation(), self.maybe(Self::time));
                 let (accessed, mode) = (self.maybe(Self::time), self.maybe(Self::mode));
-                Change::Return { inode, generation, modified, accessed, mode, is_untouched: self.coin() }
+                let (changed, is_untouched) = (self.maybe(Self::time), self.coin());
+                Change::Return { inode, generation, modified, accessed, mode, changed, is_untouched }
             }
             _ => Change::Limit { inodes_max: self.u64(), bytes_max: self.u64() },
         }

@@ -124,6 +124,7 @@ fn largest_ops() -> Vec<Op> {
             given: Some(Given { size: u64::MAX, mtime: NEVER, ctime: NEVER }),
             accessed: Some(NEVER),
             mode: Some(0o7777),
+            changed: Some(NEVER),
         },
         Change::Lock { inode: INODE, lock: lock(0), wait: true },
         Change::Cancel { inode: INODE, ticket: Ticket(BORN) },
