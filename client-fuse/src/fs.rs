@@ -19,6 +19,7 @@ mod locks;
 mod names;
 mod xattrs;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -53,6 +54,8 @@ pub(crate) struct Fs {
     connect: Connect,
     /// Whoever connects anew.
     renewing: tokio::sync::Mutex<()>,
+    /// Whether somebody who was taken for dead may have lost something that was done to names, and nobody was told yet.
+    has_lost: AtomicBool,
     inodes: Arc<Inodes>,
     files: Handles<OpenFile>,
     dirs: Handles<OpenDir>,
@@ -72,6 +75,7 @@ impl Fs {
             identity: RwLock::new(Identity::first(connected)),
             connect,
             renewing: tokio::sync::Mutex::default(),
+            has_lost: AtomicBool::new(false),
             inodes: Arc::default(),
             files: Handles::default(),
             dirs: Handles::default(),

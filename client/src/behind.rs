@@ -21,6 +21,7 @@ use crate::clock;
 use crate::core::content::{
     Contents, Fault, FileId, FlushId, Known, OwnerSet, Sent, Shown, Step, Whose, Work,
 };
+use crate::core::creations::Creations;
 use crate::driver::Shared;
 use crate::objects::ObjectError;
 use crate::source::Source;
@@ -146,6 +147,11 @@ impl Behind {
         self.progress();
     }
 
+    /// How many files are lent to this client, or were just now.
+    pub(crate) fn count(&self) -> usize {
+        self.keepers().len()
+    }
+
     fn keepers(&self) -> MutexGuard<'_, BTreeMap<FileId, Arc<Notify>>> {
         self.keepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -204,6 +210,7 @@ impl Shared {
     /// Everything that was written is sent, and everything that is lent is returned, as far as daemons are there for that.
     pub(crate) async fn return_all(&self, patience: Duration) {
         self.behind.turn_off();
+        let _ = self.ahead.until_entered(patience, Creations::is_pending).await;
         self.behind.contents().recall_all();
         self.behind.urge_all();
         // What is not done by then is lost with this client.
@@ -318,7 +325,11 @@ async fn do_work(source: Source, generation: Generation, work: Work) {
         }
         Work::Return { set, changed, is_untouched } => {
             let told = (set, Some(changed), is_untouched);
-            let sent = sent(&source.volume.return_lend((source.inode, generation), told).await);
+            let done = match source.entered().await {
+                Ok(()) => source.volume.return_lend((source.inode, generation), told).await,
+                Err(error) => Err(error),
+            };
+            let sent = sent(&done);
             source.shared().behind.contents().returned((source.id(), generation), sent);
             source.shared().told();
         }
@@ -350,21 +361,23 @@ impl Source {
 
 /// How far something has come that ended this way.
 fn sent<T>(result: &Result<T, VolumeError>) -> Sent {
-    let fault = match result {
-        Ok(_) => return Sent::Done,
-        Err(VolumeError::Object(ObjectError::Unanswered { .. } | ObjectError::Closed)) => {
-            return Sent::Unknown;
-        }
-        Err(
-            VolumeError::Object(ObjectError::Refused(FileError::NotLent))
-            | VolumeError::Refused(NameError::NotLent { .. }),
-        ) => Fault::NotLent,
-        Err(VolumeError::Object(ObjectError::Refused(error))) => Fault::Refused(*error),
-        Err(VolumeError::Object(ObjectError::NoSuchObject)) => Fault::Removed,
-        Err(VolumeError::Refused(error)) => Fault::Refused(FileError::Tree(*error)),
-        Err(_) => Fault::Ended,
-    };
-    Sent::Failed(fault)
+    match result {
+        Ok(_) => Sent::Done,
+        Err(VolumeError::Object(ObjectError::Unanswered { .. } | ObjectError::Closed)) => Sent::Unknown,
+        Err(error) => Sent::Failed(fault_of(error)),
+    }
+}
+
+/// What went wrong that ended this way.
+pub(crate) const fn fault_of(error: &VolumeError) -> Fault {
+    match error {
+        VolumeError::Object(ObjectError::Refused(FileError::NotLent))
+        | VolumeError::Refused(NameError::NotLent { .. }) => Fault::NotLent,
+        VolumeError::Object(ObjectError::Refused(error)) => Fault::Refused(*error),
+        VolumeError::Object(ObjectError::NoSuchObject) => Fault::Removed,
+        VolumeError::Refused(error) => Fault::Refused(FileError::Tree(*error)),
+        _ => Fault::Ended,
+    }
 }
 
 fn joined(pieces: Vec<Bytes>) -> Bytes {

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use wire::{Admitted, Hello, Inspect, Introduction, Kind, Message, Refusal, StatusRequest, Why};
 
+use crate::ahead::Ahead;
 use crate::behind::Behind;
 use crate::clock;
 use crate::config::{Config, ConfigError};
@@ -36,7 +37,7 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a last word may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a request about an object goes on without a result, unless a program says otherwise.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A program's connections to the daemons of a cluster.
 #[derive(Debug)]
@@ -89,6 +90,8 @@ pub(crate) struct Shared {
     pub(crate) watched: Arc<Watched>,
     /// What is lent to this client.
     pub(crate) behind: Arc<Behind>,
+    /// What this client creates by itself.
+    pub(crate) ahead: Arc<Ahead>,
     /// What was opened lately.
     pub(crate) reopening: Arc<Reopening>,
     /// How much may be under way about objects.
@@ -104,6 +107,7 @@ struct State {
     cache: Arc<Mutex<Cache>>,
     watched: Arc<Watched>,
     behind: Arc<Behind>,
+    ahead: Arc<Ahead>,
     reopening: Arc<Reopening>,
     /// How many have to say that they are done before a revocation is answered.
     answers: BTreeMap<Recall, usize>,
@@ -263,12 +267,13 @@ impl Shared {
     fn new(map: Arc<ClusterMap>, behind: Behind) -> Self {
         let behind = Arc::new(behind);
         let (cache, watched) = (Arc::new(Mutex::new(Cache::new())), Arc::new(Watched::default()));
-        let reopening = Arc::new(Reopening::default());
+        let (ahead, reopening) = (Arc::new(Ahead::default()), Arc::new(Reopening::default()));
         let state = State {
             core: Core::new(map.clone()),
             cache: cache.clone(),
             watched: watched.clone(),
             behind: behind.clone(),
+            ahead: ahead.clone(),
             reopening: reopening.clone(),
             answers: BTreeMap::new(),
             objects: Objects::new(map),
@@ -282,7 +287,7 @@ impl Shared {
         };
         let (state, windows) = (Mutex::new(state), Windows::new());
         let (wake, connected) = (Notify::new(), watch::Sender::new(0));
-        Self { state, cache, watched, behind, reopening, windows, wake, connected }
+        Self { state, cache, watched, behind, ahead, reopening, windows, wake, connected }
     }
 
     pub(crate) fn token(&self, now: MonoTime, ticket: Ticket) -> Option<Token> {
@@ -379,10 +384,11 @@ struct Ends(Arc<Shared>);
 impl Drop for Ends {
     fn drop(&mut self) {
         let mut state = self.0.state();
-        let State { waiting, standings, asked, orders, inspected, objects, watched, behind, .. } =
+        let State { waiting, standings, asked, orders, inspected, objects, watched, behind, ahead, .. } =
             &mut *state;
         watched.end();
         behind.end();
+        ahead.end();
         waiting.clear();
         standings.clear();
         asked.clear();
@@ -444,6 +450,8 @@ impl State {
         }
         let answered = self.behind.contents().take_answered();
         answered.into_iter().for_each(|recall| self.dropped(recall));
+        let answered = self.ahead.creations().take_answered();
+        answered.into_iter().for_each(|recall| self.dropped(recall));
         again
     }
 
@@ -469,6 +477,7 @@ impl State {
             let generation = Generation(Born { epoch: lent_in, seq: lent_at });
             waits += usize::from(self.behind.contents().recall((id, generation), Some(recall)));
             self.behind.urge(id);
+            waits += usize::from(self.ahead.recall((id, generation), recall));
         }
         if waits == 0 {
             self.core.dropped(from, number);
@@ -542,6 +551,7 @@ impl State {
         self.inspected.retain(|(from, _), _| *from != node);
         self.answers.retain(|recall, _| recall.from != node);
         self.behind.contents().forget_recalls(node);
+        self.ahead.creations().forget_recalls(node);
         let volumes = self.cache().handle_down(node);
         self.watched.lost(node, volumes);
     }

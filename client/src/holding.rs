@@ -73,6 +73,18 @@ impl FileLock {
     }
 }
 
+impl Kept {
+    /// A file that is open, or about to be.
+    pub(crate) fn of(volume: &Volume, inode: InodeId) -> Arc<Self> {
+        Arc::new(Self { volume: volume.tree().clone(), inode })
+    }
+
+    /// Which.
+    pub(crate) const fn inode(&self) -> InodeId {
+        self.inode
+    }
+}
+
 impl Held {
     /// Who has a file open that is kept open.
     pub(crate) fn new(kept: Arc<Kept>) -> Self {
@@ -158,7 +170,7 @@ impl Volume {
     }
 
     /// The volume knows of this client from now on.
-    async fn attend(&self) -> Result<(), VolumeError> {
+    pub(crate) async fn attend(&self) -> Result<(), VolumeError> {
         self.present().await?;
         let id = self.object();
         if !self.tree().with_files(|files| files.attends_to(id)) {
@@ -176,6 +188,7 @@ impl Volume {
         (inode, mode): (InodeId, OpenMode),
     ) -> Result<(Attributes, Capability, Held), VolumeError> {
         self.attend().await?;
+        self.await_entered(&[inode]).await?;
         self.prepare_judgement(inode).await?;
         let (volume, opening) = (self.clone(), Opening::Open(who.clone(), inode, mode));
         let opened = tokio::spawn(async move {
@@ -214,8 +227,7 @@ impl Volume {
     }
 
     fn holding(&self, capability: Capability) -> Held {
-        let kept = Kept { volume: self.tree().clone(), inode: capability.source.inode };
-        Held::new(Arc::new(kept))
+        Held::new(Kept::of(self, capability.source.inode))
     }
 
     /// What was opened may be lent to this client, and that may not be known yet.
@@ -272,6 +284,7 @@ impl VolumeFile {
     /// What is in the way of a lock.
     pub async fn in_the_way(&self, wanted: FileLock) -> Result<Option<Lock>, VolumeError> {
         self.volume().present().await?;
+        self.volume().await_entered(&[self.inode()]).await?;
         let ask = Ask::TestLock { inode: self.inode(), lock: wanted.wanted() };
         match self.volume().ask(&Who::root(), ask).await? {
             Answer::InTheWay(lock) => Ok(lock),
@@ -287,6 +300,7 @@ impl VolumeFile {
     /// Gives up what an owner has locked of a stretch.
     pub async fn unlock(&self, owner: u64, kind: LockKind, stretch: Stretch) -> Result<(), VolumeError> {
         self.volume().present().await?;
+        self.volume().await_entered(&[self.inode()]).await?;
         let unlock = self.held().unlocking((owner, kind), stretch);
         self.volume().change(&Who::root(), unlock).await.map(drop)
     }
@@ -325,6 +339,7 @@ impl VolumeFile {
 
     async fn prepare_lock(&self, wanted: FileLock) -> Result<(), VolumeError> {
         self.volume().present().await?;
+        self.volume().await_entered(&[self.inode()]).await?;
         self.held().note_owner((wanted.owner, wanted.kind));
         Ok(())
     }

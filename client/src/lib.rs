@@ -37,6 +37,7 @@
 //!
 //! [`core`](mod@core) decides; the rest of this crate is its driver.
 
+mod ahead;
 mod behind;
 mod clock;
 mod config;

@@ -17,14 +17,14 @@ use net::Link;
 use node::file::{
     Answer, Change, Done, Extent, FileError, FileReply, FileRequest, Level, Payload, Query, Stat,
 };
-use node::{Capability, ClusterMap, object_named};
+use node::{Capability, ClusterMap, Named, object_named};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
 use crate::core::files::{FileEvent, FileOutput, FileTicket, Files, Opening};
 use crate::core::grants::{ChangeId, Told};
-use crate::driver::{Client, Shared};
+use crate::driver::{Client, PATIENCE, Shared};
 use crate::lock::{NAME_BYTES_MAX, said};
 
 /// So much data of changes is under way at once, whatever it belongs to: a daemon's connection takes twice as much.
@@ -124,6 +124,17 @@ impl Object {
         content
     }
 
+    /// The content of a file for which there is nothing to show yet.
+    pub(crate) fn content_of(&self, id: ObjectId) -> Self {
+        Self::of(&self.shared, id).with_patience(self.patience)
+    }
+
+    /// An object of this client's.
+    pub(crate) fn of(shared: &Arc<Shared>, id: ObjectId) -> Self {
+        let losses = AtomicU64::new(shared.with_objects(|objects| objects.open(id)));
+        Self { shared: Arc::clone(shared), id, patience: PATIENCE, losses }
+    }
+
     pub(crate) const fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -131,6 +142,16 @@ impl Object {
     /// What to show for it from now on, if it is the content of a volume's file. It was given just now.
     pub(crate) fn show(&self, capability: Capability) {
         self.with_files(|files| files.show(clock::now(), capability));
+    }
+
+    /// The same for somebody who is told only of what is lost from now on.
+    pub(crate) fn anew(&self) -> Self {
+        Self::of(&self.shared, self.id).with_patience(self.patience)
+    }
+
+    /// Whether something of it was lost of which the next sync tells.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.losses.load(Ordering::Relaxed) != self.shared.with_objects(|objects| objects.losses(self.id))
     }
 
     /// The same, with another time for each request to get a result.
@@ -289,6 +310,13 @@ impl Object {
         self.change_tree_by(op, Wanted::CreateHeld).await
     }
 
+    /// The same of what this client has created by itself, with what its cache knows of that.
+    pub(crate) async fn enter_held(&self, op: Arc<Op>, change: ChangeId) -> Result<Created, ObjectError> {
+        let changing = Changing { shared: &self.shared, change: Some(change), op: Arc::clone(&op) };
+        // Who waits with a place in the window may wait for this, which needs none: only so much is created ahead.
+        self.changed(changing, &Wanted::Enter(Change::Tree(op))).await
+    }
+
     async fn change_tree_by(
         &self,
         op: Op,
@@ -297,8 +325,14 @@ impl Object {
         let op = Arc::new(op);
         let wanted = wanted(Change::Tree(Arc::clone(&op)));
         let _permit = self.windows().for_change(namespace::cost::op_bytes(&op)).await?;
-        let changing = Changing::begin(&self.shared, self.id, op);
-        let (event, told) = self.run_told(&wanted).await?;
+        // From now on nothing is created ahead that this names.
+        let changing = Changing::begin(&self.shared, self.id, Arc::clone(&op));
+        self.await_entered(&Named::by(&op.change).inodes).await?;
+        self.changed(changing, &wanted).await
+    }
+
+    async fn changed(&self, changing: Changing<'_>, wanted: &Wanted) -> Result<Created, ObjectError> {
+        let (event, told) = self.run_told(wanted).await?;
         changing.end(&event, told.as_ref());
         match event {
             FileEvent::Changed { outcome, opened, .. } => match outcome? {
@@ -538,6 +572,7 @@ enum Wanted {
     Open(Opening),
     OpenHeld(Opening),
     CreateHeld(Change),
+    Enter(Change),
     Sync,
 }
 
@@ -642,6 +677,7 @@ impl Objects {
             Wanted::Open(opening) => self.core.open(now, id, opening.clone()),
             Wanted::OpenHeld(opening) => self.core.open_to_hold(now, id, opening.clone()),
             Wanted::CreateHeld(change) => self.core.create_to_hold(now, id, change.clone(), Level::Written),
+            Wanted::Enter(change) => self.core.enter_to_hold(now, id, change.clone(), Level::Written),
             Wanted::Sync => self.core.sync(now, id),
         };
         if !self.is_over {
@@ -674,6 +710,13 @@ impl Objects {
         }
     }
 
+    /// Something of an object is lost.
+    pub(crate) fn note_loss(&mut self, id: ObjectId) {
+        if let Some((_, losses)) = self.handles.get_mut(&id) {
+            *losses += 1;
+        }
+    }
+
     fn losses(&self, id: ObjectId) -> u64 {
         self.handles.get(&id).map_or(0, |(_, losses)| *losses)
     }
@@ -681,9 +724,7 @@ impl Objects {
     fn tell(&mut self, event: FileEvent) {
         let ticket = match event {
             FileEvent::Lost { object, ticket, .. } => {
-                if let Some((_, losses)) = self.handles.get_mut(&object) {
-                    *losses += 1;
-                }
+                self.note_loss(object);
                 ticket
             }
             FileEvent::Created { ticket }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use base::Span;
 use namespace::InodeId;
 use node::{CAPABILITY_LASTS, Capability, OpenMode};
+use tokio::time::timeout;
 
+use crate::ahead::{Entered, not_entered};
 use crate::clock;
 use crate::core::content::FileId;
 use crate::driver::Shared;
 use crate::holding::Kept;
-use crate::objects::Object;
+use crate::objects::{Object, ObjectError};
 use crate::volumes::{Volume, VolumeError};
 
 /// A capability is renewed when it is used after so long. Who was given one lately and is told that it has expired asks for no other:
@@ -24,6 +26,8 @@ pub(crate) struct Source {
     pub(crate) inode: InodeId,
     pub(crate) content: Object,
     mode: OpenMode,
+    /// What became of a file that this client has created by itself.
+    entered: Option<Entered>,
     /// The file stays open as long as this is here.
     kept: Arc<Kept>,
 }
@@ -32,7 +36,26 @@ impl Source {
     pub(crate) fn new(volume: &Volume, capability: Capability, kept: Arc<Kept>) -> Self {
         let content = volume.tree().content(capability);
         let (inode, mode) = (capability.source.inode, capability.open.mode);
-        Self { volume: volume.clone(), inode, content, mode, kept }
+        Self { volume: volume.anew(), inode, content, mode, entered: None, kept }
+    }
+
+    /// The same of a file that is to be entered. What to show for it comes with that.
+    pub(crate) fn entering(volume: &Volume, (kept, entered): (Arc<Kept>, Entered)) -> Self {
+        let inode = kept.inode();
+        let content = volume.tree().content_of(node::file_object(volume.object(), inode));
+        let (volume, mode) = (volume.anew(), OpenMode::ReadWrite);
+        Self { volume, inode, content, mode, entered: Some(entered), kept }
+    }
+
+    /// Waits until the volume has the file. It has, unless this client has created it.
+    pub(crate) async fn entered(&self) -> Result<(), VolumeError> {
+        let Some(entered) = &self.entered else { return Ok(()) };
+        if let Some(told) = &*entered.borrow() {
+            return told.clone();
+        }
+        let mut entered = entered.clone();
+        let told = entered.wait_for(Option::is_some).await.map(|told| told.clone());
+        told.ok().flatten().unwrap_or_else(|| Err(ObjectError::Closed.into()))
     }
 
     /// What keeps the file open.
@@ -61,6 +84,8 @@ impl Source {
         act: impl Fn() -> F,
     ) -> Result<T, VolumeError> {
         self.volume.present().await?;
+        let patience = self.content.patience();
+        timeout(patience, self.entered()).await.unwrap_or_else(|_| Err(not_entered(patience).into()))?;
         if self.shown_for() >= RENEWED_AFTER {
             self.renew().await?;
         }

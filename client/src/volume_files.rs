@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use base::{ClientId, MonoTime, WallTime};
 use bytes::Bytes;
 use namespace::{
-    Attributes, Change, Done, Generation, InodeId, LentTo, Name, NameError, SetAttributes, SetTime, Who,
+    Attributes, Change, Done, Generation, InodeId, Kind, LentTo, Name, NameError, SetAttributes, SetTime, Who,
 };
 use node::OpenMode;
 use node::file::{FileError, Stat, WRITE_BYTES_MAX};
@@ -105,6 +105,9 @@ impl Client {
         place: (InodeId, Name),
         mode_and_umask: (u16, u16),
     ) -> Result<(Attributes, VolumeFile), VolumeError> {
+        if let Some(created) = self.create_ahead(volume, who, (place.0, &place.1), mode_and_umask) {
+            return Ok(created);
+        }
         let (attributes, opened) = volume.create_to_hold(who, place, mode_and_umask).await?;
         let file = match opened {
             Some((capability, held)) => {
@@ -130,6 +133,10 @@ impl Client {
         attributes: Attributes,
     ) -> Result<Attributes, VolumeError> {
         let inode = attributes.inode;
+        if attributes.kind == Kind::Directory {
+            // What this client has created there the volume may not know, and whoever asks for what another one has takes it back.
+            return if attributes.lent.is_none() { Ok(attributes) } else { volume.attributes(inode).await };
+        }
         let (start, patience) = (clock::now(), volume.tree().patience());
         let mut looking = Looking::new();
         let mut step = volume.look(&mut looking, attributes);
@@ -171,7 +178,7 @@ impl Volume {
 }
 
 impl VolumeFile {
-    fn new(source: Source, held: Held) -> Self {
+    pub(crate) fn new(source: Source, held: Held) -> Self {
         let (shared, id) = (Arc::clone(source.shared()), source.id());
         let told = AtomicU64::new(shared.behind.contents().open(id));
         let (through, reader) = (Mutex::new(Through::default()), Reader::default());
@@ -307,6 +314,8 @@ impl VolumeFile {
         let known = self.user.told.load(Ordering::Relaxed);
         // Of a client that has ended nothing may be left, and nothing of what was never written is no answer to that.
         self.volume().present().await?;
+        self.volume().await_all_entered().await?;
+        self.source.entered().await?;
         if self.contents(|contents| contents.has_own_set(self.user.id)) {
             self.flush().await?;
             let patience = self.source.content.patience();

@@ -16,9 +16,11 @@ use node::file::FileError;
 use node::{AccessError, Capability, CapabilityError, OpenMode, VolumeName, list_of_volumes, volume_object};
 use tokio::time::sleep;
 
+use crate::ahead::Removal;
 use crate::behind::Behind;
 use crate::clock;
 use crate::core::content::{FileId, OwnerSet, Whose};
+use crate::core::creations::asked_about;
 use crate::core::files::Opening;
 use crate::driver::{Client, Shared};
 use crate::objects::{Created, Object, ObjectError};
@@ -34,6 +36,8 @@ const DOOMED_RETRY: Duration = Duration::from_millis(20);
 const DOOMED_TRIES: u32 = 500;
 /// So often a name is looked up anew that others change all the time.
 const STALE_TRIES: u32 = 100;
+/// Who was told that something is lent to another asks again after so long.
+const LENT_PAUSE: Duration = Duration::from_millis(10);
 /// On whose behalf the service asks.
 static ROOT: LazyLock<Who> = LazyLock::new(Who::root);
 
@@ -245,6 +249,12 @@ impl Volume {
         if let Some(answer) = self.known(who, &ask) {
             return answer;
         }
+        if let Some(inode) = asked_about(&ask).filter(|inode| self.is_entering(*inode)) {
+            self.await_entered(&[inode]).await?;
+            if let Some(answer) = self.known(who, &ask) {
+                return answer;
+            }
+        }
         if let Some(inode) = ask.judged_by() {
             self.prepare_judgement(inode).await?;
         }
@@ -342,6 +352,7 @@ impl Volume {
         }
         let _judged = change.minds_lend().map(|inode| self.judged(inode));
         self.prepare(&change).await?;
+        let mut removal = self.prepare_names(&change).await?;
         let op = Op::wanted(who.clone(), change);
         op.check_limits()?;
         if let Some(own) = self.removal_of_own(&op) {
@@ -353,9 +364,12 @@ impl Volume {
                 done => return Ok(self.noted(done?)),
             }
         }
-        let mut tries = 0;
+        let (mut tries, start) = (0, clock::now());
         loop {
-            match self.object.change_tree(op.clone()).await {
+            removal.iter_mut().for_each(Removal::send);
+            let done = self.object.change_tree(op.clone()).await;
+            removal.iter_mut().for_each(|removal| removal.end(&done));
+            match done {
                 // The name came to name something else while it was looked up who has that open.
                 Err(ObjectError::Refused(FileError::Tree(NameError::Stale { .. })))
                     if takes_any(&op.change) && tries < STALE_TRIES =>
@@ -365,6 +379,11 @@ impl Volume {
                 // It was lent to somebody at the same time, who gives it back when asked again.
                 Err(ObjectError::Refused(FileError::Tree(NameError::Lent { .. })))
                     if op.change.minds_lend().is_some() => {}
+                Err(ObjectError::Refused(FileError::Tree(NameError::Lent { .. })))
+                    if clock::elapsed(start) < self.object.patience() =>
+                {
+                    sleep(LENT_PAUSE).await;
+                }
                 done => return Ok(self.noted(done?)),
             }
         }
@@ -521,13 +540,23 @@ impl Volume {
         (dir, name): (InodeId, Name),
         (make, mode, umask): (Make, u16, u16),
     ) -> Result<Attributes, VolumeError> {
-        match self
-            .change(who, Change::Create { dir, name, make, mode, umask, is_exclusive: true, lends: false })
-            .await?
-        {
-            Done::Created { attributes, .. } => Ok(attributes),
-            _ => Err(ObjectError::Mismatch.into()),
+        let lends = matches!(make, Make::Directory) && self.may_borrow_dir().await?;
+        let change = Change::Create { dir, name, make, mode, umask, is_exclusive: true, lends };
+        let (volume, who) = (self.clone(), who.clone());
+        let made = async move {
+            match volume.change(&who, change).await? {
+                Done::Created { attributes, .. } => {
+                    volume.adopt_dir(&attributes);
+                    Ok(attributes)
+                }
+                _ => Err(ObjectError::Mismatch.into()),
+            }
+        };
+        if !lends {
+            return made.await;
         }
+        // What is lent to this client it has to know.
+        tokio::spawn(made).await.unwrap_or_else(|_| Err(ObjectError::Closed.into()))
     }
 
     /// Creates a file under a name that nothing has, and has it open: what to show to read and write it is none only if it is gone
@@ -553,6 +582,7 @@ impl Volume {
         inode: InodeId,
         mode: OpenMode,
     ) -> Result<(Attributes, Capability), VolumeError> {
+        self.await_entered(&[inode]).await?;
         self.prepare_judgement(inode).await?;
         Ok(self.object.open_file(Opening::Open(who.clone(), inode, mode)).await?)
     }
@@ -574,7 +604,21 @@ impl Volume {
 
     /// Makes durable what this client was told is done.
     pub async fn sync(&self) -> Result<(), VolumeError> {
+        self.await_all_entered().await?;
         Ok(self.object.sync().await?)
+    }
+
+    /// Whether something that this client was told is done may be lost, and no sync has told yet.
+    pub fn has_lost(&self) -> bool {
+        let creations = self.tree().shared().ahead.creations();
+        let is_pending = creations.has_pending(self.object(), creations.count());
+        drop(creations);
+        is_pending || self.object.has_lost()
+    }
+
+    /// The same for somebody who is told only of what is lost from now on.
+    pub(crate) fn anew(&self) -> Self {
+        Self { object: self.object.anew(), ..self.clone() }
     }
 
     /// Makes the tree. Refused if there is one.

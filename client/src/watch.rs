@@ -169,6 +169,16 @@ impl Watched {
         true
     }
 
+    /// Something that was answered here is not so, and nobody waits for that to be dropped.
+    pub(crate) fn untrue(&self, volume: ObjectId, inode: InodeId) {
+        let mut ends = self.ends();
+        if ends.is_watched {
+            ends.note(volume, inode);
+            drop(ends);
+            self.news.notify_one();
+        }
+    }
+
     /// A connection is gone, and with it what was granted over it in these volumes. Nothing more is answered over it.
     pub(crate) fn lost(&self, node: NodeId, volumes: impl IntoIterator<Item = ObjectId>) {
         let mut ends = self.ends();

@@ -8,6 +8,8 @@ use crate::{Inode, InodeId, NameError, Rights, Table, Who, XattrName};
 pub(crate) const SETUID: u16 = 0o4000;
 /// Set-group-ID: a program runs as its group; what is created in a directory belongs to the directory's.
 pub(crate) const SETGID: u16 = 0o2000;
+/// Who may read, write and execute.
+pub(crate) const PERMISSIONS: u16 = 0o777;
 /// Only owners take away what is in the directory.
 pub(crate) const STICKY: u16 = 0o1000;
 const GROUP_EXECUTE: u16 = 0o010;

@@ -5,8 +5,8 @@ use base::{ClientId, WallTime};
 use crate::draft::Draft;
 use crate::limits::{FILE_BYTES_MAX, MODE_BITS};
 use crate::{
-    Body, Done, Generation, Given, Inode, InodeId, Key, Kind, Lent, LentTo, NameError, Part, Rights,
-    SetAttributes, SetTime, Table, Volume, Who, XattrName,
+    Body, Change, Done, Generation, Given, Inode, InodeId, Key, Kind, Lent, LentTo, NameError, Part, Rights,
+    SetAttributes, SetTime, Site, Table, Volume, Who, XattrName,
 };
 
 impl<T: Table> Draft<'_, T> {
@@ -170,14 +170,44 @@ impl<T: Table> Draft<'_, T> {
 
     /// Refuses somebody who has to know the permissions of a file that is lent to another client.
     pub(crate) fn refuse_others(&self, id: InodeId, client: ClientId) -> Result<(), NameError> {
-        match self.inode(id)?.body {
-            Body::File { lent: Some(Lent { generation, to: LentTo::Client(other) }), .. }
-                if other != client =>
-            {
+        match self.inode(id)?.lent() {
+            Some(Lent { generation, to: LentTo::Client(other) }) if other != client => {
                 Err(NameError::Lent { inode: id, generation })
             }
             _ => Ok(()),
         }
+    }
+
+    /// Refuses somebody who has to know a directory that is lent to another client.
+    pub(crate) fn refuse_dirs_of_others(&self, change: &Change, client: ClientId) -> Result<(), NameError> {
+        match self.wants_dir(change, client) {
+            Some((inode, Lent { generation, .. })) => Err(NameError::Lent { inode, generation }),
+            None => Ok(()),
+        }
+    }
+
+    /// A directory that a change is about and that is lent to another client.
+    pub(crate) fn wants_dir(&self, change: &Change, client: ClientId) -> Option<(InodeId, Lent)> {
+        let named = |site: &Site| self.entry((site.dir, &site.name)).map(|entry| entry.inode);
+        let dirs = match change {
+            Change::Create { dir, .. } | Change::Enter { dir, .. } | Change::Link { dir, .. } => {
+                [Some(*dir), None, None]
+            }
+            Change::Unlink { site, .. } => [Some(site.dir), None, None],
+            // What is to be gone has to be empty.
+            Change::RemoveDirectory { site, .. } => [Some(site.dir), named(site), None],
+            Change::Rename { from, to, .. } => [Some(from.dir), Some(to.dir), named(to)],
+            Change::SetAttributes { inode, .. }
+            | Change::SetXattr { inode, .. }
+            | Change::RemoveXattr { inode, .. } => [Some(*inode), None, None],
+            _ => [None; 3],
+        };
+        let others = |inode: InodeId| {
+            let found = self.inode(inode).ok().filter(|found| found.is_directory())?;
+            let lent = found.lent().filter(|lent| lent.to != LentTo::Client(client))?;
+            Some((inode, lent))
+        };
+        dirs.into_iter().flatten().find_map(others)
     }
 
     /// Takes size and times back from whom they are lent to, and what the owner has set there.
@@ -189,6 +219,13 @@ impl<T: Table> Draft<'_, T> {
     ) -> Result<Done, NameError> {
         let mut inode = Inode::clone(&*self.inode(id)?);
         given.map_or(Ok(()), |given| within(given.size))?;
+        if let Body::Directory { lent, .. } = inode.body {
+            return self.end_dir_lend(
+                (id, inode),
+                lent.filter(|lent| lent.generation == generation),
+                generation,
+            );
+        }
         let Body::File { size, lent, last_lend, .. } = &mut inode.body else {
             return Err(NameError::WrongKind { inode: id });
         };
@@ -234,16 +271,19 @@ impl<T: Table> Draft<'_, T> {
     ) -> Result<Done, NameError> {
         let mut inode = Inode::clone(&*self.inode(id)?);
         let its = Lent { generation, to: LentTo::Client(client) };
-        let Body::File { lent, .. } = &mut inode.body else {
+        if !matches!(inode.body, Body::File { .. } | Body::Directory { .. }) {
             return Err(NameError::WrongKind { inode: id });
-        };
-        if *lent != Some(its) {
+        }
+        if inode.lent() != Some(its) {
             // What was set under it never will be.
             return match accessed.is_some() || mode.is_some() {
                 true => Err(NameError::NotLent { inode: id, generation }),
                 false => Ok(Done::Changed { attributes: inode.attributes(id) }),
             };
         }
+        let Body::File { lent, .. } = &mut inode.body else {
+            return self.end_dir_lend((id, inode), Some(its), generation);
+        };
         if !is_untouched {
             return Err(NameError::Lent { inode: id, generation });
         }
@@ -255,6 +295,23 @@ impl<T: Table> Draft<'_, T> {
             inode.ctime = self.stamp_of(&inode, changed);
         }
         self.return_mode((id, &mut inode), who, (mode, changed));
+        let attributes = inode.attributes(id);
+        self.put_inode(id, inode);
+        Ok(Done::Changed { attributes })
+    }
+
+    /// A directory is its client's no more.
+    fn end_dir_lend(
+        &mut self,
+        (id, mut inode): (InodeId, Inode),
+        ended: Option<Lent>,
+        generation: Generation,
+    ) -> Result<Done, NameError> {
+        let Some(ended) = ended else { return Err(NameError::NotLent { inode: id, generation }) };
+        if let Body::Directory { lent, .. } = &mut inode.body {
+            *lent = None;
+        }
+        self.leave_lender(ended, id);
         let attributes = inode.attributes(id);
         self.put_inode(id, inode);
         Ok(Done::Changed { attributes })

@@ -1,9 +1,9 @@
 //! New inodes.
 
-use base::ClientId;
+use base::{ClientId, Members, WallTime};
 use bytes::Bytes;
 
-use crate::access::{SETGID, SETUID, STICKY};
+use crate::access::{PERMISSIONS, SETGID, SETUID, STICKY};
 use crate::acl::Acl;
 use crate::draft::Draft;
 use crate::limits::{LINKS_MAX, MODE_BITS};
@@ -12,7 +12,6 @@ use crate::{
     Part, Rights, Table, Target, Who, XattrName,
 };
 
-const PERMISSIONS: u16 = 0o777;
 const GROUP_EXECUTE: u16 = 0o010;
 
 /// What is asked for.
@@ -23,6 +22,15 @@ pub(crate) struct Wanted<'o> {
     pub(crate) is_exclusive: bool,
     /// To whom a new file is lent.
     pub(crate) lends: Option<ClientId>,
+}
+
+/// A file that its client has created by itself.
+pub(crate) struct Numbered<'o> {
+    pub(crate) under: Generation,
+    pub(crate) number: u64,
+    pub(crate) replicas: &'o Members,
+    pub(crate) mode: u16,
+    pub(crate) created: WallTime,
 }
 
 impl<T: Table> Draft<'_, T> {
@@ -47,10 +55,23 @@ impl<T: Table> Draft<'_, T> {
 
         let id = InodeId::of(self.at);
         assert!(id != InodeId::ROOT && !self.has(&Key::Inode(id)), "{id} is the name of something else");
-        self.add(id, (dir_id, &dir), who, wanted)?;
-        self.put(Key::Entry(dir_id, name.clone()), Part::Entry(Entry { inode: id, kind }));
-        self.change_entries(dir_id, 1, i8::from(kind == Kind::Directory))?;
-        let attributes = self.inode(id)?.attributes(id);
+        let inode = self.made(id, (dir_id, &dir), who, wanted)?;
+        self.put_new((id, inode), (dir_id, name))
+    }
+
+    /// Gives a new inode its name.
+    fn put_new(
+        &mut self,
+        (id, inode): (InodeId, Inode),
+        (dir, name): (InodeId, &Name),
+    ) -> Result<Done, NameError> {
+        let (kind, attributes) = (inode.kind(), inode.attributes(id));
+        self.put_inode(id, inode);
+        let mut volume = self.volume();
+        volume.inodes += 1;
+        self.put_volume(volume);
+        self.put(Key::Entry(dir, name.clone()), Part::Entry(Entry { inode: id, kind }));
+        self.change_entries(dir, 1, i8::from(kind == Kind::Directory))?;
         Ok(Done::Created { attributes, is_new: true })
     }
 
@@ -78,14 +99,14 @@ impl<T: Table> Draft<'_, T> {
         Ok(())
     }
 
-    /// Adds an inode with what it inherits.
-    fn add(
+    /// A new inode with what it inherits.
+    fn made(
         &mut self,
         id: InodeId,
         (dir_id, dir): (InodeId, &Inode),
         who: &Who,
         wanted: &Wanted<'_>,
-    ) -> Result<(), NameError> {
+    ) -> Result<Inode, NameError> {
         let kind = wanted.make.kind();
         let mut inode = self.blank(dir_id, wanted.make);
         inode.uid = who.uid();
@@ -109,24 +130,59 @@ impl<T: Table> Draft<'_, T> {
         if let Some(client) = wanted.lends {
             self.lend_new((id, &mut inode), client)?;
         }
-        self.put_inode(id, inode);
-        let mut volume = self.volume();
-        volume.inodes += 1;
-        self.put_volume(volume);
-        Ok(())
+        Ok(inode)
     }
 
-    /// Whoever creates a file writes to it, mostly.
+    /// Whoever creates a file writes to it, mostly, and who creates a directory creates something there.
     fn lend_new(&mut self, (id, inode): (InodeId, &mut Inode), client: ClientId) -> Result<(), NameError> {
-        // The first write ends these, and nobody here hears of that.
-        let may_be_run_as_others = inode.mode & (SETUID | SETGID) != 0;
-        if let Body::File { lent, .. } = &mut inode.body
-            && !may_be_run_as_others
+        // The first write to a file ends these, and nobody here hears of that.
+        let gives_more = inode.mode & (SETUID | SETGID) != 0 || inode.marks.acl_default;
+        if let Body::File { lent, .. } | Body::Directory { lent, .. } = &mut inode.body
+            && !gives_more
         {
             *lent = Some(Lent { generation: Generation(self.at), to: LentTo::Client(client) });
             self.enter_lender(client, id)?;
         }
         Ok(())
+    }
+
+    /// Enters a file that its client has created before, under a lend of the directory.
+    pub(crate) fn enter(
+        &mut self,
+        (who, client): (&Who, ClientId),
+        (dir_id, name): (InodeId, &Name),
+        file: &Numbered<'_>,
+    ) -> Result<Done, NameError> {
+        let dir = self.directory(dir_id)?;
+        let under = Lent { generation: file.under, to: LentTo::Client(client) };
+        // What would be given more than its mode has not been created like this.
+        let gives_more = dir.mode & SETGID != 0 || dir.marks.acl_default;
+        let is_its = dir.lent() == Some(under) && !gives_more;
+        let is_free = |id: &InodeId| !self.has(&Key::Inode(*id)) && !self.has(&Key::Doomed(*id));
+        let id = InodeId::under(file.under, file.number).filter(|id| is_its && is_free(id));
+        let Some(id) = id else {
+            return Err(NameError::NotLent { inode: dir_id, generation: file.under });
+        };
+        self.allow((dir_id, &dir), who, Rights::EXECUTE)?;
+        if let Some(Entry { inode, .. }) = self.entry((dir_id, name)) {
+            return Err(NameError::Exists { inode });
+        }
+        self.allow_new_name((dir_id, &dir), who)?;
+        self.check_room((dir_id, &dir), who, Kind::File)?;
+        let mut inode = self.blank(dir_id, &Make::File { replicas: file.replicas.clone() });
+        (inode.uid, inode.gid, inode.mode) = (who.uid(), who.gid(), file.mode & PERMISSIONS);
+        let created = file.created;
+        (inode.atime, inode.mtime, inode.ctime, inode.btime) = (created, created, created, created);
+        if let Body::File { lent, .. } = &mut inode.body {
+            *lent = Some(under);
+        }
+        self.enter_lender(client, id)?;
+        let (mtime, ctime) = (dir.mtime.max(created), dir.ctime.max(created));
+        let done = self.put_new((id, inode), (dir_id, name))?;
+        // So its client knows how the directory is before this comes to it.
+        let dir = Inode::clone(&*self.inode(dir_id)?);
+        self.put_inode(dir_id, Inode { mtime, ctime, ..dir });
+        Ok(done)
     }
 
     /// The mode before an access ACL takes from it.
@@ -154,7 +210,7 @@ impl<T: Table> Draft<'_, T> {
             Make::File { replicas } => {
                 Body::File { size: 0, replicas: replicas.clone(), lent: None, last_lend: None }
             }
-            Make::Directory => Body::Directory { parent: dir, entries: 0 },
+            Make::Directory => Body::Directory { parent: dir, entries: 0, lent: None },
             Make::Symlink { target } => Body::Symlink { target: target.detached() },
             Make::Fifo => Body::Fifo,
             Make::Socket => Body::Socket,

@@ -13,11 +13,11 @@ pub struct Born {
     pub seq: Seq,
 }
 
-/// An inode, named by the entry that created it. As the epoch is part of it, what a deposed primary created and lost
-/// is never taken for something that came later.
+/// An inode, named by the entry that created it; or by the one that lent its directory to the client that did, and a number of that client's. As
+/// the epoch is part of it, what a deposed primary created and lost is never taken for something that came later.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InodeId {
-    /// The place of the entry in the log.
+    /// The place of the entry in the log. From 2^40 on the client's number.
     pub number: u64,
     /// Its epoch.
     pub epoch: Epoch,
@@ -58,6 +58,13 @@ pub struct Owner {
     pub number: u64,
 }
 
+/// So many bits of an inode's number are the place of an entry.
+const ENTRIES_BITS: u32 = 40;
+/// No entry further behind lends a directory, and none is expected.
+const ENTRIES_MAX: u64 = (1 << ENTRIES_BITS) - 1;
+/// A client numbers fewer files under one lend.
+pub const NUMBERS_MAX: u64 = 1 << (u64::BITS - ENTRIES_BITS);
+
 impl InodeId {
     /// The directory that everything is below. No entry creates it, so that no other inode has its id.
     pub const ROOT: Self = Self { number: 1, epoch: Epoch { number: 0, node: NodeId(0) } };
@@ -68,6 +75,17 @@ impl InodeId {
     /// The inode that the entry at `born` creates.
     pub const fn of(born: Born) -> Self {
         Self { number: born.seq.0, epoch: born.epoch }
+    }
+
+    /// The inode that a client has given this number, counted from 1, under a lend of its directory. None if it has given too many, or if
+    /// the log has become too long for that.
+    pub const fn under(Generation(lent): Generation, number: u64) -> Option<Self> {
+        let fits = lent.seq.0 <= ENTRIES_MAX && number > 0 && number < NUMBERS_MAX;
+        if fits {
+            Some(Self { number: number << ENTRIES_BITS | lent.seq.0, epoch: lent.epoch })
+        } else {
+            None
+        }
     }
 }
 

@@ -54,7 +54,7 @@ mod xattr;
 
 pub use acl::{AclId, NotAcl, map_acl};
 pub use error::NameError;
-pub use id::{Born, Generation, InodeId, Lent, LentTo, Owner, Ticket};
+pub use id::{Born, Generation, InodeId, Lent, LentTo, NUMBERS_MAX, Owner, Ticket};
 pub use lock::{Lock, LockKind, LockMode, Locks, Stretch, Waiting, Wish};
 pub use name::{
     ACL_ACCESS, ACL_DEFAULT, CAPABILITY, NAME_BYTES_MAX, Name, NotAName, Space, TARGET_BYTES_MAX, Target,

@@ -3,7 +3,7 @@
 use base::{ClientId, Members, NodeId, WallTime};
 use bytes::Bytes;
 
-use crate::access::{SETGID, SETUID};
+use crate::access::{PERMISSIONS, SETGID, SETUID};
 use crate::limits::{HOLDERS_MAX, MODE_BITS, XATTR_BYTES_MAX};
 use crate::{
     Attributes, Born, CAPABILITY, Generation, InodeId, Kind, LentTo, Lock, LockKind, Name, NameError, Owner,
@@ -43,9 +43,27 @@ pub enum Change {
         /// Whether it is refused when the name is taken. Otherwise whatever has the name is the outcome, unchanged and
         /// not asked whether it may be opened; only files are created like this.
         is_exclusive: bool,
-        /// Whether a file that is new is lent to the operation's client by this very entry. One that others may run with the rights of
-        /// its owner or group is not.
+        /// Whether a file or a directory that is new is lent to the operation's client by this very entry. A file that others may run with
+        /// the rights of its owner or group is not, nor is a directory that gives what is created in it more than a mode.
         lends: bool,
+    },
+    /// Enters a file that the operation's client has created by itself in a directory that is lent to it. The file is lent to it as well, by
+    /// the same name as the directory. Nothing is entered under a lend that is over. [`Done::Created`].
+    Enter {
+        /// The directory.
+        dir: InodeId,
+        /// Its lend.
+        under: Generation,
+        /// Which of the client's files there: it gives no number twice under one lend.
+        number: u64,
+        /// The name.
+        name: Name,
+        /// Who replicates it.
+        replicas: Members,
+        /// The permissions.
+        mode: u16,
+        /// When, by the client's clock.
+        created: WallTime,
     },
     /// Gives an inode that has a name another one. Directories have one only. [`Done::Changed`].
     Link {
@@ -493,6 +511,7 @@ impl Op {
     pub fn check_limits(&self) -> Result<(), NameError> {
         match &self.change {
             Change::Create { mode, umask, .. } if (mode | umask) & !MODE_BITS != 0 => Err(NameError::NoMode),
+            Change::Enter { mode, .. } if mode & !PERMISSIONS != 0 => Err(NameError::NoMode),
             Change::SetAttributes { set: SetAttributes { mode: Some(mode), .. }, .. }
             | Change::Return { mode: Some(mode), .. }
             | Change::GiveBack { mode: Some(mode), .. }
@@ -519,6 +538,7 @@ impl Op {
     pub const fn creates(&self, born: Born) -> Option<InodeId> {
         match self.change {
             Change::Create { .. } => Some(InodeId::of(born)),
+            Change::Enter { under, number, .. } => InodeId::under(under, number),
             _ => None,
         }
     }

@@ -58,7 +58,7 @@ impl<T: Table> Draft<'_, T> {
     fn touched<'o>(&self, change: &'o Change) -> Touched<'o> {
         let mut touched = Touched::default();
         match change {
-            Change::Create { dir, name, .. } => {
+            Change::Create { dir, name, .. } | Change::Enter { dir, name, .. } => {
                 touched.names.push((*dir, name));
                 touched.inodes.push(*dir);
             }
@@ -152,6 +152,7 @@ const fn changes_lists(change: &Change) -> bool {
             | Change::RemoveDirectory { .. }
             | Change::Rename { .. }
             | Change::Create { lends: true, .. }
+            | Change::Enter { .. }
             | Change::Lend { to: LentTo::Client(_), .. }
             | Change::Hold { .. }
             | Change::Release { .. }

@@ -147,6 +147,8 @@ pub enum Body {
         parent: InodeId,
         /// How many names it has.
         entries: u64,
+        /// The lend that is going on, to a client.
+        lent: Option<Lent>,
     },
     /// A symbolic link.
     Symlink {
@@ -244,6 +246,14 @@ impl Inode {
         matches!(self.body, Body::Directory { .. })
     }
 
+    /// The lend that is going on.
+    pub const fn lent(&self) -> Option<Lent> {
+        match self.body {
+            Body::File { lent, .. } | Body::Directory { lent, .. } => lent,
+            _ => None,
+        }
+    }
+
     /// How it is, for whoever asks.
     pub fn attributes(&self, inode: InodeId) -> Attributes {
         let (size, rdev) = match &self.body {
@@ -255,6 +265,7 @@ impl Inode {
         };
         let (lent, last_lend, replicas) = match &self.body {
             Body::File { lent, last_lend, replicas, .. } => (*lent, *last_lend, Some(replicas.clone())),
+            Body::Directory { lent, .. } => (*lent, None, None),
             _ => (None, None, None),
         };
         let Self { mode, uid, gid, links, atime, mtime, ctime, btime, .. } = *self;

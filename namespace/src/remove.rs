@@ -158,7 +158,7 @@ impl<T: Table> Draft<'_, T> {
         self.drop_locks(id);
         self.remove(Key::Orphan(id));
         self.remove(Key::Inode(id));
-        if let Body::File { lent: Some(lent), .. } = inode.body {
+        if let Some(lent) = inode.lent() {
             self.leave_lender(lent, id);
         }
         if let Body::File { size, replicas, lent, last_lend } = &inode.body

@@ -6,6 +6,7 @@ mod attributes;
 mod clients;
 mod costs;
 mod empty;
+mod lent_dirs;
 mod locks;
 mod names;
 mod orphans;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base::{ClientId, WallTime};
 
-use crate::create::Wanted;
+use crate::create::{Numbered, Wanted};
 use crate::draft::Draft;
 use crate::limits::MODE_BITS;
 use crate::{
@@ -111,15 +111,17 @@ impl<T: Table> Tree<T> {
         matches!(page.first(), Some((Key::Unsettled(_), _)))
     }
 
-    /// The lend of a file's size and times that is going on.
+    /// The lend of a file's size and times, or of a directory, that is going on.
     pub fn lent(&self, inode: InodeId) -> Option<Lent> {
         match self.table.get(&Key::Inode(inode))?.1 {
-            Part::Inode(found) => match found.body {
-                Body::File { lent, .. } => lent,
-                _ => None,
-            },
+            Part::Inode(found) => found.lent(),
             _ => None,
         }
+    }
+
+    /// A directory that a change is about and that is lent to another client, which is to give it back before.
+    pub fn wants_dir(&self, change: &Change, client: ClientId) -> Option<(InodeId, Lent)> {
+        Draft::look(&self.table).wants_dir(change, client)
     }
 
     /// Some of the files that are lent to a client.
@@ -195,9 +197,11 @@ impl<T: Table> Draft<'_, T> {
     fn run(&mut self, op: &Op) -> Result<Done, NameError> {
         if op.change.is_of_client() {
             self.check_client(op.client)?;
+            self.refuse_dirs_of_others(&op.change, op.client)?;
         }
         match &op.change {
             Change::Create { .. }
+            | Change::Enter { .. }
             | Change::Link { .. }
             | Change::Unlink { .. }
             | Change::RemoveDirectory { .. }
@@ -229,6 +233,11 @@ impl<T: Table> Draft<'_, T> {
                 let (mode, umask, is_exclusive) = (*mode, *umask, *is_exclusive);
                 let wanted = Wanted { make, mode, umask, is_exclusive, lends };
                 self.create(who, (*dir, name), &wanted)
+            }
+            Change::Enter { dir, under, number, name, replicas, mode, created } => {
+                let file =
+                    Numbered { under: *under, number: *number, replicas, mode: *mode, created: *created };
+                self.enter((who, *client), (*dir, name), &file)
             }
             Change::Link { inode, dir, name } => self.link(who, *inode, (*dir, name)),
             Change::Unlink { site, holders } => self.remove_name(who, site, holders, false),
@@ -294,6 +303,7 @@ impl Change {
     const fn is_of_client(&self) -> bool {
         match self {
             Self::Create { .. }
+            | Self::Enter { .. }
             | Self::Link { .. }
             | Self::Unlink { .. }
             | Self::RemoveDirectory { .. }
@@ -321,7 +331,7 @@ impl Change {
 
 fn blank_root() -> Inode {
     let zero = WallTime::ZERO;
-    let body = Body::Directory { parent: InodeId::ROOT, entries: 0 };
+    let body = Body::Directory { parent: InodeId::ROOT, entries: 0, lent: None };
     let (uid, gid, links, holders) = (0, 0, 2, 0);
     let (marks, xattrs, xattr_bytes) = (Marks::default(), 0, 0);
     let (atime, mtime, ctime, btime) = (zero, zero, zero, zero);

@@ -151,6 +151,8 @@ pub enum Bug {
     PlacesOfClosedForgotten,
     /// A volume's primary takes nothing back from whom it is lent to before it lends or changes it.
     LendToTwo,
+    /// What somebody asks about names in a directory that is lent to another client is answered at once, and changed.
+    DirectoryOfTwo,
     /// What is lent to a client is known to the primary alone that has lent it.
     LendInMemory,
     /// The first content of a file may be of an epoch that is not above that of the file.

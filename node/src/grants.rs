@@ -40,6 +40,7 @@ use namespace::{Attributes, InodeId};
 
 use crate::{Revoked, SessionId};
 pub use named::Named;
+pub(crate) use named::is_directory;
 pub(crate) use table::{Grants, Settled};
 
 /// What a grant allows.

@@ -353,6 +353,7 @@ impl<A: Algorithm> Shard<A> {
         }
         if let Some(at) = begins {
             self.change_begins(object, asker, request.number, (at, change));
+            self.count_entered(now, object, asker, change);
         }
         refusal.map(refused_change)
     }

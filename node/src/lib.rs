@@ -119,6 +119,7 @@ pub use message::{
 pub use namespace::{VOLUME_NAME_BYTES_MAX, VolumeName, VolumeNameError};
 pub use orders::{Order, OrderBody, OrderReply, OrderReplyBody};
 pub use output::{Output, ShardEvent};
+pub use recalls::LENDS_MAX;
 pub use recent::{HAPPENED_MAX, Happened, HappenedWhat, Recent, SECONDS_MAX, SecondSeen, TookSeen};
 pub use session::{Certificate, SessionId};
 pub use shard::{LockCounts, Remembered, Shard, ShardError};

@@ -19,13 +19,14 @@ use std::sync::Arc;
 use base::{ClientId, ObjectId, Span, WallTime};
 use lease::Algorithm;
 use namespace::{
-    Answer as TreeAnswer, Attributes, Change as TreeChange, ClientState, Given, InodeId, Key, Lent, LentTo,
-    Op as TreeOp, Part, Who,
+    Answer as TreeAnswer, Ask, Attributes, Change as TreeChange, ClientState, Given, InodeId, Key, Lent,
+    LentTo, Op as TreeOp, Part, Who,
 };
 
 use crate::errands::{ErrandBody, outcome_of};
 use crate::file::{Answer, Change, Done, FileBody, FileOf, FileReplyBody, Names, Query};
 use crate::files::{Asker, Caller, Hosted};
+use crate::grants::is_directory;
 use crate::lends::given;
 use crate::{Bug, Revoked, SessionId, Shard, Unavailable};
 
@@ -38,8 +39,9 @@ const WANTED_FOR: Span = Span::from_secs(10);
 const WANTED_MAX: usize = 4_096;
 /// Of so much it is remembered that the content changed it.
 const TOUCHED_MAX: usize = 65_536;
-/// So much is lent to one client of a volume; how often somebody is refused before what it has is counted again.
-const LENDS_MAX: usize = 8_192;
+/// So much is lent to one client of a volume, and beyond that only what it has created by itself before its directories were taken back; how
+/// often somebody is refused before what it has is counted again.
+pub const LENDS_MAX: usize = 8_192;
 const REFUSED_MAX: usize = 64;
 
 /// What is being taken back in a volume that is led here, and what is known of its lends.
@@ -175,11 +177,18 @@ impl<A: Algorithm> Shard<A> {
         if request.is_some_and(|request| hosted.replica.knows(request)) {
             return false;
         }
+        let tree = hosted.replica.machine().tree();
+        // Of directories only others want anything, and that before all else.
         let lent = |inode| {
-            let lent = hosted.replica.machine().tree().lent(inode);
+            let lent = tree.lent(inode).filter(|_| !is_directory(tree, inode));
             lent.filter(|lent| self.knows_lend(object, lent))
         };
         let is_others = |lent: &Lent| lent.to.client().is_some_and(|client| client != asker.client);
+        let dir = tree.wants_dir(&op.change, asker.client).filter(|(_, lent)| self.knows_lend(object, lent));
+        if let Some(dir) = dir.filter(|_| !self.config.breaks(Bug::DirectoryOfTwo)) {
+            self.recall(now, object, dir, Some((asker, body.clone())));
+            return true;
+        }
         let (inode, lent) = match &op.change {
             TreeChange::Lend { inode, .. } => {
                 let lent = lent(*inode);
@@ -197,6 +206,18 @@ impl<A: Algorithm> Shard<A> {
         true
     }
 
+    /// A client enters something, which is lent to it as well. If that is more than it may have it creates nothing more there by itself.
+    pub(crate) fn count_entered(&mut self, now: WallTime, object: ObjectId, asker: Asker, change: &Change) {
+        let Change::Tree(op) = change else { return };
+        let TreeChange::Enter { dir, under, .. } = op.change else { return };
+        let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
+        let lent = Lent { generation: under, to: LentTo::Client(asker.client) };
+        let tree = hosted.replica.machine().tree();
+        if tree.lent(dir) == Some(lent) && !hosted.recalls.has_room(asker.client, tree) {
+            self.recall(now, object, (dir, lent), None);
+        }
+    }
+
     /// A client gives something back. Whether that waits for the content.
     fn gives_back(
         &mut self,
@@ -211,7 +232,9 @@ impl<A: Algorithm> Shard<A> {
         let guards = !self.config.breaks(Bug::UntouchedWithContent);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
         let its = Lent { generation, to: LentTo::Client(asker.client) };
-        let is_lent = hosted.replica.machine().tree().lent(inode) == Some(its);
+        let tree = hosted.replica.machine().tree();
+        // What it says by itself of a directory is all that there is to know.
+        let is_lent = tree.lent(inode) == Some(its) && !is_directory(tree, inode);
         let is_touched = !is_untouched || guards && hosted.recalls.touched.contains(&inode);
         if !is_lent || !is_touched || hosted.recalls.given(inode).is_some() {
             return false;
@@ -367,10 +390,27 @@ impl<A: Algorithm> Shard<A> {
         let Some(hosted) = self.files.hosted.get(&object) else { return };
         let Some(recall) = hosted.recalls.all.get(&inode) else { return };
         let (lent, modified) = (recall.lent, recall.modified);
+        if is_directory(hosted.replica.machine().tree(), inode) {
+            return self.end_dir_lend(now, object, (inode, lent));
+        }
         let errand = (FileOf { volume: object, inode }, ErrandBody::Return { lent, modified });
         if self.run_errands_when_durable(now, object, vec![errand])
             && let Some(hosted) = self.files.hosted.get_mut(&object)
             && let Some(recall) = hosted.recalls.all.get_mut(&inode)
+        {
+            recall.stage = Stage::Returning;
+        }
+    }
+
+    /// A directory has no content that could know better.
+    fn end_dir_lend(&mut self, now: WallTime, object: ObjectId, (inode, lent): (InodeId, Lent)) {
+        let (generation, given, accessed, mode, changed) = (lent.generation, None, None, None, None);
+        let change = TreeChange::GiveBack { inode, generation, given, accessed, mode, changed };
+        let op = Change::Tree(Arc::new(TreeOp::wanted(Who::root(), change)));
+        let is_proposed = self.propose_own(now, object, op).is_some();
+        if let Some(hosted) = self.files.hosted.get_mut(&object)
+            && let Some(recall) = hosted.recalls.all.get_mut(&inode)
+            && is_proposed
         {
             recall.stage = Stage::Returning;
         }
@@ -462,14 +502,24 @@ impl<A: Algorithm> Shard<A> {
             Some(attributes) => attributes.lent.map(|lent| (attributes.inode, lent)),
             None => self.judged(object, body),
         };
-        let Some((inode, lent)) = told else { return false };
-        let is_others = lent.to.client().is_some_and(|client| client != asker.client);
-        let waits =
-            is_others && !self.config.breaks(Bug::RecallNotWaitedFor) && self.knows_lend(object, &lent);
-        if waits {
-            self.recall(now, object, (inode, lent), Some((asker, body.clone())));
-        }
-        waits
+        let waits = |(_, lent): &(InodeId, Lent)| {
+            let is_others = lent.to.client().is_some_and(|client| client != asker.client);
+            is_others && !self.config.breaks(Bug::RecallNotWaitedFor) && self.knows_lend(object, lent)
+        };
+        let Some(lent) = self.searched(object, body).filter(waits).or(told.filter(waits)) else {
+            return false;
+        };
+        self.recall(now, object, lent, Some((asker, body.clone())));
+        true
+    }
+
+    /// The directory in which a question looks for names, if it is lent.
+    fn searched(&self, object: ObjectId, body: &FileBody) -> Option<(InodeId, Lent)> {
+        let FileBody::Ask(Query::Tree(query)) = body else { return None };
+        let (Ask::Lookup { dir, .. } | Ask::List { dir, .. }) = query.ask else { return None };
+        let guards = !self.config.breaks(Bug::DirectoryOfTwo);
+        let hosted = self.files.hosted.get(&object).filter(|_| guards)?;
+        Some((dir, hosted.replica.machine().tree().lent(dir)?))
     }
 
     /// The file by whose permissions such a question is answered or refused, if it is lent: its owner may have set them there.

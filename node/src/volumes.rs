@@ -9,8 +9,8 @@ use std::sync::Arc;
 use base::{ClientId, Members, NodeId, ObjectId, Span, WallTime};
 use lease::Algorithm;
 use namespace::{
-    Answer as TreeAnswer, Ask, Born, Change as TreeChange, Done as TreeDone, InodeId, LentTo, Lock, Make,
-    Op as TreeOp, Query as TreeQuery, Who, cost,
+    Answer as TreeAnswer, Ask, Born, Change as TreeChange, Done as TreeDone, InodeId, Key, LentTo, Lock,
+    Make, Op as TreeOp, Part, Query as TreeQuery, Who, cost,
 };
 use replication::{Position, Replica};
 
@@ -75,9 +75,16 @@ pub(crate) fn operation(asked: Asked, change: &Change, replica: &Replica<File>, 
         match &mut op.change {
             TreeChange::Create { make: Make::File { replicas }, lends, .. } => {
                 *lends &= place.may_lend;
-                if let Some(next) = replica.next_position() {
-                    *replicas = members_of_next(asked.object, next, place.map);
+                if let Some(Position { epoch, seq }) = replica.next_position() {
+                    *replicas = members_of(asked.object, InodeId::of(Born { epoch, seq }), place.map);
                 }
+            }
+            TreeChange::Create { lends, .. } => *lends &= place.may_lend,
+            TreeChange::Enter { dir, under, number, replicas, created, .. } => {
+                if let Some(inode) = InodeId::under(*under, *number) {
+                    *replicas = members_of(asked.object, inode, place.map);
+                }
+                *created = entered_at(asked.now, *dir, replica, *created);
             }
             TreeChange::Lend { inode, to } => {
                 *to = lent_to(asked, *inode, replica, &place);
@@ -94,6 +101,16 @@ pub(crate) fn operation(asked: Asked, change: &Change, replica: &Replica<File>, 
     Op { time: asked.now, under: None, change }
 }
 
+/// When what a client enters was created: when it says, but not later than now, and not before the directory was made. Nobody else has seen the
+/// directory since then, so whoever looks for what is new since it looked last misses nothing.
+fn entered_at(now: WallTime, dir: InodeId, replica: &Replica<File>, created: WallTime) -> WallTime {
+    let made = match replica.machine().tree().part(&Key::Inode(dir)) {
+        Some(Part::Inode(found)) => found.btime,
+        _ => WallTime::ZERO,
+    };
+    created.min(now).max(made)
+}
+
 /// To whom a file is lent: to the client that wants it, unless somebody else does or did lately.
 fn lent_to(asked: Asked, inode: InodeId, replica: &Replica<File>, place: &Place<'_>) -> LentTo {
     let its = LentTo::Client(asked.client);
@@ -104,9 +121,8 @@ fn lent_to(asked: Asked, inode: InodeId, replica: &Replica<File>, place: &Place<
     if may_have { its } else { LentTo::Content }
 }
 
-/// Where the file is replicated that the next entry creates.
-fn members_of_next(volume: ObjectId, next: Position, map: &ClusterMap) -> Members {
-    let inode = InodeId::of(Born { epoch: next.epoch, seq: next.seq });
+/// Where a new file is replicated.
+fn members_of(volume: ObjectId, inode: InodeId, map: &ClusterMap) -> Members {
     map.view(file_object(volume, inode)).members.clone()
 }
 

@@ -16,6 +16,8 @@ const ALONE: &str = "FLEASEFS_TEST_ALONE";
 /// Longer than daemons wait for a client.
 const SILENCE: Duration = Duration::from_secs(130);
 
+const MADE: usize = 8;
+
 /// In a process of its own: a program that another test starts meanwhile would close what is open here, which waits for the frozen mount.
 #[test]
 fn a_mount_that_was_silent_for_long_goes_on_as_somebody_else() {
@@ -46,6 +48,9 @@ fn is_silent_and_goes_on() {
     assert!(theirs.try_lock().is_err());
     let unsent = open("unsent");
     unsent.write_all_at(b"unsent", 0).unwrap();
+    // It creates these by itself, and may not come to say so.
+    fs::create_dir(b.join("made")).unwrap();
+    (0..MADE).for_each(|number| drop(File::create(b.join(format!("made/{number}"))).unwrap()));
     kill_process(silent, Signal::STOP).unwrap();
     // Whoever waits for the lock has it when the other one is taken for dead.
     std::thread::scope(|scope| {
@@ -61,6 +66,10 @@ fn is_silent_and_goes_on() {
     named.write_all_at(b"behind", 0).unwrap();
     named.sync_all().unwrap();
     assert_eq!(fs::read_to_string(a.join("named")).unwrap(), "behind");
+    let synced = dir.sync_all();
+    if fs::read_dir(a.join("made")).unwrap().count() < MADE {
+        assert_eq!(Errno::from_io_error(&synced.unwrap_err()), Some(Errno::IO));
+    }
     dir.sync_all().unwrap();
     // What was not sent is lost, and whoever syncs is told so, once.
     if let Err(error) = unsent.sync_all() {

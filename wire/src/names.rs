@@ -246,13 +246,15 @@ impl Field for Attributes {
     }
 }
 
-/// Only files are lent and replicated, only devices have numbers, and what has neither names nor content is of no size.
+/// Only files are replicated, they and directories are lent, only devices have numbers, and what has neither names nor content is of no size.
 fn goes_with_kind(attributes: &Attributes) -> bool {
     let Attributes { kind, rdev, size, lent, last_lend, replicas, .. } = attributes;
     match kind {
         Kind::File => *rdev == 0 && replicas.is_some() && are_in_order(lent.as_ref(), last_lend.as_ref()),
-        _ if lent.is_some() || last_lend.is_some() || replicas.is_some() => false,
-        Kind::Directory | Kind::Symlink => *rdev == 0,
+        _ if last_lend.is_some() || replicas.is_some() => false,
+        Kind::Directory => *rdev == 0 && lent.is_none_or(|lent| lent.to != LentTo::Content),
+        _ if lent.is_some() => false,
+        Kind::Symlink => *rdev == 0,
         Kind::Fifo | Kind::Socket => *rdev == 0 && *size == 0,
         Kind::CharDevice | Kind::BlockDevice => *size == 0,
     }

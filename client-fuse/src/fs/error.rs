@@ -28,6 +28,11 @@ pub(crate) enum FsError {
         "the daemons took this mount for dead, and gave its locks to others; close the file, and open it again"
     )]
     LocksLost,
+    /// What was done to names when the mount was taken for dead.
+    #[error(
+        "the daemons took this mount for dead, and some of what it did to names just before may be lost; see what is there"
+    )]
+    NamesLost,
     /// The mount was taken for dead, and cannot connect anew.
     #[error("the daemons took this mount for dead, and it cannot connect anew: {0}")]
     Unconnected(String),
@@ -56,7 +61,7 @@ impl FsError {
             Self::NothingThere => Errno::NXIO,
             Self::Invalid => Errno::INVAL,
             Self::Interrupted => Errno::INTR,
-            Self::Mismatch | Self::LocksLost | Self::Unconnected(_) => Errno::IO,
+            Self::Mismatch | Self::LocksLost | Self::NamesLost | Self::Unconnected(_) => Errno::IO,
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use client::{Client, Volume, VolumeFile};
@@ -63,6 +64,7 @@ impl Fs {
             // Another one has its name.
             return Err(FsError::Forgotten);
         }
+        self.has_lost.fetch_or(before.volume.has_lost(), Ordering::SeqCst);
         // The kernel's clock may have stood still meanwhile.
         self.inodes.all_believed().into_iter().for_each(|inode| self.disbelieve(inode));
         let identity = Arc::new(Identity { client, volume, number: number + 1 });

@@ -1,8 +1,8 @@
 //! Which inode a number of the kernel's stands for.
 //!
 //! FUSE has 64 bits, and an inode's id has a place in the volume's log and the epoch of that place. The place alone is the number,
-//! because only one entry at a place was ever committed; users see it as `st_ino`, the same on all mounts and at all times.
-//! The epoch is kept here as long as the kernel refers to the inode, and so the table is as large as the kernel's.
+//! because only one entry at a place was ever committed, and a client gives each number above it once; users see it as `st_ino`, the same on all
+//! mounts and at all times. The epoch is kept here as long as the kernel refers to the inode, and so the table is as large as the kernel's.
 //!
 //! It is also known here until when the kernel may [believe](Inodes::believe) what it was told of attributes, so that it is told when these
 //! are not so any more, and not told of what it does not have. And by which names it may believe directories to be known.

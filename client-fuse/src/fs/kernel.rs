@@ -161,7 +161,9 @@ impl Fs {
         let (from, time) = (clock::now(), identity.volume.known_for());
         let may_believe = self.inodes.believe(inode, from + time + ENDS_AFTER);
         match identity.volume.known(&self.root, &Ask::Attributes { inode })? {
-            Ok(Answer::Attributes(attributes)) if attributes.lent.is_none() => {
+            Ok(Answer::Attributes(attributes))
+                if attributes.lent.is_none() || attributes.kind == Kind::Directory =>
+            {
                 Some((attributes, left((from, time), may_believe)))
             }
             _ => None,

@@ -1,6 +1,7 @@
 //! Names in directories: looking them up, making, moving and removing what has them.
 
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -144,7 +145,11 @@ impl Fs {
 
     /// Makes durable what this mount was told is done to names.
     pub(crate) async fn sync_names(&self) -> Result<(), FsError> {
-        Ok(self.now().volume.sync().await?)
+        self.now().volume.sync().await?;
+        if self.has_lost.swap(false, Ordering::SeqCst) {
+            return Err(FsError::NamesLost);
+        }
+        Ok(())
     }
 
     fn site(&self, (dir, name): Place<'_>) -> Result<Site, FsError> {

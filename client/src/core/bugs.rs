@@ -14,6 +14,12 @@ pub enum Bug {
     SyncForgetsLend,
     /// A revocation of a lend is answered before what was written under it has been sent.
     AnsweredBeforeSent,
+    /// A revocation of a directory is answered before what was created there has been entered.
+    AnsweredBeforeEntered,
+    /// What was created waits to be entered as all else waits that a volume is asked for.
+    EntriesWait,
+    /// A file is created in a directory while that may be removed.
+    CreatedInRemoved,
     /// A lend is used although the session that it was given in may be over.
     LendOutlivesSession,
     /// What was granted is answered although the session that it was granted in may be over.

@@ -626,6 +626,12 @@ impl Contents {
         }
     }
 
+    /// A file that this client has created is not there, as its volume says: nothing that was written to it will be.
+    pub fn refuse(&mut self, (id, generation): (FileId, Generation), fault: Fault) {
+        self.end_lend((id, generation), fault.clone());
+        self.note_fault(id, fault);
+    }
+
     /// Nothing names a file any more: unless somebody has it open nothing of it is sent.
     pub fn removed(&mut self, id: FileId) {
         let Some(file) = self.files.get_mut(&id) else { return };

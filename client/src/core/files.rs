@@ -14,19 +14,21 @@
 //! - A change that was acknowledged as written is owed until a sync covers it or finds it lost; then its ticket is told.
 //! - Who answers others and not this is busy, and not silent: the same once more would make it slower.
 //! - What a daemon wants shown for an inode is shown whenever the client asks about it.
+//! - What a number [was kept](Files::promise) for has it, and waits for nothing.
 //! - A refusal counts only as a reply to the last sending: an earlier one says nothing of what came of a later one.
 //!
 //! # Contract
 //!
 //! As for [locks](super): *events in* are `handle_*`; *commands* are [`create`](Files::create),
-//! [`change`](Files::change), [`ask`](Files::ask), [`open`](Files::open), [`sync`](Files::sync) and
-//! [`give_up`](Files::give_up), and each ticket ends with one event; what is to be done comes out of [`poll_output`](Files::poll_output), to be emptied
+//! [`change`](Files::change), [`ask`](Files::ask), [`open`](Files::open), [`sync`](Files::sync),
+//! [`enter_to_hold`](Files::enter_to_hold) and [`give_up`](Files::give_up), and each ticket ends with one event; what is to be done comes out of [`poll_output`](Files::poll_output), to be emptied
 //! after every call, and [`poll_timeout`](Files::poll_timeout), which any call may change.
 //!
 //! # What is deliberately absent
 //!
 //! No cache, no data of changes that were acknowledged: whoever wants to write again what was lost keeps it. No time limits: a request is sent for ever unless it is given up.
 
+mod entries;
 mod holds;
 mod job;
 mod link;
@@ -48,7 +50,7 @@ use node::file::{Answer, Done, FileBody, FileError, FileReply, FileReplyBody, Fi
 use node::{Capability, ClusterMap, RequestId, Unavailable};
 
 use super::grants::Told;
-use super::{BACKOFF_MAX, BACKOFF_MIN, SILENCE};
+use super::{BACKOFF_MAX, BACKOFF_MIN, Bug, Rules, SILENCE};
 use holds::Holds;
 pub use job::Opening;
 use job::{Job, Task, Wish};
@@ -217,6 +219,7 @@ pub struct Files {
     /// What is to be sent, or sent again, and when.
     due: BTreeSet<(MonoTime, FileTicket)>,
     proofs: Proofs,
+    rules: Rules,
     /// Whether what is told of volumes is kept.
     caches: bool,
     outputs: VecDeque<FileOutput>,
@@ -266,6 +269,7 @@ impl Files {
             sendings: BTreeMap::new(),
             due: BTreeSet::new(),
             proofs: Proofs::new(),
+            rules: Rules::ALL,
             caches: false,
             outputs: VecDeque::new(),
             tickets: 0,
@@ -356,6 +360,9 @@ impl Files {
         self.leave_sync(object, ticket);
         if let Some(known) = self.objects.get_mut(&object) {
             known.queue.remove(&ticket);
+            if known.entries.remove(&ticket).is_some() {
+                known.renounce();
+            }
             known.waiters.remove(&ticket);
         }
         self.end(ticket, FileEvent::GivenUp { ticket, was_sent });
@@ -510,7 +517,7 @@ impl Files {
     /// Sends what has its turn.
     fn go_ahead(&mut self, now: MonoTime, id: ObjectId) {
         while let Some(object) = self.objects.get_mut(&id)
-            && let Some((key, wish)) = object.take_next()
+            && let Some((key, wish)) = object.take_next(self.rules)
         {
             let task = match wish {
                 Wish::Create => Task::Create,

@@ -37,11 +37,11 @@ mod volume;
 use std::collections::BTreeMap;
 
 use base::{Epoch, MonoTime, NodeId, ObjectId, Seq, Span};
-use namespace::{Answer, Ask, Attributes, Change, Done, InodeId, Name, NameError, Op, Who};
+use namespace::{Answer, Ask, Attributes, Change, Done, InodeId, Lent, Name, NameError, Op, Who};
 use node::{CacheGrant, Named, Revoked};
 
 use super::{Bug, Rules};
-use volume::Volume;
+use volume::{Entering, Volume};
 
 /// So much is kept: inodes and names together.
 const KEPT_MAX: usize = 1 << 18;
@@ -80,6 +80,8 @@ pub struct Cache {
     links: BTreeMap<NodeId, Link>,
     volumes: BTreeMap<ObjectId, Volume>,
     changes: BTreeMap<ChangeId, (ObjectId, Named)>,
+    /// What this client has created by itself, by the change that has it entered.
+    entering: BTreeMap<ChangeId, Entering>,
     last: u64,
     hits: u64,
     kept_max: usize,
@@ -229,6 +231,34 @@ impl Cache {
         self.make_room(object);
     }
 
+    /// By which lend a directory is lent in which somebody may create what has this name, if nothing has it at `now`, and that may be said
+    /// without asking.
+    pub fn free_in(
+        &self,
+        now: MonoTime,
+        object: ObjectId,
+        who: &Who,
+        place: (InodeId, &Name),
+    ) -> Option<Lent> {
+        let volume = self.volumes.get(&object)?;
+        let link = self.links.get(&volume.by?.node)?;
+        let is_valid = now < link.valid_until || self.rules.breaks(Bug::LendOutlivesSession);
+        is_valid.then(|| volume.free_in(who, place))?
+    }
+
+    /// This client has created a file by itself, and has it entered by this change.
+    pub fn enter(&mut self, object: ObjectId, op: &Op, attributes: &Attributes) -> ChangeId {
+        self.last += 1;
+        let id = ChangeId(self.last);
+        self.changes.insert(id, (object, Named::default()));
+        if let (Some(volume), Change::Enter { dir, name, .. }) = (self.volumes.get_mut(&object), &op.change) {
+            let entering = Entering { dir: *dir, name: name.clone(), file: attributes.inode };
+            volume.enter(&op.who, &entering, attributes);
+            self.entering.insert(id, entering);
+        }
+        id
+    }
+
     /// A change is about to be sent.
     pub fn begin(&mut self, object: ObjectId, change: &Change) -> ChangeId {
         self.last += 1;
@@ -243,13 +273,20 @@ impl Cache {
     /// A change has an outcome.
     pub fn end(&mut self, id: ChangeId, op: &Op, (told, done): (&Told, Option<&Done>)) {
         let Some((object, named)) = self.changes.remove(&id) else { return };
+        let entering = self.entering.remove(&id);
         let Some(volume) = self.volumes.get_mut(&object) else { return };
         let alone = volume.busy.end(&named);
         volume.dress(&op.change);
+        if let Some(entering) = &entering {
+            volume.entered(entering, told.at.filter(|_| done.is_some()));
+        }
         let Some(done) = done else { return };
         let forgotten = volume.forget(&named, told.at);
         if let Some((volume, grant)) = self.granted(object, told) {
             volume.take_in(op, done, (&alone, &forgotten, grant));
+        } else if let (Some(Entering { file, .. }), Some(volume)) = (entering, self.volumes.get_mut(&object))
+        {
+            volume.drop(file);
         }
         self.make_room(object);
     }
@@ -258,7 +295,9 @@ impl Cache {
     pub fn abandon(&mut self, id: ChangeId) {
         let Some((object, named)) = self.changes.remove(&id) else { return };
         let present = self.links.iter().map(|(&node, link)| Connection { node, number: link.number });
+        let entering = self.entering.remove(&id);
         if let Some(volume) = self.volumes.get_mut(&object) {
+            entering.iter().for_each(|entering| volume.entered(entering, None));
             volume.abandon(named, present.collect());
         }
     }

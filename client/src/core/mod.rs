@@ -16,6 +16,7 @@
 
 mod bugs;
 pub mod content;
+pub mod creations;
 pub mod files;
 pub mod grants;
 mod link;

@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use cluster::Cluster;
 
 mod access;
+mod ahead;
 mod behind;
 mod caches;
 

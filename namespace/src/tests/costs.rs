@@ -44,6 +44,15 @@ fn the_largest_operations_cost_no_more_than_they_may() {
     let changes = [
         make(Make::File { replicas: most_members() }),
         make(Make::Symlink { target }),
+        Change::Enter {
+            dir: InodeId::ROOT,
+            under: Generation(at(1)),
+            number: 1,
+            name: longest_name(),
+            replicas: most_members(),
+            mode: 0,
+            created: time(1),
+        },
         Change::Rename { from: site(), to: site(), how: RenameHow::Replace, holders },
         Change::SetXattr { inode: InodeId::ROOT, name: xattr_name, value, how: XattrHow::Any },
     ];

@@ -20,6 +20,9 @@ pub(super) fn beginning() -> Vec<Op> {
         changed: None,
     };
     let link = Make::Symlink { target: Target::new("there".into()).unwrap() };
+    let (dir, make) = (InodeId::ROOT, Make::Directory);
+    let (mode, umask, is_exclusive, lends) = (0o777, 0, true, true);
+    let lending = Change::Create { dir, name: name("e"), make, mode, umask, is_exclusive, lends };
     let changes = vec![
         create(InodeId::ROOT, "a", Make::Directory, 0o777),
         create(InodeId::ROOT, "b", Make::Directory, 0o1777),
@@ -34,6 +37,7 @@ pub(super) fn beginning() -> Vec<Op> {
         free(4, 9),
         free(5, 10),
         Change::Lend { inode: id(6), to: LentTo::Content },
+        lending,
     ];
     assert!((changes.len() as u64) < FIRST);
     let op = |change| Op { time: time(1), who: Who::root(), client: client(0), change };
@@ -114,15 +118,21 @@ fn name_change() -> impl Strategy<Value = Change> {
         2 => Just(RenameHow::Exchange),
     ];
     prop_oneof![
-        5 => (any_dir(), any_name(), any_make(), any_mode(), any::<bool>()).prop_map(
-            |(dir, name, make, mode, is_exclusive)| {
-                Change::Create { dir, name, make, mode, umask: 0o022, is_exclusive, lends: false }
+        5 => (any_dir(), any_name(), any_make(), any_mode(), any::<bool>(), 0..4_u8).prop_map(
+            |(dir, name, make, mode, is_exclusive, lends)| {
+                Change::Create { dir, name, make, mode, umask: 0o022, is_exclusive, lends: lends == 0 }
+            }
+        ),
+        2 => (any_dir(), FIRST..FIRST + 60, 0..9_u64, any_name(), 0..0o1000_u16, 0..99_u64).prop_map(
+            |(dir, lend, number, name, mode, created)| {
+                let (under, replicas, created) = (Generation(at(lend)), replicas(), time(created));
+                Change::Enter { dir, under, number, name, replicas, mode, created }
             }
         ),
         2 => (any_file(), any_dir(), any_name())
             .prop_map(|(inode, dir, name)| Change::Link { inode, dir, name }),
         3 => (any_site(), any_holders()).prop_map(|(site, holders)| Change::Unlink { site, holders }),
-        1 => (any_site(), any_holders()).prop_map(|(site, holders)| Change::RemoveDirectory { site, holders }),
+        2 => (any_site(), any_holders()).prop_map(|(site, holders)| Change::RemoveDirectory { site, holders }),
         4 => (any_site(), any_site(), how, any_holders())
             .prop_map(|(from, to, how, holders)| Change::Rename { from, to, how, holders }),
     ]
@@ -273,6 +283,18 @@ pub(super) fn aim(tree: &Tree<Memory>, mut op: Op) -> Op {
                 (*inode, *client) = (orphan, holder);
             }
         }
+        Change::Enter { dir, under, .. } => {
+            let of_dirs = keys().filter(|key| is_of_lent_dir(tree, key));
+            if let Some(Key::Lender(client, lent)) = pick(of_dirs.collect()) {
+                (op.client, *dir) = (client, lent);
+                *under = tree.lent(lent).unwrap().generation;
+            }
+        }
+        Change::GiveBack { inode, generation, .. } if draw.is_multiple_of(5) => {
+            if let Some(Key::Lender(_, lent)) = pick(keys().filter(is_of_lent).collect()) {
+                (*inode, *generation) = (lent, tree.lent(lent).unwrap().generation);
+            }
+        }
         Change::Hold { inode, .. } => {
             if let Some(Key::Orphan(orphan)) =
                 pick(keys().filter(|key| matches!(key, Key::Orphan(_))).collect())
@@ -306,6 +328,15 @@ pub(super) fn aim(tree: &Tree<Memory>, mut op: Op) -> Op {
         _ => {}
     }
     op
+}
+
+fn is_of_lent(key: &Key) -> bool {
+    matches!(key, Key::Lender(..))
+}
+
+fn is_of_lent_dir(tree: &Tree<Memory>, key: &Key) -> bool {
+    let Key::Lender(_, inode) = key else { return false };
+    matches!(tree.part(&Key::Inode(*inode)), Some(Part::Inode(found)) if found.is_directory())
 }
 
 /// Any operation. A lock's owner is of the client that asks.

@@ -72,7 +72,7 @@ fn check_inode(tree: &Tree<Memory>, key: &Key, inode: &Inode, counts: &Counts) {
     let names = counts.names.get(&id).copied().unwrap_or(0);
     let directories = counts.directories.get(&id).copied().unwrap_or(0);
     let is_orphan = tree.part(&Key::Orphan(id)).is_some();
-    if let Body::Directory { parent, entries } = inode.body {
+    if let Body::Directory { parent, entries, .. } = inode.body {
         assert_eq!(entries, counts.entries.get(&id).copied().unwrap_or(0), "{id}");
         assert_eq!(names, u32::from(id != InodeId::ROOT && !is_orphan), "{id}");
         assert_eq!(inode.links, if is_orphan { 0 } else { 2 + directories }, "{id}");
@@ -83,9 +83,12 @@ fn check_inode(tree: &Tree<Memory>, key: &Key, inode: &Inode, counts: &Counts) {
     }
     if let Body::File { lent: Some(lent), last_lend, .. } = inode.body {
         assert!(last_lend.is_none_or(|last| last < lent.generation), "{id}");
-        if let LentTo::Client(client) = lent.to {
-            assert_eq!(tree.part(&Key::Lender(client, id)), Some(Part::Mark), "{id}");
-        }
+    }
+    if let Some(Lent { to, .. }) = inode.lent() {
+        let client = to.client();
+        assert!(client.is_some() || !inode.is_directory(), "{id}");
+        let is_noted = |client| tree.part(&Key::Lender(client, id)) == Some(Part::Mark);
+        assert!(client.is_none_or(is_noted), "{id}");
     }
     assert_eq!(is_orphan, inode.links == 0, "{id}");
     assert_eq!(is_orphan, inode.holders > 0, "{id}");
@@ -174,6 +177,10 @@ fn check_other(tree: &Tree<Memory>, key: &Key, part: &Part) {
         (Key::Wait(owner, ticket), Part::Wait(inode)) => {
             let is_it = |waiting: &Waiting| waiting.ticket == *ticket && waiting.lock.owner == *owner;
             assert!(locks(*inode).waiting.iter().any(is_it));
+        }
+        (Key::Lender(client, inode), _) => {
+            assert_eq!(tree.lent(*inode).and_then(|lent| lent.to.client()), Some(*client), "{key:?}");
+            assert!(has(Key::Client(*client)), "{key:?}");
         }
         (Key::Doomed(inode), _) => assert!(!has(Key::Inode(*inode))),
         (Key::Unsettled(inode), _) => assert!(!locks(*inode).waiting.is_empty()),

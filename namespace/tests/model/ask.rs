@@ -48,6 +48,7 @@ impl Model {
         if self.has_ended(client) {
             return Err(NameError::Expired { client });
         }
+        self.knows_dirs(op)?;
         match op.change {
             Change::SetAttributes { inode, set: SetAttributes { mode, uid, gid, .. } }
                 if mode.is_some() || uid.is_some() || gid.is_some() =>
@@ -61,6 +62,7 @@ impl Model {
         }
         match &op.change {
             Change::Create { .. } => self.create(at, op),
+            Change::Enter { .. } => self.enter(op),
             Change::Link { .. } => self.link(op),
             Change::Unlink { site, holders } => self.remove(op, site, holders, false),
             Change::RemoveDirectory { site, holders } => self.remove(op, site, holders, true),

@@ -67,7 +67,7 @@ impl Model {
         node.may_set_times(inode, set, who)?;
         let sets_id = set.mode.is_some_and(|mode| mode & 0o6000 != 0);
         let needs_back = set.size.is_some() || set.mtime.is_some() || set.atime.is_some() || sets_id;
-        if let Some(Lent { generation, .. }) = node.lent.filter(|_| needs_back) {
+        if let Some(Lent { generation, .. }) = node.lent.filter(|_| needs_back && node.kind == Kind::File) {
             return Err(NameError::Lent { inode, generation });
         }
         let grows = size > node.size;
@@ -118,11 +118,16 @@ impl Model {
         {
             return Err(NameError::TooLong { size });
         }
-        node.has_content(inode)?;
+        node.may_be_lent(inode)?;
         if node.lent.is_none_or(|lent| lent.generation != generation) {
             return Err(NameError::NotLent { inode, generation });
         }
         let node = self.node_mut(inode);
+        if node.is_directory() {
+            // Its size and times were never lent.
+            node.lent = None;
+            return Ok(Done::Changed { attributes: self.attributes(inode)? });
+        }
         (node.lent, node.last_lend) = (None, Some(generation));
         if let Some(Given { size, mtime, ctime }) = given {
             (node.size, node.mtime) = (size, mtime);
@@ -156,8 +161,12 @@ impl Model {
             unreachable!("it is asked to return it")
         };
         let node = self.node(inode)?;
-        node.has_content(inode)?;
+        node.may_be_lent(inode)?;
         if node.lent == Some(Lent { generation, to: LentTo::Client(op.client) }) {
+            if node.is_directory() {
+                self.node_mut(inode).lent = None;
+                return Ok(Done::Changed { attributes: self.attributes(inode)? });
+            }
             if !is_untouched {
                 return Err(NameError::Lent { inode, generation });
             }
@@ -197,6 +206,10 @@ impl Node {
 
     fn has_content(&self, inode: InodeId) -> Result<(), NameError> {
         if self.kind == Kind::File { Ok(()) } else { Err(NameError::WrongKind { inode }) }
+    }
+
+    fn may_be_lent(&self, inode: InodeId) -> Result<(), NameError> {
+        if self.is_directory() { Ok(()) } else { self.has_content(inode) }
     }
 
     fn is_file(&self, inode: InodeId) -> Result<(), NameError> {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use namespace::{
     Ask, Born, Change, ClientState, Generation, Given, InodeId, Kind, Lent, LentTo, Lock, LockKind, LockMode,
-    Make, Op, Owner, Query, RenameHow, SetAttributes, SetTime, Stretch, Target, Ticket, XattrHow, limits,
+    Make, NUMBERS_MAX, Op, Owner, Query, RenameHow, SetAttributes, SetTime, Site, Stretch, Target, Ticket,
+    XattrHow, limits,
 };
 
 use crate::access::Acl;
@@ -21,8 +22,9 @@ const LENT: fn(&Model) -> bool = |model| model.nodes.values().any(|node| node.le
 const ORPHANS: fn(&Model) -> bool = |model| !model.orphans().is_empty();
 const WAITING: fn(&Model) -> bool = |model| model.nodes.values().any(|node| !node.queue.is_empty());
 
-const CHANGES: [Drawn; 22] = [
+const CHANGES: [Drawn; 23] = [
     (18, ALWAYS, create),
+    (5, |model| model.nodes.values().any(is_lent_dir), enter),
     (4, ALWAYS, link),
     (5, ALWAYS, |dice| Change::Unlink {
         site: dice.site(|node| !node.is_directory()),
@@ -119,12 +121,24 @@ fn is_of_its_client(op: &mut Op, is_foreign: bool, model: &Model) {
             op.client = owner.client;
         }
         Change::Lend { to: LentTo::Client(client), .. } if !is_foreign => op.client = *client,
-        Change::Return { inode, .. } if !is_foreign => {
+        Change::Return { inode, .. }
+        | Change::Create { dir: inode, .. }
+        | Change::Enter { dir: inode, .. }
+        | Change::Link { dir: inode, .. }
+        | Change::Unlink { site: Site { dir: inode, .. }, .. }
+        | Change::RemoveDirectory { site: Site { dir: inode, .. }, .. }
+        | Change::Rename { from: Site { dir: inode, .. }, .. }
+            if !is_foreign =>
+        {
             let lent = model.nodes.get(inode).and_then(|node| node.lent);
             op.client = lent.and_then(|lent| lent.to.client()).unwrap_or(op.client);
         }
         _ => {}
     }
+}
+
+fn is_lent_dir(node: &Node) -> bool {
+    node.is_directory() && node.lent.is_some()
 }
 
 fn is_bare(node: &Node) -> bool {
@@ -161,6 +175,16 @@ fn create(dice: &mut Dice<'_>) -> Change {
         is_exclusive,
         lends: dice.once_in(2),
     }
+}
+
+/// The client's first files, so that some numbers are given twice.
+fn enter(dice: &mut Dice<'_>) -> Change {
+    let dir = dice.one(is_lent_dir);
+    let lent = dice.model.nodes.get(&dir).and_then(|node| node.lent);
+    let under = generation(dice, lent);
+    let number = dice.pick(&[1, 2, 3, 4, 5, 6, 0, NUMBERS_MAX]);
+    let (name, replicas, mode, created) = (dice.name(), dice.replicas(), dice.mode() & 0o777, dice.time());
+    Change::Enter { dir, under, number, name, replicas, mode, created }
 }
 
 fn link(dice: &mut Dice<'_>) -> Change {

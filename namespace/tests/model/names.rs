@@ -29,22 +29,79 @@ impl Model {
         if matches!(make, Make::CharDevice { .. } | Make::BlockDevice { .. }) && !op.who.is_root() {
             return Err(NameError::NotPermitted { inode: dir });
         }
-        let volume = self.volume();
-        if is_file && volume.bytes >= u128::from(volume.bytes_max) {
-            return Err(NameError::NoSpace { bytes_max: volume.bytes_max });
-        }
-        if volume.inodes >= volume.inodes_max {
-            return Err(NameError::NoInodes { inodes_max: volume.inodes_max });
-        }
+        self.has_room_for(make.kind())?;
         let inode = InodeId::of(at);
         let mut node = newborn(directory, op);
-        if lends && is_file && node.mode & 0o6000 == 0 {
+        let is_lendable = matches!(node.kind, Kind::File | Kind::Directory);
+        if lends && is_lendable && node.mode & 0o6000 == 0 && node.default_acl.is_none() {
             self.record(op.client)?;
             node.lent = Some(Lent { generation: Generation(at), to: LentTo::Client(op.client) });
         }
         self.nodes.insert(inode, node);
         self.add(dir, name, inode, op.time);
         Ok(Done::Created { attributes: self.attributes(inode)?, is_new: true })
+    }
+
+    fn has_room_for(&self, kind: Kind) -> Result<(), NameError> {
+        let volume = self.volume();
+        if kind == Kind::File && volume.bytes >= u128::from(volume.bytes_max) {
+            return Err(NameError::NoSpace { bytes_max: volume.bytes_max });
+        }
+        if volume.inodes >= volume.inodes_max {
+            return Err(NameError::NoInodes { inodes_max: volume.inodes_max });
+        }
+        Ok(())
+    }
+
+    /// What a client has created by itself gets the number that it says, in a directory that is its alone.
+    pub(crate) fn enter(&mut self, op: &Op) -> Result<Done, NameError> {
+        let Change::Enter { dir, under, number, ref name, ref replicas, mode, created } = op.change else {
+            unreachable!("it is asked to enter")
+        };
+        let lent = Lent { generation: under, to: LentTo::Client(op.client) };
+        let directory = self.directory(dir)?;
+        let gives_more = directory.mode & 0o2000 != 0 || directory.default_acl.is_some();
+        let not_lent = Err(NameError::NotLent { inode: dir, generation: under });
+        let Some(inode) = InodeId::under(under, number) else { return not_lent };
+        let was_given = self.nodes.contains_key(&inode) || self.doomed.contains_key(&inode);
+        if directory.lent != Some(lent) || gives_more || was_given {
+            return not_lent;
+        }
+        directory.need(&op.who, Rights::EXECUTE, dir)?;
+        if let Some(&inode) = directory.children.get(name) {
+            return Err(NameError::Exists { inode });
+        }
+        self.may_add(dir, &op.who)?;
+        let (mtime, ctime) = (directory.mtime.max(created), directory.ctime.max(created));
+        self.has_room_for(Kind::File)?;
+        self.record(op.client)?;
+        let mut node = Node::new(Kind::File, mode & 0o777, (op.who.uid(), op.who.gid()), created);
+        (node.replicas, node.lent) = (Some(replicas.clone()), Some(lent));
+        self.nodes.insert(inode, node);
+        self.add(dir, name, inode, op.time);
+        let directory = self.node_mut(dir);
+        (directory.mtime, directory.ctime) = (mtime, ctime);
+        Ok(Done::Created { attributes: self.attributes(inode)?, is_new: true })
+    }
+
+    /// Who has to know a directory, or would change it, waits until another client has given it back.
+    pub(crate) fn knows_dirs(&self, op: &Op) -> Result<(), NameError> {
+        let named = |site: &Site| {
+            let dir = self.nodes.get(&site.dir);
+            dir.and_then(|dir| dir.children.get(&site.name)).copied().unwrap_or(site.dir)
+        };
+        let all = match op.change {
+            Change::Create { dir, .. } | Change::Enter { dir, .. } | Change::Link { dir, .. } => vec![dir],
+            Change::Unlink { ref site, .. } => vec![site.dir],
+            Change::RemoveDirectory { ref site, .. } => vec![site.dir, named(site)],
+            Change::Rename { ref from, ref to, .. } => vec![from.dir, to.dir, named(to)],
+            Change::SetAttributes { inode, .. }
+            | Change::SetXattr { inode, .. }
+            | Change::RemoveXattr { inode, .. } => vec![inode],
+            _ => Vec::new(),
+        };
+        let mut dirs = all.into_iter().filter(|dir| self.nodes.get(dir).is_some_and(Node::is_directory));
+        dirs.try_for_each(|dir| self.knows_mode(dir, op))
     }
 
     /// Nothing comes to be in a directory that has been removed. To add to another takes the rights to write and to search

@@ -6,10 +6,11 @@ use std::fmt::Debug;
 use namespace::{Done, Fate, NameError, Op};
 
 /// What comes of each kind of operation: it is done, and, but for these, refused.
-const CHANGES: [&str; 22] = [
+const CHANGES: [&str; 23] = [
     "Cancel",
     "Create",
     "Deleted",
+    "Enter",
     "Expire",
     "Forget",
     "GiveBack",

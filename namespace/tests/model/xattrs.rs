@@ -15,8 +15,8 @@ impl Model {
         };
         let node = self.node(inode)?;
         node.may_change_xattr(inode, name, &op.who)?;
-        if let Some(Lent { generation, .. }) = node.lent.filter(|_| name.as_bytes() == b"security.capability")
-        {
+        let is_ended = node.kind == Kind::File && name.as_bytes() == b"security.capability";
+        if let Some(Lent { generation, .. }) = node.lent.filter(|_| is_ended) {
             return Err(NameError::Lent { inode, generation });
         }
         let length = (name.as_bytes().len() + value.len()) as u64;

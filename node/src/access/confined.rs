@@ -43,7 +43,7 @@ impl Access<'_> {
             return Ok(());
         }
         match change {
-            TreeChange::Create { dir, .. } => self.enter(dir)?,
+            TreeChange::Create { dir, .. } | TreeChange::Enter { dir, .. } => self.enter(dir)?,
             TreeChange::Link { inode, dir, .. } => {
                 self.take(inode, proof)?;
                 self.enter(dir)?;

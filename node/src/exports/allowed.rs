@@ -38,6 +38,7 @@ pub const fn change_kind(change: &Change) -> ChangeKind {
         // To create without exclusion what is there already changes nothing, but that is known only afterwards. Who may
         // only read looks the name up.
         Change::Create { .. }
+        | Change::Enter { .. }
         | Change::Link { .. }
         | Change::Unlink { .. }
         | Change::RemoveDirectory { .. }

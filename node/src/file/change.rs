@@ -130,6 +130,7 @@ impl Change {
             Self::Tree(op) => matches!(
                 op.change,
                 namespace::Change::Create { .. }
+                    | namespace::Change::Enter { .. }
                     | namespace::Change::Link { .. }
                     | namespace::Change::Rename { .. }
                     | namespace::Change::SetXattr { .. }

@@ -20,7 +20,7 @@ impl Named {
     pub fn by(change: &Change) -> Self {
         let mut named = Self::default();
         match change {
-            Change::Create { dir, name, .. } => named.enter(*dir, name),
+            Change::Create { dir, name, .. } | Change::Enter { dir, name, .. } => named.enter(*dir, name),
             Change::Link { inode, dir, name } => {
                 named.enter(*dir, name);
                 named.inodes.push(*inode);
@@ -113,6 +113,6 @@ impl Touched {
     }
 }
 
-pub(super) fn is_directory(tree: &Names, inode: InodeId) -> bool {
+pub(crate) fn is_directory(tree: &Names, inode: InodeId) -> bool {
     matches!(tree.part(&Key::Inode(inode)), Some(Part::Inode(found)) if found.is_directory())
 }

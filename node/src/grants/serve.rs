@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use base::{ClientId, ObjectId, Seq, WallTime};
 use lease::Algorithm;
 use namespace::{
-    Answer as TreeAnswer, Attributes, ClientState, Done as TreeDone, InodeId, Key, LentTo, NameError, Part,
+    Answer as TreeAnswer, Attributes, ClientState, Done as TreeDone, InodeId, Key, Lent, LentTo, NameError,
+    Part,
 };
 use replication::Position;
 
@@ -49,7 +50,9 @@ impl<A: Algorithm> Shard<A> {
         change: &Change,
     ) -> bool {
         let guards = !self.config.breaks(Bug::PlacesOfDeadForgotten);
-        let overtakes = asker.session().is_some_and(|session| self.granting.takes_place_of(session));
+        let takes_place = asker.session().is_some_and(|session| self.granting.takes_place_of(session));
+        // What waits before it may wait until the directory is given back, which is when all is entered.
+        let overtakes = takes_place || enters(change);
         let takes_places = !self.config.breaks(Bug::PlaceNotTaken);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
         let mut touched = hosted.touched_by(change);
@@ -282,9 +285,11 @@ impl<A: Algorithm> Shard<A> {
         let revoked = self.sessions.revocations(session);
         let hosted = self.files.hosted.get_mut(&object)?;
         let (grants, recalls) = (&mut hosted.grants, &hosted.recalls);
+        let tree = hosted.replica.machine().tree();
+        let is_others = |lent: Lent| lent.to != LentTo::Client(asker.client);
         let mut inodes = told;
         inodes.retain(|&inode| may && grants.may_give(inode, session) && !recalls.has(inode));
-        let tree = hosted.replica.machine().tree();
+        inodes.retain(|&inode| !tree.lent(inode).is_some_and(is_others));
         for &inode in &inodes {
             grants.give(inode, session, is_placed && is_directory(tree, inode));
             if tree.lent(inode).is_some() {
@@ -448,6 +453,10 @@ fn decided_by_lends(change: &Change) -> Option<InodeId> {
         namespace::Change::Lend { inode, .. } => Some(*inode),
         change => change.minds_lend(),
     }
+}
+
+fn enters(change: &Change) -> bool {
+    matches!(change, Change::Tree(op) if matches!(op.change, namespace::Change::Enter { .. }))
 }
 
 /// The inode, if it can be granted. What is lent to a client can be to that one, also without a name.

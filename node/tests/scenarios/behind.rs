@@ -21,6 +21,7 @@ use crate::lends::Cell;
 use crate::volumes::{name, plant};
 
 mod asked_back;
+mod lent_dirs;
 mod times;
 
 const SESSION_OVER: Span = Span::from_millis(896);
@@ -29,6 +30,9 @@ const GONE: Span = Span::from_secs(5);
 /// To whom a file is lent, and who wants it.
 const HOLDER: u64 = 3;
 const OTHER: u64 = 2;
+
+/// So many of its changes a client has under way, at most.
+const UNSETTLED: u64 = 512;
 
 /// A volume with a file that is lent to the holder.
 struct Story {
@@ -98,7 +102,7 @@ impl Story {
     fn change_as(&mut self, program: u64, op: Op) -> RequestId {
         let number = &mut self.numbers[usize::try_from(program).unwrap()];
         *number += 1;
-        let (number, settled, level) = (*number, 1, Level::Written);
+        let (number, settled, level) = (*number, number.saturating_sub(UNSETTLED).max(1), Level::Written);
         let change = Change::Tree(Arc::new(op));
         let body = FileBody::Change { number, settled, level, under: None, change };
         let node = self.primary();

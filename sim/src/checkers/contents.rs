@@ -74,6 +74,8 @@ struct Lives {
     lends: BTreeMap<Generation, Life>,
     /// The lend that is going on, as far as anybody knows it to be committed.
     present: Option<Generation>,
+    /// Whether its client has made it by itself, and no volume is known to have it.
+    is_ahead: bool,
     /// From here on nothing is said.
     stopped: Option<Moment>,
     /// Nor of the times from here on.
@@ -223,6 +225,7 @@ impl Contents {
         (present, content): (Option<Generation>, Position),
     ) {
         let file = self.files.entry(object).or_default();
+        file.is_ahead = false;
         if file.present == present {
             return;
         }
@@ -277,6 +280,19 @@ impl Contents {
     /// Names the present.
     pub fn moment(&mut self, now: TrueTime) -> Moment {
         self.moments.tick(now)
+    }
+
+    /// A client has made a file by itself, which is lent to it by this.
+    pub fn made_ahead(&mut self, now: TrueTime, object: ObjectId, lend: Generation) {
+        self.lent(now, object, (Some(lend), Position::START));
+        self.files.entry(object).or_default().is_ahead = true;
+    }
+
+    /// A volume is known to have no such file any more.
+    pub fn gone(&mut self, now: TrueTime, object: ObjectId) {
+        if self.files.get(&object).is_none_or(|file| !file.is_ahead) {
+            self.stop(now, object);
+        }
     }
 
     /// Of what comes from here on nothing is said.

@@ -9,8 +9,12 @@
 //!
 //! While clocks are wrong ([`loosen`](Histories::loosen)) a question may be answered from the past: it has its place in
 //! no order, and the rest has one as ever.
+//!
+//! What a client did by itself and has entered later (`ahead`) took effect when its user was told.
 
-use std::collections::BTreeMap;
+mod ahead;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use base::{ClientId, Epoch, ObjectId};
@@ -26,6 +30,7 @@ use super::past::Past;
 use crate::TrueTime;
 use crate::check::file::FileModel;
 use crate::check::{Moment, Operation, Specification, Verdict, check, misfit};
+use ahead::Ahead;
 
 /// No search may take more steps. Most need less than a tenth of that.
 const STEPS_MAX: u64 = 300_000;
@@ -57,6 +62,8 @@ struct History<K: Kind> {
     open: Vec<usize>,
     /// By what name a change goes at the daemons.
     names: BTreeMap<Name, usize>,
+    /// What clients did by themselves.
+    ahead: BTreeMap<usize, Ahead<K::Outcome>>,
     /// The questions that were open while clocks were wrong, and what was known to be committed when they were answered.
     loose: BTreeMap<usize, Position>,
 }
@@ -131,6 +138,7 @@ impl<K: Kind> History<K> {
             operations: Vec::new(),
             open: Vec::new(),
             names: BTreeMap::new(),
+            ahead: BTreeMap::new(),
             loose: BTreeMap::new(),
         }
     }
@@ -156,9 +164,9 @@ impl<K: Kind> History<K> {
     }
 
     /// Whether a single copy could have told the same, but for what was answered from the past.
-    fn judge(&self, kind: &K, bound: &[Bound<K>]) -> Result<Judgement, Wrong> {
+    fn judge(&self, kind: &K, bound: &[Bound<K>], void: &BTreeSet<usize>) -> Result<Judgement, Wrong> {
         let begun = Begun(kind, &self.start);
-        let strict = self.strict(bound);
+        let strict = self.strict(bound, void);
         let Some(misfit) = misfit(&begun, &strict.operations, &strict.order) else {
             return Ok(Judgement { linearizable: 1, ..Judgement::default() });
         };
@@ -175,14 +183,15 @@ impl<K: Kind> History<K> {
     }
 
     /// All that must have an order.
-    fn strict(&self, bound: &[Bound<K>]) -> Strict<K> {
+    fn strict(&self, bound: &[Bound<K>], void: &BTreeSet<usize>) -> Strict<K> {
         let all = self.operations.iter().enumerate();
         let is_void = |op: &Operation<_, K::Outcome>| {
             op.returned.as_ref().is_some_and(|(_, outcome)| K::says_nothing(outcome))
         };
-        let strict = all.filter(|(place, op)| !self.loose.contains_key(place) && !is_void(op));
+        let is_left_out = |place: &usize| self.loose.contains_key(place) || void.contains(place);
+        let strict = all.filter(|(place, op)| !is_left_out(place) && !is_void(op));
         let (mut operations, places): (Vec<_>, Vec<usize>) =
-            strict.map(|(place, operation)| (operation.clone(), place)).unzip();
+            strict.map(|(place, operation)| (self.as_told(place, operation), place)).unzip();
         let (mut order, mut entries) = (Vec::new(), Vec::new());
         for Bound { at, place, op } in bound {
             let index = match place {
@@ -378,6 +387,7 @@ impl<K: Kind> Histories<K> {
             operations,
             open: places,
             names,
+            ahead: BTreeMap::new(),
             loose: BTreeMap::new(),
         });
     }
@@ -401,7 +411,10 @@ impl<K: Kind> Histories<K> {
                     Violation::new(now, K::CHECKER, what).about(object).shown_by(facts)
                 };
                 let bound = history.bind(&self.kind, object, &effects).map_err(wrong)?;
-                let found = history.judge(&self.kind, &bound).map_err(wrong)?;
+                let since =
+                    |at| entries.since(object, at).map_or(self.moments.last(), |at| self.moments.before(at));
+                let (bound, void) = history.arrange(&self.kind, bound, &since).map_err(wrong)?;
+                let found = history.judge(&self.kind, &bound, &void).map_err(wrong)?;
                 let loose = history.judge_loose(&self.kind, &bound, &mut past).map_err(wrong)?;
                 judgement = judgement.and(found).and(loose);
             }

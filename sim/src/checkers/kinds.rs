@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use base::ObjectId;
+use namespace::Ask;
 use node::file::{Change, FileError};
 
 use super::entries::Effect;
@@ -11,7 +12,9 @@ use crate::check::file::{Content, FileModel, FileOp, FileOutcome};
 use crate::check::volume::{Placed, Told, Volume, VolumeModel, VolumeOp};
 
 /// A kind of thing that users do something to.
-pub trait Kind: Specification<State: Debug, Op: Clone + Debug, Outcome: Clone + Debug> + Debug {
+pub trait Kind:
+    Specification<State: Debug, Op: Clone + Debug, Outcome: Clone + PartialEq + Debug> + Debug
+{
     /// Who says what is wrong.
     const CHECKER: &'static str;
     /// Whether another order of the changes than that of the replicas may explain a history.
@@ -22,6 +25,12 @@ pub trait Kind: Specification<State: Debug, Op: Clone + Debug, Outcome: Clone + 
 
     /// Whether an outcome says that nothing has changed, and nothing else.
     fn says_nothing(outcome: &Self::Outcome) -> bool;
+
+    /// Whether an outcome says that nothing was done, for whatever reason.
+    fn is_refused(outcome: &Self::Outcome) -> bool;
+
+    /// Whether a question is about how much there is in all.
+    fn is_of_all(op: &Self::Op) -> bool;
 
     /// The operation that an entry is, by which the request for `wish` took effect. None if it changes nothing and has no
     /// place in the order. An error if it is something else than what was wanted.
@@ -54,6 +63,14 @@ impl Kind for FileModel {
         *outcome == FileOutcome::NoSpace
     }
 
+    fn is_refused(outcome: &FileOutcome) -> bool {
+        *outcome == FileOutcome::Refused
+    }
+
+    fn is_of_all(_: &FileOp) -> bool {
+        false
+    }
+
     fn bind(&self, wish: &FileOp, _: ObjectId, effect: &Effect<'_>) -> Result<Option<FileOp>, String> {
         Ok((effect.op.change != Change::NoSpace).then(|| wish.clone()))
     }
@@ -84,6 +101,15 @@ impl Kind for VolumeModel {
         false
     }
 
+    fn is_refused(outcome: &Result<Told, FileError>) -> bool {
+        outcome.is_err()
+    }
+
+    /// Nobody waits with that for what a client has created by itself.
+    fn is_of_all(op: &Placed) -> bool {
+        matches!(&op.op, VolumeOp::Ask(query) if query.ask == Ask::Statfs)
+    }
+
     fn bind(&self, wish: &Placed, object: ObjectId, effect: &Effect<'_>) -> Result<Option<Placed>, String> {
         self.entry_of(&wish.op, (object, effect.at), (effect.request, effect.op)).map(Some)
     }
@@ -107,8 +133,8 @@ mod tests {
 
     use base::{ClientId, ClusterId, Epoch, NodeId, ObjectId, Seq, WallTime};
     use namespace::{
-        Answer, Ask, Change as TreeChange, InodeId, Make, Memory, Name, Op as TreeOp, Query, Root, Site,
-        Tree, VolumeName, Who,
+        Answer, Ask, Change as TreeChange, Generation, InodeId, Make, Memory, Name, Op as TreeOp, Query,
+        Root, Site, Tree, VolumeName, Who,
     };
     use node::file::{Op, Position};
     use node::{ClusterMap, Osd, Settings};
@@ -147,6 +173,7 @@ mod tests {
 
     /// Users of a volume, a log, and a copy that says what comes of what is in it.
     struct Story {
+        map: Arc<ClusterMap>,
         histories: Histories<VolumeModel>,
         log: Vec<Entry<Op>>,
         tree: Tree<Memory>,
@@ -158,9 +185,11 @@ mod tests {
         fn new() -> Self {
             let osd = Osd { id: NodeId(1), address: "10.0.0.1:7000".into() };
             let map = ClusterMap::new(ClusterId([7; 16]), 1, 1, Settings::default(), vec![osd]).unwrap();
+            let map = Arc::new(map);
             let barrier = Entry { at: at(1), lease: 0, body: Body::Barrier { generation: Epoch::default() } };
             let mut story = Self {
-                histories: Histories::new(VolumeModel { map: Arc::new(map) }),
+                histories: Histories::new(VolumeModel { map: Arc::clone(&map) }),
+                map,
                 log: vec![barrier],
                 tree: Tree::bare(Memory::default()),
                 calls: 0,
@@ -172,6 +201,10 @@ mod tests {
             story.tree.plant(born(2), &root);
             story.told(id, Ok(Told::Done));
             story
+        }
+
+        fn members(&self, inode: InodeId) -> base::Members {
+            self.map.view(node::file_object(VOLUME, inode)).members.clone()
         }
 
         fn call(&mut self, op: VolumeOp) -> OperationId {
@@ -431,5 +464,90 @@ mod tests {
         let question = story.asks();
         story.told(question, lost);
         assert!(story.histories.judge(TrueTime::ZERO, &entries).is_err());
+    }
+
+    const OWN: u64 = 9;
+
+    /// A client has made a directory, which is lent to it, and creates a file there by itself.
+    struct Creation {
+        story: Story,
+        dir: InodeId,
+        id: OperationId,
+        change: TreeChange,
+    }
+
+    impl Creation {
+        fn new() -> Self {
+            let mut story = Story::new();
+            let mut making = make("d");
+            if let TreeChange::Create { lends, .. } = &mut making {
+                *lends = true;
+            }
+            story.does(making);
+            let (dir, under) = (InodeId::of(born(3)), Generation(born(3)));
+            let inode = InodeId::under(under, OWN).unwrap();
+            let replicas = story.members(inode);
+            let (number, mode, created) = (OWN, 0o644, WallTime::ZERO);
+            let change = TreeChange::Enter { dir, under, number, name: name("n"), replicas, mode, created };
+            let id = story.call(VolumeOp::Change(Arc::new(wanted(change.clone()))));
+            let op = TreeOp { client: CLIENT, ..wanted(change.clone()) };
+            let done = story.tree.clone().apply(born(4), &op).unwrap();
+            let told = Ok(Told::Changed(Box::new(done)));
+            story.histories.told_ahead(TrueTime::ZERO, id, (dir, told));
+            Self { story, dir, id, change }
+        }
+
+        fn enters(&mut self) {
+            let told = self.story.enter(CLIENT, self.story.calls, self.change.clone());
+            self.story.told(self.id, told);
+        }
+
+        fn looks(&mut self) -> OperationId {
+            let ask = Ask::Lookup { dir: self.dir, name: name("n") };
+            self.story.call(VolumeOp::Ask(Arc::new(Query { who: Who::root(), ask })))
+        }
+
+        /// What is told of the file by a tree that has it, or does not.
+        fn sees(&self, has_it: bool) -> Result<Told, FileError> {
+            let mut tree = self.story.tree.clone();
+            let op = TreeOp { client: CLIENT, ..wanted(self.change.clone()) };
+            let _ = has_it.then(|| tree.apply(born(4), &op));
+            let ask = Ask::Lookup { dir: self.dir, name: name("n") };
+            Ok(Told::Answer(Box::new(tree.answer(&Query { who: Who::root(), ask })?)))
+        }
+    }
+
+    #[test]
+    fn what_was_created_ahead_is_there_for_all_before_it_is_entered() {
+        for has_it in [true, false] {
+            let mut creation = Creation::new();
+            let (question, seen) = (creation.looks(), creation.sees(has_it));
+            creation.story.told(question, seen);
+            creation.enters();
+            assert_eq!(creation.story.judge().is_ok(), has_it);
+        }
+    }
+
+    #[test]
+    fn what_is_lost_its_client_alone_has_seen() {
+        for is_its in [true, false] {
+            let mut creation = Creation::new();
+            let (question, seen) = (creation.looks(), creation.sees(true));
+            creation.story.told(question, seen);
+            if is_its {
+                creation.story.histories.seen_ahead(creation.id, question);
+            }
+            assert_eq!(creation.story.judge().is_ok(), is_its);
+        }
+    }
+
+    #[test]
+    fn what_was_given_back_is_not_lost() {
+        let mut creation = Creation::new();
+        assert_eq!(creation.story.judge(), Ok(()));
+        creation.story.histories.must_keep(VOLUME, creation.dir, "it was given back");
+        creation.story.assert_wrong("it was given back");
+        creation.enters();
+        assert_eq!(creation.story.judge(), Ok(()));
     }
 }

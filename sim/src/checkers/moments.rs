@@ -34,6 +34,11 @@ impl Moments {
     pub fn at(&self, time: TrueTime) -> Moment {
         Moment(self.0.partition_point(|at| *at <= time) as u64)
     }
+
+    /// The last moment that was before this time.
+    pub fn before(&self, time: TrueTime) -> Moment {
+        Moment(self.0.partition_point(|at| *at < time) as u64)
+    }
 }
 
 #[cfg(test)]
@@ -48,6 +53,7 @@ mod tests {
         assert!(seen.is_sorted_by(|before, after| before < after) && moments.last() == seen[2]);
         assert_eq!(seen.map(|moment| moments.time_of(moment)), [one, one, two]);
         assert_eq!([0, 5, 6, 9].map(|time| moments.at(TrueTime::from_micros(time)).0), [0, 2, 2, 3]);
+        assert_eq!([0, 5, 6, 9].map(|time| moments.before(TrueTime::from_micros(time)).0), [0, 0, 2, 3]);
         assert_eq!(moments.time_of(Moment::default()), TrueTime::default());
     }
 }

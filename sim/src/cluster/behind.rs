@@ -21,6 +21,7 @@ use namespace::{
 use node::file::{Change, Done, FileError, Mark, Payload};
 use node::{Capability, Revoked};
 
+use super::ahead::Ahead;
 use super::world::{Input, World};
 use super::writers::Named;
 use crate::Violation;
@@ -37,6 +38,8 @@ const LATE_MAX: Span = Span::from_millis(3);
 #[derive(Debug)]
 pub(super) struct Behind {
     pub(super) contents: Contents,
+    /// What it creates by itself.
+    pub(super) ahead: Ahead,
     /// Whether files are to be lent to it.
     pub(super) is_on: bool,
     /// How long something is asked for.
@@ -60,7 +63,10 @@ pub(super) struct Opening {
     pub(super) object: ObjectId,
     /// Its place among all files.
     pub(super) file: usize,
-    capability: Capability,
+    /// What is shown for it. None if it is not entered yet, or is lost.
+    pub(super) capability: Option<Capability>,
+    /// Whether its client has created it, and it is not there.
+    pub(super) is_lost: bool,
     /// So many of its faults its user was told, and whether there is one that it was not.
     pub(super) told: u64,
     pub(super) is_owed: bool,
@@ -100,6 +106,7 @@ impl Behind {
     pub(super) fn new((program, rules): (u64, Rules), is_on: bool, patience: Span) -> Self {
         Self {
             contents: Contents::new(program).with_rules(rules),
+            ahead: Ahead::new(rules),
             is_on,
             patience,
             openings: BTreeMap::new(),
@@ -119,17 +126,18 @@ impl Behind {
 
     pub(super) fn next_due(&self) -> Option<MonoTime> {
         let kept = self.keepers.values().filter_map(|keeper| keeper.next);
-        kept.chain(self.deadlines.first().map(|&(at, _)| at)).min()
+        kept.chain(self.deadlines.first().map(|&(at, _)| at)).chain(self.ahead.next_due()).min()
     }
 
     /// A file is open.
-    pub(super) fn open(&mut self, id: FileId, (file, capability): (usize, Capability)) -> u64 {
+    pub(super) fn open(&mut self, id: FileId, (file, capability): (usize, Option<Capability>)) -> u64 {
         self.last += 1;
         let opening = Opening {
             id,
-            object: capability.open.file,
+            object: node::file_object(id.volume, id.inode),
             file,
             capability,
+            is_lost: false,
             told: self.contents.open(id),
             is_owed: false,
             under: Under::default(),
@@ -198,7 +206,7 @@ impl Behind {
     fn close_idle(&mut self, files: &mut Files) {
         self.openings.retain(|_, opening| {
             let is_open = !opening.is_closed || opening.keepers > 0;
-            if !is_open {
+            if !is_open && opening.capability.is_some() {
                 files.close_held(opening.id.volume, opening.id.inode);
             }
             is_open
@@ -272,6 +280,10 @@ impl<A: Algorithm> World<'_, A> {
         let id = FileId { volume, inode: InodeId { number, epoch } };
         let generation = Generation(Born { epoch: lent_in, seq: lent_at });
         let waits = behind.contents.recall((id, generation), Some(recall));
+        if self.plan.volumes.ahead && self.recall_dir(client, (id, generation), recall) {
+            return true;
+        }
+        let Some(behind) = self.clients[client].files.behind.as_mut() else { return false };
         if waits {
             behind.recalls.insert(recall, (id, generation));
             self.summary.lends.recalled += 1;
@@ -286,6 +298,7 @@ impl<A: Algorithm> World<'_, A> {
         let Some(behind) = self.clients[client].files.behind.as_mut() else { return };
         behind.recalls.retain(|recall, _| recall.from != node);
         behind.contents.forget_recalls(node);
+        behind.ahead.forget_recalls(node);
     }
 
     /// Does what lends want done, and gives up what has taken too long. Whether there was anything.
@@ -324,6 +337,7 @@ impl<A: Algorithm> World<'_, A> {
         if let Some(core) = self.clients[client].core.as_mut() {
             answered.into_iter().for_each(|(recall, _)| core.dropped(recall.from, recall.number));
         }
+        was_busy |= self.tend_ahead(client)?;
         Ok(self.wake_hands(client)? || was_busy)
     }
 
@@ -334,6 +348,12 @@ impl<A: Algorithm> World<'_, A> {
         let ids: Vec<FileId> = behind.keepers.keys().copied().collect();
         for id in ids {
             let Some(keeper) = behind.keepers.get_mut(&id) else { continue };
+            let opening = behind.openings.get(&keeper.opening);
+            // What is not entered yet can be sent nowhere.
+            if opening.is_some_and(|opening| opening.capability.is_none() && !opening.is_lost) {
+                keeper.next = None;
+                continue;
+            }
             let by = caching.cache.lasts(id.volume);
             let by =
                 by.map(|until| until.saturating_sub(Span::from_micros(session.as_micros() / NEARLY_OVER)));
@@ -445,6 +465,10 @@ impl<A: Algorithm> World<'_, A> {
     ) -> Result<bool, Violation> {
         let Some(behind) = self.clients[client].files.behind.as_mut() else { return Ok(false) };
         behind.deadlines.retain(|&(_, other)| other != ticket);
+        if self.finish_ahead(client, ticket, event)? {
+            return Ok(true);
+        }
+        let Some(behind) = self.clients[client].files.behind.as_mut() else { return Ok(false) };
         match behind.works.remove(&ticket) {
             None => return self.hand_hears(client, ticket, event),
             Some(Sending::Renew(opening, flush)) => {
@@ -533,7 +557,8 @@ impl<A: Algorithm> World<'_, A> {
         let now = self.clients[client].reading(self.now);
         let uses = &mut self.clients[client].files;
         let (Some(behind), Some(files)) = (&mut uses.behind, &mut uses.core) else { return false };
-        let shown = behind.openings.get(&opening).map(|opening| (opening.id.volume, opening.capability));
+        let shown = behind.openings.get(&opening);
+        let shown = shown.and_then(|opening| Some((opening.id.volume, opening.capability?)));
         let Some((volume, capability)) = shown else { return false };
         let ticket = files.open(now, volume, Opens::Renew(Box::new(capability)));
         behind.works.insert(ticket, Sending::Renew(opening, flush));
@@ -549,7 +574,7 @@ impl<A: Algorithm> World<'_, A> {
         }
         let opening = uses.behind.as_mut().and_then(|behind| behind.openings.get_mut(&opening));
         if let Some(opening) = opening {
-            opening.capability = capability;
+            opening.capability = Some(capability);
         }
     }
 
@@ -561,6 +586,9 @@ impl<A: Algorithm> World<'_, A> {
             Renamed { other: Some(inode), fate: Some(fate), .. } => (*inode, *fate),
             _ => return,
         };
+        if !matches!(fate, Fate::Named { .. }) {
+            self.dir_gone(client, FileId { volume, inode });
+        }
         if let Some(behind) = self.clients[client].files.behind.as_mut()
             && !matches!(fate, Fate::Named { .. } | Fate::Orphan { holders: 2.. })
         {

@@ -184,6 +184,7 @@ impl<A: Algorithm> World<'_, A> {
             self.note(Some(object), format_args!("client {client} knows of {query:?}: {told:?}"));
         }
         let (id, _) = self.call_volume(client, file, op);
+        self.note_answered_ahead(client, object, id);
         self.summary.trees.note(op, &told);
         self.summary.trees.known += 1;
         self.clients[client].files.trees.entry(file).or_default().learn(op, &told);

@@ -38,22 +38,26 @@ impl<A: Algorithm> World<'_, A> {
     /// A client may use the content of a file from now on.
     pub(super) fn note_content(&mut self, client: usize, capability: &Capability) {
         let (object, source) = (capability.open.file, capability.source);
-        let of = FileOf { volume: source.volume, inode: source.inode };
-        let base = self.volumes().end;
-        let place = self.contents.iter().position(|known| *known == of);
-        let place = place.or_else(|| {
-            (self.contents.len() < self.plan.volumes.contents).then(|| {
-                self.contents.push(of);
-                self.files.push(object);
-                self.contents.len() - 1
-            })
-        });
-        self.clients[client].files.contents.extend(place.map(|place| base + place));
+        let place = self.place_content(FileOf { volume: source.volume, inode: source.inode });
+        self.clients[client].files.contents.extend(place);
         self.watch_lends(source.volume);
         // Who told the client may have ended before anybody else knew.
         if self.plan.volumes.lends && place.is_some() && !self.checkers.contents.knows(object) {
             self.checkers.contents.lent(self.now, object, (source.lend, Position::START));
         }
+    }
+
+    /// The place among all files of the content of a file, if it is watched.
+    pub(super) fn place_content(&mut self, of: FileOf) -> Option<usize> {
+        let place = self.contents.iter().position(|known| *known == of);
+        let place = place.or_else(|| {
+            (self.contents.len() < self.plan.volumes.contents).then(|| {
+                self.contents.push(of);
+                self.files.push(node::file_object(of.volume, of.inode));
+                self.contents.len() - 1
+            })
+        })?;
+        Some(self.volumes().end + place)
     }
 
     /// What a user wants of a file of a volume that is open, if it wants anything.

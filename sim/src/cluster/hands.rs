@@ -2,13 +2,14 @@
 //! and close them. What is to be done when, the client's production core says; these do it as the client's tasks would.
 
 mod changing;
+mod entering;
 mod reading;
 
 use std::ops::Range;
 
 use base::{MonoTime, Span, WallTime};
 use bytes::Bytes;
-use client::core::content::{Changing, Looking, PlanMark, Reading, Said, View, Whose};
+use client::core::content::{Changing, FileId, Looking, PlanMark, Reading, Said, View, Whose};
 use client::core::files::{FileEvent, FileTicket, Opening as Opens};
 use lease::Algorithm;
 use namespace::{
@@ -18,6 +19,7 @@ use namespace::{
 use node::OpenMode;
 use node::file::{Answer, Done, FileError, Level, Query};
 
+use super::ahead::Awaited;
 use super::behind::is_expired;
 use super::shape::Wanted;
 use super::trees;
@@ -55,6 +57,8 @@ struct Doing {
     asked: Asked,
     ticket: Option<FileTicket>,
     waits: Option<Waits>,
+    /// What is to be entered before it goes on.
+    awaited: Option<Awaited>,
     /// Longer than until then it does not go on.
     until: MonoTime,
 }
@@ -63,6 +67,8 @@ struct Doing {
 enum Task {
     Come,
     Open,
+    /// Something is taken away, and whether it may be a directory.
+    Remove(usize, VolumeOp, bool),
     Read(UseId, Box<Reading>, Vec<(u64, Bytes)>),
     Change(UseId, FileOp, Changing),
     Look(UseId, Looking),
@@ -94,6 +100,8 @@ enum Asked {
 enum For {
     Come,
     Create,
+    MakeDir,
+    Remove,
     Look,
     Borrow,
     /// A lend that is not known goes back. Whether the volume is asked again how the file is then.
@@ -114,6 +122,8 @@ enum What {
     End(Generation),
     Gone,
     Sent(Generation, u64),
+    /// What is awaited.
+    Entered,
     /// Whether a lend is known, and whether the volume is asked again then.
     Known(Generation, bool),
     /// It is to be asked again.
@@ -155,7 +165,7 @@ impl Hand {
 
 impl Doing {
     fn new(opening: u64, task: Task, until: MonoTime) -> Self {
-        Self { opening, task, asked: Asked::Nothing, ticket: None, waits: None, until }
+        Self { opening, task, asked: Asked::Nothing, ticket: None, waits: None, awaited: None, until }
     }
 }
 
@@ -193,7 +203,7 @@ impl<A: Algorithm> World<'_, A> {
         let random = &mut self.dice.lends;
         let uses = &mut self.clients[client].files;
         let known = uses.trees.entry(volume).or_default();
-        let (Some(core), Some(behind)) = (&uses.core, &uses.behind) else { return Ok(false) };
+        let (Some(core), Some(_)) = (&uses.core, &uses.behind) else { return Ok(false) };
         if known.state == trees::State::Removed || core.has_ended(object) {
             return Ok(false);
         }
@@ -204,6 +214,15 @@ impl<A: Algorithm> World<'_, A> {
         if !core.attends_to(object) {
             return self.hand_comes(client, hand, (volume, trees::come())).map(|()| true);
         }
+        if self.plan.volumes.ahead
+            && let Some(begins) = self.hand_goes_ahead(client, hand, volume)?
+        {
+            return Ok(begins);
+        }
+        let random = &mut self.dice.lends;
+        let uses = &mut self.clients[client].files;
+        let known = uses.trees.entry(volume).or_default();
+        let Some(behind) = &uses.behind else { return Ok(false) };
         let used = behind.used();
         if used.is_empty() || used.len() < OPEN_MAX && random.chance(1, 16) {
             return match known.some_file(random) {
@@ -214,7 +233,7 @@ impl<A: Algorithm> World<'_, A> {
             };
         }
         let Some(&opening) = random.pick(&used) else { return Ok(false) };
-        if random.chance(1, 12) {
+        if random.chance(1, 12) || behind.openings[&opening].is_lost {
             self.hand_closes(client, opening)?;
             return Ok(false);
         }
@@ -257,6 +276,9 @@ impl<A: Algorithm> World<'_, A> {
         let mut doing = Doing::new(0, Task::Open, self.hand_deadline(client));
         let uses = &mut self.clients[client].files;
         let (Some(core), Some(behind)) = (&mut uses.core, &mut uses.behind) else { return Ok(()) };
+        if behind.ahead.is_entering(FileId { volume: object, inode }) {
+            return self.hand_is_done(client, hand);
+        }
         let ticket = core.open_to_hold(reading, object, Opens::Open(Who::root(), inode, OpenMode::ReadWrite));
         behind.expects(reading, ticket);
         (doing.ticket, doing.asked) = (Some(ticket), Asked::Opening);
@@ -268,6 +290,9 @@ impl<A: Algorithm> World<'_, A> {
         let habits = self.plan.volumes.habits;
         let known = self.clients[client].files.trees.entry(volume).or_default();
         let op = known.draw_file(habits, lends, &mut self.dice.lends);
+        if self.awaits_others(client, volume, &op) {
+            return self.hand_is_done(client, hand);
+        }
         let mut doing = Doing::new(0, Task::Open, self.hand_deadline(client));
         self.ask_tree(client, &mut doing, (volume, op, For::Create));
         self.keep_doing(client, hand, doing)
@@ -318,7 +343,8 @@ impl<A: Algorithm> World<'_, A> {
         });
         let (lend, told) = known.unwrap_or_default();
         let task = Task::Sync { called, lend, told, is_flushed: false };
-        let doing = Doing::new(opening, task, self.hand_deadline(client));
+        let mut doing = Doing::new(opening, task, self.hand_deadline(client));
+        self.await_all_entered(client, &mut doing);
         self.hand_goes_on(client, hand, doing, News::Next)
     }
 
@@ -380,6 +406,7 @@ impl<A: Algorithm> World<'_, A> {
         (doing.ticket, doing.waits) = (None, None);
         let goes_on = match doing.task {
             Task::Come | Task::Open => false,
+            Task::Remove(..) => self.remove_on(client, &mut doing),
             Task::Read(..) => self.read_on(client, &mut doing, news)?,
             Task::Change(..) => self.change_on(client, &mut doing, news)?,
             Task::Look(..) => self.look_on(client, &mut doing, news)?,
@@ -404,7 +431,10 @@ impl<A: Algorithm> World<'_, A> {
         for hand in 0..self.clients[client].files.hands.len() {
             let Some(doing) = &self.clients[client].files.hands[hand].doing else { continue };
             let Some(Waits { until, what }) = doing.waits else { continue };
-            let is_so = self.is_so(client, doing.opening, what);
+            let is_so = match (what, &doing.awaited) {
+                (What::Entered, Some(awaited)) => self.is_entered(client, awaited),
+                _ => self.is_so(client, doing.opening, what),
+            };
             if !is_so && now < until {
                 continue;
             }
@@ -420,7 +450,7 @@ impl<A: Algorithm> World<'_, A> {
         let Some(id) = behind.openings.get(&opening).map(|opening| opening.id) else { return true };
         let contents = &behind.contents;
         match what {
-            What::Moment | What::LookAgain => false,
+            What::Moment | What::LookAgain | What::Entered => false,
             What::Room => contents.has_room(),
             What::End(lend) => contents.generation(id) != Some(lend),
             What::Gone => contents.generation(id).is_none(),
@@ -437,8 +467,8 @@ impl<A: Algorithm> World<'_, A> {
         (what, is_so): (What, bool),
     ) -> Result<(), Violation> {
         let now = self.clients[client].reading(self.now);
-        if !is_so && matches!(what, What::Room | What::Sent(..)) || now >= doing.until {
-            self.give_up_on(&doing);
+        if !is_so && matches!(what, What::Room | What::Sent(..) | What::Entered) || now >= doing.until {
+            self.give_up_on(client, &doing);
             return self.hand_is_done(client, hand);
         }
         doing.waits = None;
@@ -477,11 +507,12 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     /// Nobody will be told what came of it: a question is void, and a change unknown.
-    fn give_up_on(&mut self, doing: &Doing) {
+    fn give_up_on(&mut self, client: usize, doing: &Doing) {
         match &doing.task {
             Task::Read(id, ..) | Task::Look(id, _) => self.checkers.contents.void(self.now, *id),
             // It was not sent, or its ticket would have ended.
             Task::Change(id, ..) => self.checkers.contents.void(self.now, *id),
+            Task::Remove(..) => self.end_remove(client, doing, false),
             Task::Come | Task::Open | Task::Sync { .. } => {}
         }
     }
@@ -497,7 +528,8 @@ impl<A: Algorithm> World<'_, A> {
     fn ask_tree(&mut self, client: usize, doing: &mut Doing, (volume, op, what): (usize, VolumeOp, For)) {
         let reading = self.clients[client].reading(self.now);
         let (id, wanted) = self.call_volume(client, volume, &op);
-        let ticket = self.want_of_file(client, volume, (id, wanted));
+        let begun = doing.awaited.take().and_then(|awaited| awaited.change);
+        let ticket = self.want_begun(client, volume, (id, wanted), begun);
         if let Some(behind) = self.clients[client].files.behind.as_mut() {
             behind.expects(reading, ticket);
         }
@@ -518,13 +550,18 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     fn ask_how_it_is(&mut self, client: usize, doing: &mut Doing) {
-        if let Some((volume, inode)) = self.place_of(client, doing.opening) {
+        if let Some((volume, inode)) = self.place_of(client, doing.opening)
+            && !self.awaits_entry(client, doing, inode)
+        {
             self.ask_tree(client, doing, (volume, trees::ask(Ask::Attributes { inode }), For::Look));
         }
     }
 
     /// Something is asked of the content, or wanted of it.
     fn want_of_content(&mut self, client: usize, doing: &mut Doing, (wanted, asked): (Wanted, Asked)) {
+        if self.awaits_capability(client, doing) {
+            return;
+        }
         let reading = self.clients[client].reading(self.now);
         let uses = &mut self.clients[client].files;
         let (Some(core), Some(behind)) = (&mut uses.core, &mut uses.behind) else { return };
@@ -553,6 +590,13 @@ impl<A: Algorithm> World<'_, A> {
         let reading = self.clients[client].reading(self.now);
         let Task::Sync { is_flushed, told, .. } = &mut doing.task else { return Ok(false) };
         let told = *told;
+        if let Some(awaited) = doing.awaited.take_if(|_| !*is_flushed)
+            && !self.is_entered(client, &awaited)
+        {
+            self.wait_for(client, doing, awaited);
+            return Ok(true);
+        }
+        let Task::Sync { is_flushed, .. } = &mut doing.task else { return Ok(false) };
         if matches!(news, News::Next) && !std::mem::replace(is_flushed, true) {
             let wanted = self.with_known(client, opening, |known, _| known.contents.want(known.id)).flatten();
             if let Some((lend, order)) = wanted {
@@ -610,7 +654,7 @@ impl<A: Algorithm> World<'_, A> {
         match std::mem::replace(&mut doing.asked, Asked::Nothing) {
             Asked::Tree((volume, op, id), what) => {
                 self.note_tree_event(client, (volume, ticket), (&op, id), event)?;
-                self.tree_answers(client, hand, (*doing, what, volume), event)?;
+                self.tree_answers(client, hand, (*doing, what, (volume, &op)), event)?;
             }
             Asked::Opening => {
                 if let FileEvent::Opened { attributes, capability, .. } = event {
@@ -653,7 +697,7 @@ impl<A: Algorithm> World<'_, A> {
         &mut self,
         client: usize,
         hand: usize,
-        (mut doing, what, volume): (Doing, For, usize),
+        (mut doing, what, (volume, op)): (Doing, For, (usize, &VolumeOp)),
         event: &FileEvent,
     ) -> Result<(), Violation> {
         let now = self.clients[client].reading(self.now);
@@ -679,14 +723,29 @@ impl<A: Algorithm> World<'_, A> {
                 }
                 self.hand_is_done(client, hand)
             }
+            (For::MakeDir, FileEvent::Changed { outcome: Ok(Done::Tree(done)), .. }) => {
+                if let TreeDone::Created { attributes, .. } = &**done {
+                    self.adopt_dir(client, volume, (op, attributes));
+                    self.create_some(
+                        client,
+                        volume,
+                        FileId { volume: self.files[volume], inode: attributes.inode },
+                    )?;
+                }
+                self.hand_is_done(client, hand)
+            }
             (For::Borrow, FileEvent::Changed { outcome, .. }) => self.borrowed(client, hand, doing, outcome),
             (For::Refuse(true), _) => {
                 self.ask_how_it_is(client, &mut doing);
                 self.keep_doing(client, hand, doing)
             }
             (For::Refuse(false), _) => self.hand_goes_on(client, hand, doing, News::Next),
+            (For::Remove, FileEvent::Changed { .. } | FileEvent::Refused { .. }) => {
+                self.end_remove(client, &doing, true);
+                self.hand_is_done(client, hand)
+            }
             _ => {
-                self.give_up_on(&doing);
+                self.give_up_on(client, &doing);
                 self.hand_is_done(client, hand)
             }
         }

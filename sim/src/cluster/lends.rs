@@ -41,7 +41,7 @@ impl<A: Algorithm> World<'_, A> {
             match present {
                 Some(present) => self.checkers.contents.lent(self.now, object, (present, upto)),
                 // It was removed, and nobody has it open.
-                None => self.checkers.contents.stop(self.now, object),
+                None => self.checkers.contents.gone(self.now, object),
             }
         }
     }
@@ -87,7 +87,7 @@ impl<A: Algorithm> World<'_, A> {
         }
         let has_lends = |world: &Self| {
             let mut behind = world.clients.iter().filter_map(|client| client.files.behind.as_ref());
-            behind.any(|behind| !behind.contents.has_no_lends())
+            behind.any(|behind| !behind.contents.has_no_lends() || behind.ahead.is_busy())
         };
         let end = self.now + SETTLED_WITHIN;
         while has_lends(self) {

@@ -5,6 +5,7 @@
 //! waits must get the lock within a bound, nothing may be left behind, every daemon must serve, and single mishaps are
 //! staged to see that a holder keeps its lock and that a freed lock is had in time.
 
+mod ahead;
 mod behind;
 mod caches;
 mod calm;

@@ -98,6 +98,8 @@ pub struct VolumePlan {
     pub caches: bool,
     /// Whether files are lent to clients. They keep what they know then, and contents are used.
     pub lends: bool,
+    /// Whether directories are, too, and files created there by clients themselves.
+    pub ahead: bool,
     /// By which rules clients' processes go.
     pub rules: Rules,
 }
@@ -285,6 +287,12 @@ impl ClusterPlan {
         }
     }
 
+    /// Beside that directories are lent to clients that make them, which create files there by themselves.
+    pub fn lend_dirs(&mut self, contents: usize) {
+        self.lend(contents);
+        self.volumes.ahead = true;
+    }
+
     /// How many daemons there are.
     pub fn daemons(&self) -> usize {
         self.shard.map.osds().len()
@@ -336,6 +344,7 @@ impl VolumePlan {
             habits,
             caches: false,
             lends: false,
+            ahead: false,
             rules: Rules::default(),
         }
     }

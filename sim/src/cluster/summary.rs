@@ -141,6 +141,16 @@ pub struct LendCounts {
     pub lost: u64,
     /// How often all of a file was made durable.
     pub synced: u64,
+    /// How many directories were lent to whoever made them, and how often one was wanted back while something was not entered.
+    pub dirs: u64,
+    /// See there.
+    pub dirs_waited_for: u64,
+    /// How many files were created without a message, how many of them were entered, and how many refused.
+    pub created_here: u64,
+    /// See there.
+    pub entered: u64,
+    /// See there.
+    pub entries_lost: u64,
     /// What the histories were found to be.
     pub judged: Counts,
 }

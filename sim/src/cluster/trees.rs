@@ -25,6 +25,8 @@ const DIRS_MAX: usize = 4;
 const OTHERS_MAX: usize = 8;
 const SITES_MAX: usize = 32;
 const ASKED_MAX: usize = 4;
+/// So many names there are for directories that are lent.
+const DIR_NAMES: u64 = 12;
 /// No page that is asked for has more names.
 const PAGE_MAX: u64 = 5;
 /// A volume that is full soon.
@@ -126,7 +128,11 @@ impl Known {
         {
             self.waits = Some((inode, lock, *ticket));
         }
-        if let (Change::Create { dir, name, .. }, Done::Created { attributes, .. }) = (&op.change, done) {
+        if let (
+            Change::Create { dir, name, .. } | Change::Enter { dir, name, .. },
+            Done::Created { attributes, .. },
+        ) = (&op.change, done)
+        {
             let Attributes { inode, kind, .. } = *attributes;
             self.learn_inode(inode, kind);
             self.learn_site(Site::new(*dir, name.clone()), kind);
@@ -179,6 +185,21 @@ impl Known {
     /// Something that may be a file.
     pub(super) fn some_file(&self, random: &mut Random) -> Option<InodeId> {
         random.pick(&self.others).copied()
+    }
+
+    /// Something to take away that it was told of: what is in directories more often than those.
+    pub(super) fn draw_removal(&self, random: &mut Random) -> Option<VolumeOp> {
+        let in_dirs: Vec<&(Site, Kind)> =
+            self.sites.iter().filter(|(site, _)| site.dir != InodeId::ROOT).collect();
+        let (site, kind) = match random.pick(&in_dirs) {
+            Some(&known) if random.chance(3, 4) => known,
+            _ => random.pick(&self.sites)?,
+        };
+        let (site, holders) = (site.clone(), Vec::new());
+        Some(match kind {
+            Kind::Directory => remove_dir(site),
+            _ => change(&Who::root(), Change::Unlink { site, holders }),
+        })
     }
 
     /// Something to do. While the volume is to be removed, that is to take something away.
@@ -388,6 +409,20 @@ pub(super) fn last_directory(number: u64) -> VolumeOp {
     )
 }
 
+/// Takes a directory away.
+pub(super) fn remove_dir(site: Site) -> VolumeOp {
+    change(&Who::root(), Change::RemoveDirectory { site, holders: Vec::new() })
+}
+
+/// A directory of the root that is made, and lent to its client.
+pub(super) fn make_dir(random: &mut Random) -> VolumeOp {
+    let letter = b'A' + u8::try_from(random.below(DIR_NAMES)).expect("names are few");
+    let (dir, name) = (InodeId::ROOT, Name::new(&[letter]).expect("a letter is one"));
+    let make = Make::Directory;
+    let (mode, umask, is_exclusive, lends) = (MODES[random.index(2)], 0, true, true);
+    change(&Who::root(), Change::Create { dir, name, make, mode, umask, is_exclusive, lends })
+}
+
 /// Puts the client on record that asks for it.
 pub(super) fn come() -> VolumeOp {
     change(&Who::root(), Change::Welcome { client: NOBODY, opens: true })
@@ -402,7 +437,7 @@ fn change(who: &Who, change: Change) -> VolumeOp {
     VolumeOp::Change(Arc::new(Op::wanted(who.clone(), change)))
 }
 
-fn name(TreeHabits { names, .. }: TreeHabits, random: &mut Random) -> Name {
+pub(super) fn name(TreeHabits { names, .. }: TreeHabits, random: &mut Random) -> Name {
     let letter = b'a' + u8::try_from(random.below(names.into())).expect("names are few");
     Name::new(&[letter]).expect("a letter is one")
 }
@@ -419,6 +454,11 @@ fn draw_attributes(random: &mut Random) -> SetAttributes {
         3 => SetAttributes { gid: Some(GROUP), atime: Some(SetTime::Now), ..nothing },
         _ => SetAttributes { mtime: Some(SetTime::To(WallTime::from_micros(random.below(99)))), ..nothing },
     }
+}
+
+/// Whether so much more may be in a volume, or less.
+pub(super) fn limits(op: &VolumeOp) -> bool {
+    matches!(op, VolumeOp::Change(op) if matches!(op.change, Change::Limit { .. }))
 }
 
 /// Which inode is to have another time of its last change.

@@ -41,7 +41,9 @@ impl<A: Algorithm> World<'_, A> {
             self.clearing.insert(file);
         }
         let known = self.clients[client].files.trees.entry(file).or_default();
-        known.draw(habits, self.clearing.contains(&file), random)
+        let op = known.draw(habits, self.clearing.contains(&file), random);
+        // What is created by clients alone and finds no place is lost.
+        if self.plan.volumes.ahead && trees::limits(&op) { trees::ask(Ask::Statfs) } else { op }
     }
 
     /// What a client has asked a volume is noted, and gets a name.
@@ -156,7 +158,7 @@ fn as_asked(op: &VolumeOp, client: ClientId) -> VolumeOp {
 }
 
 /// The same for a replicated file.
-fn to_real(op: &VolumeOp) -> Wanted {
+pub(super) fn to_real(op: &VolumeOp) -> Wanted {
     match op {
         VolumeOp::Plant(root) => Wanted::Change(Change::Plant(root.clone())),
         VolumeOp::Change(op) => Wanted::Change(Change::Tree(op.clone())),

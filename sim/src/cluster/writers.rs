@@ -4,17 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::{ClientId, ObjectId, Span};
 use client::core::files::{FileEvent, FileTicket, Files, Opening};
+use client::core::grants::ChangeId;
 use lease::Algorithm;
 use namespace::{InodeId, Who};
 use node::OpenMode;
 use node::file::{FileError, Level, Mark, Position};
 
+use super::ahead::Awaited;
 use super::behind::Behind;
 use super::caches::Caching;
 use super::hands::Hand;
 use super::held::{comes, makes_file};
 use super::shape::{Shape, Wanted};
-use super::volumes::KnownTrees;
+use super::volumes::{KnownTrees, to_real};
 use super::world::{Input, World};
 use crate::check::file::{FileOp, FileOutcome};
 use crate::check::volume::VolumeOp;
@@ -71,6 +73,8 @@ pub(super) enum Named {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writer {
     pub(super) pending: Option<Pending>,
+    /// What it wants when something is entered.
+    pub(super) waits: Option<(usize, Work, Awaited)>,
     /// Counts what it did, so that a late reminder means nothing.
     pub(super) step: u64,
 }
@@ -85,6 +89,8 @@ pub(super) struct Pending {
     at: TrueTime,
     /// The number that it goes by at the daemons, if it is a change.
     number: Option<u64>,
+    /// Whether it may remove a directory.
+    removes: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -105,7 +111,8 @@ impl FileUse {
     }
 
     pub(super) fn end(&mut self) {
-        let writers = self.writers.iter().map(|writer| Writer { pending: None, step: writer.step + 1 });
+        let writers =
+            self.writers.iter().map(|writer| Writer { pending: None, waits: None, step: writer.step + 1 });
         let hands = self.hands.iter().map(Hand::end).collect();
         *self = Self { writers: writers.collect(), hands, ..Self::default() };
     }
@@ -139,7 +146,7 @@ impl<A: Algorithm> World<'_, A> {
 
     pub(super) fn writer_acts(&mut self, client: usize, writer: usize, step: u64) -> Result<(), Violation> {
         let whom = &self.clients[client].files.writers[writer];
-        if whom.step != step || self.is_calm {
+        if whom.step != step || whom.waits.is_some() || self.is_calm {
             return Ok(());
         }
         if let Some(ticket) = whom.pending.as_ref().map(|pending| pending.ticket) {
@@ -200,6 +207,22 @@ impl<A: Algorithm> World<'_, A> {
             self.remind_writer(client, writer);
             return Ok(());
         }
+        let awaited = self.awaits_entries(client, writer, (file, &work));
+        if self.clients[client].files.writers[writer].waits.is_some() {
+            return self.drain_client(client);
+        }
+        self.work_now(client, writer, (file, work), awaited.as_ref())
+    }
+
+    /// A user asks for something for which it waits no more.
+    pub(super) fn work_now(
+        &mut self,
+        client: usize,
+        writer: usize,
+        (file, work): (usize, Work),
+        awaited: Option<&Awaited>,
+    ) -> Result<(), Violation> {
+        let removes = awaited.is_some_and(|awaited| awaited.removes);
         let object = self.files[file];
         let who = self.clients[client].id(self.daemons.len() + client);
         let reading = self.clients[client].reading(self.now);
@@ -221,9 +244,11 @@ impl<A: Algorithm> World<'_, A> {
                 let opening = Opening::Open(Who::root(), inode, OpenMode::ReadWrite);
                 (core.open_to_hold(reading, object, opening), Work::Open(inode))
             }
-            Work::Tree(op, _) => {
-                let (id, wanted) = self.call_volume(client, file, &op);
-                (self.want_of_file(client, file, (id, wanted)), Work::Tree(op, Some(id)))
+            Work::Tree(op, called) => {
+                let wanted = to_real(&op);
+                let id = called.unwrap_or_else(|| self.call_volume(client, file, &op).0);
+                let begun = awaited.and_then(|awaited| awaited.change);
+                (self.want_begun(client, file, (id, wanted), begun), Work::Tree(op, Some(id)))
             }
         };
         if self.is_traced() {
@@ -233,7 +258,7 @@ impl<A: Algorithm> World<'_, A> {
         let number = uses.core.as_ref().and_then(|core| core.number(ticket));
         let whom = &mut uses.writers[writer];
         (whom.pending, whom.step) =
-            (Some(Pending { ticket, file, work, at: self.now, number }), whom.step + 1);
+            (Some(Pending { ticket, file, work, at: self.now, number, removes }), whom.step + 1);
         self.drain_client(client)
     }
 
@@ -244,9 +269,20 @@ impl<A: Algorithm> World<'_, A> {
         file: usize,
         (id, wanted): (OperationId, Wanted),
     ) -> FileTicket {
+        self.want_begun(client, file, (id, wanted), None)
+    }
+
+    /// The same of a change that may have begun.
+    pub(super) fn want_begun(
+        &mut self,
+        client: usize,
+        file: usize,
+        (id, wanted): (OperationId, Wanted),
+        begun: Option<ChangeId>,
+    ) -> FileTicket {
         let object = self.files[file];
         let reading = self.clients[client].reading(self.now);
-        let change = self.before_wanted(client, file, &wanted);
+        let change = begun.or_else(|| self.before_wanted(client, file, &wanted));
         let core = self.clients[client].files.core.as_mut().expect("its process runs");
         let ticket = match wanted.clone() {
             Wanted::Change(change) => {
@@ -359,6 +395,10 @@ impl<A: Algorithm> World<'_, A> {
         let whom = &mut self.clients[client].files.writers[writer];
         whom.step += 1;
         let Some(pending) = whom.pending.take() else { return Ok(()) };
+        if pending.removes {
+            let is_known = matches!(event, FileEvent::Changed { .. } | FileEvent::Refused { .. });
+            self.end_removal(client, pending.file, is_known);
+        }
         match pending.work {
             Work::Open(_) => self.note_opened(client, event),
             // What opened the file to be locked is too old by some clock.

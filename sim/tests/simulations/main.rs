@@ -3,6 +3,8 @@
 //! One program for all, so that all processors have something to do until the last of them ends.
 
 mod breaking;
+mod cluster_ahead;
+mod cluster_ahead_bugs;
 mod cluster_cache_bugs;
 mod cluster_client_bugs;
 mod cluster_contents;

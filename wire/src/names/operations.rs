@@ -35,6 +35,7 @@ choice!(Change, "a change of a tree", check_change:
     19 Forget { client };
     20 Limit { inodes_max, bytes_max };
     21 Return { inode, generation, modified, accessed, mode, changed, is_untouched };
+    22 Enter { dir, under, number, name, replicas, mode, created };
 );
 choice!(Make, "what is created":
     0 File { replicas };
@@ -97,7 +98,8 @@ fn check_change(change: &Change) -> Result<(), DecodeError> {
         Change::Create { mode, umask, .. } => check_mode(mode | umask),
         Change::SetAttributes { set: SetAttributes { mode: Some(mode), .. }, .. }
         | Change::Return { mode: Some(mode), .. }
-        | Change::GiveBack { mode: Some(mode), .. } => check_mode(*mode),
+        | Change::GiveBack { mode: Some(mode), .. }
+        | Change::Enter { mode, .. } => check_mode(*mode),
         Change::SetXattr { value, .. } => check_value(value),
         _ => Ok(()),
     }

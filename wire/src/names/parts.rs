@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use namespace::limits::{CLIENTS_MAX, FILE_BYTES_MAX, LINKS_MAX, MODE_BITS, XATTR_BYTES_MAX, XATTRS_MAX};
-use namespace::{Body, Born, Doomed, Entry, Inode, Key, Marks, Part, Volume};
+use namespace::{Body, Born, Doomed, Entry, Inode, Key, Lent, LentTo, Marks, Part, Volume};
 
 use super::{Times, are_in_order};
 use crate::DecodeError;
@@ -121,7 +121,7 @@ record!(Doomed { replicas, size }, check_doomed);
 record!(Volume { inodes, inodes_max, bytes, bytes_max, clients }, check_volume);
 choice!(Body, "what an inode has", check_body:
     0 File { size, replicas, lent, last_lend };
-    1 Directory { parent, entries };
+    1 Directory { parent, entries, lent };
     2 Symlink { target };
     3 Fifo;
     4 Socket;
@@ -222,6 +222,9 @@ fn check_body(body: &Body) -> Result<(), DecodeError> {
             Err(DecodeError::Impossible("a lend before one that is over"))
         }
         Body::File { size, .. } => check_size(*size),
+        Body::Directory { lent: Some(Lent { to: LentTo::Content, .. }), .. } => {
+            Err(DecodeError::Impossible("a directory that is lent to its content"))
+        }
         _ => Ok(()),
     }
 }

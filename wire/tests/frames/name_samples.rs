@@ -68,16 +68,19 @@ pub(crate) fn inode(body: Body) -> Inode {
     }
 }
 
+fn lent() -> Option<Lent> {
+    Some(Lent { generation: Generation(born(9)), to: LentTo::Client(CLIENT) })
+}
+
 pub(crate) fn file() -> Body {
-    let lent = Lent { generation: Generation(born(9)), to: LentTo::Client(CLIENT) };
     let last_lend = Some(Generation(born(8)));
-    Body::File { size: 4096, replicas: replicas(), lent: Some(lent), last_lend }
+    Body::File { size: 4096, replicas: replicas(), lent: lent(), last_lend }
 }
 
 /// The bodies of all kinds but files.
 pub(crate) fn bodies() -> [Body; 6] {
     [
-        Body::Directory { parent: InodeId::ROOT, entries: 3 },
+        Body::Directory { parent: InodeId::ROOT, entries: 3, lent: lent() },
         Body::Symlink { target: Target::new(Bytes::from_static(b"../x")).unwrap() },
         Body::Fifo,
         Body::Socket,

@@ -1,12 +1,17 @@
 //! Rules that seeds of the simulator do not come to break: each story goes well with its rule, and goes wrong without it.
 
-use base::{Epoch, MonoTime, NodeId, ObjectId, Seq, WallTime};
+use std::sync::Arc;
+
+use base::{ClusterId, Epoch, MonoTime, NodeId, ObjectId, Seq, WallTime};
 use bytes::Bytes;
-use namespace::{Ask, Born, Generation, InodeId, Name, NameError, Who};
-use node::{CacheGrant, GrantKind, Revoked};
+use namespace::{Ask, Born, Change as TreeChange, Generation, InodeId, Name, NameError, Op, Who};
+use node::file::{Change, FileBody, Level, Query};
+use node::{CacheGrant, ClusterMap, GrantKind, Osd, Revoked, Settings};
 
 use super::{Bug, Rules};
 use crate::core::content::{Contents, FileId, OwnerSet, Recall, Shown, View};
+use crate::core::creations::Creations;
+use crate::core::files::{FileOutput, Files};
 use crate::core::grants::{Cache, Connection, Told};
 
 const VOLUME: ObjectId = ObjectId::new(1, 2);
@@ -100,5 +105,46 @@ fn while_the_volume_sets_what_an_owner_may_set_he_sets_it_there_too() {
         contents.end_judging(FILE);
         assert!(sets(&mut contents) && contents.has_own_mode(FILE));
         !is_set
+    });
+}
+
+#[test]
+fn a_directory_goes_back_when_all_is_entered_that_was_created_there() {
+    tell_twice(Bug::AnsweredBeforeEntered, |rules| {
+        let mut creations = Creations::default().with_rules(rules);
+        creations.lend(NOW, FILE, (lend(3), WallTime::ZERO));
+        creations.number(NOW, FILE, lend(3));
+        creations.recall((FILE, lend(3)), Recall { from: NODE, number: 1 })
+    });
+}
+
+/// Two clients that want something of each other would wait until one is given up: what each asks for waits for what the other enters.
+#[test]
+fn what_was_created_is_entered_whatever_else_waits() {
+    tell_twice(Bug::EntriesWait, |rules| {
+        let osds = vec![Osd { id: NODE, address: "10.0.0.1:7000".to_owned() }];
+        let map = ClusterMap::new(ClusterId([7; 16]), 1, 1, Settings::default(), osds);
+        let mut files = Files::new(Arc::new(map.expect("a sound map"))).with_rules(rules);
+        files.handle_up(NOW, NODE);
+        assert!(files.promise(NOW, VOLUME));
+        (0..100).for_each(|_| _ = files.ask(NOW, VOLUME, Query::Stat));
+        let entry = Change::Tree(Arc::new(Op::wanted(Who::root(), TreeChange::Settle)));
+        files.enter_to_hold(NOW, VOLUME, entry, Level::Written);
+        let mut outputs = std::iter::from_fn(|| files.poll_output());
+        let is_sent = |output: FileOutput| match output {
+            FileOutput::Send { request, .. } => matches!(request.body, FileBody::Change { .. }),
+            _ => false,
+        };
+        outputs.any(is_sent)
+    });
+}
+
+#[test]
+fn nothing_is_created_in_what_may_be_removed() {
+    tell_twice(Bug::CreatedInRemoved, |rules| {
+        let mut creations = Creations::default().with_rules(rules);
+        creations.lend(NOW, FILE, (lend(3), WallTime::ZERO));
+        creations.begin_removal(VOLUME);
+        creations.number(NOW, FILE, lend(3)).is_none()
     });
 }

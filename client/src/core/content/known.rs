@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use base::{ClientId, MonoTime, ObjectId};
 use bytes::Bytes;
-use namespace::{Attributes, Generation, LentTo};
+use namespace::{Attributes, Generation, Kind, LentTo};
 
 use super::{Contents, FileId, Plan, PlanMark, Shown, View};
 use crate::core::grants::Cache;
@@ -89,6 +89,9 @@ impl Contents {
     /// Puts in size and times, and what else its owner has set, if they are lent to this client, and says whose they are.
     pub fn show(&self, volume: ObjectId, attributes: &mut Attributes) -> Whose {
         let Some(lent) = attributes.lent else { return Whose::Tree };
+        if attributes.kind == Kind::Directory {
+            return if self.own(attributes).is_some() { Whose::Tree } else { Whose::Other };
+        }
         if lent.to == LentTo::Content {
             return Whose::Content(lent.generation);
         }

@@ -7,7 +7,7 @@ use node::file::Mark;
 
 use super::job::{Syncing, Wish};
 use super::link::Links;
-use super::{FileTicket, UNDER_WAY_MAX, UNSYNCED_MAX};
+use super::{Bug, FileTicket, Rules, UNDER_WAY_MAX, UNSYNCED_MAX};
 
 #[derive(Debug)]
 pub(super) struct Object {
@@ -19,6 +19,10 @@ pub(super) struct Object {
     next: u64,
     /// What waits for its turn.
     pub(super) queue: BTreeMap<FileTicket, Wish>,
+    /// Changes for which numbers were kept.
+    pub(super) entries: BTreeMap<FileTicket, Wish>,
+    /// So many numbers are kept for these, and for more that are to come.
+    promised: usize,
     /// How many requests are under way, without the sync.
     pub(super) under_way: usize,
     /// The numbers of the changes among them.
@@ -39,6 +43,8 @@ impl Object {
             turn: 0,
             next,
             queue: BTreeMap::new(),
+            entries: BTreeMap::new(),
+            promised: 0,
             under_way: 0,
             open: BTreeSet::new(),
             owed: BTreeMap::new(),
@@ -54,7 +60,7 @@ impl Object {
     /// Whether nothing is to be known of it but the next number.
     pub(super) fn is_idle(&self) -> bool {
         let has_nothing = self.queue.is_empty() && self.owed.is_empty() && self.waiters.is_empty();
-        has_nothing && self.under_way == 0 && self.sync.is_none()
+        has_nothing && self.under_way == 0 && self.promised == 0 && self.sync.is_none()
     }
 
     /// The client waits for no reply to a change below this one.
@@ -62,14 +68,35 @@ impl Object {
         self.open.first().copied().unwrap_or(self.next)
     }
 
-    /// Takes the next wish, if its turn has come.
-    pub(super) fn take_next(&mut self) -> Option<(FileTicket, Wish)> {
+    /// Whether there is a number for one more change. A daemon keeps the outcomes of all that are not settled.
+    pub(super) fn has_number(&self) -> bool {
+        let numbers = self.next - self.settled() + self.promised as u64;
+        let unsynced = self.owed.len() + self.open.len() + self.promised;
+        numbers < UNDER_WAY_MAX as u64 && unsynced < UNSYNCED_MAX
+    }
+
+    /// A number is kept for a change that is to come.
+    pub(super) const fn promise(&mut self) {
+        self.promised += 1;
+    }
+
+    /// One that was kept is not wanted any more.
+    pub(super) const fn renounce(&mut self) {
+        self.promised -= 1;
+    }
+
+    /// Takes the next wish, if its turn has come. What has its number goes first: whatever else waits, here or at a daemon, may wait for
+    /// that.
+    pub(super) fn take_next(&mut self, rules: Rules) -> Option<(FileTicket, Wish)> {
+        let waits = rules.breaks(Bug::EntriesWait) && self.under_way >= UNDER_WAY_MAX;
+        if !waits && let Some(entry) = self.entries.pop_first() {
+            self.promised -= 1;
+            self.under_way += 1;
+            return Some(entry);
+        }
         let (_, wish) = self.queue.first_key_value()?;
-        // A daemon keeps the outcomes of all changes that are not settled.
-        let numbers = self.next - self.settled();
-        let unsynced = self.owed.len() + self.open.len();
         let fits = match wish {
-            Wish::Change(..) | Wish::Flush(..) => numbers < UNDER_WAY_MAX as u64 && unsynced < UNSYNCED_MAX,
+            Wish::Change(..) | Wish::Flush(..) => self.has_number(),
             Wish::Create | Wish::Ask(_) | Wish::Open(_) => true,
         };
         if !fits || self.under_way >= UNDER_WAY_MAX {

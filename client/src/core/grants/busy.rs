@@ -18,6 +18,8 @@ pub(super) struct Busy {
     names: BTreeMap<InodeId, BTreeMap<Name, Count>>,
     inodes: BTreeMap<InodeId, Count>,
     rights: BTreeMap<InodeId, Count>,
+    /// Directories in which this client has created something that is not entered yet.
+    entering: BTreeMap<InodeId, u64>,
 }
 
 /// What of a change nobody else has named meanwhile.
@@ -50,6 +52,24 @@ impl Busy {
         alone.inodes.extend(named.inodes.iter().copied().filter(|inode| less(&mut self.inodes, inode)));
         named.rights.iter().for_each(|inode| _ = less(&mut self.rights, inode));
         alone
+    }
+
+    pub(super) fn begin_entering(&mut self, dir: InodeId) {
+        *self.entering.entry(dir).or_default() += 1;
+    }
+
+    pub(super) fn end_entering(&mut self, dir: InodeId) {
+        if let Some(count) = self.entering.get_mut(&dir) {
+            *count -= 1;
+            if *count == 0 {
+                self.entering.remove(&dir);
+            }
+        }
+    }
+
+    /// Whether its volume may not know yet what this client has created in a directory.
+    pub(super) fn is_entering(&self, dir: InodeId) -> bool {
+        !self.entering.is_empty() && self.entering.contains_key(&dir)
     }
 
     pub(super) fn has_name(&self, dir: InodeId, name: &Name) -> bool {

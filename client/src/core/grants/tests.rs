@@ -1,3 +1,5 @@
+mod entering;
+
 use base::{ClientId, Epoch, WallTime};
 use namespace::{
     Attributes, Born, Fate, Generation, InodeId, Kind, Lent, LentTo, Listed, Make, Name, NameError, Op, Page,

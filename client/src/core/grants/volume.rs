@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
-use base::{Epoch, MonoTime, NodeId, Seq};
+use base::{Epoch, MonoTime, NodeId, Seq, WallTime};
 use namespace::{
-    Answer, Ask, Attributes, Change, Done, Fate, InodeId, Kind, Listed, Make, Name, NameError, Op, Page,
-    RenameHow, Rights, Space, Target, Who,
+    Answer, Ask, Attributes, Change, Done, Fate, InodeId, Kind, Lent, Listed, Make, Name, NameError, Op,
+    Page, RenameHow, Rights, Space, Target, Who,
 };
 use node::{CacheGrant, GrantKind, Named, Revoked};
 
@@ -67,6 +67,8 @@ struct Kept {
     is_bare: bool,
     /// Whether anything but that may be kept, and up to where everything had taken effect when that began.
     is_granted: bool,
+    /// By which lend it is lent, to whomever, if it is a directory and that is known.
+    lent: Option<Lent>,
     /// Whether users have here the numbers that they have in the volume. Whoever judges rights by itself may believe where it is then, if it
     /// is a directory.
     has_same_ids: bool,
@@ -86,6 +88,14 @@ pub(super) enum Listing {
 
 /// What a name stands for, if for anything.
 type Entry = Option<(InodeId, Kind)>;
+
+/// A file that this client has created by itself, and that its volume may not know yet.
+#[derive(Debug)]
+pub(super) struct Entering {
+    pub(super) dir: InodeId,
+    pub(super) name: Name,
+    pub(super) file: InodeId,
+}
 
 /// What was known of the names of a change, and up to where their directories were listed.
 #[derive(Debug, Default)]
@@ -250,6 +260,50 @@ impl Volume {
                 Some(Ok(Answer::Page(page)))
             }
             _ => None,
+        }
+    }
+
+    /// By which lend a directory is lent in which somebody may create what has this name, of which nothing is there.
+    pub(super) fn free_in(&self, who: &Who, (dir, name): (InodeId, &Name)) -> Option<Lent> {
+        let may = !self.busy.has_name(dir, name) && self.may(who, dir, Rights::CHANGE);
+        let kept = self.inodes.get(&dir).filter(|kept| may && kept.is_granted && kept.has_same_ids)?;
+        kept.lent.filter(|_| kept.find(name) == Some(None))
+    }
+
+    /// This client has created a file by itself in a directory that is lent to it.
+    pub(super) fn enter(
+        &mut self,
+        who: &Who,
+        Entering { dir, name, .. }: &Entering,
+        attributes: &Attributes,
+    ) {
+        self.know_name((*dir, name), Some((attributes.inode, attributes.kind)));
+        self.busy.begin_entering(*dir);
+        if let Some(dir) = self.inodes.get_mut(dir).and_then(|kept| kept.attributes.as_mut()) {
+            (dir.mtime, dir.ctime) = (dir.mtime.max(attributes.btime), dir.ctime.max(attributes.btime));
+            dir.size += 1;
+        }
+        self.rights += 1;
+        let rights = self.rights;
+        let kept = self.inodes.entry(attributes.inode).or_default();
+        (kept.is_granted, kept.has_same_ids, kept.rights, kept.is_bare) = (true, true, rights, true);
+        kept.attributes = Some(attributes.clone());
+        kept.allow_owner(who, attributes);
+    }
+
+    /// What this client had created by itself was entered at a place in the log. None if it is not there, or nobody knows.
+    pub(super) fn entered(&mut self, Entering { dir, name, file }: &Entering, at: Option<Seq>) {
+        self.busy.end_entering(*dir);
+        match (at, self.inodes.get_mut(dir)) {
+            (Some(at), Some(kept)) => kept.floor = kept.floor.max(at),
+            (Some(at), None) => self.floor = self.floor.max(at),
+            (None, _) => {
+                self.forget_name(*dir, name);
+                if let Some(kept) = self.inodes.get_mut(dir) {
+                    kept.attributes = None;
+                }
+                self.drop(*file);
+            }
         }
     }
 
@@ -433,15 +487,12 @@ impl Volume {
                 if !self.busy.has_inode(attributes.inode) {
                     self.keep_attributes(attributes, grant);
                 }
-                // It was granted with its number, so nobody has changed it yet, or put anything into it.
-                if *is_new && self.may_keep(attributes.inode, grant) {
-                    let kept = self.granted(attributes.inode, grant);
-                    kept.allow_owner(&op.who, attributes);
-                    kept.is_bare = true;
-                    if matches!(make, Make::Directory) {
-                        kept.listed = Listing::All;
-                    }
+                if *is_new {
+                    self.keep_new(&op.who, (attributes, make), grant);
                 }
+            }
+            (Change::Enter { dir, created, .. }, Done::Created { attributes, .. }) => {
+                self.take_in_entered((*dir, *created), attributes, grant);
             }
             (Change::Link { inode, dir, name }, Done::Changed { attributes }) => {
                 learn(*dir, name, Some((*inode, attributes.kind)));
@@ -488,6 +539,39 @@ impl Volume {
         grant.changed.iter().filter(is_known).for_each(|directory| self.keep_attributes(directory, grant));
     }
 
+    /// What was granted with its number nobody has changed yet, or put anything into.
+    fn keep_new(&mut self, who: &Who, (attributes, make): (&Attributes, &Make), grant: &CacheGrant) {
+        if !self.may_keep(attributes.inode, grant) {
+            return;
+        }
+        let kept = self.granted(attributes.inode, grant);
+        kept.allow_owner(who, attributes);
+        kept.is_bare = true;
+        if matches!(make, Make::Directory) {
+            kept.listed = Listing::All;
+        }
+    }
+
+    /// A file that this client has created by itself is known here, but counts from now on as long as it is granted.
+    fn take_in_entered(
+        &mut self,
+        (dir, created): (InodeId, WallTime),
+        attributes: &Attributes,
+        grant: &CacheGrant,
+    ) {
+        if self.may_keep(attributes.inode, grant) {
+            self.keep_attributes(attributes, grant);
+        } else {
+            self.drop(attributes.inode);
+        }
+        // By the daemon's clock it was at another time, and so its directory was changed at another one, too.
+        if attributes.btime != created
+            && let Some(kept) = self.inodes.get_mut(&dir)
+        {
+            kept.attributes = None;
+        }
+    }
+
     /// What a change names stays unknown as long as any of these connections lasts: it may still be done over one of them.
     pub(super) fn abandon(&mut self, named: Named, by: Vec<Connection>) {
         if self.abandoned.len() >= ABANDONED_MAX {
@@ -516,7 +600,7 @@ impl Volume {
         }
     }
 
-    fn drop(&mut self, inode: InodeId) {
+    pub(super) fn drop(&mut self, inode: InodeId) {
         if let Some(kept) = self.inodes.remove(&inode) {
             self.names -= kept.names.len();
             self.floor = self.floor.max(kept.floor);
@@ -569,7 +653,10 @@ impl Volume {
 
     fn keep_attributes(&mut self, attributes: &Attributes, grant: &CacheGrant) {
         if self.may_keep(attributes.inode, grant) {
-            self.granted(attributes.inode, grant).attributes = Some(attributes.clone());
+            let is_entering = self.busy.is_entering(attributes.inode);
+            let kept = self.granted(attributes.inode, grant);
+            kept.lent = attributes.lent.filter(|_| attributes.kind == Kind::Directory);
+            kept.attributes = (!is_entering).then(|| attributes.clone());
         }
     }
 
@@ -578,6 +665,10 @@ impl Volume {
             return;
         }
         self.granted(dir, grant).allow(who, Rights::EXECUTE);
+        // It may have been created here since that was so.
+        if what.is_none() && self.busy.is_entering(dir) {
+            return;
+        }
         self.know_name((dir, name), what);
     }
 
@@ -599,7 +690,8 @@ impl Volume {
     }
 
     fn keep_page(&mut self, dir: InodeId, after: Option<&Name>, (page, grant): (&Page, &CacheGrant)) {
-        if !self.may_keep(dir, grant) {
+        // What was created here since may be missing.
+        if !self.may_keep(dir, grant) || self.busy.is_entering(dir) {
             return;
         }
         self.granted(dir, grant);

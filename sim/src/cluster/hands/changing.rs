@@ -155,7 +155,7 @@ impl<A: Algorithm> World<'_, A> {
             },
             Err(FileError::Tree(NameError::Lent { .. })) => None,
             _ => {
-                self.give_up_on(&doing);
+                self.give_up_on(client, &doing);
                 return self.hand_is_done(client, hand);
             }
         };
@@ -193,13 +193,13 @@ impl<A: Algorithm> World<'_, A> {
         };
         let id = FileId { volume: source.volume, inode: source.inode };
         let file = self.plan.files.count as usize + self.plan.volumes.count as usize + place;
-        let opening = behind.open(id, (file, capability));
+        let opening = behind.open(id, (file, Some(capability)));
         self.adopt_for(client, opening, attributes);
         Ok(())
     }
 
     /// A file may be lent to a client, as its volume says.
-    pub(super) fn adopt_for(&mut self, client: usize, opening: u64, attributes: &Attributes) {
+    pub(in super::super) fn adopt_for(&mut self, client: usize, opening: u64, attributes: &Attributes) {
         let now = self.clients[client].reading(self.now);
         let Some(behind) = self.clients[client].files.behind.as_mut() else { return };
         let Some((id, object)) = behind.openings.get(&opening).map(|opening| (opening.id, opening.object))

@@ -235,7 +235,7 @@ impl<A: Algorithm> World<'_, A> {
                     return Ok(true);
                 }
                 Some(LookStep::Look) => match self.look(client, doing) {
-                    None => return Ok(doing.ticket.is_some()),
+                    None => return Ok(doing.ticket.is_some() || doing.waits.is_some()),
                     Some(attributes) => {
                         is_here = true;
                         let Task::Look(_, looking) = &mut doing.task else { return Ok(false) };

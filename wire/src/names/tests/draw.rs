@@ -236,7 +236,7 @@ impl Dice {
 
     fn change(&mut self) -> Change {
         let inode = self.inode();
-        match self.below(22) {
+        match self.below(23) {
             0 => Change::Create {
                 dir: inode,
                 name: self.name(),
@@ -286,6 +286,15 @@ impl Dice {
                 let (changed, is_untouched) = (self.maybe(Self::time), self.coin());
                 Change::Return { inode, generation, modified, accessed, mode, changed, is_untouched }
             }
+            21 => Change::Enter {
+                dir: inode,
+                under: self.generation(),
+                number: self.u64(),
+                name: self.name(),
+                replicas: self.members(),
+                mode: self.mode(),
+                created: self.time(),
+            },
             _ => Change::Limit { inodes_max: self.u64(), bytes_max: self.u64() },
         }
     }
@@ -460,7 +469,11 @@ impl Dice {
                 let (lent, last_lend) = self.lends();
                 Body::File { size: self.up_to(FILE_BYTES_MAX), replicas: self.members(), lent, last_lend }
             }
-            Kind::Directory => Body::Directory { parent: self.inode(), entries: self.u64() },
+            Kind::Directory => {
+                let to = LentTo::Client(self.client());
+                let lent = self.maybe(|draw| Lent { generation: draw.generation(), to });
+                Body::Directory { parent: self.inode(), entries: self.u64(), lent }
+            }
             Kind::Symlink => Body::Symlink { target: self.target() },
             Kind::Fifo => Body::Fifo,
             Kind::Socket => Body::Socket,

@@ -146,7 +146,14 @@ fn changes() -> Vec<Change> {
         Change::Expire { client: CLIENT },
         Change::Forget { client: CLIENT },
         Change::Limit { inodes_max: 300, bytes_max: 7 },
+        entered(),
     ]
+}
+
+fn entered() -> Change {
+    let (under, number, created) = (Generation(born(9)), 7, WallTime::from_micros(301));
+    let (name, replicas) = (entry_name(), replicas());
+    Change::Enter { dir: ID, under, number, name, replicas, mode: 0o640, created }
 }
 
 #[test]
@@ -177,6 +184,7 @@ fn operations_look_as_documented() {
         "12 ff01 01",
         "13 ff01 01",
         "14 ac02 07",
+        "16 010000 050109 07 06 61206e616d65 03 01 02 ac02 a003 ad02",
     ];
     assert_all(&changes(), &expected);
     let who = Who::new(1000, 100, &[4, 300]).unwrap();
@@ -358,7 +366,7 @@ fn parts_look_as_documented() {
     let placed = name_parts().into_iter().map(|(key, at, part)| (key, Some((at, part))));
     assert_all::<Placed>(&placed.collect::<Vec<_>>(), &expected);
     expect::<Placed>(&(Key::Orphan(inode_id(7)), None), "06 070501 00");
-    let expected = ["01 010000 03", "02 04 2e2e2f78", "03", "04", "05 8302", "06 8010"];
+    let expected = ["01 010000 03 01 050109 01 ff01 01", "02 04 2e2e2f78", "03", "04", "05 8302", "06 8010"];
     assert_all(&bodies(), &expected);
 }
 

@@ -46,6 +46,12 @@ fn modes_have_twelve_bits() {
     };
     check(&set(0o7777));
     assert_eq!(refused(&set(0o10000)), what);
+    let enter = |mode| {
+        let (dir, under, number, name) = (InodeId::ROOT, Generation(born(9)), 1, entry_name());
+        op(Change::Enter { dir, under, number, name, replicas: replicas(), mode, created: WallTime::ZERO })
+    };
+    check(&enter(0o7777));
+    assert_eq!(refused(&enter(0o10000)), what);
     let attributes = |mode| Inode { mode, ..inode(file()) }.attributes(inode_id(7));
     check(&attributes(0o7777));
     assert_eq!(refused(&attributes(u16::MAX)), what);
@@ -133,7 +139,14 @@ fn attributes_go_with_their_kind() {
     for body in bodies() {
         let other = of(body);
         check(&other);
-        assert_eq!(refused(&Attributes { lent: attributes.lent, ..other.clone() }), what);
+        let lent = Attributes { lent: attributes.lent, ..other.clone() };
+        if other.kind == Kind::Directory {
+            check(&lent);
+            let to_content = attributes.lent.map(|lent| Lent { to: LentTo::Content, ..lent });
+            assert_eq!(refused(&Attributes { lent: to_content, ..other.clone() }), what);
+        } else {
+            assert_eq!(refused(&lent), what);
+        }
         assert_eq!(refused(&Attributes { last_lend: Some(Generation(born(1))), ..other.clone() }), what);
         assert_eq!(refused(&Attributes { replicas: Some(replicas()), ..other.clone() }), what);
         if matches!(other.kind, Kind::CharDevice | Kind::BlockDevice) {
@@ -172,6 +185,8 @@ fn inodes_are_within_their_limits() {
     let lent = Some(Lent { generation, to: LentTo::Content });
     let body = Body::File { size: 0, replicas: replicas(), lent, last_lend: Some(generation) };
     assert_eq!(refused(&of_inode(Inode { body, ..full })), "a lend before one that is over");
+    let body = Body::Directory { parent: InodeId::ROOT, entries: 0, lent };
+    assert_eq!(refused(&of_inode(Inode { body, ..full })), "a directory that is lent to its content");
     let doomed = |size| {
         let part = Part::Doomed(Doomed { replicas: replicas(), size }.into());
         (Key::Doomed(inode_id(7)), Some((born(10), part)))
@@ -331,7 +346,7 @@ fn bytes_without_a_meaning_are_refused() {
     assert_eq!(unknown(read::<Rights>(&[8], &[]).map(drop)), "rights");
     assert_eq!(unknown(read::<namespace::Marks>(&[8], &[]).map(drop)), "marks of an inode");
     assert_eq!(unknown(read::<Kind>(&[7], &[]).map(drop)), "what an inode is");
-    assert_eq!(unknown(read::<Change>(&[22], &[]).map(drop)), "a change of a tree");
+    assert_eq!(unknown(read::<Change>(&[23], &[]).map(drop)), "a change of a tree");
     assert_eq!(unknown(read::<Done>(&[13], &[]).map(drop)), "what came of a change of a tree");
     assert_eq!(unknown(read::<NameError>(&[40], &[]).map(drop)), "why a tree refuses");
     assert_eq!(unknown(read::<NameError>(&[23, 3], &[]).map(drop)), "why bytes are no acl");

@@ -112,6 +112,15 @@ fn largest_ops() -> Vec<Op> {
     let changes = vec![
         create(Make::File { replicas: members() }),
         create(Make::Symlink { target }),
+        Change::Enter {
+            dir: INODE,
+            under: Generation(BORN),
+            number: u64::MAX,
+            name: name(1),
+            replicas: members(),
+            mode: 0o7777,
+            created: NEVER,
+        },
         Change::Link { inode: INODE, dir: INODE, name: name(1) },
         Change::Unlink { site: site(), holders: holders() },
         Change::Rename { from: site(), to: site(), how: RenameHow::Replace, holders: holders() },

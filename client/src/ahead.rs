@@ -1,0 +1,432 @@
+//! Files that this client creates by itself, around their core: who has them entered, and what is told of them.
+//!
+//! What was created within a short time is entered together. Whoever waits for one of them has that begun at once.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use base::{Members, MonoTime, NodeId, ObjectId};
+use namespace::{Attributes, Change, Done, Generation, InodeId, Kind, Name, Op, Who};
+use node::{Capability, OpenMode, list_of_volumes};
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+
+use crate::behind::fault_of;
+use crate::clock;
+use crate::core::content::{FileId, Recall};
+use crate::core::creations::{Creations, Numbered, gives_otherwise, new_file};
+use crate::core::files::{Files, Opening};
+use crate::core::grants::ChangeId;
+use crate::driver::{Client, Shared};
+use crate::holding::{Held, Kept};
+use crate::objects::{Object, ObjectError};
+use crate::source::Source;
+use crate::volume_files::VolumeFile;
+use crate::volumes::{Volume, VolumeError};
+
+/// What is created within this time is entered together, and so much at once.
+const GATHERED_FOR: Duration = Duration::from_millis(10);
+const GATHERED_MAX: usize = 8;
+/// Who has nothing to do looks this often whether there is a client.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// So much is lent to this client at most before it asks for each file that it creates: the rest is for other files that it writes.
+const LENDS_MAX: usize = node::LENDS_MAX / 2;
+/// Only these permissions are given here.
+const PERMISSIONS: u16 = 0o777;
+
+/// What became of a file that this client has created, once that is known.
+pub(crate) type Entered = watch::Receiver<Option<Result<(), VolumeError>>>;
+
+/// What this client creates by itself.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    /// Held for moments only. Locked after the state and the cache.
+    creations: Mutex<Creations>,
+    /// Locked before what was created.
+    queue: Mutex<Queue>,
+    /// Something was created.
+    wake: Notify,
+    /// Somebody waits for what was created.
+    urge: Notify,
+    /// Counts whatever somebody may wait for.
+    progress: watch::Sender<u64>,
+    is_over: watch::Sender<bool>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    created: Vec<Creation>,
+    is_tended: bool,
+}
+
+/// A file that is to be entered.
+#[derive(Debug)]
+struct Creation {
+    source: Source,
+    under: Generation,
+    op: Arc<Op>,
+    change: ChangeId,
+    told: watch::Sender<Option<Result<(), VolumeError>>>,
+}
+
+/// A change may remove a directory until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Removal {
+    shared: Arc<Shared>,
+    volume: ObjectId,
+    /// Whether nothing of it is under way whose outcome nobody knows.
+    is_known: bool,
+}
+
+impl Removal {
+    fn begin(volume: &Volume) -> Self {
+        let shared = Arc::clone(volume.tree().shared());
+        shared.ahead.creations().begin_removal(volume.object());
+        Self { shared, volume: volume.object(), is_known: true }
+    }
+
+    /// It is about to be sent.
+    pub(crate) const fn send(&mut self) {
+        self.is_known = false;
+    }
+
+    /// It has come to this.
+    pub(crate) const fn end<T>(&mut self, result: &Result<T, ObjectError>) {
+        self.is_known = matches!(result, Ok(_) | Err(ObjectError::Refused(_) | ObjectError::NoSuchObject));
+    }
+}
+
+impl Drop for Removal {
+    fn drop(&mut self) {
+        self.shared.ahead.creations().end_removal(self.volume, self.is_known);
+    }
+}
+
+impl Ahead {
+    pub(crate) fn creations(&self) -> MutexGuard<'_, Creations> {
+        self.creations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until nothing that was created until now is pending like this.
+    pub(crate) async fn until_entered(
+        &self,
+        patience: Duration,
+        is_pending: impl Fn(&Creations, u64) -> bool,
+    ) -> Result<(), ObjectError> {
+        let first = {
+            let creations = self.creations();
+            if !is_pending(&creations, creations.count()) {
+                return Ok(());
+            }
+            creations.count()
+        };
+        let mut progress = self.progress.subscribe();
+        self.urge.notify_one();
+        let wait = async {
+            while is_pending(&self.creations(), first) {
+                // It ends with the client at the earliest.
+                let _ = progress.changed().await;
+            }
+        };
+        timeout(patience, wait).await.map_err(|_| not_entered(patience))
+    }
+
+    /// A daemon wants a directory back. Whether the answer has to wait.
+    pub(crate) fn recall(&self, lend: (FileId, Generation), recall: Recall) -> bool {
+        self.urge.notify_one();
+        self.creations().recall(lend, recall)
+    }
+
+    /// A file is entered, or never will be.
+    fn ended(&self, file: FileId) {
+        self.creations().ended(file);
+        self.progress.send_modify(|count| *count += 1);
+    }
+
+    /// Nothing more is entered: the client has ended.
+    pub(crate) fn end(&self) {
+        self.is_over.send_replace(true);
+        self.wake.notify_one();
+        self.urge.notify_one();
+    }
+}
+
+impl Object {
+    /// Waits until the volume that it is has what of these this client has created by itself, and all that it has created in them.
+    pub(crate) async fn await_entered(&self, inodes: &[InodeId]) -> Result<(), ObjectError> {
+        let concerns = |creations: &Creations, first| creations.concerns(self.id(), inodes, first);
+        self.shared().ahead.until_entered(self.patience(), concerns).await
+    }
+
+    /// The same of everything.
+    async fn await_all_entered(&self) -> Result<(), ObjectError> {
+        let is_pending = |creations: &Creations, first| creations.has_pending(self.id(), first);
+        self.shared().ahead.until_entered(self.patience(), is_pending).await
+    }
+}
+
+impl Volume {
+    /// Waits until the volume has what of these this client has created by itself, and all that it has created in them.
+    pub(crate) async fn await_entered(&self, inodes: &[InodeId]) -> Result<(), ObjectError> {
+        self.tree().await_entered(inodes).await
+    }
+
+    /// The same of everything.
+    pub(crate) async fn await_all_entered(&self) -> Result<(), ObjectError> {
+        self.tree().await_all_entered().await
+    }
+
+    /// Whether something that this client has created is not entered yet, in a directory or under its number.
+    pub(crate) fn is_entering(&self, inode: InodeId) -> bool {
+        let creations = self.tree().shared().ahead.creations();
+        creations.concerns(self.object(), &[inode], creations.count())
+    }
+
+    /// Has nothing created that a change might take away as long as what this returns is there, or that would not be as it is after the
+    /// change.
+    pub(crate) async fn prepare_names(&self, change: &Change) -> Result<Option<Removal>, ObjectError> {
+        if matches!(change, Change::RemoveDirectory { .. } | Change::Rename { .. }) {
+            let removal = Removal::begin(self);
+            self.await_all_entered().await?;
+            return Ok(Some(removal));
+        }
+        if let Some(inode) = gives_otherwise(change) {
+            let shared = self.tree().shared();
+            shared.ahead.creations().stop(FileId { volume: self.object(), inode });
+        }
+        Ok(None)
+    }
+
+    /// Whether a directory that is made may be lent to this client, which the volume has to know of for that.
+    pub(crate) async fn may_borrow_dir(&self) -> Result<bool, VolumeError> {
+        let shared = self.tree().shared();
+        if !shared.behind.is_on() || self.object() == list_of_volumes() {
+            return Ok(false);
+        }
+        self.attend().await?;
+        Ok(shared.ahead.creations().has_room())
+    }
+
+    /// A directory was made.
+    pub(crate) fn adopt_dir(&self, attributes: &Attributes) {
+        let shared = self.tree().shared();
+        if attributes.kind == Kind::Directory
+            && let Some(under) = shared.behind.own(attributes)
+        {
+            let id = FileId { volume: self.object(), inode: attributes.inode };
+            shared.ahead.creations().lend(clock::now(), id, (under, attributes.btime));
+            tend(shared);
+        }
+    }
+}
+
+impl Client {
+    /// Creates a file without asking anybody, in a directory that is lent to this client. None if that may not be.
+    pub(crate) fn create_ahead(
+        &self,
+        volume: &Volume,
+        who: &Who,
+        place: (InodeId, &Name),
+        (mode, umask): (u16, u16),
+    ) -> Option<(Attributes, VolumeFile)> {
+        let shared = volume.tree().shared();
+        let is_plain = mode & !PERMISSIONS == 0;
+        if !is_plain || shared.behind.count() >= LENDS_MAX || !volume.is_present() {
+            return None;
+        }
+        let (attributes, under, op, change) = shared.with_objects(|objects| {
+            let (id, mut cache) = (volume.object(), shared.cache());
+            // Whoever ends all that is lent looks for what was numbered before.
+            if !shared.behind.is_on() {
+                return None;
+            }
+            let now = clock::now();
+            let lent = cache.free_in(now, id, who, place)?;
+            let (under, dir) = (lent.generation, FileId { volume: id, inode: place.0 });
+            let numbered = number(shared, (now, &mut objects.core), dir, under)?;
+            let attributes = new_file(who, (numbered, lent), mode & !umask);
+            let entry = entry(place, (under, numbered.number), &attributes);
+            let op = Arc::new(Op::wanted(who.clone(), entry));
+            let change = cache.enter(id, &op, &attributes);
+            Some((attributes, under, op, change))
+        })?;
+        let kept = Kept::of(volume, attributes.inode);
+        let (told, entered) = watch::channel(None);
+        let source = Source::entering(volume, (Arc::clone(&kept), entered));
+        shared.adopt(&attributes, &source);
+        let creation = Creation { source: source.clone(), under, op, change, told };
+        let file = VolumeFile::new(source, Held::new(kept));
+        self.created(&file, who, &attributes);
+        let gathered = {
+            let mut queue = shared.ahead.queue();
+            queue.created.push(creation);
+            queue.created.len()
+        };
+        shared.ahead.wake.notify_one();
+        if gathered >= GATHERED_MAX {
+            shared.ahead.urge.notify_one();
+        }
+        tend(shared);
+        Some((attributes, file))
+    }
+}
+
+impl Creation {
+    /// Has the file entered. Returns what to show to use it.
+    async fn enter(&self) -> Result<Option<Box<Capability>>, VolumeError> {
+        match self.tree().enter_held(Arc::clone(&self.op), self.change).await? {
+            (Done::Created { .. }, capability) => Ok(capability),
+            _ => Err(ObjectError::Mismatch.into()),
+        }
+    }
+
+    /// Has the content used.
+    async fn open(&self, capability: Option<Box<Capability>>) -> Result<(), VolumeError> {
+        let source = &self.source;
+        let capability = match capability {
+            Some(capability) => *capability,
+            // A daemon lacks the keys for that, or did.
+            None => {
+                // Who has created it may write to it whatever its permissions.
+                let opening = Opening::Open(Who::root(), source.inode, OpenMode::ReadWrite);
+                self.tree().open_held(opening).await?.1
+            }
+        };
+        source.content.show(capability);
+        Ok(())
+    }
+
+    /// Whoever was told that there is a file is not told otherwise because no daemon was there for some time: that ends with the client.
+    fn tree(&self) -> Object {
+        self.source.volume.tree().clone().with_patience(Duration::MAX)
+    }
+
+    /// Has it entered and opened, and tells what became of that.
+    async fn run(self) {
+        let (id, shared) = (self.source.id(), Arc::clone(self.source.shared()));
+        let mut is_over = shared.ahead.is_over.subscribe();
+        let is_over = is_over.wait_for(|is_over| *is_over);
+        tokio::select! {
+            () = self.enter_and_open() => {}
+            _ = is_over => self.give_up(&VolumeError::from(ObjectError::Closed), "is lost"),
+        }
+        shared.ahead.ended(id);
+        shared.told();
+        tend(&shared);
+    }
+
+    async fn enter_and_open(&self) {
+        let (id, shared) = (self.source.id(), self.source.shared());
+        let entered = self.enter().await;
+        if let (Err(_), Change::Enter { dir, .. }) = (&entered, &self.op.change) {
+            shared.with_objects(|objects| objects.note_loss(id.volume));
+            // Why this was refused the next one may be, too, and whoever creates it shall be told.
+            shared.ahead.creations().stop_all(id.volume);
+            shared.watched.untrue(id.volume, *dir);
+        }
+        let capability = match entered {
+            Ok(capability) => capability,
+            Err(error) => return self.give_up(&error, "is lost"),
+        };
+        // From now on it is a file as any other.
+        shared.ahead.ended(id);
+        shared.told();
+        match self.open(capability).await {
+            Ok(()) => drop(self.told.send_replace(Some(Ok(())))),
+            Err(error) => self.give_up(&error, "is there, but what was written to it is lost"),
+        }
+    }
+
+    /// Nothing more comes of it.
+    fn give_up(&self, error: &VolumeError, what: &str) {
+        let (id, contents) = (self.source.id(), &self.source.shared().behind);
+        if let Change::Enter { dir, name, .. } = &self.op.change {
+            tracing::warn!("{name:?}, created in inode {dir} of volume {:?}, {what}: {error}", id.volume);
+        }
+        contents.contents().refuse((id, self.under), fault_of(error));
+        self.told.send_replace(Some(Err(error.clone())));
+    }
+}
+
+/// Has somebody look after what this client creates, unless somebody does.
+fn tend(shared: &Arc<Shared>) {
+    if !std::mem::replace(&mut shared.ahead.queue().is_tended, true) {
+        tokio::spawn(look_after(Arc::downgrade(shared)));
+    }
+}
+
+/// Has entered what was created, and gives back directories that nobody uses, as long as there are any.
+async fn look_after(client: Weak<Shared>) {
+    while let Some(shared) = client.upgrade() {
+        let ahead = Arc::clone(&shared.ahead);
+        // The state is locked before this is, so this is let go before anything else is done.
+        let idle = ahead.creations().take_idle(clock::now());
+        give_back(&shared, idle);
+        let idle_at = {
+            let mut queue = ahead.queue();
+            let idle_at = ahead.creations().idle_at();
+            if queue.created.is_empty() && (idle_at.is_none() || *ahead.is_over.borrow()) {
+                queue.is_tended = false;
+                return;
+            }
+            idle_at.filter(|_| queue.created.is_empty())
+        };
+        if let Some(at) = idle_at {
+            drop(shared);
+            let left = Duration::from_micros(at.since(clock::now()).as_micros());
+            let _ = timeout(left.min(LOOK_EVERY), ahead.wake.notified()).await;
+            continue;
+        }
+        let _ = timeout(GATHERED_FOR, ahead.urge.notified()).await;
+        let created = std::mem::take(&mut ahead.queue().created);
+        created.into_iter().for_each(|creation| _ = tokio::spawn(creation.run()));
+    }
+}
+
+/// Gives directories back. Whoever is not told has them taken back.
+fn give_back(shared: &Arc<Shared>, dirs: Vec<(FileId, Generation)>) {
+    for (FileId { volume, inode }, generation) in dirs {
+        let tree = Object::of(shared, volume);
+        tokio::spawn(async move {
+            let (modified, accessed) = (None, None);
+            let (mode, changed, is_untouched) = (None, None, true);
+            let change =
+                Change::Return { inode, generation, modified, accessed, mode, changed, is_untouched };
+            tree.change_tree(Op::wanted(Who::root(), change)).await
+        });
+    }
+}
+
+/// Somebody has waited for so long.
+pub(crate) const fn not_entered(patience: Duration) -> ObjectError {
+    let why = "what was created before waits to be entered";
+    ObjectError::Unanswered { patience_s: patience.as_secs(), why }
+}
+
+/// Numbers a file that is about to be created, if it may be: also when it is entered nothing may be in the way.
+fn number(
+    shared: &Shared,
+    (now, files): (MonoTime, &mut Files),
+    dir: FileId,
+    under: Generation,
+) -> Option<Numbered> {
+    if !files.promise(now, dir.volume) {
+        return None;
+    }
+    let numbered = shared.ahead.creations().number(now, dir, under);
+    if numbered.is_none() {
+        files.renounce(dir.volume);
+    }
+    numbered
+}
+
+fn entry((dir, name): (InodeId, &Name), (under, number): (Generation, u64), file: &Attributes) -> Change {
+    // Who replicates it the daemon says.
+    let replicas = Members::new([NodeId(0)]).expect("one is enough");
+    let (name, mode, created) = (name.clone(), file.mode, file.btime);
+    Change::Enter { dir, under, number, name, replicas, mode, created }
+}

@@ -1,0 +1,412 @@
+//! Files that this client creates by itself, in directories that are lent to it, and has entered by their volumes later.
+//!
+//! A directory is lent to whoever makes it, and as long as it is nobody else knows what is in it. So its client may create files there without
+//! asking: it numbers them, and the volume enters them under their numbers. What is numbered here is *pending* until that has an outcome.
+//!
+//! Rules:
+//!
+//! - No number is given twice under one lend: what is not known here any more is numbered by nobody.
+//! - Whoever asks about something that is pending, or changes something beside it, waits for that.
+//! - A directory that is wanted back gets no more files, and goes back when nothing in it is pending.
+//! - Nothing is created while a directory of the volume may be about to be removed: a volume that takes it for empty would refuse what is created here.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
+
+use base::{MonoTime, NodeId, ObjectId, Span, WallTime};
+use namespace::{Ask, Attributes, Change, Generation, InodeId, Kind, Lent, SetAttributes, Who};
+
+use super::content::{FileId, Recall};
+use super::{Bug, Rules};
+
+/// So many directories are used like this at a time: each of them counts among what is lent to this client.
+const DIRS_MAX: usize = 1_024;
+/// A directory in which nothing was created for so long is given back.
+const KEPT_FOR: Span = Span::from_secs(5);
+
+/// Directories that are lent to this client, and files that are pending in them.
+#[derive(Debug, Default)]
+pub struct Creations {
+    dirs: BTreeMap<FileId, Dir>,
+    pending: BTreeMap<FileId, Pending>,
+    /// How many files were created until now.
+    count: u64,
+    /// How many changes of a volume are under way that may remove a directory.
+    removals: BTreeMap<ObjectId, usize>,
+    answered: VecDeque<Recall>,
+    rules: Rules,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    dir: FileId,
+    order: u64,
+}
+
+/// A file that is numbered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Numbered {
+    /// Its number under the lend of its directory.
+    pub number: u64,
+    /// Which it is.
+    pub inode: InodeId,
+    /// When it was created.
+    pub created: WallTime,
+}
+
+#[derive(Debug)]
+struct Dir {
+    under: Generation,
+    /// When it was made, by a daemon's clock, and when that was known here. What is created in it later was created so much later: a user does not
+    /// see that this client's clock is another.
+    made: (WallTime, MonoTime),
+    numbered: u64,
+    pending: usize,
+    used: MonoTime,
+    /// Whether nothing more is created in it.
+    is_over: bool,
+    /// Revocations that are answered when nothing is pending.
+    recalls: Vec<Recall>,
+}
+
+impl Creations {
+    /// The same, by these rules.
+    #[must_use]
+    pub fn with_rules(self, rules: Rules) -> Self {
+        Self { rules, ..self }
+    }
+
+    /// Whether one more directory may be asked for.
+    pub fn has_room(&self) -> bool {
+        self.dirs.len() < DIRS_MAX
+    }
+
+    /// This client has made a directory, then, and it is lent to it.
+    pub fn lend(&mut self, now: MonoTime, dir: FileId, (under, made): (Generation, WallTime)) {
+        let (numbered, pending, is_over, recalls) = (0, 0, false, Vec::new());
+        let made = (made, now);
+        self.dirs.insert(dir, Dir { under, made, numbered, pending, used: now, is_over, recalls });
+    }
+
+    /// Numbers a file that is created in a directory that is lent by this lend. None if it is not to be created here.
+    pub fn number(&mut self, now: MonoTime, dir: FileId, under: Generation) -> Option<Numbered> {
+        let may_be_removed =
+            self.removals.contains_key(&dir.volume) && !self.rules.breaks(Bug::CreatedInRemoved);
+        if may_be_removed {
+            return None;
+        }
+        let known = self.dirs.get_mut(&dir).filter(|known| known.under == under && !known.is_over)?;
+        let number = known.numbered + 1;
+        let inode = InodeId::under(under, number)?;
+        (known.numbered, known.used) = (number, now);
+        known.pending += 1;
+        self.count += 1;
+        self.pending.insert(FileId { inode, ..dir }, Pending { dir, order: self.count });
+        let (made, at) = known.made;
+        Some(Numbered { number, inode, created: made + now.since(at) })
+    }
+
+    /// A file is entered, or never will be.
+    pub fn ended(&mut self, file: FileId) {
+        let Some(Pending { dir, .. }) = self.pending.remove(&file) else { return };
+        let Some(known) = self.dirs.get_mut(&dir) else { return };
+        known.pending -= 1;
+        // Whoever wanted it back has it back with the answer; what is over otherwise is given back.
+        if known.pending == 0 && !known.recalls.is_empty() {
+            self.answered.extend(known.recalls.drain(..));
+            self.dirs.remove(&dir);
+        }
+    }
+
+    /// How many files were created until now: what to ask for with the next two.
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether one of these is pending, or a directory in which something is, of the files that were created first.
+    pub fn concerns(&self, volume: ObjectId, inodes: &[InodeId], first: u64) -> bool {
+        let is_named = |id: &FileId| id.volume == volume && inodes.contains(&id.inode);
+        let mut pending = self.pending.iter();
+        pending.any(|(file, Pending { dir, order })| *order <= first && (is_named(file) || is_named(dir)))
+    }
+
+    /// Whether anything of those is pending in a volume.
+    pub fn has_pending(&self, volume: ObjectId, first: u64) -> bool {
+        self.pending.iter().any(|(file, pending)| file.volume == volume && pending.order <= first)
+    }
+
+    /// Whether anything of those is pending.
+    pub fn is_pending(&self, first: u64) -> bool {
+        self.pending.values().any(|pending| pending.order <= first)
+    }
+
+    /// Nothing more is created in a directory like this: what it gives to new files may be another thing.
+    pub fn stop(&mut self, dir: FileId) {
+        if let Some(known) = self.dirs.get_mut(&dir) {
+            known.is_over = true;
+        }
+    }
+
+    /// A change is under way that may remove a directory, whichever.
+    pub fn begin_removal(&mut self, volume: ObjectId) {
+        *self.removals.entry(volume).or_default() += 1;
+    }
+
+    /// It is not any more, as far as anybody hears. If nobody knows what became of it, it may still remove any directory of its volume that is
+    /// lent by now, and nothing more is created there.
+    pub fn end_removal(&mut self, volume: ObjectId, is_known: bool) {
+        if let Entry::Occupied(mut count) = self.removals.entry(volume) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        if !is_known {
+            self.stop_all(volume);
+        }
+    }
+
+    /// Nothing more is created in any directory of a volume that is lent by now.
+    pub fn stop_all(&mut self, volume: ObjectId) {
+        let dirs = self.dirs.iter_mut().filter(|(dir, _)| dir.volume == volume);
+        dirs.for_each(|(_, dir)| dir.is_over = true);
+    }
+
+    /// A daemon wants a directory back. Whether the answer has to wait for what is pending there.
+    pub fn recall(&mut self, (dir, under): (FileId, Generation), recall: Recall) -> bool {
+        let Some(known) = self.dirs.get_mut(&dir).filter(|known| known.under == under) else { return false };
+        known.is_over = true;
+        if known.pending == 0 {
+            self.dirs.remove(&dir);
+            return false;
+        }
+        known.recalls.push(recall);
+        !self.rules.breaks(Bug::AnsweredBeforeEntered)
+    }
+
+    /// A connection is gone: over it nothing is answered.
+    pub fn forget_recalls(&mut self, node: NodeId) {
+        self.dirs.values_mut().for_each(|dir| dir.recalls.retain(|recall| recall.from != node));
+        self.answered.retain(|recall| recall.from != node);
+    }
+
+    /// Which revocations are to be answered.
+    pub fn take_answered(&mut self) -> Vec<Recall> {
+        std::mem::take(&mut self.answered).into()
+    }
+
+    /// Directories that are to be given back now, because nobody creates anything there. They are known here no more.
+    pub fn take_idle(&mut self, now: MonoTime) -> Vec<(FileId, Generation)> {
+        let is_idle = |dir: &Dir| dir.pending == 0 && (dir.is_over || dir.used + KEPT_FOR <= now);
+        let idle = self.dirs.iter().filter(|(_, dir)| is_idle(dir));
+        let idle: Vec<_> = idle.map(|(&id, dir)| (id, dir.under)).collect();
+        idle.iter().for_each(|(id, _)| _ = self.dirs.remove(id));
+        idle
+    }
+
+    /// When to look for those again. None if none are known.
+    pub fn idle_at(&self) -> Option<MonoTime> {
+        let idle_at = |dir: &Dir| if dir.is_over { dir.used } else { dir.used + KEPT_FOR };
+        self.dirs.values().filter(|dir| dir.pending == 0).map(idle_at).min()
+    }
+}
+
+/// A file as it is when its client has created it. Who replicates it is known later, and nobody asks that client.
+pub fn new_file(who: &Who, (numbered, lent): (Numbered, Lent), mode: u16) -> Attributes {
+    let Numbered { inode, created, .. } = numbered;
+    Attributes {
+        inode,
+        kind: Kind::File,
+        mode,
+        uid: who.uid(),
+        gid: who.gid(),
+        links: 1,
+        rdev: 0,
+        size: 0,
+        atime: created,
+        mtime: created,
+        ctime: created,
+        btime: created,
+        lent: Some(lent),
+        last_lend: None,
+        replicas: None,
+        has_acl: false,
+    }
+}
+
+/// The directory that may give something else to new files after this change.
+pub const fn gives_otherwise(change: &Change) -> Option<InodeId> {
+    match change {
+        Change::SetAttributes { inode, set: SetAttributes { mode, uid, gid, .. } }
+            if mode.is_some() || uid.is_some() || gid.is_some() =>
+        {
+            Some(*inode)
+        }
+        Change::SetXattr { inode, .. } => Some(*inode),
+        _ => None,
+    }
+}
+
+/// What has to be entered before a question is asked.
+pub const fn asked_about(ask: &Ask) -> Option<InodeId> {
+    match ask {
+        Ask::Lookup { dir, .. } | Ask::List { dir, .. } => Some(*dir),
+        Ask::Attributes { inode }
+        | Ask::Readlink { inode }
+        | Ask::GetXattr { inode, .. }
+        | Ask::ListXattrs { inode }
+        | Ask::Access { inode, .. }
+        | Ask::TestLock { inode, .. }
+        | Ask::Wish { inode, .. }
+        | Ask::Locks { inode, .. } => Some(*inode),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::{Epoch, Seq};
+    use namespace::Born;
+
+    use super::*;
+
+    const EPOCH: Epoch = Epoch { number: 1, node: NodeId(1) };
+    const RECALL: Recall = Recall { from: NodeId(1), number: 7 };
+
+    const fn lend(seq: u64) -> Generation {
+        Generation(Born { epoch: EPOCH, seq: Seq(seq) })
+    }
+
+    const fn at(ms: u64) -> MonoTime {
+        MonoTime::from_micros(1_000 * ms)
+    }
+
+    fn dir(number: u64) -> FileId {
+        FileId { volume: ObjectId::new(1, 2), inode: InodeId { number, epoch: EPOCH } }
+    }
+
+    fn lent() -> Creations {
+        let mut creations = Creations::default();
+        creations.lend(at(0), dir(5), (lend(5), WallTime::from_micros(7)));
+        creations
+    }
+
+    fn created(creations: &mut Creations) -> FileId {
+        let numbered = creations.number(at(1), dir(5), lend(5)).expect("it is lent");
+        assert_eq!(numbered.created, WallTime::from_micros(1_007), "whatever the clock here says");
+        FileId { inode: numbered.inode, ..dir(5) }
+    }
+
+    #[test]
+    fn no_number_is_given_twice() {
+        let mut creations = lent();
+        let first = created(&mut creations);
+        creations.ended(first);
+        assert_ne!(created(&mut creations), first);
+        assert_eq!(creations.number(at(1), dir(5), lend(6)), None, "that is another lend");
+        assert_eq!(creations.number(at(1), dir(6), lend(5)), None, "that is not lent");
+    }
+
+    #[test]
+    fn who_asks_about_a_file_or_its_directory_waits_until_it_is_entered() {
+        let mut creations = lent();
+        let file = created(&mut creations);
+        let volume = file.volume;
+        assert!(
+            creations.concerns(volume, &[file.inode], 1) && creations.concerns(volume, &[dir(5).inode], 1)
+        );
+        assert!(!creations.concerns(volume, &[dir(6).inode], 1) && creations.has_pending(volume, 1));
+        let first = creations.count();
+        created(&mut creations);
+        creations.ended(file);
+        assert!(
+            !creations.concerns(volume, &[file.inode, dir(5).inode], first),
+            "what came later is not waited for"
+        );
+        assert!(!creations.has_pending(volume, first) && creations.has_pending(volume, creations.count()));
+    }
+
+    #[test]
+    fn a_directory_that_is_wanted_back_goes_back_when_all_is_entered() {
+        let mut creations = lent();
+        let file = created(&mut creations);
+        assert!(creations.recall((dir(5), lend(5)), RECALL));
+        assert_eq!(creations.number(at(2), dir(5), lend(5)), None);
+        assert_eq!(creations.take_answered(), []);
+        creations.ended(file);
+        assert_eq!(creations.take_answered(), [RECALL]);
+        assert_eq!(creations.take_idle(at(60_000)), [], "it is back");
+    }
+
+    #[test]
+    fn a_directory_with_nothing_pending_goes_back_at_once() {
+        let mut creations = lent();
+        assert!(!creations.recall((dir(5), lend(4)), RECALL), "that is over");
+        created(&mut creations);
+        let mut creations = lent();
+        assert!(!creations.recall((dir(5), lend(5)), RECALL));
+        assert_eq!(creations.number(at(2), dir(5), lend(5)), None);
+    }
+
+    #[test]
+    fn what_a_connection_that_is_gone_asked_for_is_not_answered() {
+        let mut creations = lent();
+        let file = created(&mut creations);
+        creations.recall((dir(5), lend(5)), RECALL);
+        creations.forget_recalls(NodeId(1));
+        creations.ended(file);
+        assert_eq!(creations.take_answered(), []);
+    }
+
+    #[test]
+    fn nothing_is_created_while_a_directory_may_be_removed() {
+        let mut creations = lent();
+        creations.begin_removal(ObjectId::new(1, 3));
+        created(&mut creations);
+        (0..2).for_each(|_| creations.begin_removal(dir(5).volume));
+        creations.end_removal(dir(5).volume, true);
+        assert_eq!(creations.number(at(1), dir(5), lend(5)), None);
+        creations.end_removal(dir(5).volume, true);
+        created(&mut creations);
+    }
+
+    #[test]
+    fn where_a_removal_may_still_come_nothing_more_is_created() {
+        let mut creations = lent();
+        creations.begin_removal(dir(5).volume);
+        creations.end_removal(dir(5).volume, false);
+        assert_eq!(creations.number(at(1), dir(5), lend(5)), None);
+        assert_eq!(creations.idle_at(), Some(at(0)));
+        assert_eq!(creations.take_idle(at(1)), [(dir(5), lend(5))]);
+    }
+
+    #[test]
+    fn where_something_was_refused_the_next_is_asked_for() {
+        let mut creations = lent();
+        creations.stop_all(ObjectId::new(1, 3));
+        let file = created(&mut creations);
+        creations.stop_all(file.volume);
+        assert_eq!(creations.number(at(1), dir(5), lend(5)), None);
+    }
+
+    #[test]
+    fn a_directory_that_is_over_and_that_nobody_wants_back_is_given_back() {
+        let mut creations = lent();
+        let file = created(&mut creations);
+        creations.stop(dir(5));
+        creations.ended(file);
+        assert_eq!(creations.take_idle(at(2)), [(dir(5), lend(5))]);
+    }
+
+    #[test]
+    fn what_nobody_uses_goes_back_and_is_numbered_no_more() {
+        let mut creations = lent();
+        let file = created(&mut creations);
+        assert_eq!(creations.take_idle(at(60_000)), [], "something is pending");
+        creations.ended(file);
+        assert_eq!(creations.take_idle(at(5_000)), []);
+        assert_eq!(creations.idle_at(), Some(at(5_001)));
+        assert_eq!(creations.take_idle(at(5_001)), [(dir(5), lend(5))]);
+        assert_eq!(creations.number(at(5_001), dir(5), lend(5)), None);
+    }
+}

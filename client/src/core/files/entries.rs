@@ -1,0 +1,55 @@
+//! Changes that a program was promised: each has its number before it is there, and waits for nothing.
+//!
+//! Whoever creates a file by itself has told somebody that it is there, so what enters it in its volume has to come through. What the volume is asked
+//! beside that may wait until something is entered, here or elsewhere, and so may not be in the way.
+
+use base::{MonoTime, ObjectId};
+use node::file::{Change, Level};
+
+use super::super::Rules;
+use super::job::Wish;
+use super::{FileTicket, Files};
+
+impl Files {
+    /// The same, by these rules.
+    #[must_use]
+    pub fn with_rules(self, rules: Rules) -> Self {
+        Self { rules, ..self }
+    }
+
+    /// Keeps a number for a file that is about to be created here. False if there is none to be had now.
+    pub fn promise(&mut self, now: MonoTime, volume: ObjectId) -> bool {
+        if !self.know(now, volume) {
+            return false;
+        }
+        let known = self.objects.get_mut(&volume).filter(|known| known.has_number());
+        known.map(|known| known.promise()).is_some()
+    }
+
+    /// The file for which a number was kept just now is not created.
+    pub fn renounce(&mut self, volume: ObjectId) {
+        if let Some(known) = self.objects.get_mut(&volume) {
+            known.renounce();
+        }
+    }
+
+    /// Has a file entered for which a number was kept, and holds it open if what comes of that opens it.
+    pub fn enter_to_hold(
+        &mut self,
+        now: MonoTime,
+        volume: ObjectId,
+        change: Change,
+        level: Level,
+    ) -> FileTicket {
+        let ticket = self.ticket();
+        let wish = Wish::Change(change, level);
+        if self.take_in(now, ticket, volume, wish.bytes())
+            && let Some(known) = self.objects.get_mut(&volume)
+        {
+            known.entries.insert(ticket, wish);
+            self.holding.insert(ticket);
+            self.go_ahead(now, volume);
+        }
+        ticket
+    }
+}
