@@ -51,7 +51,7 @@ async fn what_others_change_is_seen_at_once() {
             assert!(is_absent(&look(&mine, &text).await));
         }
         assert!(reader.cache_hits() >= before + 90, "nearly all of it without asking");
-        let there = made(&theirs, (ROOT, &text), Make::Directory).await.unwrap();
+        let there = made(&theirs, (ROOT, &text), Make::Fifo).await.unwrap();
         assert_eq!(look(&mine, &text).await, Ok(there.clone()));
         assert_eq!(known(&reader, &mine, &text).await, Ok(there));
     }
@@ -93,10 +93,10 @@ fn a_client_that_is_frozen_delays_others_no_longer_than_its_session() {
         (frozen, volume)
     });
     let start = Instant::now();
-    let there = runtime.block_on(made(&theirs, (ROOT, "a"), Make::Directory)).unwrap();
+    let there = runtime.block_on(made(&theirs, (ROOT, "a"), Make::Fifo)).unwrap();
     assert!(start.elapsed() < DELAY_MAX, "{:?}", start.elapsed());
     let start = Instant::now();
-    runtime.block_on(made(&theirs, (ROOT, "b"), Make::Directory)).unwrap();
+    runtime.block_on(made(&theirs, (ROOT, "b"), Make::Fifo)).unwrap();
     assert!(
         start.elapsed() < Duration::from_millis(700),
         "{:?} for what nobody knows any more",
