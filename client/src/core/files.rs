@@ -464,7 +464,7 @@ impl Files {
         if self.take_in(now, ticket, object, wish.bytes())
             && let Some(known) = self.objects.get_mut(&object)
         {
-            known.queue.insert(ticket, wish);
+            known.put(ticket, wish);
             self.go_ahead(now, object);
         }
         ticket
@@ -521,7 +521,7 @@ impl Files {
         {
             let task = match wish {
                 Wish::Create => Task::Create,
-                Wish::Change(change, level) => {
+                Wish::Change(change, level) | Wish::Enter(change, level) => {
                     Task::Change { number: object.number(), level, change, under: None }
                 }
                 Wish::Flush(change, under, level) => {

@@ -36,6 +36,7 @@ const FOUND_BY_THE_SIMULATOR: &[finding::Row<Weather>] = &[
     (Bug::AtClients(client::core::Bug::AnsweredBeforeEntered), Flease, Weather::Rough, SEEDS, "trees"),
     (Bug::AtClients(client::core::Bug::AnsweredBeforeEntered), PaxosLease, Weather::Rough, SEEDS, "trees"),
     (Bug::AtClients(client::core::Bug::CreatedInRemoved), Flease, Weather::Rough, 4 * SEEDS, "trees"),
+    (Bug::AtClients(client::core::Bug::CreatedInRemoved), PaxosLease, Weather::Rough, 4 * SEEDS, "trees"),
     (Bug::AtDaemons(node::Bug::DirectoryOfTwo), Flease, Weather::Rough, SEEDS, "trees"),
     (Bug::AtDaemons(node::Bug::DirectoryOfTwo), PaxosLease, Weather::Rough, SEEDS, "trees"),
 ];

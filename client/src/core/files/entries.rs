@@ -41,15 +41,6 @@ impl Files {
         change: Change,
         level: Level,
     ) -> FileTicket {
-        let ticket = self.ticket();
-        let wish = Wish::Change(change, level);
-        if self.take_in(now, ticket, volume, wish.bytes())
-            && let Some(known) = self.objects.get_mut(&volume)
-        {
-            known.entries.insert(ticket, wish);
-            self.holding.insert(ticket);
-            self.go_ahead(now, volume);
-        }
-        ticket
+        self.begin_holding(now, volume, Wish::Enter(change, level))
     }
 }

@@ -251,12 +251,12 @@ impl Files {
         self.holds.end(volume, stamp, opened);
     }
 
-    fn begin_holding(&mut self, now: MonoTime, volume: ObjectId, wish: Wish) -> FileTicket {
+    pub(super) fn begin_holding(&mut self, now: MonoTime, volume: ObjectId, wish: Wish) -> FileTicket {
         let ticket = self.ticket();
         if self.take_in(now, ticket, volume, wish.bytes())
             && let Some(known) = self.objects.get_mut(&volume)
         {
-            known.queue.insert(ticket, wish);
+            known.put(ticket, wish);
             self.holding.insert(ticket);
             self.go_ahead(now, volume);
         }

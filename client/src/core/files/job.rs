@@ -19,6 +19,8 @@ const DOUBLINGS_MAX: u32 = 1;
 pub(super) enum Wish {
     Create,
     Change(Change, Level),
+    /// Its number was kept.
+    Enter(Change, Level),
     /// Under a lend to this client.
     Flush(Change, Generation, Level),
     Ask(Query),
@@ -96,7 +98,7 @@ impl Wish {
     /// How much memory its data takes.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Change(change, _) | Self::Flush(change, ..) => {
+            Self::Change(change, _) | Self::Enter(change, _) | Self::Flush(change, ..) => {
                 usize::try_from(change.data_bytes()).unwrap_or(usize::MAX)
             }
             Self::Create | Self::Ask(_) | Self::Open(_) => 0,

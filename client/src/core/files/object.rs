@@ -68,6 +68,12 @@ impl Object {
         self.open.first().copied().unwrap_or(self.next)
     }
 
+    /// It waits for its turn.
+    pub(super) fn put(&mut self, ticket: FileTicket, wish: Wish) {
+        let waiting = if matches!(wish, Wish::Enter(..)) { &mut self.entries } else { &mut self.queue };
+        waiting.insert(ticket, wish);
+    }
+
     /// Whether there is a number for one more change. A daemon keeps the outcomes of all that are not settled.
     pub(super) fn has_number(&self) -> bool {
         let numbers = self.next - self.settled() + self.promised as u64;
@@ -96,7 +102,7 @@ impl Object {
         }
         let (_, wish) = self.queue.first_key_value()?;
         let fits = match wish {
-            Wish::Change(..) | Wish::Flush(..) => self.has_number(),
+            Wish::Change(..) | Wish::Enter(..) | Wish::Flush(..) => self.has_number(),
             Wish::Create | Wish::Ask(_) | Wish::Open(_) => true,
         };
         if !fits || self.under_way >= UNDER_WAY_MAX {
