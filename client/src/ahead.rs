@@ -323,7 +323,7 @@ impl Creation {
         let (id, shared) = (self.source.id(), self.source.shared());
         let entered = self.enter().await;
         if let (Err(_), Change::Enter { dir, .. }) = (&entered, &self.op.change) {
-            shared.with_objects(|objects| objects.note_loss(id.volume));
+            shared.with_objects(|objects| objects.handles.note_loss(id.volume));
             // Why this was refused the next one may be, too, and whoever creates it shall be told.
             shared.ahead.creations().stop_all(id.volume);
             shared.watched.untrue(id.volume, *dir);

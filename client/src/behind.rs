@@ -13,6 +13,7 @@ use base::{MonoTime, Span, WallTime};
 use bytes::{Bytes, BytesMut};
 use namespace::{Attributes, Change as TreeChange, Fate, Generation, InodeId, NameError, Op, Who};
 use node::file::{Change, FileError, Level, Payload};
+use node::file_object;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -223,6 +224,15 @@ impl Shared {
     pub(crate) fn note_removed(&self, id: FileId, fate: Fate) {
         if !matches!(fate, Fate::Named { .. } | Fate::Orphan { holders: 2.. }) {
             self.behind.contents().removed(id);
+            let content = file_object(id.volume, id.inode);
+            self.with_objects(|objects| {
+                // What somebody else still has open is not gone.
+                let is_gone = !matches!(fate, Fate::Orphan { .. });
+                if is_gone || objects.core.open_in(id.volume).contains(&id.inode) {
+                    objects.core.note_removed(content);
+                    objects.handles.note_removed(content);
+                }
+            });
             self.reopening.look();
             self.told();
             self.behind.urge(id);

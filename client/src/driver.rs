@@ -411,7 +411,16 @@ async fn drive(shared: Arc<Shared>, _network: Network, mut inbox: Inbox, callers
             () = shared.wake.notified() => {}
             () = sleep(left) => {}
         }
-        let (count, again) = shared.state().turn(&mut events);
+        let (count, again, lost) = {
+            let mut state = shared.state();
+            let (count, again) = state.turn(&mut events);
+            (count, again, state.objects.handles.take_unsaid())
+        };
+        if let Some((first, count)) = lost {
+            tracing::warn!(
+                "of {count} files that were closed, {first:?} first, what was not synced may be lost, unless they were removed"
+            );
+        }
         again.iter().filter_map(|node| callers.get(node)).for_each(Caller::call_again);
         shared.connected.send_if_modified(|before| std::mem::replace(before, count) != count);
         // Sockets are other tasks' work.

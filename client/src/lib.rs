@@ -43,6 +43,7 @@ mod clock;
 mod config;
 pub mod core;
 mod driver;
+mod handles;
 mod health;
 mod holding;
 mod holes;

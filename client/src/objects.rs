@@ -3,7 +3,6 @@
 //! Every call is one request, which is sent until it has a result. What is under way at once is bounded: a call waits
 //! for its turn before it takes any memory of its own. Data is handed on as it is, and its checksum is made here, once.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
@@ -25,6 +24,7 @@ use crate::clock;
 use crate::core::files::{FileEvent, FileOutput, FileTicket, Files, Opening};
 use crate::core::grants::{ChangeId, Told};
 use crate::driver::{Client, PATIENCE, Shared};
+use crate::handles::Handles;
 use crate::lock::{NAME_BYTES_MAX, said};
 
 /// So much data of changes is under way at once, whatever it belongs to: a daemon's connection takes twice as much.
@@ -149,9 +149,18 @@ impl Object {
         Self::of(&self.shared, self.id).with_patience(self.patience)
     }
 
+    /// The same for somebody who is told of what is lost from now on, and of what nobody was told.
+    pub(crate) fn again(&self) -> Self {
+        let again = self.anew();
+        let told = self.shared.with_objects(|objects| objects.handles.told(self.id));
+        again.losses.store(told, Ordering::Relaxed);
+        again
+    }
+
     /// Whether something of it was lost of which the next sync tells.
     pub(crate) fn has_lost(&self) -> bool {
-        self.losses.load(Ordering::Relaxed) != self.shared.with_objects(|objects| objects.losses(self.id))
+        self.losses.load(Ordering::Relaxed)
+            != self.shared.with_objects(|objects| objects.handles.losses(self.id))
     }
 
     /// The same, with another time for each request to get a result.
@@ -226,7 +235,7 @@ impl Object {
     /// [`sync`](Self::sync) take.
     pub async fn write_synced(&self, offset: u64, data: Bytes) -> Result<Stat, ObjectError> {
         let change = Change::Write { offset, data: Payload::new(data) };
-        let losses = || self.shared.with_objects(|objects| objects.losses(self.id));
+        let losses = || self.shared.with_objects(|objects| objects.handles.losses(self.id));
         let before = losses();
         let (done, level) = self.change_to(change, Level::Durable).await?;
         if level == Level::Written {
@@ -285,7 +294,8 @@ impl Object {
     pub async fn sync(&self) -> Result<(), ObjectError> {
         let _permit = self.windows().for_change(0).await?;
         let event = self.run(&Wanted::Sync).await?;
-        let losses = self.shared.with_objects(|objects| objects.losses(self.id));
+        let known = self.losses.load(Ordering::Relaxed);
+        let losses = self.shared.with_objects(|objects| objects.handles.take_losses(self.id, known));
         if self.losses.swap(losses, Ordering::Relaxed) != losses {
             return Err(ObjectError::Lost);
         }
@@ -624,8 +634,7 @@ pub(crate) struct Objects {
     waiting: BTreeMap<FileTicket, oneshot::Sender<Outcome>>,
     /// What came with the result that is told next.
     told: Option<(FileTicket, Told)>,
-    /// Objects that the program has, how often, and how often something of each was lost.
-    handles: BTreeMap<ObjectId, (usize, u64)>,
+    pub(crate) handles: Handles,
     outgoing: BTreeMap<NodeId, VecDeque<FileRequest>>,
     /// Nothing is sent any more.
     is_over: bool,
@@ -633,7 +642,7 @@ pub(crate) struct Objects {
 
 impl Objects {
     pub(crate) fn new(map: Arc<ClusterMap>) -> Self {
-        let (waiting, handles) = (BTreeMap::new(), BTreeMap::new());
+        let (waiting, handles) = (BTreeMap::new(), Handles::new());
         let (core, outgoing) = (Files::new(map).caching(), BTreeMap::new());
         Self { core, waiting, told: None, handles, outgoing, is_over: false }
     }
@@ -695,36 +704,22 @@ impl Objects {
         waited
     }
 
+    /// The program has an object once more. Returns how many losses are none of that handle's.
     fn open(&mut self, id: ObjectId) -> u64 {
-        let (count, losses) = self.handles.entry(id).or_default();
-        *count += 1;
-        *losses
+        self.core.remember_file(id);
+        self.handles.open(id)
     }
 
     fn close(&mut self, id: ObjectId) {
-        let Entry::Occupied(mut handle) = self.handles.entry(id) else { return };
-        handle.get_mut().0 -= 1;
-        if handle.get().0 == 0 {
-            handle.remove();
-            self.core.forget_file(id);
+        if self.handles.close(id) {
+            self.core.forget_file(clock::now(), id);
         }
-    }
-
-    /// Something of an object is lost.
-    pub(crate) fn note_loss(&mut self, id: ObjectId) {
-        if let Some((_, losses)) = self.handles.get_mut(&id) {
-            *losses += 1;
-        }
-    }
-
-    fn losses(&self, id: ObjectId) -> u64 {
-        self.handles.get(&id).map_or(0, |(_, losses)| *losses)
     }
 
     fn tell(&mut self, event: FileEvent) {
         let ticket = match event {
             FileEvent::Lost { object, ticket, .. } => {
-                self.note_loss(object);
+                self.handles.note_loss(object);
                 ticket
             }
             FileEvent::Created { ticket }

@@ -162,7 +162,7 @@ impl Client {
             return None;
         }
         let source = shared.reopening.find(id, (who, mode), (now, shared.rights(id)?))?;
-        Some(VolumeFile::again(source))
+        Some(VolumeFile::again(&source))
     }
 
     /// A file was opened by who was allowed to by these rights.

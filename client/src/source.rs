@@ -47,6 +47,11 @@ impl Source {
         Self { volume, inode, content, mode, entered: Some(entered), kept }
     }
 
+    /// The same file, opened once more.
+    pub(crate) fn again(&self) -> Self {
+        Self { volume: self.volume.anew(), content: self.content.again(), ..self.clone() }
+    }
+
     /// Waits until the volume has the file. It has, unless this client has created it.
     pub(crate) async fn entered(&self) -> Result<(), VolumeError> {
         let Some(entered) = &self.entered else { return Ok(()) };

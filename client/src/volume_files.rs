@@ -188,9 +188,9 @@ impl VolumeFile {
     }
 
     /// The same file, opened once more.
-    pub(crate) fn again(source: Source) -> Self {
+    pub(crate) fn again(source: &Source) -> Self {
         let held = Held::new(source.kept());
-        Self::new(source, held)
+        Self::new(source.again(), held)
     }
 
     /// Which it is.

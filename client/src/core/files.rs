@@ -15,12 +15,13 @@
 //! - Who answers others and not this is busy, and not silent: the same once more would make it slower.
 //! - What a daemon wants shown for an inode is shown whenever the client asks about it.
 //! - What a number [was kept](Files::promise) for has it, and waits for nothing.
+//! - What is owed of a file that nobody has open any more is made durable [a while later](Files::forget_file).
 //! - A refusal counts only as a reply to the last sending: an earlier one says nothing of what came of a later one.
 //!
 //! # Contract
 //!
 //! As for [locks](super): *events in* are `handle_*`; *commands* are [`create`](Files::create),
-//! [`change`](Files::change), [`ask`](Files::ask), [`open`](Files::open), [`sync`](Files::sync),
+//! [`change`](Files::change), [`ask`](Files::ask), [`open`](Files::open), [`sync`](Files::sync), [`forget_file`](Files::forget_file),
 //! [`enter_to_hold`](Files::enter_to_hold) and [`give_up`](Files::give_up), and each ticket ends with one event; what is to be done comes out of [`poll_output`](Files::poll_output), to be emptied
 //! after every call, and [`poll_timeout`](Files::poll_timeout), which any call may change.
 //!
@@ -28,6 +29,7 @@
 //!
 //! No cache, no data of changes that were acknowledged: whoever wants to write again what was lost keeps it. No time limits: a request is sent for ever unless it is given up.
 
+mod closing;
 mod entries;
 mod holds;
 mod job;
@@ -51,6 +53,7 @@ use node::{Capability, ClusterMap, RequestId, Unavailable};
 
 use super::grants::Told;
 use super::{BACKOFF_MAX, BACKOFF_MIN, Bug, Rules, SILENCE};
+use closing::{Closed, TRIES_MAX};
 use holds::Holds;
 pub use job::Opening;
 use job::{Job, Task, Wish};
@@ -207,8 +210,7 @@ pub struct Files {
     /// What is open in volumes, and the tickets of what is about to be.
     holds: Holds,
     holding: BTreeSet<FileTicket>,
-    /// Objects that nobody has open, and of which something is still to be made durable.
-    closed: BTreeSet<ObjectId>,
+    closed: Closed,
     /// Changes of files of which nothing is known are numbered from here on.
     number: u64,
     open: BTreeMap<FileTicket, Open>,
@@ -261,7 +263,7 @@ impl Files {
             shown: Shown::new(),
             holds: Holds::new(),
             holding: BTreeSet::new(),
-            closed: BTreeSet::new(),
+            closed: Closed::new(),
             number: 1,
             open: BTreeMap::new(),
             bytes: 0,
@@ -288,18 +290,6 @@ impl Files {
         match self.jobs.get(&ticket)?.task {
             Task::Change { number, .. } => Some(number),
             Task::Create | Task::Ask(_) | Task::Open(_) | Task::Sync(_) | Task::Attend => None,
-        }
-    }
-
-    /// Nothing more is asked of it, but that what is owed becomes durable: that takes what is shown, too.
-    pub fn forget_file(&mut self, object: ObjectId) {
-        self.closed.insert(object);
-        self.forget_closed(object);
-    }
-
-    fn forget_closed(&mut self, object: ObjectId) {
-        if self.objects.get(&object).is_none_or(Object::is_idle) && self.closed.remove(&object) {
-            self.shown.forget(object);
         }
     }
 
@@ -357,7 +347,7 @@ impl Files {
     pub fn give_up(&mut self, now: MonoTime, ticket: FileTicket) {
         let Some(object) = self.open.get(&ticket).map(|open| open.object) else { return };
         let was_sent = self.jobs.get(&ticket).is_some_and(Job::was_sent);
-        self.leave_sync(object, ticket);
+        self.leave_sync(now, object, ticket);
         if let Some(known) = self.objects.get_mut(&object) {
             known.queue.remove(&ticket);
             if known.entries.remove(&ticket).is_some() {
@@ -423,10 +413,7 @@ impl Files {
     /// Lets time pass. Calling it early or often changes nothing.
     pub fn handle_timeout(&mut self, now: MonoTime) {
         self.tell_volumes(now);
-        while let Some(&(at, key)) = self.due.first() {
-            if at > now {
-                return;
-            }
+        while let Some(&(_, key)) = self.due.first().filter(|&&(at, _)| at <= now) {
             let Some(job) = self.jobs.get_mut(&key) else { unreachable!("{key:?} is due and not under way") };
             if let Some((id, node)) = job.last
                 && self.links.is_busy(node, now)
@@ -440,13 +427,17 @@ impl Files {
             if let Some(silent) = job.fall_silent() {
                 self.pass(now, object, silent, None);
             }
-            self.send(now, key);
+            if !self.put_off(now, key, TRIES_MAX) {
+                self.send(now, key);
+            }
         }
+        self.sync_closed(now);
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) has something to do.
     pub fn poll_timeout(&self) -> Option<MonoTime> {
-        [self.due.first().map(|&(at, _)| at), self.holds.next_due()].into_iter().flatten().min()
+        let due = self.due.first().map(|&(at, _)| at);
+        [due, self.holds.next_due(), self.closed.next_due()].into_iter().flatten().min()
     }
 
     /// The next thing to do, if any.
@@ -498,22 +489,6 @@ impl Files {
         }
     }
 
-    /// Forgets files that nobody wants anything of, and makes durable what is owed of others so that they can be, later.
-    fn forget(&mut self, now: MonoTime) {
-        let number = &mut self.number;
-        self.objects.retain(|_, object| {
-            let is_idle = object.is_idle();
-            if is_idle {
-                // A number must not come twice.
-                *number = object.next().max(*number);
-            }
-            !is_idle
-        });
-        let quiet = self.objects.iter().filter(|(_, object)| object.under_way == 0);
-        let quiet: Vec<ObjectId> = quiet.map(|(&id, _)| id).collect();
-        quiet.into_iter().for_each(|object| self.start_sync(now, object));
-    }
-
     /// Sends what has its turn.
     fn go_ahead(&mut self, now: MonoTime, id: ObjectId) {
         while let Some(object) = self.objects.get_mut(&id)
@@ -560,7 +535,7 @@ impl Files {
     }
 
     /// Somebody waits no longer for the sync that is under way. It ends if nobody else wants it.
-    fn leave_sync(&mut self, id: ObjectId, ticket: FileTicket) {
+    fn leave_sync(&mut self, now: MonoTime, id: ObjectId, ticket: FileTicket) {
         let Some(object) = self.objects.get(&id) else { return };
         let Some(key) = object.sync else { return };
         let Some(Task::Sync(syncing)) = self.jobs.get_mut(&key).map(|job| &mut job.task) else { return };
@@ -569,6 +544,7 @@ impl Files {
         let was_last = before > 0 && syncing.waiters.is_empty();
         if was_last && object.owed.len() < SYNC_AT {
             self.drop_job(key);
+            self.closed_synced(now, id);
         }
     }
 
@@ -578,7 +554,10 @@ impl Files {
         let Some(job) = self.jobs.get_mut(&key) else { return };
         let Some(object) = self.objects.get_mut(&job.object) else { return };
         let named = job.named.take().filter(|&node| self.links.is_up(node));
-        let Some(to) = named.or_else(|| object.pick(&self.links, now)) else { return };
+        let Some(to) = named.or_else(|| object.pick(&self.links, now)) else {
+            self.put_off(now, key, 0);
+            return;
+        };
         self.links.asked(to, now);
         self.request_ids += 1;
         let id = RequestId(self.request_ids);
@@ -699,6 +678,10 @@ impl Files {
         let is_believed = self.jobs.get(&key).is_some_and(|job| self.believed(job.object) == Some(asked));
         let Some(job) = self.jobs.get_mut(&key) else { return };
         job.fail();
+        if self.put_off(now, key, TRIES_MAX) {
+            return self.sync_closed(now);
+        }
+        let Some(job) = self.jobs.get_mut(&key) else { return };
         let (object, backoff, patience) = (job.object, job.backoff(), job.patience());
         if has_it.is_some() {
             job.last = has_it;
@@ -777,7 +760,7 @@ impl Files {
         if end != SyncEnd::Durable {
             waiters.extend(std::mem::take(&mut object.waiters));
             // A file that is gone took them with it.
-            if waiters.is_empty() || end == SyncEnd::NoSuchFile && !changes.is_empty() {
+            if !changes.is_empty() && (waiters.is_empty() || end == SyncEnd::NoSuchFile) {
                 let lost = FileEvent::Lost { object: id, ticket: None, changes: changes.clone() };
                 self.outputs.push_back(FileOutput::Event(lost));
             }
@@ -793,5 +776,6 @@ impl Files {
             self.end(ticket, event);
         }
         self.go_ahead(now, id);
+        self.closed_synced(now, id);
     }
 }

@@ -186,6 +186,11 @@ impl Job {
         self.failures = self.failures.saturating_add(1);
     }
 
+    /// How often nothing came of it. To be told so takes less time than to hear nothing.
+    pub(super) const fn tries(&self) -> u32 {
+        self.failures.saturating_add(self.silences.saturating_mul(8))
+    }
+
     /// The last sending was not replied to for too long. Returns who was silent.
     pub(super) fn fall_silent(&mut self) -> Option<NodeId> {
         let (_, node) = self.last.take()?;

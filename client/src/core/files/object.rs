@@ -27,6 +27,8 @@ pub(super) struct Object {
     pub(super) under_way: usize,
     /// The numbers of the changes among them.
     pub(super) open: BTreeSet<u64>,
+    /// Whether it was removed. Nothing is owed of it when nobody has it open.
+    pub(super) is_removed: bool,
     /// Changes that are not known to be durable, in the order of their acknowledgements.
     pub(super) owed: BTreeMap<u64, (FileTicket, Mark)>,
     /// The sync that is under way.
@@ -47,6 +49,7 @@ impl Object {
             promised: 0,
             under_way: 0,
             open: BTreeSet::new(),
+            is_removed: false,
             owed: BTreeMap::new(),
             sync: None,
             waiters: BTreeSet::new(),

@@ -5,6 +5,7 @@ use node::{CertificateId, KeyEpoch, Open, OpenMode, Osd, Proof, Settings, Source
 
 use super::*;
 
+mod closing;
 mod entries;
 mod exactly_once;
 mod holds;

@@ -80,7 +80,7 @@ fn what_is_owed_of_a_closed_file_is_made_durable_with_what_is_shown_for_it() {
     story.write();
     let sent = story.sent_one();
     story.reply(&sent, changed(mark(1, 1)));
-    story.files.forget_file(OBJECT);
+    story.files.forget_file(story.now, OBJECT);
     story.files.sync(story.now, OBJECT);
     let sent = story.sent_one();
     assert_eq!(sent.request.shown, Some(Box::new(capability)));
