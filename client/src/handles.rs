@@ -27,10 +27,6 @@ struct Open {
 }
 
 impl Handles {
-    pub(crate) const fn new() -> Self {
-        Self { open: BTreeMap::new(), lost: BTreeSet::new(), unsaid: None }
-    }
-
     /// One more handle. Returns how many losses are none of its.
     pub(crate) fn open(&mut self, id: ObjectId) -> u64 {
         let is_lost = self.lost.contains(&id);
@@ -114,7 +110,7 @@ mod tests {
 
     #[test]
     fn each_handle_is_told_of_what_is_lost_while_it_is_there() {
-        let mut handles = Handles::new();
+        let mut handles = Handles::default();
         let first = handles.open(OBJECT);
         handles.note_loss(OBJECT);
         let second = handles.open(OBJECT);
@@ -130,7 +126,7 @@ mod tests {
 
     #[test]
     fn who_opens_what_was_lost_before_is_told_until_somebody_was() {
-        let mut handles = Handles::new();
+        let mut handles = Handles::default();
         handles.note_loss(OBJECT);
         assert_eq!((handles.take_unsaid(), handles.take_unsaid()), (Some((OBJECT, 1)), None));
         let first = handles.open(OBJECT);
@@ -146,7 +142,7 @@ mod tests {
 
     #[test]
     fn what_nobody_was_told_before_he_closed_it_is_told_to_the_next() {
-        let mut handles = Handles::new();
+        let mut handles = Handles::default();
         handles.open(OBJECT);
         handles.note_loss(OBJECT);
         let later = handles.open(OBJECT);
@@ -161,7 +157,7 @@ mod tests {
 
     #[test]
     fn of_what_was_removed_nothing_is_told() {
-        let mut handles = Handles::new();
+        let mut handles = Handles::default();
         handles.note_loss(OBJECT);
         handles.note_removed(OBJECT);
         let next = handles.open(OBJECT);

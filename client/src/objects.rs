@@ -642,7 +642,7 @@ pub(crate) struct Objects {
 
 impl Objects {
     pub(crate) fn new(map: Arc<ClusterMap>) -> Self {
-        let (waiting, handles) = (BTreeMap::new(), Handles::new());
+        let (waiting, handles) = (BTreeMap::new(), Handles::default());
         let (core, outgoing) = (Files::new(map).caching(), BTreeMap::new());
         Self { core, waiting, told: None, handles, outgoing, is_over: false }
     }

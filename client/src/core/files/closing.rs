@@ -29,7 +29,7 @@ const LOOKS_EVERY: Span = Span::from_millis(100);
 const _: () = assert!(CLOSED_MANY + SYNCS_MAX <= OBJECTS_MAX, "there is room for files that are open");
 
 /// All of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Closed {
     /// When each is to be synced; none while it is.
     files: BTreeMap<ObjectId, Option<MonoTime>>,
@@ -43,14 +43,14 @@ impl Closed {
         Self { files: BTreeMap::new(), due: BTreeSet::new(), looks_at: MonoTime::from_micros(0) }
     }
 
-    fn set(&mut self, file: ObjectId, due: Option<MonoTime>) {
+    fn set(&mut self, file: ObjectId, due: MonoTime) {
         self.remove(file);
-        self.files.insert(file, due);
-        self.due.extend(due.map(|at| (at, file)));
+        self.files.insert(file, Some(due));
+        self.due.insert((due, file));
     }
 
     /// It is open again, or nothing is owed of it. False if it was not here.
-    pub(super) fn remove(&mut self, file: ObjectId) -> bool {
+    fn remove(&mut self, file: ObjectId) -> bool {
         let known = self.files.remove(&file);
         if let Some(Some(at)) = known {
             self.due.remove(&(at, file));
@@ -72,7 +72,7 @@ impl Files {
     /// Nothing more is asked of it, but that what is owed becomes durable: that takes what is shown, too.
     pub fn forget_file(&mut self, now: MonoTime, object: ObjectId) {
         let wait = if self.closed.files.len() < CLOSED_MANY { AFTER } else { Span::ZERO };
-        self.closed.set(object, Some((now + wait).rounded_down(TOGETHER).max(now)));
+        self.closed.set(object, (now + wait).rounded_down(TOGETHER).max(now));
         self.disown_removed(object);
         self.forget_closed(object);
     }
@@ -115,7 +115,7 @@ impl Files {
             let is_synced = self.objects.get(&object).is_some_and(|known| known.sync.is_some());
             // What is to be synced may have no result yet.
             if !is_synced && self.closed.files.get(&object) == Some(&None) {
-                self.closed.set(object, Some(now + AFTER));
+                self.closed.set(object, now + AFTER);
             }
             self.forget_closed(object);
         }
@@ -127,16 +127,15 @@ impl Files {
 
     /// Tries later to sync a closed file for which nobody answers, so often: others are not to wait for that. Whether it is one.
     pub(super) fn put_off(&mut self, now: MonoTime, key: FileTicket, tries_max: u32) -> bool {
-        let Some(job) = self.jobs.get(&key) else { return false };
+        let Some(job) = self.jobs.get(&key).filter(|job| job.tries() >= tries_max) else { return false };
+        let Task::Sync(syncing) = &job.task else { return false };
         let object = job.object;
-        let is_waited_for = self.objects.get(&object).is_some_and(|known| !known.waiters.is_empty());
-        let nobody_waits =
-            !is_waited_for && matches!(&job.task, Task::Sync(syncing) if syncing.waiters.is_empty());
-        if !nobody_waits || job.tries() < tries_max || !self.is_closed(object) {
+        let waits_for_next = self.objects.get(&object).is_some_and(|known| !known.waiters.is_empty());
+        if waits_for_next || !syncing.waiters.is_empty() || !self.is_closed(object) {
             return false;
         }
         self.drop_job(key);
-        self.closed.set(object, Some(now + LATER));
+        self.closed.set(object, now + LATER);
         true
     }
 
@@ -144,7 +143,7 @@ impl Files {
     pub(super) fn closed_synced(&mut self, now: MonoTime, object: ObjectId) {
         self.forget_closed(object);
         if self.is_closed(object) {
-            self.closed.set(object, Some(now + AFTER));
+            self.closed.set(object, now + AFTER);
         }
         self.sync_closed(now);
     }
@@ -168,7 +167,7 @@ impl Files {
             self.closed.looks_at = now + LOOKS_EVERY;
         }
         // What is closed has its own turn.
-        let open = self.objects.iter().filter(|(id, _)| !self.closed.files.contains_key(id));
+        let open = self.objects.iter().filter(|&(&id, _)| !self.is_closed(id));
         let (synced, others): (Vec<_>, Vec<_>) = open.partition(|(_, object)| object.sync.is_some());
         let quiet = others.into_iter().filter(|(_, object)| object.under_way == 0).map(|(&id, _)| id);
         let quiet: Vec<ObjectId> = quiet.take(SYNCS_MAX.saturating_sub(synced.len())).collect();

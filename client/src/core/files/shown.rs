@@ -66,7 +66,6 @@ impl Shown {
 impl Files {
     /// What to show from now on for the content of a volume's file, where it is good for what is asked. It was given just now.
     pub fn show(&mut self, now: MonoTime, capability: Capability) {
-        self.closed.remove(capability.open.file);
         self.shown.add(now, capability);
     }
 

@@ -58,11 +58,7 @@ fn only_so_many_are_synced_at_a_time() {
 #[test]
 fn what_is_opened_again_is_synced_when_somebody_wants_it() {
     let mut story = closed(1);
-    let source = Source { volume: ObjectId::new(7, 7), inode: InodeId::ROOT, lend: None };
-    let open = Open { file: file(0), mode: OpenMode::ReadWrite, certificate: CertificateId([1; 32]) };
-    let tag = Tag::from_bytes([0; 32]);
-    let expires = WallTime::from_micros(9);
-    story.files.show(story.now, Capability { source, open, expires, epoch: KeyEpoch(1), tag });
+    story.files.remember_file(file(0));
     assert_eq!(story.wait(20_000), []);
     assert_eq!(story.files.owed(file(0)), 1);
     story.files.forget_file(story.now, file(0));
