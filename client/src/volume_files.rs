@@ -316,8 +316,9 @@ impl VolumeFile {
         self.volume().present().await?;
         self.volume().await_all_entered().await?;
         self.source.entered().await?;
+        // Content first, so that what follows is asked of each daemon's disk at the same time.
+        self.flush().await?;
         if self.contents(|contents| contents.has_own_set(self.user.id)) {
-            self.flush().await?;
             let patience = self.source.content.patience();
             if !self.user.shared.return_lent(self.user.id, patience).await {
                 let why = "what was set of the file waits to be taken in";
@@ -325,7 +326,6 @@ impl VolumeFile {
             }
         }
         let content = async {
-            self.flush().await?;
             self.tell_fault_since(known)?;
             match self.source.content.sync().await {
                 // Nothing was ever written to it.

@@ -163,7 +163,10 @@ impl<A: Algorithm> Shard<A> {
         let is_errand = matches!(asker.from, Caller::Node(_));
         let is_told = is_errand && self.files.has_changed(&asker);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        hosted.used = now;
+        // Clients sync what they have closed a while ago.
+        if !matches!(body, FileBody::Sync { .. }) {
+            hosted.used = now;
+        }
         if let Some(refusal) = refusal(&body, hosted, self.files.answer_bytes) {
             return self.files.reply(asker, refusal, None);
         }

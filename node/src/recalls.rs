@@ -96,6 +96,12 @@ impl Recalls {
         self.all.contains_key(&inode)
     }
 
+    /// Whether it is being taken back, or somebody waits for that.
+    pub(crate) fn holds(&self, inode: InodeId, tree: &Names) -> bool {
+        let recall = self.all.get(&inode);
+        recall.is_some_and(|recall| tree.lent(inode) == Some(recall.lent) || !recall.waiting.is_empty())
+    }
+
     /// Everybody who waits.
     pub(crate) fn take_waiting(&mut self) -> Vec<(Asker, FileBody)> {
         let all = std::mem::take(&mut self.all).into_values();

@@ -1,15 +1,19 @@
 //! What a shard sees to of its files by itself: timers, what it or a peer may have forgotten, and a disk that does nothing.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use base::{Epoch, Members, NodeId, ObjectId, Process, WallTime};
+use base::{Epoch, Members, NodeId, ObjectId, Process, Span, WallTime};
 use lease::Algorithm;
 use replication::Message;
 
 use crate::file::FileReplyBody;
 use crate::files::{FileMessage, Hosted, Stage};
 use crate::steps::Step;
-use crate::{Bug, ReplyBody, Shard, ShardEvent, Token, Unavailable};
+use crate::{Bug, ReplyBody, Shard, ShardEvent, Token, Unavailable, is_volume};
+
+/// What was used no longer ago is in use: somebody will want it again at once.
+const IN_USE_FOR: Span = Span::from_secs(1);
 
 impl<A: Algorithm> Shard<A> {
     /// Timers of files, and leases that nobody has used for long.
@@ -35,10 +39,15 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Gives all files up, each to the member that has most of it, because this node is to lead nothing.
+    /// Gives all files up, because this node is to lead nothing: what is in use to the member that has most of it, what was used last before the
+    /// rest. What is not costs nobody anything: whoever is asked for it next leads it.
     pub(crate) fn leave_all_files(&mut self, now: WallTime) {
-        for object in self.files().collect::<Vec<_>>() {
-            let successor = self.successor(object);
+        let all = self.files.hosted.iter();
+        let mut all: Vec<_> =
+            all.map(|(&object, hosted)| (Reverse(in_use_until(object, hosted)), object)).collect();
+        all.sort_unstable();
+        for (Reverse(until), object) in all {
+            let successor = self.successor(object).filter(|_| now < until);
             let why = self.unavailable(now).unwrap_or(Unavailable::Stopping);
             self.send_waiting_away(object, &FileReplyBody::Unavailable(why));
             self.leave_file(now, object, successor);
@@ -173,4 +182,10 @@ impl<A: Algorithm> Shard<A> {
         let numbering: Vec<ObjectId> = numbering.map(|(&object, _)| object).collect();
         numbering.into_iter().for_each(|object| self.lead_file(now, object));
     }
+}
+
+/// Until when it is in use. Volumes always are, and so is what somebody waits for, or may change without asking.
+fn in_use_until(object: ObjectId, hosted: &Hosted) -> WallTime {
+    let is_wanted = is_volume(object) || !hosted.is_quiet() || hosted.lends_on();
+    if is_wanted { WallTime::MAX } else { hosted.used + IN_USE_FOR }
 }

@@ -188,7 +188,7 @@ impl<A: Algorithm> Shard<A> {
     ) {
         let is_early = self.config.breaks(Bug::GrantedBeforeOutcome);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-        let touched = hosted.touched_by(change);
+        let touched = returned_by(change).unwrap_or_else(|| hosted.touched_by(change));
         if !touched.is_nothing() && !is_early {
             hosted.grants.begin((asker.client, number), at.seq, asker.session(), touched);
         }
@@ -288,7 +288,7 @@ impl<A: Algorithm> Shard<A> {
         let tree = hosted.replica.machine().tree();
         let is_others = |lent: Lent| lent.to != LentTo::Client(asker.client);
         let mut inodes = told;
-        inodes.retain(|&inode| may && grants.may_give(inode, session) && !recalls.has(inode));
+        inodes.retain(|&inode| may && grants.may_give(inode, session) && !recalls.holds(inode, tree));
         inodes.retain(|&inode| !tree.lent(inode).is_some_and(is_others));
         for &inode in &inodes {
             grants.give(inode, session, is_placed && is_directory(tree, inode));
@@ -453,6 +453,13 @@ fn decided_by_lends(change: &Change) -> Option<InodeId> {
         namespace::Change::Lend { inode, .. } => Some(*inode),
         change => change.minds_lend(),
     }
+}
+
+/// What comes back waits for no grant, as others wait for it; but its client is to know how it is then, so nobody is told that sooner.
+fn returned_by(change: &Change) -> Option<Touched> {
+    let Change::Tree(op) = change else { return None };
+    let namespace::Change::Return { inode, .. } = op.change else { return None };
+    Some(Touched { found: vec![inode], ..Touched::default() })
 }
 
 fn enters(change: &Change) -> bool {

@@ -22,6 +22,7 @@ use crate::volumes::{name, plant};
 
 mod asked_back;
 mod lent_dirs;
+mod returned;
 mod times;
 
 const SESSION_OVER: Span = Span::from_millis(896);

@@ -7,7 +7,6 @@ use base::{ClientId, ObjectId, Span, WallTime};
 use namespace::{Ask, Change as TreeChange, ClientState, InodeId, Make, Op, Root, SetAttributes, Who};
 use node::file::{Change, FileBody, FileReplyBody, Level, Query};
 use node::{Bug, RequestBody, VolumeName, volume_object};
-use replication::Message;
 
 use crate::access::name;
 use crate::cluster::{Cluster, Flying, ms};
@@ -201,16 +200,15 @@ fn a_client_whose_clock_is_slow_or_fast_shows_nothing_that_is_over() {
 /// Two changes are under way, and something is asked between them: when the first is done it is answered.
 fn nothing_is_granted_that_a_change_under_way_touches(bug: Option<Bug>) {
     let mut story = Story::cached(bug);
-    let is_append = |flying: &Flying| matches!(flying, Flying::File { message, .. } if matches!(message.message, Message::Append { .. }));
     let first = story.make(0, "a");
-    story.cluster.hold_back(is_append);
+    story.cluster.hold_back(Flying::is_append);
     story.answer();
     story.ask(0);
     let before = story.cluster.held.len();
     let second = story.make(0, "b");
     let later = story.cluster.held.split_off(before);
     assert!(before > 0 && !story.is_changed(first));
-    story.cluster.let_go_but(is_append);
+    story.cluster.let_go_but(Flying::is_append);
     assert!(story.is_changed(first) && !story.is_changed(second));
     story.cluster.held.extend(later);
     story.cluster.let_go();

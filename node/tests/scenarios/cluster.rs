@@ -16,7 +16,7 @@ use node::{
     ReplyBody, Request, RequestBody, RequestId, SessionId, Settings, Shard, ShardConfig, ShardEvent, Token,
     Unreadable, lock_cell,
 };
-use replication::Record;
+use replication::{Message, Record};
 
 use crate::client::Client;
 
@@ -758,6 +758,11 @@ impl Flying {
 
     fn is_between(&self, a: u32, b: u32) -> bool {
         a != b && self.is_of(a) && self.is_of(b)
+    }
+
+    /// Whether it brings entries of a file to a backup.
+    pub(crate) fn is_append(&self) -> bool {
+        matches!(self, Self::File { message, .. } if matches!(message.message, Message::Append { .. }))
     }
 
     /// A peer message that fits.

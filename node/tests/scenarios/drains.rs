@@ -1,10 +1,11 @@
 //! Daemons that an operator drains: they lead nothing, and go on voting and replicating.
 
-use node::file::FileReplyBody;
+use node::file::{FileBody, FileReplyBody};
 use node::{DrainError, DrainStatus, PeerMessage, ReplyBody, Unavailable};
+use replication::Standing;
 
 use crate::cluster::{Cluster, Flying, ms};
-use crate::files::{Daemons, Writer, created, data, read, write};
+use crate::files::{Daemons, FILE, Writer, created, data, read, write};
 use crate::grants::held;
 
 fn primary(cluster: &mut Daemons, members: &[u32], text: &str) -> Option<u32> {
@@ -27,7 +28,7 @@ fn a_drained_daemon_leads_nothing_and_keeps_copies() {
     cluster.kill(gone);
     writer.must(&mut cluster, next, write("during"));
     cluster.run(ms(100));
-    let kept = |node| cluster.shard(node).file(crate::files::FILE).unwrap().tail();
+    let kept = |node| cluster.shard(node).file(FILE).unwrap().tail();
     assert_eq!(kept(members[0]), kept(next));
     cluster.undrain(members[0]);
     assert_eq!(cluster.shard(members[0]).drain_status(), DrainStatus::No);
@@ -52,6 +53,41 @@ fn a_daemon_stays_drained_when_it_starts_anew() {
     cluster.start(members[0]);
     cluster.run(ms(3_000));
     assert_eq!(cluster.shard(members[0]).drain_status(), DrainStatus::No);
+}
+
+fn leads(cluster: &Daemons, node: u32) -> bool {
+    cluster.shard(node).file(FILE).is_some_and(|file| file.standing() == Standing::Serving)
+}
+
+/// Nobody is to take over thousands of files for nothing, while somebody waits for one of them.
+#[test]
+fn what_is_in_use_is_handed_over_and_the_rest_is_for_whoever_is_asked_next() {
+    for idles_for in [ms(500), ms(1_500)] {
+        let (mut cluster, members) = created(None);
+        let mut writer = Writer { number: 0 };
+        writer.must(&mut cluster, members[0], write("kept"));
+        cluster.run(idles_for);
+        assert_eq!(cluster.order_drain(members[0], false), Ok(()));
+        cluster.run(ms(20));
+        assert_eq!(cluster.shard(members[0]).drain_status(), DrainStatus::Drained);
+        let is_led = members.iter().any(|&node| leads(&cluster, node));
+        assert_eq!(is_led, idles_for < ms(1_000));
+        assert!(primary(&mut cluster, &members, "kept").is_some(), "nothing has to run out");
+    }
+}
+
+/// Clients sync what was closed some time after that.
+#[test]
+fn who_only_syncs_a_file_does_not_use_it() {
+    let (mut cluster, members) = created(None);
+    let mut writer = Writer { number: 0 };
+    let mark = writer.must(&mut cluster, members[0], write("kept"));
+    cluster.run(ms(9_000));
+    let id = cluster.ask_file(1, members[0], FILE, FileBody::Sync { oldest: mark, newest: mark });
+    assert_eq!(cluster.file_reply(1, id), Some(FileReplyBody::Durable));
+    assert!(leads(&cluster, members[0]));
+    cluster.run(ms(6_000));
+    assert!(!leads(&cluster, members[0]));
 }
 
 /// Nothing may be drained on which a majority depends, once it is stopped: the others may be gone, drained, or just back.
@@ -135,9 +171,9 @@ fn what_nobody_says_to_take_is_free_for_whoever_asks_first() {
     cluster.hold_back(takes);
     cluster.start_all();
     cluster.client(1);
-    let members: Vec<u32> = cluster.map.members(crate::files::FILE).iter().map(|node| node.0).collect();
-    let create = node::file::FileBody::Create;
-    let id = cluster.ask_file(1, members[0], crate::files::FILE, create);
+    let members: Vec<u32> = cluster.map.members(FILE).iter().map(|node| node.0).collect();
+    let create = FileBody::Create;
+    let id = cluster.ask_file(1, members[0], FILE, create);
     cluster.run(ms(50));
     assert_eq!(cluster.file_reply(1, id), Some(FileReplyBody::Exists));
     cluster.drain(members[0]);

@@ -51,6 +51,7 @@ fn who_takes_a_file_over_says_whose_it_was_and_how_that_ended() {
 
     cluster.start(second);
     cluster.run(ms(3_000));
+    assert_eq!(read(&mut cluster, third), data("before"));
     assert_eq!(cluster.order_drain(third, false), Ok(()));
     cluster.run(ms(50));
     let others: Vec<u32> = members.iter().copied().filter(|node| *node != third).collect();
