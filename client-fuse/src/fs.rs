@@ -125,11 +125,19 @@ impl Fs {
         }
     }
 
-    /// What the kernel is about to be told of an inode under a name, which it refers to from now on. Whether it did so before.
-    async fn entered(&self, attributes: Attributes) -> Result<(Attributes, bool), FsError> {
-        let attributes = self.completed(attributes).await?;
-        let was_there = self.inodes.entered(attributes.inode);
-        Ok((attributes, was_there))
+    /// The same for something that was made or changed just now: it was so, though somebody else may have removed it since.
+    async fn completed_at_once(&self, changed: Attributes) -> Result<Attributes, FsError> {
+        match self.completed(changed.clone()).await {
+            Err(error) if error.says_gone() => Ok(changed),
+            completed => completed,
+        }
+    }
+
+    /// What the kernel is about to be told of something that was made just now, to which it refers from now on.
+    async fn entered(&self, made: Attributes) -> Result<Attributes, FsError> {
+        let made = self.completed_at_once(made).await?;
+        self.inodes.entered(&made);
+        Ok(made)
     }
 
     /// The inode as its owner, who may do to it what needs nobody's permission.

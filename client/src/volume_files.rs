@@ -503,7 +503,9 @@ fn check_length(data: &Bytes) -> Result<(), VolumeError> {
 fn known_of(stat: Result<Stat, VolumeError>) -> Result<Option<Stat>, VolumeError> {
     match stat {
         Ok(stat) => Ok(Some(stat)),
-        Err(VolumeError::Object(ObjectError::NoSuchObject)) => Ok(None),
+        Err(VolumeError::Object(ObjectError::NoSuchObject | ObjectError::Refused(FileError::Removed))) => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }

@@ -1,12 +1,13 @@
 //! Two mounts of one volume.
 
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{OFlags, XattrFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 
 use crate::support::Cluster;
@@ -143,6 +144,69 @@ fn a_file_takes_the_place_of_another_in_one_step() {
     fs::hard_link(b.join("f"), b.join("g")).unwrap();
     let (of_a, of_b) = (fs::metadata(a.join("f")).unwrap(), fs::metadata(b.join("g")).unwrap());
     assert_eq!((of_a.ino(), of_a.nlink()), (of_b.ino(), 2));
+}
+
+/// Whoever looks a name up asks for what it has found there, which may be gone by then.
+#[test]
+fn who_looks_at_what_another_mount_takes_away_finds_it_or_finds_nothing() {
+    const ROUNDS: usize = 300;
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    fs::write(a.join("replaced"), "").unwrap();
+    let (tried, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let there = |found: std::io::Result<Metadata>| match found {
+        Ok(_) => true,
+        Err(error) if error.kind() == ErrorKind::NotFound => false,
+        Err(error) => panic!("{error}"),
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                fs::write(a.join("new"), vec![0; round]).unwrap();
+                fs::rename(a.join("new"), a.join("replaced")).unwrap();
+                fs::create_dir(a.join("dir")).unwrap();
+                fs::write(a.join("dir/removed"), "").unwrap();
+                fs::remove_file(a.join("dir/removed")).unwrap();
+                fs::remove_dir(a.join("dir")).unwrap();
+            }
+            is_over.store(true, Ordering::SeqCst);
+        });
+        for name in ["replaced", "dir", "dir/removed"] {
+            let (b, tried, is_over) = (&b, &tried, &is_over);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::SeqCst) {
+                    let is_there = there(fs::metadata(b.join(name)));
+                    assert!(is_there || name != "replaced", "something has this name all the time");
+                    tried.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    assert!(tried.into_inner() > ROUNDS);
+}
+
+/// As on one machine: whoever stands in a directory that is gone is still there, and finds nothing.
+#[test]
+fn in_a_directory_that_another_mount_has_removed_there_is_nothing_and_nothing_can_be_made() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    fs::create_dir(a.join("dir")).unwrap();
+    let here = File::open(b.join("dir")).unwrap();
+    fs::remove_dir(a.join("dir")).unwrap();
+    assert_eq!(here.metadata().unwrap().nlink(), 0);
+    let flags = [OFlags::RDONLY, OFlags::RDONLY | OFlags::CREATE];
+    for flags in flags {
+        let opened = rustix::fs::openat(&here, "file", flags, Mode::RWXU);
+        assert_eq!(opened.unwrap_err(), Errno::NOENT, "{flags:?}");
+    }
+    assert_eq!(rustix::fs::mkdirat(&here, "dir", Mode::RWXU), Err(Errno::NOENT));
+    assert_eq!(rustix::fs::unlinkat(&here, "file", AtFlags::empty()), Err(Errno::NOENT));
+    let listed = rustix::fs::openat(&here, ".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    assert!(
+        rustix::fs::Dir::read_from(listed)
+            .unwrap()
+            .all(|entry| entry.unwrap().file_name().to_bytes()[0] == b'.')
+    );
 }
 
 #[test]

@@ -33,8 +33,14 @@ pub(crate) struct Wanted {
 impl Fs {
     pub(crate) async fn attributes(&self, number: u64) -> Result<Shown, FsError> {
         let inode = self.inodes.id(number)?;
-        let attributes = self.completed(self.now().volume.attributes(inode).await?).await?;
-        Ok(self.with_time(attributes))
+        let asked = async { self.completed(self.now().volume.attributes(inode).await?).await };
+        match asked.await {
+            // Another mount has removed it since its name was looked up. What is open has to be there.
+            Err(error) if error.says_gone() && self.files.find(inode).is_none() => {
+                Ok((self.inodes.gone(inode).ok_or(error)?, Duration::ZERO))
+            }
+            asked => Ok(self.with_time(asked?)),
+        }
     }
 
     /// Sets attributes. The size is the content's, and comes first: it moves times that may be set with it.
@@ -60,7 +66,7 @@ impl Fs {
             }
             set => set?,
         };
-        self.completed(attributes).await
+        self.completed_at_once(attributes).await
     }
 
     /// The same, if nobody has to be asked for that.

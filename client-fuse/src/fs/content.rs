@@ -146,12 +146,12 @@ impl Fs {
             let place = (dir, name.clone());
             match identity.client.create_and_open(&identity.volume, &who, place, (mode, umask)).await {
                 Ok((attributes, file)) => {
-                    let (attributes, _) = self.entered(attributes).await?;
+                    let attributes = self.entered(attributes).await?;
                     let file = OpenFile::new(identity.number, file, (who, OpenMode::ReadWrite, how));
                     return Ok((attributes, self.files.enter(file)));
                 }
                 Err(VolumeError::Refused(NameError::Exists { .. })) if !how.exclusive => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(FsError::within(error, &[dir])),
             }
             // Another mount has created it since the kernel asked. If it is gone again it is to be created once more.
             let Some(found) = find(&identity.volume, caller, (dir, name.clone())).await? else { continue };
@@ -159,11 +159,14 @@ impl Fs {
                 // The kernel walks the path anew.
                 return Err(FsError::Forgotten);
             }
-            let file = self.open_content(&who, found.inode, how).await?;
+            let file = match self.open_content(&who, found.inode, how).await {
+                Err(error) if error.says_gone() => continue,
+                opened => opened?,
+            };
             if how.truncate {
                 file.opened().1.truncate(0).await?;
             }
-            let (attributes, _) = self.entered(found).await?;
+            let attributes = self.entered(found).await?;
             return Ok((attributes, self.files.enter(file)));
         }
     }

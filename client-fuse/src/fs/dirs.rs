@@ -55,7 +55,11 @@ pub(crate) struct Shown {
 impl Fs {
     pub(crate) async fn open_directory(&self, caller: &Caller, number: u64) -> Result<u64, FsError> {
         let inode = self.inodes.id(number)?;
-        self.now().volume.ask(&caller.who(), reading(inode)).await?;
+        match self.now().volume.ask(&caller.who(), reading(inode)).await {
+            // It was removed since it was looked up, and nothing was in it.
+            Ok(_) | Err(VolumeError::Refused(NameError::NoInode { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
         Ok(self.dirs.enter(OpenDir { inode, listing: Mutex::default() }))
     }
 

@@ -1,7 +1,7 @@
 //! Which error becomes which errno: here, and nowhere else.
 
 use client::{FileError, ObjectError, VolumeError};
-use namespace::{NameError, NotAName};
+use namespace::{InodeId, NameError, NotAName};
 use node::{AccessError, CapabilityError};
 use rustix::io::Errno;
 
@@ -20,6 +20,9 @@ pub(crate) enum FsError {
     /// The kernel refers to an inode that it has forgotten, or that is of another kind by now.
     #[error("the inode is not what it was; look it up again")]
     Forgotten,
+    /// Another mount has removed what was to be found, or the directory that it was to be in.
+    #[error("it was removed meanwhile")]
+    Removed,
     /// The kernel refers to a file that is not open.
     #[error("the file is not open")]
     NotOpen,
@@ -51,12 +54,26 @@ pub(crate) enum FsError {
 }
 
 impl FsError {
+    /// Whether the inode that was asked about was removed.
+    pub(super) const fn says_gone(&self) -> bool {
+        matches!(self, Self::Volume(VolumeError::Refused(NameError::NoInode { .. })))
+    }
+
+    /// The same error of who wanted something under a name of one of these: where a directory was, nothing has a name, and nothing gets one.
+    pub(super) fn within(error: VolumeError, dirs: &[InodeId]) -> Self {
+        match error {
+            VolumeError::Refused(NameError::NoInode { inode }) if dirs.contains(&inode) => Self::Removed,
+            error => error.into(),
+        }
+    }
+
     pub(crate) const fn errno(&self) -> Errno {
         match self {
             Self::Volume(error) => of_volume(error),
             Self::NotAName(error) => of_name(*error, Errno::NAMETOOLONG),
             Self::NotAnXattr(error) => of_name(*error, Errno::RANGE),
             Self::Forgotten => Errno::STALE,
+            Self::Removed => Errno::NOENT,
             Self::NotOpen => Errno::BADF,
             Self::NothingThere => Errno::NXIO,
             Self::Invalid => Errno::INVAL,
@@ -180,8 +197,6 @@ const fn of_name(error: NotAName, too_long: Errno) -> Errno {
 #[cfg(test)]
 mod tests {
     use base::Span;
-    use namespace::InodeId;
-
     use super::*;
 
     #[test]
@@ -206,6 +221,9 @@ mod tests {
             (FsError::NotAName(NotAName::TooLong { bytes: 256, bytes_max: 255 }), Errno::NAMETOOLONG),
             (FsError::NotAnXattr(NotAName::TooLong { bytes: 256, bytes_max: 255 }), Errno::RANGE),
             (FsError::Interrupted, Errno::INTR),
+            (tree(NameError::NoInode { inode }), Errno::STALE),
+            (FsError::within(NameError::NoInode { inode }.into(), &[inode]), Errno::NOENT),
+            (FsError::within(NameError::NoInode { inode }.into(), &[]), Errno::STALE),
         ] {
             assert_eq!(error.errno(), errno, "{error}");
         }

@@ -4,6 +4,9 @@
 //! because only one entry at a place was ever committed, and a client gives each number above it once; users see it as `st_ino`, the same on all
 //! mounts and at all times. The epoch is kept here as long as the kernel refers to the inode, and so the table is as large as the kernel's.
 //!
+//! So is what the kernel was told of it when it was told of a name: whoever has looked a name up and asks how that is finds it gone if another
+//! mount has removed it in between, and is shown what a local file system would show, that it has no name any more.
+//!
 //! It is also known here until when the kernel may [believe](Inodes::believe) what it was told of attributes, so that it is told when these
 //! are not so any more, and not told of what it does not have. And by which names it may believe directories to be known.
 
@@ -11,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use namespace::{Expect, InodeId, Name, Site};
+use namespace::{Attributes, Expect, InodeId, Name, Site};
 
 use super::FsError;
 use crate::clock;
@@ -37,6 +40,8 @@ struct Known {
     id: InodeId,
     /// How often the kernel was told of it, less what it has forgotten.
     lookups: u64,
+    /// How it was when the kernel was told of it last. None of the root, which stays.
+    told: Option<Attributes>,
     /// Until when it may believe what it was told. By the kernel's clock, which stands still while the machine sleeps.
     believed_until: Option<Instant>,
     /// Changes through this mount that are under way.
@@ -48,7 +53,15 @@ struct Known {
 
 impl Known {
     const fn new(id: InodeId, lookups: u64) -> Self {
-        Self { id, lookups, believed_until: None, changes: 0, places: Vec::new(), placed_until: None }
+        Self {
+            id,
+            lookups,
+            told: None,
+            believed_until: None,
+            changes: 0,
+            places: Vec::new(),
+            placed_until: None,
+        }
     }
 
     fn is_believed(&self, now: Instant) -> bool {
@@ -98,9 +111,9 @@ impl Inodes {
         self.tables().known.get(&number).map(|known| known.id).ok_or(FsError::Forgotten)
     }
 
-    /// The kernel is told of an inode once more. Whether it was before.
-    pub(super) fn entered(&self, id: InodeId) -> bool {
-        let mut tables = self.tables();
+    /// The kernel is told of an inode once more, and that it is like this. Whether it was told of it before.
+    pub(super) fn entered(&self, told: &Attributes) -> bool {
+        let (id, mut tables) = (told.inode, self.tables());
         let known = tables.known.entry(id.number).or_insert(Known::new(id, 0));
         known.lookups += 1;
         let lookups = known.lookups;
@@ -110,7 +123,16 @@ impl Inodes {
             tables.leave_places(before);
             tables.known.insert(id.number, Known { changes, ..Known::new(id, lookups) });
         }
+        if let Some(known) = tables.find(id) {
+            known.told = Some(told.clone());
+        }
         lookups > 1
+    }
+
+    /// How an inode that is gone was when the kernel was told of it last, but that it has no name any more.
+    pub(super) fn gone(&self, inode: InodeId) -> Option<Attributes> {
+        let told = self.tables().find(inode)?.told.clone()?;
+        Some(Attributes { links: 0, ..told })
     }
 
     pub(super) fn forget(&self, number: u64, lookups: u64) {
@@ -215,7 +237,8 @@ impl Inodes {
 mod tests {
     use std::time::Duration;
 
-    use base::{Epoch, NodeId};
+    use base::{Epoch, NodeId, WallTime};
+    use namespace::Kind;
 
     use super::*;
 
@@ -223,13 +246,35 @@ mod tests {
         InodeId { number, epoch: Epoch { number: epoch, node: NodeId(1) } }
     }
 
+    fn told(inode: InodeId) -> Attributes {
+        let time = WallTime::ZERO;
+        Attributes {
+            inode,
+            kind: Kind::File,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            links: 1,
+            rdev: 0,
+            size: 5,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            btime: time,
+            lent: None,
+            last_lend: None,
+            replicas: None,
+            has_acl: false,
+        }
+    }
+
     #[test]
     fn an_inode_is_known_until_it_is_forgotten_as_often_as_it_was_told() {
         let inodes = Inodes::default();
         let inode = id(7, 3);
         assert_eq!(inodes.id(7), Err(FsError::Forgotten));
-        inodes.entered(inode);
-        inodes.entered(inode);
+        inodes.entered(&told(inode));
+        inodes.entered(&told(inode));
         inodes.forget(7, 1);
         assert_eq!(inodes.id(7), Ok(inode));
         inodes.forget(7, 1);
@@ -240,11 +285,24 @@ mod tests {
     #[test]
     fn a_number_stands_for_what_was_committed_there() {
         let inodes = Inodes::default();
-        inodes.entered(id(7, 3));
-        inodes.entered(id(7, 4));
+        inodes.entered(&told(id(7, 3)));
+        inodes.entered(&told(id(7, 4)));
         assert_eq!(inodes.id(7), Ok(id(7, 4)));
         inodes.forget(7, 2);
         assert_eq!(inodes.id(7), Err(FsError::Forgotten));
+    }
+
+    #[test]
+    fn what_is_gone_is_shown_as_the_kernel_was_told_of_it_last_and_has_no_name() {
+        let (inodes, inode) = (Inodes::default(), id(7, 3));
+        assert_eq!(inodes.gone(inode), None);
+        inodes.entered(&told(inode));
+        inodes.entered(&Attributes { size: 6, ..told(inode) });
+        assert_eq!(inodes.gone(inode), Some(Attributes { links: 0, size: 6, ..told(inode) }));
+        assert_eq!(inodes.gone(id(7, 4)), None, "another one has the number");
+        inodes.forget(7, 2);
+        assert_eq!(inodes.gone(inode), None);
+        assert_eq!(inodes.gone(InodeId::ROOT), None, "it stays");
     }
 
     #[test]
@@ -252,7 +310,7 @@ mod tests {
         let (inodes, inode) = (Inodes::default(), id(7, 3));
         let soon = clock::now() + Duration::from_secs(60);
         assert!(!inodes.believe(inode, soon), "the kernel does not have it yet");
-        assert!(!inodes.entered(inode));
+        assert!(!inodes.entered(&told(inode)));
         assert!(inodes.believe(inode, soon));
         assert!(inodes.is_believed(inode));
         assert_eq!(inodes.all_believed(), [inode]);
@@ -276,7 +334,7 @@ mod tests {
         let names = || inodes.names([dir].into_iter()).0.len();
         let soon = clock::now() + Duration::from_secs(60);
         assert!(!believe("a", soon), "the kernel does not have it yet");
-        inodes.entered(dir);
+        inodes.entered(&told(dir));
         assert!(believe("a", soon) && names() == 1);
         assert_eq!(inodes.believed_site(site("a")).expect, Expect::Inode(dir));
         assert_eq!(inodes.believed_site(site("b")).expect, Expect::Any);
@@ -286,7 +344,7 @@ mod tests {
         assert!(!believe("c", soon), "it has had too many");
         inodes.forget(7, 1);
         assert_eq!((inodes.believed_site(site("a")).expect, names()), (Expect::Any, 0));
-        inodes.entered(dir);
+        inodes.entered(&told(dir));
         assert!(believe("a", clock::now()) && names() == 0, "that is over at once");
         assert!(believe("b", soon) && names() == 1, "and with it all before");
     }

@@ -108,7 +108,7 @@ impl Fs {
             return None;
         }
         // Of what it does not have yet it believes nothing.
-        if !self.inodes.entered(found.inode) {
+        if !self.inodes.entered(&found) {
             return Some(Ok(((found, Duration::ZERO), Duration::ZERO)));
         }
         let name_time = self.name_time((dir, &name), &found);

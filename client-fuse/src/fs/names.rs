@@ -15,6 +15,9 @@ use super::inodes::Inodes;
 use super::{Found, Fs, FsError};
 use crate::caller::Caller;
 
+/// A name is looked up anew so often while other mounts take away what has it.
+const LOOKUPS_MAX: u32 = 100;
+
 /// What is made, but for a file that is opened at once.
 #[derive(Clone, Debug)]
 pub(crate) enum Make {
@@ -33,13 +36,21 @@ pub(crate) type Place<'a> = (u64, &'a std::ffi::OsStr);
 impl Fs {
     pub(crate) async fn lookup(&self, who: &Who, place: Place<'_>) -> Result<Found, FsError> {
         let (dir, name) = self::place(&self.inodes, place)?;
-        let found = self.now().volume.lookup(who, dir, name.clone()).await?;
-        let (attributes, was_there) = self.entered(found).await?;
-        if !was_there {
-            return Ok(((attributes, Duration::ZERO), Duration::ZERO));
+        for _ in 0..LOOKUPS_MAX {
+            let found = self.now().volume.lookup(who, dir, name.clone()).await;
+            let attributes =
+                match self.completed(found.map_err(|error| FsError::within(error, &[dir]))?).await {
+                    // Another mount has taken the name away since, and something else may have it.
+                    Err(error) if error.says_gone() => continue,
+                    completed => completed?,
+                };
+            if !self.inodes.entered(&attributes) {
+                return Ok(((attributes, Duration::ZERO), Duration::ZERO));
+            }
+            let name_time = self.name_time((dir, &name), &attributes);
+            return Ok((self.with_time(attributes), name_time));
         }
-        let name_time = self.name_time((dir, &name), &attributes);
-        Ok((self.with_time(attributes), name_time))
+        Err(FsError::Removed)
     }
 
     /// Makes something under a name that nothing has.
@@ -60,8 +71,8 @@ impl Fs {
             Make::Symlink(target) => TreeMake::Symlink { target: Target::new(target)? },
         };
         let _changing = self.changing([dir]);
-        let made = self.now().volume.make(&caller.who(), (dir, name), (make, mode, umask)).await?;
-        Ok(self.entered(made).await?.0)
+        let made = self.now().volume.make(&caller.who(), (dir, name), (make, mode, umask)).await;
+        self.entered(made.map_err(|error| FsError::within(error, &[dir]))?).await
     }
 
     pub(crate) async fn link(
@@ -73,9 +84,10 @@ impl Fs {
         let (inode, dir) = (self.inodes.id(number)?, self.inodes.id(dir)?);
         let change = Change::Link { inode, dir, name: Name::new(name.as_bytes())? };
         let _changing = self.changing([inode, dir]);
-        match self.now().volume.change(&caller.who(), change).await? {
-            Done::Changed { attributes } => Ok(self.entered(attributes).await?.0),
-            _ => Err(FsError::Mismatch),
+        match self.now().volume.change(&caller.who(), change).await {
+            Ok(Done::Changed { attributes }) => self.entered(attributes).await,
+            Ok(_) => Err(FsError::Mismatch),
+            Err(error) => Err(FsError::within(error, &[dir])),
         }
     }
 
@@ -114,12 +126,12 @@ impl Fs {
             site @ Site { expect: Expect::Any, .. } => self.inodes.believed_site(site),
             known => known,
         });
-        let dirs = sites.iter().map(|site| site.dir);
+        let dirs = sites.each_ref().map(|site| site.dir);
         let there = known.iter().filter_map(|site| match site.expect {
             Expect::Inode(inode) => Some(inode),
             Expect::Any | Expect::Nothing => None,
         });
-        let _changing = self.changing(dirs.chain(there));
+        let _changing = self.changing(dirs.into_iter().chain(there));
         // From here on nothing more is believed of them.
         if let [from, to] = known.as_slice() {
             self.inodes.moves(from, to);
@@ -129,10 +141,11 @@ impl Fs {
             match identity.volume.change(&caller.who(), change(known)).await {
                 // Somebody else has changed that.
                 Err(VolumeError::Refused(NameError::Stale { .. } | NameError::NoEntry { .. })) => {}
-                done => return Ok(done.map(drop)?),
+                done => return done.map(drop).map_err(|error| FsError::within(error, &dirs)),
             }
         }
-        Ok(identity.volume.change(&caller.who(), change(sites)).await.map(drop)?)
+        let done = identity.volume.change(&caller.who(), change(sites)).await;
+        done.map(drop).map_err(|error| FsError::within(error, &dirs))
     }
 
     pub(crate) async fn read_link(&self, caller: &Caller, number: u64) -> Result<Bytes, FsError> {
@@ -171,6 +184,6 @@ pub(super) async fn find(
     match volume.lookup(&caller.who(), dir, name).await {
         Ok(found) => Ok(Some(found)),
         Err(VolumeError::Refused(NameError::NoEntry { .. })) => Ok(None),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(FsError::within(error, &[dir])),
     }
 }
