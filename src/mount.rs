@@ -72,7 +72,7 @@ pub(crate) struct Args {
     /// Return as soon as the mount answers, and leave it running
     #[arg(long)]
     background: bool,
-    /// Keep trying while no daemon can be reached
+    /// Keep trying while no daemon can be reached; not if daemons refuse the client's certificate
     #[arg(long)]
     wait: bool,
     /// Write what goes wrong to this file; without it to standard error, and in the background to nobody

@@ -45,7 +45,7 @@ async fn ask(config: &client::Config) -> Result<Vec<DaemonState>, ConnectError> 
             client.close().await;
             Ok(states)
         }
-        Err(ConnectError::NoDaemon(daemons)) => Ok(daemons
+        Err(ConnectError::NoDaemon(daemons) | ConnectError::Certificate(daemons)) => Ok(daemons
             .into_iter()
             .map(|(node, address, why)| DaemonState { node, address, status: Err(why) })
             .collect()),

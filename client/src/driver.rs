@@ -68,6 +68,29 @@ pub enum ConnectError {
     /// Nobody answers.
     #[error("no daemon of the cluster answers:{}", list(.0))]
     NoDaemon(Vec<(NodeId, String, String)>),
+    /// There are daemons, and they are not of the cluster that the client is of, or no longer: waiting changes nothing.
+    #[error(
+        "the daemons and this client do not accept each other's certificates:{}\nsee that the client's folder is of this cluster; if it is, \
+         issue its certificate anew with `fleasefs cert renew`, or that of the daemon",
+        list(.0)
+    )]
+    Certificate(Vec<(NodeId, String, String)>),
+}
+
+/// How far a client has got with the daemons.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Reached {
+    /// How many are connected.
+    connected: usize,
+    /// Of how many the client does not accept the certificate, or they do not accept its own.
+    strangers: usize,
+}
+
+/// Why there is no connection.
+struct Trouble {
+    why: String,
+    /// Whether it is a certificate.
+    is_stranger: bool,
 }
 
 /// A daemon as a client finds it.
@@ -98,8 +121,7 @@ pub(crate) struct Shared {
     pub(crate) windows: Windows,
     /// The core has something to do.
     wake: Notify,
-    /// How many daemons are connected.
-    connected: watch::Sender<usize>,
+    reached: watch::Sender<Reached>,
 }
 
 struct State {
@@ -118,8 +140,7 @@ struct State {
     orders: Orders,
     inspected: BTreeMap<(NodeId, ObjectId), Vec<oneshot::Sender<Inspection>>>,
     links: BTreeMap<NodeId, Link>,
-    /// Why there is no connection.
-    troubles: BTreeMap<NodeId, String>,
+    troubles: BTreeMap<NodeId, Trouble>,
 }
 
 /// What became of a request for a lock.
@@ -252,14 +273,24 @@ impl Client {
     }
 
     async fn wait_for_daemons(&self) -> Result<(), ConnectError> {
-        let mut connected = self.shared.connected.subscribe();
-        if timeout(CONNECT_TIMEOUT, connected.wait_for(|count| *count > 0)).await.is_err() {
-            let trouble = |osd: &node::Osd| (osd.id, osd.address.clone(), self.shared.trouble(osd.id));
-            return Err(ConnectError::NoDaemon(self.map.osds().map(trouble).collect()));
-        }
+        let mut reached = self.shared.reached.subscribe();
+        let first = reached.wait_for(|reached| *reached != Reached::default());
+        let is_answered = timeout(CONNECT_TIMEOUT, first).await.is_ok();
         let all = self.map.osds().len();
-        let _ = timeout(OTHERS_TIMEOUT, connected.wait_for(|count| *count == all)).await;
-        Ok(())
+        if is_answered {
+            let _ = timeout(OTHERS_TIMEOUT, reached.wait_for(|reached| reached.connected == all)).await;
+        }
+        let Reached { connected, strangers } = *reached.borrow();
+        if connected > 0 {
+            return Ok(());
+        }
+        let trouble = |osd: &node::Osd| (osd.id, osd.address.clone(), self.shared.trouble(osd.id));
+        let troubles = self.map.osds().map(trouble).collect();
+        Err(if strangers > 0 {
+            ConnectError::Certificate(troubles)
+        } else {
+            ConnectError::NoDaemon(troubles)
+        })
     }
 }
 
@@ -286,8 +317,8 @@ impl Shared {
             troubles: BTreeMap::new(),
         };
         let (state, windows) = (Mutex::new(state), Windows::new());
-        let (wake, connected) = (Notify::new(), watch::Sender::new(0));
-        Self { state, cache, watched, behind, ahead, reopening, windows, wake, connected }
+        let (wake, reached) = (Notify::new(), watch::Sender::default());
+        Self { state, cache, watched, behind, ahead, reopening, windows, wake, reached }
     }
 
     pub(crate) fn token(&self, now: MonoTime, ticket: Ticket) -> Option<Token> {
@@ -369,7 +400,8 @@ impl Shared {
 
     pub(crate) fn trouble(&self, node: NodeId) -> String {
         let state = self.state();
-        state.troubles.get(&node).cloned().unwrap_or_else(|| "it has not answered yet".to_owned())
+        let trouble = state.troubles.get(&node);
+        trouble.map_or_else(|| "it has not answered yet".to_owned(), |trouble| trouble.why.clone())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -411,10 +443,10 @@ async fn drive(shared: Arc<Shared>, _network: Network, mut inbox: Inbox, callers
             () = shared.wake.notified() => {}
             () = sleep(left) => {}
         }
-        let (count, again, lost) = {
+        let (reached, again, lost) = {
             let mut state = shared.state();
-            let (count, again) = state.turn(&mut events);
-            (count, again, state.objects.handles.take_unsaid())
+            let again = state.turn(&mut events);
+            (state.reached(), again, state.objects.handles.take_unsaid())
         };
         if let Some((first, count)) = lost {
             tracing::warn!(
@@ -422,16 +454,20 @@ async fn drive(shared: Arc<Shared>, _network: Network, mut inbox: Inbox, callers
             );
         }
         again.iter().filter_map(|node| callers.get(node)).for_each(Caller::call_again);
-        shared.connected.send_if_modified(|before| std::mem::replace(before, count) != count);
+        shared.reached.send_if_modified(|before| std::mem::replace(before, reached) != reached);
         // Sockets are other tasks' work.
         tokio::task::yield_now().await;
     }
 }
 
 impl State {
-    /// Takes in what happened and does what the core wants done. Returns how many daemons are connected, and which
-    /// are to be called again.
-    fn turn(&mut self, events: &mut Vec<Event>) -> (usize, Vec<NodeId>) {
+    fn reached(&self) -> Reached {
+        let strangers = self.troubles.values().filter(|trouble| trouble.is_stranger).count();
+        Reached { connected: self.links.len(), strangers }
+    }
+
+    /// Takes in what happened and does what the core wants done. Returns which daemons are to be called again.
+    fn turn(&mut self, events: &mut Vec<Event>) -> Vec<NodeId> {
         events.drain(..).for_each(|event| self.handle_event(event));
         self.core.handle_timeout(clock::now());
         let mut again = self.go_on();
@@ -440,7 +476,7 @@ impl State {
         }
         self.confirm();
         self.objects.turn(clock::now(), &self.links);
-        (self.links.len(), again)
+        again
     }
 
     fn cache(&self) -> MutexGuard<'_, Cache> {
@@ -515,7 +551,9 @@ impl State {
             Event::Closed(link, reason) => self.closed(&link, &reason),
             Event::Frames(link, frames) => frames.iter().for_each(|frame| self.handle_frame(&link, frame)),
             Event::CallFailed { node, error, .. } => {
-                self.troubles.insert(node, error.to_string());
+                use net::ConnectError::{Certificate, Peer};
+                let is_stranger = matches!(*error, Certificate(_) | Peer(_));
+                self.troubles.insert(node, Trouble { why: error.to_string(), is_stranger });
             }
             Event::Bulk(link, _) => link.close("no transfer is expected"),
             Event::Datagrams(..) | Event::Time { .. } | Event::CallerRefused { .. } => {}
@@ -547,7 +585,7 @@ impl State {
         if self.links.get(&node).is_some_and(|present| present.id() == link.id()) {
             self.links.remove(&node);
             self.asked.remove(&node);
-            self.troubles.insert(node, reason.to_string());
+            self.troubles.insert(node, Trouble { why: reason.to_string(), is_stranger: false });
             self.core.handle_disconnected(clock::now(), node);
             self.lose(node);
         }

@@ -9,6 +9,7 @@ mod locks;
 mod long;
 mod mishaps;
 mod silent;
+mod strangers;
 mod support;
 mod together;
 mod users;
