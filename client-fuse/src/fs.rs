@@ -17,14 +17,14 @@ mod inodes;
 mod kernel;
 mod locks;
 mod names;
+mod room;
 mod xattrs;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
-use std::time::Instant;
 
 use client::{Client, Volume};
-use namespace::{Attributes, InodeId, Volume as Counts, Who};
+use namespace::{Attributes, InodeId, Who};
 
 pub(crate) use attributes::{Wanted, set_time};
 pub(crate) use content::{OpenHow, WriteHow};
@@ -34,6 +34,7 @@ pub(crate) use extents::Allocate;
 pub use identity::{Connect, Connecting};
 pub(crate) use kernel::{Found, Kernel, Shown};
 pub(crate) use names::Make;
+pub(crate) use room::Room;
 
 use self::content::OpenFile;
 use self::dirs::OpenDir;
@@ -62,8 +63,8 @@ pub(crate) struct Fs {
     locks: Locks,
     /// Known once it is mounted.
     kernel: Arc<OnceLock<Kernel>>,
-    /// What was in the volume, and when that was asked.
-    counted: Mutex<Option<(Instant, Counts)>>,
+    /// Held for moments only, and never while waiting.
+    room: Mutex<room::Known>,
     /// Who asks what everybody may know.
     root: Who,
 }
@@ -81,7 +82,7 @@ impl Fs {
             dirs: Handles::default(),
             locks: Locks::default(),
             kernel: Arc::default(),
-            counted: Mutex::default(),
+            room: Mutex::default(),
             root: Who::root(),
         }
     }

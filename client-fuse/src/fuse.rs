@@ -33,7 +33,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::answers::{
-    NO_TIME, answer_counts, answer_data, answer_done, answer_entry, answer_found, answer_list, answer_shown,
+    NO_TIME, answer_data, answer_done, answer_entry, answer_found, answer_list, answer_room, answer_shown,
     answer_sought, answer_xattr, errno,
 };
 use self::lock::Passed;
@@ -82,12 +82,27 @@ impl Translator {
         T: Send,
         W: Future<Output = Result<T, FsError>> + Send + 'static,
     {
-        let permit = self.permit(data_bytes);
-        let (fs, work) = (self.fs.clone(), work(self.fs.clone()));
-        let work = async move {
-            fs.attend().await?;
-            work.await
+        let attended = |fs: Arc<Fs>| {
+            let work = work(fs.clone());
+            async move {
+                fs.attend().await?;
+                work.await
+            }
         };
+        self.serve_though_absent((caller, data_bytes), attended, answer);
+    }
+
+    /// The same for what does not wait until the daemons know this mount.
+    fn serve_though_absent<T, W>(
+        &self,
+        (caller, data_bytes): (Caller, u32),
+        work: impl FnOnce(Arc<Fs>) -> W,
+        answer: impl FnOnce(Result<T, Errno>) + Send + 'static,
+    ) where
+        T: Send,
+        W: Future<Output = Result<T, FsError>> + Send + 'static,
+    {
+        let (permit, work) = (self.permit(data_bytes), work(self.fs.clone()));
         self.runtime.spawn(async move {
             let done = tokio::select! {
                 biased;
@@ -556,13 +571,13 @@ impl Filesystem for Translator {
     }
 
     fn statfs(&self, request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
-        if let Some(counts) = self.fs.counts_at_once() {
-            return answer_counts(Ok(counts), reply);
+        if let Some(room) = self.fs.room_at_once() {
+            return answer_room(Ok(room), reply);
         }
-        self.serve(
+        self.serve_though_absent(
             (caller(request), 0),
-            |fs| async move { fs.counts().await },
-            |counts| answer_counts(counts, reply),
+            |fs| async move { fs.room().await },
+            |room| answer_room(room, reply),
         );
     }
 

@@ -57,6 +57,8 @@ impl VolumeMount {
     ) -> Result<Self, MountError> {
         let point = checked(point)?;
         let fs = Fs::new(connected, connect);
+        // Whoever asks when daemons are away is told what was known.
+        let _ = runtime.block_on(fs.room());
         let mounted = fuse::mount(fs, &point, options, runtime.clone())
             .map_err(|error| explain(error, Path::new(DEVICE).exists()))?;
         let mount = Self { mounted, point };

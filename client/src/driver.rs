@@ -208,13 +208,19 @@ impl Client {
 
     /// Asks every daemon of the map how it is.
     pub async fn status(&self) -> Vec<DaemonState> {
+        self.status_within(STATUS_TIMEOUT).await
+    }
+
+    /// The same, for who has no more time than this for all of them.
+    pub async fn status_within(&self, patience: Duration) -> Vec<DaemonState> {
+        let start = clock::now();
         let mut answers = Vec::new();
         for osd in self.map.osds() {
             answers.push((osd, self.shared.ask_status(osd.id)));
         }
         let mut states = Vec::new();
         for (osd, answer) in answers {
-            let status = match timeout(STATUS_TIMEOUT, answer).await {
+            let status = match timeout(patience.saturating_sub(clock::elapsed(start)), answer).await {
                 Ok(Ok(status)) => Ok(Box::new(status)),
                 Ok(Err(_)) => Err(self.shared.trouble(osd.id)),
                 Err(_) => Err("connected, but it does not answer".to_owned()),

@@ -195,6 +195,7 @@ mod tests {
             certificate_expires_unix_s: NOW_S + EXPIRY_WARNING_S,
             deny_list_is_stale: false,
             disk_is_full: false,
+            disk_free_bytes: 1 << 40,
             supervisor: None,
             drain: DrainStatus::No,
             page: None,

@@ -48,6 +48,8 @@ pub struct Status {
     pub deny_list_is_stale: bool,
     /// Whether its disk takes no more data.
     pub disk_is_full: bool,
+    /// How much more data its disk takes before that.
+    pub disk_free_bytes: u64,
     /// Its parent process, unless it runs without one.
     pub supervisor: Option<SupervisorStatus>,
     /// Whether it gives its leases up and takes no new ones.

@@ -127,6 +127,7 @@ mod tests {
             certificate_expires_unix_s: 0,
             deny_list_is_stale: false,
             disk_is_full: false,
+            disk_free_bytes: 0,
             supervisor: None,
             drain: DrainStatus::No,
             page: None,

@@ -8,6 +8,7 @@ mod life;
 mod locks;
 mod long;
 mod mishaps;
+mod room;
 mod silent;
 mod strangers;
 mod support;

@@ -1,19 +1,13 @@
-//! Attributes of inodes, and what is known of the volume.
+//! Attributes of inodes.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use base::WallTime;
-use namespace::{
-    Attributes, Change, Done, InodeId, NameError, SetAttributes, SetTime, Volume as Counts, Who,
-};
+use namespace::{Attributes, Change, Done, InodeId, NameError, SetAttributes, SetTime, Who};
 
 use super::{Fs, FsError, Shown};
 use crate::caller::Caller;
-use crate::clock;
 
-/// Programs that watch how much room there is ask far more often than that changes.
-const COUNTS_GOOD_FOR: Duration = Duration::from_millis(200);
 /// The bits of a mode that let whoever runs a file be somebody else.
 const SET_ID_BITS: u16 = 0o6000;
 
@@ -102,21 +96,6 @@ impl Fs {
             return Ok(None);
         }
         self.set(&owner, inode, set).await.map(Some)
-    }
-
-    /// What is in the volume, and what it has room for.
-    pub(crate) async fn counts(&self) -> Result<Counts, FsError> {
-        let asked = clock::now();
-        let counts = self.now().volume.counts().await?;
-        *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = Some((asked, counts));
-        Ok(counts)
-    }
-
-    /// The same as it was a moment ago, if that was asked for then.
-    pub(crate) fn counts_at_once(&self) -> Option<Counts> {
-        let counted = *self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        let (asked, counts) = counted?;
-        (clock::now() < asked + COUNTS_GOOD_FOR).then_some(counts)
     }
 }
 

@@ -39,6 +39,9 @@ pub(crate) enum FsError {
     /// The mount was taken for dead, and cannot connect anew.
     #[error("the daemons took this mount for dead, and it cannot connect anew: {0}")]
     Unconnected(String),
+    /// Daemons are away, and have never said it before.
+    #[error("no daemon has answered in time; see `fleasefs status`")]
+    Unanswered,
     /// The file has nothing there, or ends before.
     #[error("the file has nothing there")]
     NothingThere,
@@ -74,6 +77,7 @@ impl FsError {
             Self::NotAnXattr(error) => of_name(*error, Errno::RANGE),
             Self::Forgotten => Errno::STALE,
             Self::Removed => Errno::NOENT,
+            Self::Unanswered => Errno::TIMEDOUT,
             Self::NotOpen => Errno::BADF,
             Self::NothingThere => Errno::NXIO,
             Self::Invalid => Errno::INVAL,
@@ -196,8 +200,8 @@ const fn of_name(error: NotAName, too_long: Errno) -> Errno {
 
 #[cfg(test)]
 mod tests {
-    use base::Span;
     use super::*;
+    use base::Span;
 
     #[test]
     fn programs_are_told_what_a_local_file_system_would_tell_them() {

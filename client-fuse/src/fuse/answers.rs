@@ -9,10 +9,10 @@ use fuser::{
     Errno, INodeNo, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyStatfs,
     ReplyXattr,
 };
-use namespace::{Attributes, Volume as Counts};
+use namespace::Attributes;
 
 use super::values::{STATFS_BLOCK_BYTES, file_attr, file_type, generation};
-use crate::fs::{Found, FsError, Listed, Shown};
+use crate::fs::{Found, FsError, Listed, Room, Shown};
 
 const NAME_BYTES_MAX: u32 = 255;
 
@@ -47,16 +47,14 @@ pub(super) fn answer_done(answer: Result<(), Errno>, reply: ReplyEmpty) {
     }
 }
 
-pub(super) fn answer_counts(answer: Result<Counts, Errno>, reply: ReplyStatfs) {
-    let Counts { bytes, bytes_max, inodes, inodes_max, .. } = match answer {
-        Ok(counts) => counts,
+pub(super) fn answer_room(answer: Result<Room, Errno>, reply: ReplyStatfs) {
+    let Room { used_bytes, free_bytes, inodes_max, inodes_free } = match answer {
+        Ok(room) => room,
         Err(error) => return reply.error(error),
     };
-    let blocks = |bytes: u64| bytes / u64::from(STATFS_BLOCK_BYTES);
-    let free = blocks(bytes_max.saturating_sub(u64::try_from(bytes).unwrap_or(u64::MAX)));
-    let (all, inodes_free, block) =
-        (blocks(bytes_max), inodes_max.saturating_sub(inodes), STATFS_BLOCK_BYTES);
-    reply.statfs(all, free, free, inodes_max, inodes_free, block, NAME_BYTES_MAX, block);
+    let block = STATFS_BLOCK_BYTES;
+    let [used, free] = [used_bytes, free_bytes].map(|bytes| bytes / u64::from(block));
+    reply.statfs(used + free, free, free, inodes_max, inodes_free, block, NAME_BYTES_MAX, block);
 }
 
 pub(super) fn answer_data(answer: Result<Bytes, Errno>, reply: ReplyData) {

@@ -632,6 +632,7 @@ impl<A: Algorithm> Driver<A> {
             uptime: self.now().since(self.started_at),
             work: self.work,
             page: self.parts.page.status(known_as),
+            disk_free_bytes: self.disk.free_bytes(),
         };
         report::status(&self.shard, self.now(), &facts)
     }

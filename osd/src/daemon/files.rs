@@ -146,6 +146,11 @@ impl FileDisk {
         Ok(())
     }
 
+    /// How much more data the disk takes; none if it does not say.
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.space.free_bytes().unwrap_or_default()
+    }
+
     /// Tells the shard whether there is space for more.
     pub(super) fn look_at_space<A: Algorithm>(&mut self, shard: &mut Shard<A>) {
         match self.space.look() {

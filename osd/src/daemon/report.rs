@@ -24,6 +24,7 @@ pub(super) struct Facts<'a> {
     pub(super) uptime: Span,
     pub(super) work: WorkStatus,
     pub(super) page: Option<PageStatus>,
+    pub(super) disk_free_bytes: u64,
 }
 
 /// The state of the daemon around `shard`.
@@ -69,6 +70,7 @@ pub(super) fn status<A: Algorithm>(shard: &Shard<A>, now: WallTime, facts: &Fact
         certificate_expires_unix_s: facts.certificate_expires_s,
         deny_list_is_stale: facts.deny_list_is_stale,
         disk_is_full: shard.is_full(),
+        disk_free_bytes: facts.disk_free_bytes,
         supervisor: facts.supervised.map(|supervised| SupervisorStatus {
             restarts: supervised.restarts,
             crash_looping: is_crash_looping(supervised, facts.uptime),

@@ -56,15 +56,26 @@ impl Space {
     /// How much space there is for more data.
     pub(super) fn look(&mut self) -> io::Result<DiskSpace> {
         self.written = 0;
-        let disk = rustix::fs::statvfs(&self.dir)?;
-        let [all, free] = [disk.f_blocks, disk.f_bavail].map(|blocks| blocks.saturating_mul(disk.f_frsize));
-        let inside = self.contents.free_bytes()?;
+        let [all, free, inside] = self.measure()?;
         self.last = space((all, free.saturating_add(inside)), self.last);
         let is_low = free < 2 * reserve(all) && inside > reserve(all) / 8;
         if is_low && self.giving == Giving::No {
             self.giving = Giving::Wanted;
         }
         Ok(self.last)
+    }
+
+    /// How much more data it takes.
+    pub(super) fn free_bytes(&self) -> io::Result<u64> {
+        let [all, free, inside] = self.measure()?;
+        Ok(free.saturating_add(inside).saturating_sub(reserve(all)))
+    }
+
+    /// How large the disk is, what is free on it, and what is free in the content file.
+    fn measure(&self) -> io::Result<[u64; 3]> {
+        let disk = rustix::fs::statvfs(&self.dir)?;
+        let [all, free] = [disk.f_blocks, disk.f_bavail].map(|blocks| blocks.saturating_mul(disk.f_frsize));
+        Ok([all, free, self.contents.free_bytes()?])
     }
 
     /// Whether the disk is to be given back now what is free in the content file. To be followed by [`note_given`](Self::note_given).

@@ -210,6 +210,7 @@ pub(crate) fn status() -> Status {
         certificate_expires_unix_s: 1_800_000_000,
         deny_list_is_stale: true,
         disk_is_full: true,
+        disk_free_bytes: 18,
         supervisor: Some(SupervisorStatus { restarts: 1, crash_looping: false }),
         drain: DrainStatus::Draining,
         page: Some(PageStatus {
