@@ -81,7 +81,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
-    let result = match Cli::parse_from(mount::as_helper(&arguments).unwrap_or(arguments)).command {
+    if mount::helper::is_called(&arguments) {
+        return mount::helper::run(arguments);
+    }
+    let result = match Cli::parse_from(arguments).command {
         Command::AcceptLoss(args) => accept_loss::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Cert(args) => cert::run(&args),
@@ -110,11 +113,15 @@ fn main() -> ExitCode {
         // Whoever reads the output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody is left to be told if this fails.
-            let _ = writeln!(io::stderr(), "fleasefs: {}", told(&error));
+            tell(&error);
             ExitCode::FAILURE
         }
     }
+}
+
+fn tell(error: &anyhow::Error) {
+    // Nobody is left to be told if this fails.
+    let _ = writeln!(io::stderr(), "fleasefs: {}", told(error));
 }
 
 /// Whether there is a command of this name.

@@ -1,7 +1,8 @@
 //! `fleasefs mount`: a volume as a directory of this machine.
 
+pub(crate) mod helper;
+
 use std::cell::Cell;
-use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,9 @@ use std::time::Duration;
 use ::osd::config::{LogFormat, LogLevel};
 use anyhow::{Context, bail};
 use client::{Client, ConnectError, ObjectError, Volume, VolumeError};
-use client_fuse::{Connect, Ended, Mount, NotWritten, Options, Parting, Point, Served, VolumeMount};
+use client_fuse::{
+    Connect, Ended, Mount, NoSuchOption, NotWritten, Options, Parting, Point, Served, VolumeMount,
+};
 use namespace::InodeId;
 use node::VolumeName;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -47,7 +50,7 @@ const READY: &str = "ready";
 /// seconds; a second signal ends it within 2, whether the daemons answer or not.
 ///
 /// In /etc/fstab, with a link /sbin/mount.fleasefs to this program:
-///   /etc/fleasefs:home  /home  fleasefs  allow_other,_netdev  0  0
+///   /etc/fleasefs:home  /home  fleasefs  allow_other,_netdev,wait  0  0
 ///
 /// Exit codes: 0 when it was unmounted, or with --background when it answers; 1
 /// when it could not be mounted, or ended before everything was with the daemons;
@@ -66,7 +69,7 @@ pub(crate) struct Args {
     /// An existing directory
     #[arg(value_name = "PATH")]
     path: PathBuf,
-    /// ro, rw, allow_other, dev, suid, noexec and the like, with commas between
+    /// ro, rw, allow_other, dev, suid, noexec, wait and the like, with commas between
     #[arg(short, long, value_name = "OPTIONS")]
     options: Vec<String>,
     /// Return as soon as the mount answers, and leave it running
@@ -81,6 +84,12 @@ pub(crate) struct Args {
     /// Was started in the background
     #[arg(long, hide = true)]
     detached: bool,
+    /// Options that there are not are passed over
+    #[arg(long, hide = true)]
+    sloppy: bool,
+    /// All is checked and nothing mounted
+    #[arg(skip)]
+    is_fake: bool,
 }
 
 /// What is to be mounted.
@@ -89,10 +98,40 @@ struct Target {
     volume: VolumeName,
 }
 
+impl Args {
+    /// To mount `target` at `path`, with nothing else said.
+    const fn of(target: PathBuf, path: PathBuf) -> Self {
+        Self {
+            target,
+            path,
+            options: Vec::new(),
+            background: false,
+            wait: false,
+            log_file: None,
+            detached: false,
+            sloppy: false,
+            is_fake: false,
+        }
+    }
+
+    fn options(&self, target: &Target) -> Result<Options, NoSuchOption> {
+        let mut options = Options::new(Mount::source_of(&target.cluster, target.volume.as_str()));
+        for option in self.options.iter().flat_map(|list| list.split(',')) {
+            match options.set(option) {
+                Err(_) if self.sloppy => {}
+                set => set?,
+            }
+        }
+        Ok(options)
+    }
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let target = parse_target(&args.target)?;
-    let mut options = Options::new(Mount::source_of(&target.cluster, target.volume.as_str()));
-    args.options.iter().try_for_each(|list| options.set(list))?;
+    let options = args.options(&target)?;
+    if args.is_fake {
+        return client::Config::find(Some(&target.cluster)).map(|_| ExitCode::SUCCESS).map_err(Into::into);
+    }
     if args.background {
         return in_background(args, &target);
     }
@@ -104,7 +143,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = client::Config::find(Some(&target.cluster))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.context("could not start the asynchronous runtime")?;
-    let (client, volume) = runtime.block_on(find(args, &config, &target.volume))?;
+    let waits = args.wait || options.waits;
+    let (client, volume) = runtime.block_on(find(waits, &config, &target.volume))?;
     // A signal that comes while it is being mounted ends it in order, too.
     let signals = runtime.block_on(async { Signals::new() })?;
     let connect = again(config, target.volume);
@@ -123,37 +163,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Mounts the default volume of a cluster, and returns once it answers.
 pub(crate) fn start(cluster: &Path, path: &Path) -> anyhow::Result<()> {
     let target = Target { cluster: cluster.to_owned(), volume: VolumeName::parse(VOLUME_DEFAULT)? };
-    let args = Args {
-        target: cluster.to_owned(),
-        path: path.to_owned(),
-        options: Vec::new(),
-        background: true,
-        wait: false,
-        log_file: None,
-        detached: false,
-    };
+    let args = Args { background: true, ..Args::of(cluster.to_owned(), path.to_owned()) };
     let code = in_background(&args, &target)?;
     anyhow::ensure!(code == ExitCode::SUCCESS, "{} could not be mounted", path.display());
     Ok(())
-}
-
-/// The arguments of this command, if the program was called as `mount` calls its helpers: SPEC PATH [-sfnv] [-o OPTIONS].
-pub(crate) fn as_helper(arguments: &[OsString]) -> Option<Vec<OsString>> {
-    let name = Path::new(arguments.first()?).file_name()?;
-    if name != "mount.fleasefs" {
-        return None;
-    }
-    let mut all: Vec<OsString> = ["fleasefs", "mount", "--background"].map(OsString::from).into();
-    let mut rest = arguments[1..].iter();
-    while let Some(argument) = rest.next() {
-        match argument.to_str() {
-            Some("-s" | "-f" | "-n" | "-v") => {}
-            // Of the type it was called by; a namespace `mount` has entered already.
-            Some("-t" | "-N") => drop(rest.next()),
-            _ => all.push(argument.clone()),
-        }
-    }
-    Some(all)
 }
 
 /// A colon may be part of the folder's name.
@@ -177,6 +190,7 @@ fn in_background(args: &Args, target: &Target) -> anyhow::Result<ExitCode> {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("fleasefs").args(["mount", "--detached"]);
     command.args(args.options.iter().map(|list| format!("--options={list}")));
+    command.args(args.sloppy.then_some("--sloppy"));
     if args.wait {
         command.arg("--wait");
     }
@@ -205,7 +219,7 @@ fn in_background(args: &Args, target: &Target) -> anyhow::Result<ExitCode> {
 }
 
 /// The volume, once there are daemons to ask for it.
-async fn find(args: &Args, config: &client::Config, name: &VolumeName) -> anyhow::Result<(Client, Volume)> {
+async fn find(waits: bool, config: &client::Config, name: &VolumeName) -> anyhow::Result<(Client, Volume)> {
     let mut told = false;
     loop {
         let error = match try_find(config, name).await {
@@ -215,7 +229,7 @@ async fn find(args: &Args, config: &client::Config, name: &VolumeName) -> anyhow
         if !is_away(&error) {
             return Err(error);
         }
-        if !args.wait {
+        if !waits {
             return Err(error.context("start the daemons, or use `--wait` to keep trying"));
         }
         if !std::mem::replace(&mut told, true) {
@@ -377,15 +391,5 @@ mod tests {
         }
         assert!(parse_target(&folder.path().join("a:b:No")).is_err());
         assert!(parse_target(&folder.path().join("c:home")).is_err());
-    }
-
-    #[test]
-    fn mount_finds_its_helper() {
-        let arguments = |all: &[&str]| all.iter().map(OsString::from).collect::<Vec<_>>();
-        let called =
-            arguments(&["/sbin/mount.fleasefs", "/c:home", "/mnt", "-n", "-o", "rw,ro", "-t", "fleasefs"]);
-        let expected = arguments(&["fleasefs", "mount", "--background", "/c:home", "/mnt", "-o", "rw,ro"]);
-        assert_eq!(as_helper(&called), Some(expected));
-        assert_eq!(as_helper(&arguments(&["/usr/bin/fleasefs", "mount"])), None);
     }
 }

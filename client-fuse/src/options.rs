@@ -15,12 +15,14 @@ pub struct Options {
     pub set_ids: bool,
     /// Programs can be run from it.
     pub executables: bool,
+    /// While no daemon can be reached it is tried again.
+    pub waits: bool,
 }
 
 /// An option that is none.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "there is no mount option `{0}`; those are ro, rw, allow_other, dev, nodev, suid, nosuid, exec, noexec, and what only \
+    "there is no mount option `{0}`; those are ro, rw, allow_other, dev, nodev, suid, nosuid, exec, noexec, wait, and what only \
      `mount` and systemd look at"
 )]
 pub struct NoSuchOption(pub String);
@@ -57,7 +59,15 @@ const ELSEWHERE: &[&str] = &[
 impl Options {
     /// A mount of `source` with nothing said about it.
     pub const fn new(source: String) -> Self {
-        Self { source, is_read_only: false, others: false, devices: false, set_ids: false, executables: true }
+        Self {
+            source,
+            is_read_only: false,
+            others: false,
+            devices: false,
+            set_ids: false,
+            executables: true,
+            waits: false,
+        }
     }
 
     /// Takes in options with commas between them. Of two that contradict each other the later one counts.
@@ -77,6 +87,7 @@ impl Options {
             "nosuid" => self.set_ids = false,
             "exec" => self.executables = true,
             "noexec" => self.executables = false,
+            "wait" => self.waits = true,
             other
                 if ELSEWHERE.contains(&other) || other.starts_with("x-") || other.starts_with("comment=") => {
             }

@@ -2,8 +2,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
@@ -159,20 +157,6 @@ fn a_dead_mount_is_taken_away() {
     drop(open);
     assert!(fs::metadata(&point).unwrap().is_dir());
     assert_eq!(fs::read_to_string(cluster.mount("m").join("a")).unwrap(), "hello");
-}
-
-#[test]
-fn the_system_mounts_it_by_its_helper() {
-    let Some(cluster) = Cluster::start() else { return };
-    let point = cluster.point("m");
-    let helper = cluster.dir().join("mount.fleasefs");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fleasefs"));
-    command.arg0(&helper).arg(format!("{}:main", cluster.dir().display())).arg(&point);
-    let output = command.args(["-n", "-o", "ro,nofail,_netdev"]).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
-    assert!(is_mounted(&point));
-    let refused = fs::write(point.join("a"), "hello").unwrap_err();
-    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
 }
 
 #[test]

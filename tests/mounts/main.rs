@@ -4,6 +4,7 @@
 
 mod caches;
 mod extents;
+mod helper;
 mod life;
 mod locks;
 mod long;

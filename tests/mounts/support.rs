@@ -190,6 +190,15 @@ pub(crate) fn can_mount() -> bool {
     can
 }
 
+/// Whether somebody else can be played, and what is mounted where. If not, that is said.
+pub(crate) fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), b"not tested: only root can do that\n");
+    }
+    is_root
+}
+
 pub(crate) fn fleasefs() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fleasefs"));
     command.stdin(Stdio::null()).env_remove("FLEASEFS_CLUSTER");

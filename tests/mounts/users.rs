@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::{Command, Output};
 
-use crate::support::{Cluster, said};
+use crate::support::{Cluster, is_root, said};
 
 const USER: u32 = 4001;
 const GROUP: u32 = 4002;
@@ -23,12 +23,7 @@ fn as_user(script: &str, with_other_group: bool) -> Output {
 }
 
 fn root_only() -> Option<Cluster> {
-    if !rustix::process::geteuid().is_root() {
-        let _ =
-            std::io::Write::write_all(&mut std::io::stderr(), b"not tested: only root can be other users\n");
-        return None;
-    }
-    Cluster::start()
+    is_root().then(Cluster::start).flatten()
 }
 
 #[test]
