@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::process::geteuid;
+
 use crate::device;
 use crate::fuse::null::{self, Mounted};
 use crate::null::NullFs;
@@ -45,17 +47,30 @@ pub enum MountError {
     /// The process of a mount has gone and left it.
     #[error("{point} is a mount whose process has gone; `fleasefs umount {point}` takes it away", point = .0.display())]
     Dead(PathBuf),
+    /// Who mounts may not change what is there.
+    #[error("this user may not read and write {}, as who mounts on it has to; choose a directory of your own", .0.display())]
+    NoRight(PathBuf),
     /// The kernel has no FUSE, or keeps it from this container.
     #[error(
-        "{DEVICE} is missing; load the kernel's module with `modprobe fuse`, or give the container that device"
+        "{DEVICE} is missing, or is no FUSE device; load the kernel's module with `modprobe fuse`, or give the container that device"
     )]
     NoDevice,
     /// The device is there but not for us.
-    #[error("{DEVICE} may not be opened; run as root, or allow the container to use that device")]
+    #[error(
+        "{DEVICE} is there, but this process may not open it; run as root, or allow this user or the container to use that device"
+    )]
     NotPermitted,
     /// Only root may mount without help.
-    #[error("mounting needs root or the program fusermount3; install the Debian package fuse3")]
+    #[error(
+        "mounting needs root, or the program fusermount3, which this user has to be able to run; install the Debian package fuse3"
+    )]
     NoHelper,
+    /// Neither this process nor the helper has the right, whose users they are.
+    #[error(
+        "neither this process nor fusermount3 has the capability CAP_SYS_ADMIN, which mounting needs; give it to the container, or mount outside \
+         of it"
+    )]
+    NoCapability,
     /// Anything else that the system had against it.
     #[error("the system refused the mount: {0}")]
     Refused(#[source] io::Error),
@@ -65,8 +80,9 @@ impl NullMount {
     /// Mounts a file system that does nothing.
     pub fn new() -> Result<Self, MountError> {
         let point = MountPoint::new().map_err(MountError::Point)?;
+        device::opens()?;
         let mounted = null::mount(NullFs::new(), point.path(), THREADS)
-            .map_err(|error| explain(error, Path::new(DEVICE).exists()))?;
+            .map_err(|error| explain(&error, geteuid().is_root()))?;
         // A mount that reads ahead less is slower and otherwise as good; the figure is reported.
         let read_ahead_kib = device::raise_read_ahead(point.path()).ok();
         Ok(Self { mounted: Some(mounted), read_ahead_kib, point })
@@ -94,17 +110,18 @@ impl Drop for NullMount {
     }
 }
 
-/// "Not found" can be the device or the helper program, hence the second argument.
-pub(crate) fn explain(error: io::Error, device_exists: bool) -> MountError {
+/// The device can be opened, so what is not found or not permitted is the helper, which root needs only if it may not mount.
+pub(crate) fn explain(error: &io::Error, is_root: bool) -> MountError {
+    let told = error.to_string();
     match error.kind() {
-        _ if !device_exists => MountError::NoDevice,
-        io::ErrorKind::NotFound => MountError::NoHelper,
-        // The helper says what it wants.
-        io::ErrorKind::PermissionDenied if error.to_string().contains("user_allow_other") => {
-            MountError::Refused(error)
+        // What the helper says. Of what it wants a user can change this.
+        io::ErrorKind::PermissionDenied if told.contains("user_allow_other") => {
+            MountError::Refused(io::Error::other(told.trim_end()))
         }
-        io::ErrorKind::PermissionDenied => MountError::NotPermitted,
-        _ => MountError::Refused(error),
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied if is_root => MountError::NoCapability,
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => MountError::NoHelper,
+        _ if told.contains("Operation not permitted") => MountError::NoCapability,
+        kind => MountError::Refused(io::Error::new(kind, told.trim_end())),
     }
 }
 
@@ -114,10 +131,17 @@ mod tests {
 
     #[test]
     fn the_reason_names_the_cure() {
-        let message = |kind: io::ErrorKind, device_exists| explain(kind.into(), device_exists).to_string();
-        assert!(message(io::ErrorKind::NotFound, false).contains("modprobe fuse"));
-        assert!(message(io::ErrorKind::NotFound, true).contains("fuse3"));
-        assert!(message(io::ErrorKind::PermissionDenied, true).contains("root"));
-        assert!(message(io::ErrorKind::OutOfMemory, true).contains("out of memory"));
+        let message = |error: io::Error, is_root| explain(&error, is_root).to_string();
+        let (missing, closed) = (io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied);
+        for kind in [missing, closed] {
+            assert!(message(kind.into(), false).contains("fuse3"));
+            assert!(message(kind.into(), true).contains("CAP_SYS_ADMIN"));
+        }
+        let failed = io::Error::other("fusermount3: mount failed: Operation not permitted\n");
+        assert!(message(failed, false).contains("CAP_SYS_ADMIN"));
+        let told =
+            "fusermount3: option allow_other only allowed if 'user_allow_other' is set in /etc/fuse.conf";
+        assert!(message(io::Error::new(closed, format!("{told}\n")), false).ends_with(told));
+        assert!(message(io::ErrorKind::OutOfMemory.into(), true).contains("out of memory"));
     }
 }

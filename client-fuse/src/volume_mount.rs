@@ -7,12 +7,13 @@ use std::process::Command;
 use client::{Client, Volume};
 use rustix::fs::Access;
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use tokio::runtime::Handle;
 
 use crate::device;
 use crate::fs::{Connect, Fs};
 use crate::fuse::{self, Mounted};
-use crate::mount::{DEVICE, MountError, explain};
+use crate::mount::{MountError, explain};
 use crate::mounts::{is_dead, mounts, resolved};
 use crate::options::Options;
 use crate::point::{How, unattended, unmount_served};
@@ -56,11 +57,12 @@ impl VolumeMount {
         runtime: &Handle,
     ) -> Result<Self, MountError> {
         let point = checked(point)?;
+        device::opens()?;
         let fs = Fs::new(connected, connect);
         // Whoever asks when daemons are away is told what was known.
         let _ = runtime.block_on(fs.room());
         let mounted = fuse::mount(fs, &point, options, runtime.clone())
-            .map_err(|error| explain(error, Path::new(DEVICE).exists()))?;
+            .map_err(|error| explain(&error, geteuid().is_root()))?;
         let mount = Self { mounted, point };
         // A mount with other settings is slower and otherwise as good.
         let _ = device::raise_read_ahead(&mount.point);
@@ -133,16 +135,18 @@ fn checked(point: &Path) -> Result<PathBuf, MountError> {
     if is_dead(&path) {
         return Err(MountError::Dead(path));
     }
-    match rustix::fs::stat(&path) {
-        Err(Errno::NOENT) => return Err(MountError::NoPoint(path)),
-        Err(errno) => return Err(MountError::Refused(errno.into())),
-        Ok(found) if !rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir() => {
-            return Err(MountError::NotDirectory(path));
-        }
-        Ok(_) => {}
+    let refused = |errno| match errno {
+        Errno::NOENT => MountError::NoPoint(path.clone()),
+        Errno::ACCESS => MountError::NoRight(path.clone()),
+        errno => MountError::Refused(errno.into()),
+    };
+    let found = rustix::fs::stat(&path).map_err(refused)?;
+    if !rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir() {
+        return Err(MountError::NotDirectory(path));
     }
-    // Who mounts has to be able to look at what is below.
-    rustix::fs::access(&path, Access::READ_OK).map_err(|errno| MountError::Refused(errno.into()))?;
+    // Who mounts has to be able to look at what is below, and who does it with help to change it.
+    let rights = if geteuid().is_root() { Access::READ_OK } else { Access::READ_OK | Access::WRITE_OK };
+    rustix::fs::access(&path, rights).map_err(refused)?;
     match mounts().map_err(MountError::Refused)?.into_iter().find(|mount| mount.point == path) {
         Some(mount) => Err(MountError::Busy { point: path, source_name: mount.source.display().to_string() }),
         None => Ok(path),

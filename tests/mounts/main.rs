@@ -9,6 +9,7 @@ mod life;
 mod locks;
 mod long;
 mod mishaps;
+mod refused;
 mod room;
 mod silent;
 mod strangers;
