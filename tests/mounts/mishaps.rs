@@ -219,3 +219,34 @@ fn what_was_to_be_synced_as_it_is_written_outlives_the_mount() {
         assert_eq!(fs::read_to_string(other.join(name)).unwrap(), expected);
     }
 }
+
+/// Of a directory of its own making a mount says a while later what is in it, of any other at once.
+#[test]
+fn what_was_synced_with_its_directory_has_its_name_though_the_mount_is_killed() {
+    const FILES: usize = 300;
+    let Some(cluster) = Cluster::start() else { return };
+    let ((point, process), other) = (cluster.mount_in_front("a"), cluster.mount("b"));
+    fs::create_dir(other.join("theirs")).unwrap();
+    fs::create_dir(point.join("mine")).unwrap();
+    for dir in ["mine", "theirs"] {
+        let path = |name: &str| point.join(dir).join(name);
+        fs::create_dir(path("sub")).unwrap();
+        std::os::unix::fs::symlink("sub", path("link")).unwrap();
+        (0..FILES).for_each(|number| drop(File::create(path(&number.to_string())).unwrap()));
+        fs::hard_link(path("0"), path("also 0")).unwrap();
+        fs::rename(path("1"), path("was 1")).unwrap();
+        fs::remove_file(path("2")).unwrap();
+        File::open(point.join(dir)).unwrap().sync_all().unwrap();
+    }
+    kill_process(process, Signal::KILL).unwrap();
+    let mut expected: Vec<_> = (3..FILES).map(|number| number.to_string()).collect();
+    expected.extend(["0", "also 0", "link", "sub", "was 1"].map(str::to_owned));
+    expected.sort_unstable();
+    for dir in ["mine", "theirs"] {
+        let listed = fs::read_dir(other.join(dir)).unwrap();
+        let mut found: Vec<_> =
+            listed.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        found.sort_unstable();
+        assert_eq!(found, expected, "{dir}");
+    }
+}
