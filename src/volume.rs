@@ -65,7 +65,7 @@ enum Deed {
     Delete {
         /// Its name
         name: VolumeName,
-        /// Remove everything in it first, for good
+        /// Remove everything in it first, for good. As long as files are open that were in it the volume stays, without names
         #[arg(long)]
         force: bool,
     },

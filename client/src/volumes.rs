@@ -53,6 +53,11 @@ pub enum VolumeError {
     /// Only an empty one is deleted.
     #[error("volume `{0}` is not empty; remove what is in it first, or use `--force`")]
     NotEmpty(VolumeName),
+    /// It has no names any more, and somebody goes on with what he has open.
+    #[error(
+        "volume `{0}` is still used: nothing in it has a name any more, but files are open; close them, and delete it again"
+    )]
+    StillOpen(VolumeName),
     /// The daemons have not heard of this client for too long.
     #[error(
         "this client was silent for too long: what it had open and locked in volume `{0}` is gone; connect anew, and open it again"
@@ -179,15 +184,16 @@ impl Client {
             match volume.object.remove().await {
                 // Whoever began to delete it may not have come to the end.
                 Ok(()) | Err(ObjectError::NoSuchObject) => break,
+                Err(ObjectError::Refused(FileError::NotEmpty)) if !volume.has_no_names().await? => {
+                    return Err(VolumeError::NotEmpty(volume.name.clone()));
+                }
                 // The daemons still remove what was unlinked.
-                Err(ObjectError::Refused(FileError::NotEmpty))
-                    if tries < DOOMED_TRIES && volume.has_no_names().await? =>
-                {
+                Err(ObjectError::Refused(FileError::NotEmpty)) if tries < DOOMED_TRIES => {
                     tries += 1;
                     sleep(DOOMED_RETRY).await;
                 }
                 Err(ObjectError::Refused(FileError::NotEmpty)) => {
-                    return Err(VolumeError::NotEmpty(volume.name.clone()));
+                    return Err(VolumeError::StillOpen(volume.name.clone()));
                 }
                 Err(error) => return Err(error.into()),
             }

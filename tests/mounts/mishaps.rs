@@ -78,6 +78,43 @@ fn a_deleted_volume_is_gone_and_can_be_unmounted() {
 }
 
 #[test]
+fn a_volume_is_not_deleted_as_long_as_files_in_it_are_open() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b, dir) = (cluster.mount("a"), cluster.mount("b"), cluster.dir());
+    fs::write(a.join("f"), "hello").unwrap();
+    let mine = File::options().read(true).write(true).open(a.join("f")).unwrap();
+    let theirs = File::open(b.join("f")).unwrap();
+    let delete = |options: &[&str]| {
+        fleasefs().args(["volume", "delete", "main", "--cluster"]).arg(&dir).args(options).output().unwrap()
+    };
+    let refused = delete(&[]);
+    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+    assert!(said(&refused).contains("is not empty"), "{}", said(&refused));
+    assert_eq!(fs::read_to_string(b.join("f")).unwrap(), "hello");
+    let refused = delete(&["--force"]);
+    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+    assert!(
+        said(&refused).contains("is still used") && said(&refused).contains("close them"),
+        "{}",
+        said(&refused)
+    );
+    // Its names are gone, and whoever has it open goes on.
+    assert_eq!(fs::metadata(b.join("f")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    mine.write_all_at(b"world", 0).unwrap();
+    mine.sync_all().unwrap();
+    let mut read = [0; 5];
+    theirs.read_exact_at(&mut read, 0).unwrap();
+    assert_eq!(&read, b"world");
+    drop((mine, theirs));
+    // That it is mounted keeps nobody from deleting it.
+    let done = delete(&[]);
+    assert!(done.status.success(), "{}", said(&done));
+    for error in [fs::metadata(&a).unwrap_err(), File::create(b.join("f")).unwrap_err()] {
+        assert_eq!(error.kind(), std::io::ErrorKind::StaleNetworkFileHandle, "{error}");
+    }
+}
+
+#[test]
 fn where_no_daemon_is_a_mount_says_so_or_waits() {
     let Some(cluster) = Cluster::start() else { return };
     let (dir, point) = (cluster.dir(), cluster.point("m"));

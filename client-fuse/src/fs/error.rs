@@ -92,6 +92,7 @@ const fn of_volume(error: &VolumeError) -> Errno {
         VolumeError::NoSuchVolume(_) | VolumeError::Ended(_) => Errno::STALE,
         VolumeError::Exists(_) => Errno::EXIST,
         VolumeError::NotEmpty(_) => Errno::NOTEMPTY,
+        VolumeError::StillOpen(_) => Errno::BUSY,
         VolumeError::Refused(error) => of_tree(error),
         VolumeError::TakenBack => Errno::IO,
         VolumeError::Object(error) => of_object(error),
