@@ -5,13 +5,13 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::sync::{Condvar, Mutex};
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, mpsc};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 
 use crate::support::{Cluster, PATIENCE, fleasefs, said};
 
@@ -86,11 +86,35 @@ fn two_mounts_hand_files_and_names_to_and_fro() {
     assert!(turns > 20 && slowest < PATIENCE, "{turns} {slowest:?}");
 }
 
-/// Of a process: what it keeps in memory.
-fn memory_mib(process: Pid) -> u64 {
+/// Of a process: what it keeps in memory, and the most that it ever did.
+fn memory_mib(process: Pid) -> [u64; 2] {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1_024
+    ["VmRSS:", "VmHWM:"].map(|key| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1_024
+    })
+}
+
+/// That a mount answers for files without any daemon.
+fn assert_known(cluster: &Cluster, point: &Path, files: &[PathBuf]) {
+    /// So many at a time that their volume's session, which begins with each answer from its primary, outlasts them.
+    const AT_A_TIME: usize = 1_000;
+    for some in files.chunks(AT_A_TIME) {
+        fs::write(point.join("asked"), "").and_then(|()| fs::remove_file(point.join("asked"))).unwrap();
+        cluster.signal_all(Signal::STOP);
+        let (done, told) = mpsc::channel();
+        let known = scope(|scope| {
+            scope.spawn(move || {
+                some.iter().for_each(|path| assert!(fs::metadata(path).unwrap().is_file()));
+                let _ = done.send(());
+            });
+            let known = told.recv_timeout(PATIENCE);
+            // Who waits for them could not end.
+            cluster.signal_all(Signal::CONT);
+            known
+        });
+        assert!(known.is_ok(), "daemons were asked for what was looked at before");
+    }
 }
 
 /// Of a process: the time that processors spent on it, in hundredths of a second.
@@ -106,11 +130,13 @@ fn who_knows_many_names_is_small_and_who_does_nothing_costs_nothing() {
     let Some(cluster) = Cluster::start() else { return };
     let (point, mount) = cluster.mount_in_front("a");
     fs::create_dir(point.join("dir")).unwrap();
-    let paths = || (0..names).map(|name| point.join(format!("dir/a name that is not short {name}")));
-    paths().for_each(|path| drop(File::create(path).unwrap()));
+    let path = |name| point.join(format!("dir/a name that is not short {name}"));
+    let paths: Vec<PathBuf> = (0..names).map(path).collect();
+    paths.iter().for_each(|path| drop(File::create(path).unwrap()));
     assert_eq!(fs::read_dir(point.join("dir")).unwrap().count(), names);
-    paths().for_each(|path| assert!(fs::metadata(path).unwrap().is_file()));
-    let memory = memory_mib(mount);
+    paths.iter().for_each(|path| assert!(fs::metadata(path).unwrap().is_file()));
+    assert_known(&cluster, &point, &paths);
+    let [memory, most] = memory_mib(mount);
     // What was used is given up when it is not used any more.
     sleep(Duration::from_secs(if is_long() { 60 } else { 0 }));
     let processes = [mount, cluster.daemon(1), cluster.daemon(2), cluster.daemon(3)];
@@ -118,8 +144,10 @@ fn who_knows_many_names_is_small_and_who_does_nothing_costs_nothing() {
     sleep(Duration::from_secs(watched_s));
     let after = processes.map(processor_time);
     let percent = [0, 1, 2, 3].map(|at| (after[at] - before[at]) as f64 / watched_s as f64);
-    println!("{names} names: {memory} MiB; idle: {percent:?} % of a processor, the mount first");
-    assert!(memory < 100, "{memory} MiB");
+    println!(
+        "{names} names: {memory} MiB, at most {most} MiB; idle: {percent:?} % of a processor, the mount first"
+    );
+    assert!(memory < 100, "{memory} MiB, at most {most} MiB");
     assert!(!is_long() || percent.iter().all(|percent| *percent < 1.0), "{percent:?}");
 }
 
