@@ -37,12 +37,47 @@ fn every_key_is_documented_and_nothing_stays_behind() {
 }
 
 #[test]
-fn a_table_has_no_colours_where_nobody_sees_them() {
+fn a_table_has_no_colours_and_no_bar_where_nobody_sees_them() {
     let dir = tempfile::tempdir().unwrap();
     let output = file(dir.path(), &SMALL).output().unwrap();
-    let table = String::from_utf8(output.stdout).unwrap();
+    let table = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(table.contains("small files created") && table.contains("MiB/s"), "{table}");
+    assert!(table.lines().skip(1).all(|line| line.matches("µs").count() == 2), "{table}");
     assert!(!table.contains('\x1b'), "{table}");
+    assert_eq!(said(&output), "");
+}
+
+/// What it says on a terminal: only on standard error, or on both.
+fn on_terminal(dir: &Path, redirected: &str, no_color: Option<&str>) -> String {
+    let line = format!("\"$PROGRAM\" bench file --path \"$DIR\" {} {redirected}", SMALL.join(" "));
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--return", "--command", &line, "/dev/null"]).stdin(Stdio::null());
+    command.env("PROGRAM", env!("CARGO_BIN_EXE_fleasefs")).env("DIR", dir).env("TERM", "xterm");
+    command.env_remove("NO_COLOR").envs(no_color.map(|value| ("NO_COLOR", value)));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_terminal_sees_colours_and_a_bar() {
+    const GREEN: &str = "\x1b[32m";
+    let dir = tempfile::tempdir().unwrap();
+    let (bar, heading) = (" % writing a large file", "small files created");
+    let both = on_terminal(dir.path(), "", None);
+    assert!(both.contains(bar) && both.contains(heading) && both.contains(GREEN), "{both:?}");
+    // An empty variable says nothing.
+    assert!(on_terminal(dir.path(), "", Some("")).contains(GREEN));
+    let plain = on_terminal(dir.path(), "2>/dev/null", Some("1"));
+    assert!(plain.contains(heading) && !plain.contains('\x1b'), "{plain:?}");
+    let table = on_terminal(dir.path(), "2>/dev/null", None);
+    assert!(table.contains(GREEN) && !table.contains(bar), "{table:?}");
+    let error = on_terminal(dir.path(), ">\"$DIR/table\"", None);
+    let table = fs::read_to_string(dir.path().join("table")).unwrap();
+    assert!(error.contains(bar) && !error.contains(heading), "{error:?}");
+    assert!(table.contains(heading) && !table.contains('\x1b'), "{table:?}");
+    let json = on_terminal(dir.path(), "--json 2>/dev/null", None);
+    assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok(), "{json:?}");
 }
 
 #[test]

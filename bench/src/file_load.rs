@@ -73,8 +73,16 @@ pub struct Figures {
     pub big_mib: u64,
     /// It was written and made durable.
     pub big_write_mib_s: f64,
+    /// Half of its pieces were written within that.
+    pub big_write_p50_us: f64,
+    /// 99 of 100 were.
+    pub big_write_p99_us: f64,
     /// It was read.
     pub big_read_mib_s: f64,
+    /// Half of its pieces were read within that.
+    pub big_read_p50_us: f64,
+    /// 99 of 100 were.
+    pub big_read_p99_us: f64,
     /// Short writes to places of a file, each made durable.
     pub sync_4k_per_s: f64,
     /// Half of them took no longer.
@@ -99,11 +107,12 @@ impl Figures {
         ]
     }
 
-    /// How fast the large file went.
-    pub const fn rates(&self) -> [(&'static str, f64); 2] {
+    /// How fast the large file went, and the percentiles of its pieces.
+    pub const fn rates(&self) -> [(&'static str, f64, [f64; 2]); 2] {
+        let written = [self.big_write_p50_us, self.big_write_p99_us];
         [
-            ("large file written, synced at the end", self.big_write_mib_s),
-            ("large file read", self.big_read_mib_s),
+            ("large file written, synced at the end", self.big_write_mib_s, written),
+            ("large file read", self.big_read_mib_s, [self.big_read_p50_us, self.big_read_p99_us]),
         ]
     }
 }
@@ -175,7 +184,7 @@ impl Bench<'_> {
     fn measure(&mut self, plan: &Plan) -> Result<Figures, FileLoadError> {
         let files = plan.files.get();
         let [create, stat, read, remove] = self.small_files(files)?;
-        let (big_write_mib_s, big_read_mib_s) = self.large_file(plan.big_mib.get())?;
+        let [write, reread] = self.large_file(plan.big_mib.get())?;
         let sync = self.syncs(plan.syncing)?;
         Ok(Figures {
             files,
@@ -192,8 +201,12 @@ impl Bench<'_> {
             remove_p50_us: remove.p50_us,
             remove_p99_us: remove.p99_us,
             big_mib: plan.big_mib.get(),
-            big_write_mib_s,
-            big_read_mib_s,
+            big_write_mib_s: write.per_s,
+            big_write_p50_us: write.p50_us,
+            big_write_p99_us: write.p99_us,
+            big_read_mib_s: reread.per_s,
+            big_read_p50_us: reread.p50_us,
+            big_read_p99_us: reread.p99_us,
             sync_4k_per_s: sync.per_s,
             sync_4k_p50_us: sync.p50_us,
             sync_4k_p99_us: sync.p99_us,
@@ -242,47 +255,58 @@ impl Bench<'_> {
         Ok(Round::new(per_second(latencies.count(), latencies.sum()), latencies))
     }
 
-    /// Writes a large file and reads it: MiB per second, both.
-    fn large_file(&mut self, mib: u64) -> Result<(f64, f64), FileLoadError> {
+    /// Writes a large file and reads it: MiB per second, and how long pieces took, both.
+    fn large_file(&mut self, mib: u64) -> Result<[Round; 2], FileLoadError> {
         let path = self.dir.join("large");
-        let begin = Instant::now();
-        let file = self.written(&path, mib)?;
+        let (bytes, begin) = (mib * PIECE_BYTES as u64, Instant::now());
+        let (file, latencies) = self.written(&path, mib)?;
         attempt("sync", &path, file.sync_all())?;
         drop(file);
-        let wrote = begin.elapsed();
-        let (mut expected, mut piece) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+        let write = Round::new(mib_per_second(bytes, begin.elapsed()), latencies);
         let begin = Instant::now();
-        let mut file = attempt("open", &path, File::open(&path))?;
-        for number in 0..mib {
-            self.tell("reading a large file", number, mib)?;
-            attempt("read", &path, file.read_exact(&mut piece))?;
-            stamp(&mut expected, number);
-            if piece != expected {
-                return Err(differs(&path, number * PIECE_BYTES as u64));
-            }
-        }
-        let read = begin.elapsed();
+        let latencies = self.read(&path, mib)?;
+        let read = Round::new(mib_per_second(bytes, begin.elapsed()), latencies);
         attempt("remove", &path, fs::remove_file(&path))?;
-        let bytes = mib * PIECE_BYTES as u64;
-        Ok((mib_per_second(bytes, wrote), mib_per_second(bytes, read)))
+        Ok([write, read])
     }
 
-    fn written(&mut self, path: &Path, mib: u64) -> Result<File, FileLoadError> {
+    /// Writes a file, and tells how long each of its pieces took.
+    fn written(&mut self, path: &Path, mib: u64) -> Result<(File, Latencies), FileLoadError> {
         let mut file = attempt("create", path, File::create_new(path))?;
-        let mut piece = vec![0; PIECE_BYTES];
+        let (mut piece, mut latencies) = (vec![0; PIECE_BYTES], Latencies::default());
         for number in 0..mib {
             self.tell("writing a large file", number, mib)?;
             stamp(&mut piece, number);
+            let begin = Instant::now();
             attempt("write", path, file.write_all(&piece))?;
+            latencies.push(begin.elapsed());
         }
-        Ok(file)
+        Ok((file, latencies))
+    }
+
+    /// The same of reading it.
+    fn read(&mut self, path: &Path, mib: u64) -> Result<Latencies, FileLoadError> {
+        let mut file = attempt("open", path, File::open(path))?;
+        let (mut expected, mut piece) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+        let mut latencies = Latencies::default();
+        for number in 0..mib {
+            self.tell("reading a large file", number, mib)?;
+            let begin = Instant::now();
+            attempt("read", path, file.read_exact(&mut piece))?;
+            latencies.push(begin.elapsed());
+            stamp(&mut expected, number);
+            if piece != expected {
+                return Err(differs(path, number * PIECE_BYTES as u64));
+            }
+        }
+        Ok(latencies)
     }
 
     /// Short writes to places of a file, each made durable.
     fn syncs(&mut self, time: Duration) -> Result<Round, FileLoadError> {
         const WHAT: &str = "writing and syncing 4 KiB";
         let path = self.dir.join("scattered");
-        let file = self.written(&path, SCATTERED_BYTES / PIECE_BYTES as u64)?;
+        let (file, _) = self.written(&path, SCATTERED_BYTES / PIECE_BYTES as u64)?;
         attempt("sync", &path, file.sync_all())?;
         drop(file);
         let file = attempt("open", &path, OpenOptions::new().write(true).open(&path))?;
@@ -352,7 +376,7 @@ mod tests {
         for (what, figure, _) in figures.rows() {
             assert!(figure > 0.0, "{what}");
         }
-        assert!(figures.rates().iter().all(|(_, rate)| *rate > 0.0));
+        assert!(figures.rates().iter().all(|(_, rate, [p50, p99])| *rate > 0.0 && *p50 > 0.0 && p50 <= p99));
         steps.dedup();
         assert!(steps.len() >= 7, "{steps:?}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);

@@ -17,8 +17,8 @@ use rustix::process::Signal;
 /// One program does one thing at a time, in a folder of its own below the
 /// directory:
 ///   small files    of 4 KiB are created, looked at, read and removed
-///   a large file   is written from its beginning to its end and synced, and
-///                  read
+///   a large file   is written from its beginning to its end, 1 MiB at a time,
+///                  and synced, and read; p50 and p99 are of one MiB
 ///   short writes   of 4 KiB go to random places of a file, each followed by
 ///                  fsync
 /// What is read is compared. What the kernel keeps in memory it may answer from
@@ -121,14 +121,10 @@ fn print(figures: &Figures, json: bool) -> anyhow::Result<()> {
     let Look { head, figure, quiet, plain } = Look::of(&out);
     let title = format!("{} small files, a large one of {} MiB", figures.files, figures.big_mib);
     writeln!(out, "{head}{title:<40} {:>12} {:>13} {:>13}{plain}", "", "p50", "p99")?;
-    for (what, per_s, [p50_us, p99_us]) in figures.rows() {
-        writeln!(
-            out,
-            "{what:<40} {figure}{per_s:>10.0}/s{plain} {quiet}{p50_us:>10.0} µs {p99_us:>10.0} µs{plain}"
-        )?;
-    }
-    for (what, mib_s) in figures.rates() {
-        writeln!(out, "{what:<40} {figure}{mib_s:>6.0} MiB/s{plain}")?;
+    let counts = figures.rows().map(|(what, per_s, times)| (what, format!("{per_s:>10.0}/s"), times));
+    let rates = figures.rates().map(|(what, mib_s, times)| (what, format!("{mib_s:>6.0} MiB/s"), times));
+    for (what, rate, [p50_us, p99_us]) in counts.into_iter().chain(rates) {
+        writeln!(out, "{what:<40} {figure}{rate}{plain} {quiet}{p50_us:>10.0} µs {p99_us:>10.0} µs{plain}")?;
     }
     Ok(())
 }
