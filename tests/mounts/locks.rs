@@ -188,6 +188,28 @@ fn a_signal_ends_a_wait_and_nothing_is_locked_by_it() {
     assert!(!is_locked(&on_a));
 }
 
+/// Who handles a signal goes on without the lock, and is told so.
+#[test]
+fn a_signal_that_is_handled_interrupts_who_waits_for_a_lock() {
+    let Some(cluster) = Cluster::start() else { return };
+    let Some(perl) = program("perl") else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    let on_a = open(&a.join("f"));
+    fcntl_lock(&on_a, FlockOperation::LockExclusive).unwrap();
+    // `F_SETLKW` with a `struct flock`: `F_WRLCK` of all. A signal that came before the wait began would interrupt nothing, so there are more.
+    let script = "$SIG{ALRM} = sub { alarm 1 }; open(F, '+<', $ARGV[0]) or die; alarm 1; \
+                  $l = pack('s s x4 q q i x4', 1, 0, 0, 0, 0); print fcntl(F, 7, $l) ? 'locked' : $!{EINTR} ? 'interrupted' : $!";
+    let mut command = Command::new(perl);
+    command.args(["-e", script]).arg(b.join("f")).stdin(Stdio::null());
+    let begun = Instant::now();
+    let output = command.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "interrupted", "{}", said(&output));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    // Nothing of that wait is left.
+    fcntl_lock(&on_a, FlockOperation::Unlock).unwrap();
+    assert_eq!(try_fcntl(&open(&b.join("f"))), Ok(()));
+}
+
 #[test]
 fn a_circle_of_waits_is_refused() {
     let Some(cluster) = Cluster::start() else { return };
