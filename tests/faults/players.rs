@@ -1,7 +1,7 @@
 //! Programs that use files and directories through mounts at the same time, and what each of their calls came to.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use std::thread::{self, Scope};
 use std::time::Duration;
 
 use base::Random;
-use rustix::fs::OFlags;
+use rustix::fs::{CWD, FallocateFlags, OFlags, RenameFlags, fallocate, renameat_with};
 use sim::check::file::{FileModel, FileOp, FileOutcome};
 use sim::check::{Moment, Operation, Specification, Verdict, check};
 
@@ -20,12 +20,17 @@ use crate::support::until;
 use crate::tree::{Name, NameOp, NameOutcome, Names};
 
 const FILES: usize = 2;
-/// How long they are at most.
+/// No write goes beyond this, and none but appends makes them longer.
 const BYTES: usize = 32;
+/// Whoever reads reads all.
+const READ_BYTES: usize = 4_096;
 const DIRS: usize = 2;
 /// Names that all use, and for each mount one that only its own program moves: a kernel that finds the same file under both names of a
 /// renaming believes that there is nothing to do.
-const SHARED: [char; 3] = ['a', 'b', 'c'];
+const SHARED: [char; 4] = ['a', 'b', 'c', DIRECTORY];
+/// What is made here may be a directory. It is not moved: a kernel that finds one under another name, and cannot lock both places at once, says
+/// `ESTALE`.
+const DIRECTORY: char = 'd';
 const OWN: [char; MOUNTS] = ['x', 'y', 'z'];
 /// No search for an order may take more steps.
 const STEPS_MAX: u64 = 30_000_000;
@@ -213,7 +218,7 @@ impl Recorder {
     pub(crate) fn judge(self) -> String {
         for mount in 0..MOUNTS {
             for (file, history) in self.files.iter().enumerate() {
-                let op = FileOp::Read { offset: 0, length: BYTES };
+                let op = FileOp::Read { offset: 0, length: READ_BYTES };
                 let data = || FileOutcome::Data(fs::read(self.file(mount, file)).unwrap());
                 self.look(mount, history, (op, data));
             }
@@ -249,13 +254,26 @@ impl Recorder {
     fn act_on_names(&self, mount: usize, op: &NameOp) -> io::Result<NameOutcome> {
         let path = |(dir, letter): &Name| self.dir(mount, *dir).join(letter.to_string());
         let done = match op {
-            NameOp::Create(name) => {
+            NameOp::Create(name, _) => {
                 let file = OpenOptions::new().write(true).create_new(true).open(path(name));
                 file.and_then(|file| Ok(NameOutcome::Is(file.metadata()?.ino())))
             }
+            NameOp::MakeDir(name, _) => fs::create_dir(path(name)).map(|()| NameOutcome::Done),
+            NameOp::Link(from, to) => fs::hard_link(path(from), path(to)).map(|()| NameOutcome::Done),
             NameOp::Unlink(name) => fs::remove_file(path(name)).map(|()| NameOutcome::Done),
+            NameOp::RemoveDir(name) => fs::remove_dir(path(name)).map(|()| NameOutcome::Done),
             NameOp::Rename(from, to) => fs::rename(path(from), path(to)).map(|()| NameOutcome::Done),
-            NameOp::Look(name) => fs::symlink_metadata(path(name)).map(|found| NameOutcome::Is(found.ino())),
+            NameOp::Exchange(one, other) => {
+                let done = renameat_with(CWD, path(one), CWD, path(other), RenameFlags::EXCHANGE);
+                done.map(|()| NameOutcome::Done).map_err(io::Error::from)
+            }
+            NameOp::Look(name) => fs::symlink_metadata(path(name)).map(|found| {
+                if found.is_dir() {
+                    NameOutcome::Directory(found.ino())
+                } else {
+                    NameOutcome::Is(found.ino())
+                }
+            }),
             NameOp::List(dir) => {
                 let names = fs::read_dir(self.dir(mount, *dir))?;
                 let names = names.map(|entry| Ok(entry?.file_name().into_string().unwrap()));
@@ -267,6 +285,8 @@ impl Recorder {
         match done {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(NameOutcome::Absent),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(NameOutcome::Exists),
+            Err(error) if error.kind() == ErrorKind::IsADirectory => Ok(NameOutcome::IsDirectory),
+            Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(NameOutcome::NotDirectory),
             done => done,
         }
     }
@@ -279,6 +299,14 @@ fn judge<S: Specification>(model: &S, history: &Mutex<Vec<Operation<S::Op, S::Ou
         Verdict::Violation(found) => panic!("no single copy could have told this:\n{found}"),
         Verdict::Undecided => panic!("no order of {} calls was found in {STEPS_MAX} steps", history.len()),
     }
+}
+
+/// A file that is open for two uses.
+struct Opened {
+    /// Where something is put is said.
+    file: File,
+    /// It goes to the end.
+    end: File,
 }
 
 /// A program.
@@ -314,71 +342,87 @@ impl Player<'_> {
     }
 
     /// What is open stays so while nothing happens to mounts.
-    fn open_all(&self, opened: Option<(Troubles, Vec<File>)>, now: Troubles) -> io::Result<Vec<File>> {
+    fn open_all(&self, opened: Option<(Troubles, Vec<Opened>)>, now: Troubles) -> io::Result<Vec<Opened>> {
         let Some((then, files)) = opened.filter(|(then, _)| then.poor == now.poor) else {
             return (0..FILES).map(|file| self.open(file)).collect();
         };
         if then.full != now.full {
-            files.iter().try_for_each(File::sync_data)?;
+            files.iter().try_for_each(|opened| opened.file.sync_data())?;
         }
         Ok(files)
     }
 
     /// What is acknowledged through the poor mount is to outlive it.
-    fn open(&self, file: usize) -> io::Result<File> {
+    fn open(&self, file: usize) -> io::Result<Opened> {
         let flags = if self.mount == POOR { OFlags::DSYNC.bits().cast_signed() } else { 0 };
         let path = self.recorder.file(self.mount, file);
-        OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
+        let open = |how: &mut OpenOptions| how.custom_flags(flags).open(&path);
+        let file = open(OpenOptions::new().read(true).write(true))?;
+        Ok(Opened { file, end: open(OpenOptions::new().append(true))? })
     }
 
-    fn use_file(&mut self, (now, place): (Troubles, usize), file: &File) {
+    fn use_file(&mut self, (now, place): (Troubles, usize), opened: &Opened) {
         let random = &mut self.random;
         let offset = random.index(BYTES - 8);
         let may_write = self.mount == THROUGH || now.full.is_multiple_of(2);
+        let data = |random: &mut Random, most| {
+            (0..random.between(1, most)).map(|_| random.next_u64().to_le_bytes()[0]).collect()
+        };
         let op = match random.below(100) {
-            40..75 if may_write => {
-                let data = (0..random.between(1, 8)).map(|_| random.next_u64().to_le_bytes()[0]).collect();
-                FileOp::Write { offset, data }
-            }
-            75..83 if may_write => FileOp::Truncate { size: offset },
-            83.. => FileOp::Stat,
-            _ => FileOp::Read { offset: 0, length: BYTES },
+            40..65 if may_write => FileOp::Write { offset, data: data(random, 8) },
+            65..73 if may_write => FileOp::Append { data: data(random, 4) },
+            73..78 if may_write => FileOp::Punch { offset, length: random.index(8) + 1 },
+            78..85 if may_write => FileOp::Truncate { size: offset },
+            85.. => FileOp::Stat,
+            _ => FileOp::Read { offset: 0, length: READ_BYTES },
         };
-        let act = |op: &FileOp| {
-            Ok(match op {
-                FileOp::Read { offset, length } => {
-                    let mut data = vec![0; *length];
-                    let count = file.read_at(&mut data, *offset as u64)?;
-                    data.truncate(count);
-                    FileOutcome::Data(data)
-                }
-                FileOp::Write { offset, data } => {
-                    file.write_all_at(data, *offset as u64)?;
-                    FileOutcome::Done
-                }
-                FileOp::Truncate { size } => {
-                    file.set_len(*size as u64)?;
-                    if self.mount == POOR {
-                        file.sync_data()?;
-                    }
-                    FileOutcome::Done
-                }
-                _ => FileOutcome::Size(usize::try_from(file.metadata()?.len()).unwrap()),
-            })
-        };
+        let act = |op: &FileOp| self.act_on_file(opened, op);
         self.call(now, &self.recorder.files[place], (op, FileOutcome::NoSpace), act);
+    }
+
+    fn act_on_file(&self, Opened { file, end }: &Opened, op: &FileOp) -> io::Result<FileOutcome> {
+        match op {
+            FileOp::Read { offset, length } => {
+                let mut data = vec![0; *length];
+                let count = file.read_at(&mut data, *offset as u64)?;
+                data.truncate(count);
+                return Ok(FileOutcome::Data(data));
+            }
+            FileOp::Write { offset, data } => file.write_all_at(data, *offset as u64)?,
+            FileOp::Append { data } => {
+                let mut end = end;
+                end.write_all(data)?;
+            }
+            FileOp::Punch { offset, length } => {
+                let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                fallocate(file, how, *offset as u64, *length as u64)?;
+            }
+            FileOp::Truncate { size } => {
+                file.set_len(*size as u64)?;
+                if self.mount == POOR {
+                    file.sync_data()?;
+                }
+            }
+            _ => return Ok(FileOutcome::Size(usize::try_from(file.metadata()?.len()).unwrap())),
+        }
+        Ok(FileOutcome::Done)
     }
 
     fn use_names(&mut self, now: Troubles, changes: bool) {
         let random = &mut self.random;
         let (name, own) = (SHARED[random.index(SHARED.len())], OWN[self.mount]);
         let (dir, other) = (random.index(DIRS), random.index(DIRS));
-        let op = match (changes, random.below(6)) {
-            (true, 0) => NameOp::Create((dir, name)),
+        let made = self.recorder.tick().0;
+        let op = match (changes, random.below(12)) {
+            (true, 0) => NameOp::Create((dir, name), made),
             (true, 1) => NameOp::Unlink((dir, name)),
-            (true, 2 | 3) => NameOp::Create((dir, own)),
+            (true, 2..5) => NameOp::Create((dir, own), made),
+            (true, 5) => NameOp::Link((dir, own), (other, name)),
+            (true, 6 | 7) if name != DIRECTORY => NameOp::Exchange((dir, own), (other, name)),
+            (true, 8) => NameOp::MakeDir((dir, DIRECTORY), made),
+            (true, 9) => NameOp::RemoveDir((dir, DIRECTORY)),
             (true, _) => NameOp::Rename((dir, own), (other, name)),
-            (false, 0 | 1) => NameOp::List(dir),
+            (false, 0..4) => NameOp::List(dir),
             (false, _) => NameOp::Look((dir, name)),
         };
         let act = |op: &NameOp| self.recorder.act_on_names(self.mount, op);

@@ -7,95 +7,94 @@ use sim::check::Specification;
 /// A directory, and a letter.
 pub(crate) type Name = (usize, char);
 
-/// What can be done. Inodes are numbers.
+/// What can be done. What is made has a number that nothing else has.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum NameOp {
-    Create(Name),
+    Create(Name, u64),
+    MakeDir(Name, u64),
+    /// A file gets the other name, too, if nothing has it.
+    Link(Name, Name),
     Unlink(Name),
-    /// Whatever has the other name loses it.
+    RemoveDir(Name),
+    /// Whatever has the other name loses it. Nothing happens if both are of the same file.
     Rename(Name, Name),
+    /// Each gets the name of the other.
+    Exchange(Name, Name),
     Look(Name),
     List(usize),
 }
 
-/// What comes of it.
+/// What comes of it. Inodes are numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum NameOutcome {
     Done,
-    /// What was created or looked for is this.
+    /// The file that was created or looked for is this.
     Is(u64),
+    /// A directory is there: this.
+    Directory(u64),
     Exists,
     Absent,
+    IsDirectory,
+    NotDirectory,
     Names(String),
     /// There was no space, and nothing has changed.
     NoSpace,
+}
+
+/// What has a name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Node {
+    made: u64,
+    /// 0 if nobody was told.
+    inode: u64,
+    is_directory: bool,
 }
 
 /// The directories.
 #[derive(Debug)]
 pub(crate) struct Names;
 
+type State = BTreeMap<Name, Node>;
+
 impl NameOp {
     /// What it depends on or changes: a name, or all of a directory.
     fn touches(&self) -> [Option<(usize, Option<char>)>; 2] {
         let whole = |(dir, letter): Name| Some((dir, Some(letter)));
         match *self {
-            Self::Create(name) | Self::Unlink(name) | Self::Look(name) => [whole(name), None],
-            Self::Rename(from, to) => [whole(from), whole(to)],
+            Self::Create(name, _)
+            | Self::MakeDir(name, _)
+            | Self::Unlink(name)
+            | Self::RemoveDir(name)
+            | Self::Look(name) => [whole(name), None],
+            Self::Link(from, to) | Self::Rename(from, to) | Self::Exchange(from, to) => {
+                [whole(from), whole(to)]
+            }
             Self::List(dir) => [Some((dir, None)), None],
         }
     }
 }
 
 impl Specification for Names {
-    /// An inode that nobody was told of is 0.
-    type State = BTreeMap<Name, u64>;
+    type State = State;
     type Op = NameOp;
     type Outcome = NameOutcome;
 
-    fn start(&self) -> Self::State {
+    fn start(&self) -> State {
         BTreeMap::new()
     }
 
-    fn step(&self, state: &Self::State, op: &NameOp, outcome: Option<&NameOutcome>) -> Option<Self::State> {
+    fn step(&self, state: &State, op: &NameOp, outcome: Option<&NameOutcome>) -> Option<State> {
+        if outcome == Some(&NameOutcome::NoSpace) {
+            return (!self.is_query(op)).then(|| state.clone());
+        }
         let mut after = state.clone();
-        let has = |name: &Name| state.contains_key(name);
-        let is_right = match (op, outcome) {
-            (op, Some(NameOutcome::NoSpace)) => !self.is_query(op),
-            (NameOp::Create(name), Some(NameOutcome::Is(inode))) => after.insert(*name, *inode).is_none(),
-            (NameOp::Create(name), Some(NameOutcome::Exists)) => has(name),
-            (NameOp::Create(name), None) => {
-                after.entry(*name).or_insert(0);
-                true
-            }
-            (NameOp::Unlink(name), Some(NameOutcome::Done)) => after.remove(name).is_some(),
-            (NameOp::Rename(from, to), Some(NameOutcome::Done)) => after.remove(from).is_some_and(|inode| {
-                after.insert(*to, inode);
-                true
-            }),
-            (NameOp::Unlink(name) | NameOp::Rename(name, _), Some(NameOutcome::Absent)) => !has(name),
-            (NameOp::Unlink(name), None) => {
-                after.remove(name);
-                true
-            }
-            (NameOp::Rename(from, to), None) => {
-                if let Some(inode) = after.remove(from) {
-                    after.insert(*to, inode);
-                }
-                true
-            }
-            (NameOp::Look(name), Some(NameOutcome::Absent)) => !has(name),
-            (NameOp::Look(name), Some(NameOutcome::Is(found))) => {
-                state.get(name).is_some_and(|inode| *inode == 0 || inode == found)
-            }
-            (NameOp::List(dir), Some(NameOutcome::Names(names))) => {
-                let there = state.keys().filter(|(place, _)| place == dir).map(|(_, letter)| *letter);
-                there.eq(names.chars())
-            }
-            (NameOp::Look(_) | NameOp::List(_), None) => true,
-            _ => false,
-        };
-        is_right.then_some(after)
+        let expected = run(&mut after, op);
+        if let (NameOp::Create(name, _), Some(NameOutcome::Is(inode)), NameOutcome::Is(_)) =
+            (op, outcome, &expected)
+        {
+            after.get_mut(name)?.inode = *inode;
+        }
+        outcome.is_none_or(|told| fits(&expected, told)).then_some(after)
     }
 
     fn describe(&self, op: &NameOp, outcome: Option<&NameOutcome>) -> String {
@@ -113,5 +112,74 @@ impl Specification for Names {
                 dir == place && (letter.is_none() || other.is_none() || letter == other)
             })
         })
+    }
+}
+
+/// Does it. Returns what comes of it, as far as that is known.
+fn run(state: &mut State, op: &NameOp) -> NameOutcome {
+    let there = |name: &Name| state.get(name).copied();
+    match op {
+        NameOp::Create(name, made) | NameOp::MakeDir(name, made) => {
+            if there(name).is_some() {
+                return NameOutcome::Exists;
+            }
+            let is_directory = matches!(op, NameOp::MakeDir(..));
+            state.insert(*name, Node { made: *made, inode: 0, is_directory });
+            if is_directory { NameOutcome::Done } else { NameOutcome::Is(0) }
+        }
+        NameOp::Link(from, to) => match (there(from), there(to)) {
+            (None, _) => NameOutcome::Absent,
+            (Some(_), Some(_)) => NameOutcome::Exists,
+            (Some(node), None) => put(state, [(*to, node)]),
+        },
+        NameOp::Unlink(name) | NameOp::RemoveDir(name) => {
+            let wants_directory = matches!(op, NameOp::RemoveDir(_));
+            match there(name) {
+                None => NameOutcome::Absent,
+                Some(node) if node.is_directory == wants_directory => {
+                    state.remove(name);
+                    NameOutcome::Done
+                }
+                Some(_) if wants_directory => NameOutcome::NotDirectory,
+                Some(_) => NameOutcome::IsDirectory,
+            }
+        }
+        NameOp::Rename(from, to) => match (there(from), there(to)) {
+            (None, _) => NameOutcome::Absent,
+            (Some(_), Some(other)) if other.is_directory => NameOutcome::IsDirectory,
+            (Some(node), Some(other)) if node.made == other.made => NameOutcome::Done,
+            (Some(node), _) => {
+                state.remove(from);
+                put(state, [(*to, node)])
+            }
+        },
+        NameOp::Exchange(one, other) => match (there(one), there(other)) {
+            (Some(first), Some(second)) => put(state, [(*one, second), (*other, first)]),
+            _ => NameOutcome::Absent,
+        },
+        NameOp::Look(name) => match there(name) {
+            None => NameOutcome::Absent,
+            Some(Node { inode, is_directory: true, .. }) => NameOutcome::Directory(inode),
+            Some(Node { inode, .. }) => NameOutcome::Is(inode),
+        },
+        NameOp::List(dir) => {
+            let letters = state.keys().filter(|(place, _)| place == dir).map(|(_, letter)| letter);
+            NameOutcome::Names(letters.collect())
+        }
+    }
+}
+
+fn put<const N: usize>(state: &mut State, nodes: [(Name, Node); N]) -> NameOutcome {
+    state.extend(nodes);
+    NameOutcome::Done
+}
+
+/// Whether this can have been told. What nobody was told of may be any.
+fn fits(expected: &NameOutcome, told: &NameOutcome) -> bool {
+    match (expected, told) {
+        (NameOutcome::Is(0), NameOutcome::Is(_)) | (NameOutcome::Directory(0), NameOutcome::Directory(_)) => {
+            true
+        }
+        _ => expected == told,
     }
 }
