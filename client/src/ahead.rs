@@ -1,12 +1,12 @@
-//! Files that this client creates by itself, around their core: who has them entered, and what is told of them.
+//! Files that this client creates and removes by itself, around their core: who has that entered, and what is told of it.
 //!
-//! What was created within a short time is entered together. Whoever waits for one of them has that begun at once.
+//! What was done within a short time is entered together. Whoever waits for one of them has that begun at once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use base::{Members, MonoTime, NodeId, ObjectId};
-use namespace::{Attributes, Change, Done, Generation, InodeId, Kind, Name, Op, Who};
+use namespace::{Attributes, Change, Done, Expect, Fate, Generation, InodeId, Kind, Name, Op, Site, Who};
 use node::{Capability, OpenMode, list_of_volumes};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
@@ -24,7 +24,7 @@ use crate::source::Source;
 use crate::volume_files::VolumeFile;
 use crate::volumes::{Volume, VolumeError};
 
-/// What is created within this time is entered together, and so much at once.
+/// What is created or removed within this time is entered together, and so much at once.
 const GATHERED_FOR: Duration = Duration::from_millis(10);
 const GATHERED_MAX: usize = 8;
 /// Who has nothing to do looks this often whether there is a client.
@@ -37,16 +37,16 @@ const PERMISSIONS: u16 = 0o777;
 /// What became of a file that this client has created, once that is known.
 pub(crate) type Entered = watch::Receiver<Option<Result<(), VolumeError>>>;
 
-/// What this client creates by itself.
+/// What this client creates and removes by itself.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     /// Held for moments only. Locked after the state and the cache.
     creations: Mutex<Creations>,
     /// Locked before what was created.
     queue: Mutex<Queue>,
-    /// Something was created.
+    /// Something was created or removed.
     wake: Notify,
-    /// Somebody waits for what was created.
+    /// Somebody waits for that.
     urge: Notify,
     /// Counts whatever somebody may wait for.
     progress: watch::Sender<u64>,
@@ -56,7 +56,14 @@ pub(crate) struct Ahead {
 #[derive(Debug, Default)]
 struct Queue {
     created: Vec<Creation>,
+    removed: Vec<Departure>,
     is_tended: bool,
+}
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.created.is_empty() && self.removed.is_empty()
+    }
 }
 
 /// A file that is to be entered.
@@ -67,6 +74,16 @@ struct Creation {
     op: Arc<Op>,
     change: ChangeId,
     told: watch::Sender<Option<Result<(), VolumeError>>>,
+}
+
+/// A file of which its volume is to be told that it is removed.
+#[derive(Debug)]
+struct Departure {
+    volume: Volume,
+    inode: InodeId,
+    site: Site,
+    op: Arc<Op>,
+    change: ChangeId,
 }
 
 /// A change may remove a directory until this is dropped.
@@ -135,13 +152,21 @@ impl Ahead {
         timeout(patience, wait).await.map_err(|_| not_entered(patience))
     }
 
+    /// So much was done since something was entered last.
+    fn gathered(&self, count: usize) {
+        self.wake.notify_one();
+        if count >= GATHERED_MAX {
+            self.urge.notify_one();
+        }
+    }
+
     /// A daemon wants a directory back. Whether the answer has to wait.
     pub(crate) fn recall(&self, lend: (FileId, Generation), recall: Recall) -> bool {
         self.urge.notify_one();
         self.creations().recall(lend, recall)
     }
 
-    /// A file is entered, or never will be.
+    /// A file is entered or removed, or never will be.
     fn ended(&self, file: FileId) {
         self.creations().ended(file);
         self.progress.send_modify(|count| *count += 1);
@@ -189,6 +214,7 @@ impl Volume {
     /// Has nothing created that a change might take away as long as what this returns is there, or that would not be as it is after the
     /// change.
     pub(crate) async fn prepare_names(&self, change: &Change) -> Result<Option<Removal>, ObjectError> {
+        self.tree().shared().ahead.creations().share(self.object(), change);
         if matches!(change, Change::RemoveDirectory { .. } | Change::Rename { .. }) {
             let removal = Removal::begin(self);
             self.await_all_entered().await?;
@@ -209,6 +235,40 @@ impl Volume {
         }
         self.attend().await?;
         Ok(shared.ahead.creations().has_room())
+    }
+
+    /// Removes a file without asking anybody that this client has created like that, and that nobody has open. None if that may not be.
+    pub(crate) fn remove_ahead(&self, who: &Who, site: &Site) -> Option<Done> {
+        let shared = self.tree().shared();
+        if !shared.behind.is_on() || !self.is_present() {
+            return None;
+        }
+        let departure = shared.with_objects(|objects| {
+            let (volume, now, mut cache) = (self.object(), clock::now(), shared.cache());
+            let (lent, inode) = cache.own_in(now, volume, who, (site.dir, &site.name))?;
+            let [dir, file] = [site.dir, inode].map(|inode| FileId { volume, inode });
+            let is_it = matches!(site.expect, Expect::Any) || site.expect == Expect::Inode(inode);
+            if !is_it || shared.behind.contents().is_open(file) || !objects.core.promise(now, volume) {
+                return None;
+            }
+            if !shared.ahead.creations().remove(now, file, (dir, lent.generation)) {
+                objects.core.renounce(volume);
+                return None;
+            }
+            let site = site.clone().naming(inode);
+            let op = Change::Unlink { site: site.clone(), holders: Vec::new() };
+            let op = Arc::new(Op::wanted(who.clone(), op));
+            let change = cache.leave(volume, &site, inode);
+            Some(Departure { volume: self.clone(), inode, site, op, change })
+        })?;
+        let inode = departure.inode;
+        let mut queue = shared.ahead.queue();
+        queue.removed.push(departure);
+        let gathered = queue.removed.len();
+        drop(queue);
+        shared.ahead.gathered(gathered);
+        tend(shared);
+        Some(Done::Removed { inode, fate: Fate::Gone })
     }
 
     /// A directory was made.
@@ -266,10 +326,7 @@ impl Client {
             queue.created.push(creation);
             queue.created.len()
         };
-        shared.ahead.wake.notify_one();
-        if gathered >= GATHERED_MAX {
-            shared.ahead.urge.notify_one();
-        }
+        shared.ahead.gathered(gathered);
         tend(shared);
         Some((attributes, file))
     }
@@ -323,10 +380,7 @@ impl Creation {
         let (id, shared) = (self.source.id(), self.source.shared());
         let entered = self.enter().await;
         if let (Err(_), Change::Enter { dir, .. }) = (&entered, &self.op.change) {
-            shared.with_objects(|objects| objects.handles.note_loss(id.volume));
-            // Why this was refused the next one may be, too, and whoever creates it shall be told.
-            shared.ahead.creations().stop_all(id.volume);
-            shared.watched.untrue(id.volume, *dir);
+            shared.not_entered(FileId { volume: id.volume, inode: *dir });
         }
         let capability = match entered {
             Ok(capability) => capability,
@@ -352,14 +406,52 @@ impl Creation {
     }
 }
 
-/// Has somebody look after what this client creates, unless somebody does.
+impl Departure {
+    /// Has it removed.
+    async fn run(self) {
+        let (shared, volume) = (Arc::clone(self.volume.tree().shared()), self.volume.object());
+        let mut is_over = shared.ahead.is_over.subscribe();
+        let is_over = is_over.wait_for(|is_over| *is_over);
+        // Whoever was told that it is gone is not told otherwise because no daemon was there for some time.
+        let tree = self.volume.tree().clone().with_patience(Duration::MAX);
+        let removed = tokio::select! {
+            removed = tree.enter_held(self.op, self.change) => removed,
+            _ = is_over => Err(ObjectError::Closed),
+        };
+        match removed {
+            Ok(removed) => drop(self.volume.noted(removed)),
+            Err(error) => {
+                let Site { dir, name, .. } = &self.site;
+                tracing::warn!(
+                    "{name:?}, removed from inode {dir} of volume {volume:?}, is there again: {error}"
+                );
+                shared.not_entered(FileId { volume, inode: *dir });
+            }
+        }
+        shared.ahead.ended(FileId { volume, inode: self.inode });
+        shared.told();
+        tend(&shared);
+    }
+}
+
+impl Shared {
+    /// What was done in a directory by this client alone was refused. Whoever syncs it hears of that.
+    fn not_entered(&self, FileId { volume, inode }: FileId) {
+        self.with_objects(|objects| objects.handles.note_loss(volume));
+        // Why this was refused the next one may be, too, and whoever does it shall be told.
+        self.ahead.creations().stop_all(volume);
+        self.watched.untrue(volume, inode);
+    }
+}
+
+/// Has somebody look after what this client creates and removes, unless somebody does.
 fn tend(shared: &Arc<Shared>) {
     if !std::mem::replace(&mut shared.ahead.queue().is_tended, true) {
         tokio::spawn(look_after(Arc::downgrade(shared)));
     }
 }
 
-/// Has entered what was created, and gives back directories that nobody uses, as long as there are any.
+/// Has entered what was created and removed, and gives back directories that nobody uses, as long as there are any.
 async fn look_after(client: Weak<Shared>) {
     while let Some(shared) = client.upgrade() {
         let ahead = Arc::clone(&shared.ahead);
@@ -369,11 +461,11 @@ async fn look_after(client: Weak<Shared>) {
         let idle_at = {
             let mut queue = ahead.queue();
             let idle_at = ahead.creations().idle_at();
-            if queue.created.is_empty() && (idle_at.is_none() || *ahead.is_over.borrow()) {
+            if queue.is_empty() && (idle_at.is_none() || *ahead.is_over.borrow()) {
                 queue.is_tended = false;
                 return;
             }
-            idle_at.filter(|_| queue.created.is_empty())
+            idle_at.filter(|_| queue.is_empty())
         };
         if let Some(at) = idle_at {
             drop(shared);
@@ -382,8 +474,9 @@ async fn look_after(client: Weak<Shared>) {
             continue;
         }
         let _ = timeout(GATHERED_FOR, ahead.urge.notified()).await;
-        let created = std::mem::take(&mut ahead.queue().created);
-        created.into_iter().for_each(|creation| _ = tokio::spawn(creation.run()));
+        let Queue { created, removed, .. } = &mut *ahead.queue();
+        created.drain(..).for_each(|creation| _ = tokio::spawn(creation.run()));
+        removed.drain(..).for_each(|departure| _ = tokio::spawn(departure.run()));
     }
 }
 

@@ -356,6 +356,11 @@ impl Volume {
         {
             return Ok((Done::Changed { attributes }, None));
         }
+        if let Change::Unlink { site, .. } = &change
+            && let Some(done) = self.remove_ahead(who, site)
+        {
+            return Ok((done, None));
+        }
         let _judged = change.minds_lend().map(|inode| self.judged(inode));
         self.prepare(&change).await?;
         let mut removal = self.prepare_names(&change).await?;
@@ -486,7 +491,7 @@ impl Volume {
     }
 
     /// What was written to a file that is gone need not be sent.
-    fn noted(&self, created: Created) -> Created {
+    pub(crate) fn noted(&self, created: Created) -> Created {
         let gone = match &created.0 {
             Done::Removed { inode, fate } => Some((*inode, *fate)),
             Done::Renamed { other: Some(inode), fate: Some(fate), .. } => Some((*inode, *fate)),

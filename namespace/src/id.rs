@@ -87,6 +87,12 @@ impl InodeId {
             None
         }
     }
+
+    /// Whether a client has numbered it under this lend.
+    pub const fn is_under(self, Generation(lent): Generation) -> bool {
+        let is_of_epoch = self.epoch.number == lent.epoch.number && self.epoch.node.0 == lent.epoch.node.0;
+        is_of_epoch && self.number > ENTRIES_MAX && self.number & ENTRIES_MAX == lent.seq.0
+    }
 }
 
 impl LentTo {

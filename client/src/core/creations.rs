@@ -1,13 +1,16 @@
-//! Files that this client creates by itself, in directories that are lent to it, and has entered by their volumes later.
+//! Files that this client creates and removes by itself, in directories that are lent to it, and has entered by their volumes later.
 //!
 //! A directory is lent to whoever makes it, and as long as it is nobody else knows what is in it. So its client may create files there without
-//! asking: it numbers them, and the volume enters them under their numbers. What is numbered here is *pending* until that has an outcome.
+//! asking: it numbers them, and the volume enters them under their numbers. It may remove them again, too. What is created or removed here is
+//! *pending* until that has an outcome.
 //!
 //! Rules:
 //!
 //! - No number is given twice under one lend: what is not known here any more is numbered by nobody.
 //! - Whoever asks about something that is pending, or changes something beside it, waits for that.
 //! - A directory that is wanted back gets no more files, and goes back when nothing in it is pending.
+//! - What nobody but this client ever knew is removed here, and nothing else: what it has created under this lend, and what nothing of this
+//!   directory was given another name since.
 //! - Nothing is created while a directory of the volume may be about to be removed: a volume that takes it for empty would refuse what is created here.
 
 use std::collections::btree_map::Entry;
@@ -21,20 +24,38 @@ use super::{Bug, Rules};
 
 /// So many directories are used like this at a time: each of them counts among what is lent to this client.
 const DIRS_MAX: usize = 1_024;
-/// A directory in which nothing was created for so long is given back.
-const KEPT_FOR: Span = Span::from_secs(5);
+/// A directory in which nothing was created or removed for so long is given back, and sooner if there are many.
+const KEPT_FOR: Span = Span::from_secs(60);
+const KEPT_FOR_OF_MANY: Span = Span::from_secs(5);
+const MANY: usize = DIRS_MAX / 4;
 
 /// Directories that are lent to this client, and files that are pending in them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Creations {
     dirs: BTreeMap<FileId, Dir>,
     pending: BTreeMap<FileId, Pending>,
-    /// How many files were created until now.
+    /// How many files were created or removed until now.
     count: u64,
     /// How many changes of a volume are under way that may remove a directory.
     removals: BTreeMap<ObjectId, usize>,
     answered: VecDeque<Recall>,
+    /// A directory that is left alone is given back after so long.
+    kept_for: Span,
     rules: Rules,
+}
+
+impl Default for Creations {
+    fn default() -> Self {
+        Self {
+            dirs: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            count: 0,
+            removals: BTreeMap::new(),
+            answered: VecDeque::new(),
+            kept_for: KEPT_FOR,
+            rules: Rules::ALL,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,8 +84,10 @@ struct Dir {
     numbered: u64,
     pending: usize,
     used: MonoTime,
-    /// Whether nothing more is created in it.
+    /// Whether nothing more is created in it, or removed.
     is_over: bool,
+    /// Whether somebody else may know one of its files by another name.
+    is_shared: bool,
     /// Revocations that are answered when nothing is pending.
     recalls: Vec<Recall>,
 }
@@ -76,6 +99,12 @@ impl Creations {
         Self { rules, ..self }
     }
 
+    /// The same, giving what is left alone back after so long.
+    #[must_use]
+    pub fn keeping_for(self, kept_for: Span) -> Self {
+        Self { kept_for, ..self }
+    }
+
     /// Whether one more directory may be asked for.
     pub fn has_room(&self) -> bool {
         self.dirs.len() < DIRS_MAX
@@ -83,9 +112,9 @@ impl Creations {
 
     /// This client has made a directory, then, and it is lent to it.
     pub fn lend(&mut self, now: MonoTime, dir: FileId, (under, made): (Generation, WallTime)) {
-        let (numbered, pending, is_over, recalls) = (0, 0, false, Vec::new());
-        let made = (made, now);
-        self.dirs.insert(dir, Dir { under, made, numbered, pending, used: now, is_over, recalls });
+        let (numbered, pending, recalls) = (0, 0, Vec::new());
+        let (made, is_over, is_shared) = ((made, now), false, false);
+        self.dirs.insert(dir, Dir { under, made, numbered, pending, used: now, is_over, is_shared, recalls });
     }
 
     /// Numbers a file that is created in a directory that is lent by this lend. None if it is not to be created here.
@@ -106,7 +135,38 @@ impl Creations {
         Some(Numbered { number, inode, created: made + now.since(at) })
     }
 
-    /// A file is entered, or never will be.
+    /// Removes a file here, of a directory that is lent by this lend, and whose only name is there. False if that is not to be done here.
+    pub fn remove(&mut self, now: MonoTime, file: FileId, (dir, under): (FileId, Generation)) -> bool {
+        let is_known = file.inode.is_under(under) || self.rules.breaks(Bug::RemovedOfOthers);
+        let is_free = is_known && !self.pending.contains_key(&file) && self.pending.len() < PENDING_MAX;
+        let shares = self.rules.breaks(Bug::RemovedOfOthers);
+        let is_own =
+            |known: &&mut Dir| known.under == under && !known.is_over && (shares || !known.is_shared);
+        let Some(known) = self.dirs.get_mut(&dir).filter(is_own).filter(|_| is_free) else { return false };
+        known.used = now;
+        known.pending += 1;
+        self.count += 1;
+        self.pending.insert(file, Pending { dir, order: self.count });
+        true
+    }
+
+    /// This change may give a file another name, by which others may come to know it.
+    pub fn share(&mut self, volume: ObjectId, change: &Change) {
+        let of_volume = self.dirs.iter_mut().filter(|(dir, _)| dir.volume == volume);
+        let shared: Vec<&mut Dir> = match change {
+            Change::Link { inode, .. } => {
+                of_volume.map(|(_, dir)| dir).filter(|dir| inode.is_under(dir.under)).collect()
+            }
+            Change::Rename { from, to, .. } => {
+                let is_named = |dir: &FileId| [from.dir, to.dir].contains(&dir.inode);
+                of_volume.filter(|(dir, _)| is_named(dir)).map(|(_, dir)| dir).collect()
+            }
+            _ => Vec::new(),
+        };
+        shared.into_iter().for_each(|dir| dir.is_shared = true);
+    }
+
+    /// A file is entered or removed, or never will be.
     pub fn ended(&mut self, file: FileId) {
         let Some(Pending { dir, .. }) = self.pending.remove(&file) else { return };
         let Some(known) = self.dirs.get_mut(&dir) else { return };
@@ -118,7 +178,7 @@ impl Creations {
         }
     }
 
-    /// How many files were created until now: what to ask for with the next two.
+    /// How many files were created or removed until now: what to ask for with the next two.
     pub const fn count(&self) -> u64 {
         self.count
     }
@@ -197,7 +257,8 @@ impl Creations {
 
     /// Directories that are to be given back now, because nobody creates anything there. They are known here no more.
     pub fn take_idle(&mut self, now: MonoTime) -> Vec<(FileId, Generation)> {
-        let is_idle = |dir: &Dir| dir.pending == 0 && (dir.is_over || dir.used + KEPT_FOR <= now);
+        let kept_for = self.kept_for();
+        let is_idle = |dir: &Dir| dir.pending == 0 && (dir.is_over || dir.used + kept_for <= now);
         let idle = self.dirs.iter().filter(|(_, dir)| is_idle(dir));
         let idle: Vec<_> = idle.map(|(&id, dir)| (id, dir.under)).collect();
         idle.iter().for_each(|(id, _)| _ = self.dirs.remove(id));
@@ -206,8 +267,13 @@ impl Creations {
 
     /// When to look for those again. None if none are known.
     pub fn idle_at(&self) -> Option<MonoTime> {
-        let idle_at = |dir: &Dir| if dir.is_over { dir.used } else { dir.used + KEPT_FOR };
+        let kept_for = self.kept_for();
+        let idle_at = |dir: &Dir| if dir.is_over { dir.used } else { dir.used + kept_for };
         self.dirs.values().filter(|dir| dir.pending == 0).map(idle_at).min()
+    }
+
+    fn kept_for(&self) -> Span {
+        if self.dirs.len() > MANY { self.kept_for.min(KEPT_FOR_OF_MANY) } else { self.kept_for }
     }
 }
 
@@ -266,7 +332,7 @@ pub const fn asked_about(ask: &Ask) -> Option<InodeId> {
 #[cfg(test)]
 mod tests {
     use base::{Epoch, Seq};
-    use namespace::Born;
+    use namespace::{Born, Name, RenameHow, Site};
 
     use super::*;
 
@@ -404,9 +470,62 @@ mod tests {
         let file = created(&mut creations);
         assert_eq!(creations.take_idle(at(60_000)), [], "something is pending");
         creations.ended(file);
-        assert_eq!(creations.take_idle(at(5_000)), []);
-        assert_eq!(creations.idle_at(), Some(at(5_001)));
-        assert_eq!(creations.take_idle(at(5_001)), [(dir(5), lend(5))]);
-        assert_eq!(creations.number(at(5_001), dir(5), lend(5)), None);
+        assert_eq!(creations.take_idle(at(60_000)), []);
+        assert_eq!(creations.idle_at(), Some(at(60_001)));
+        assert_eq!(creations.take_idle(at(60_001)), [(dir(5), lend(5))]);
+        assert_eq!(creations.number(at(60_001), dir(5), lend(5)), None);
+    }
+
+    #[test]
+    fn of_many_directories_those_that_nobody_uses_go_back_sooner() {
+        let mut creations = Creations::default();
+        for number in 0..=MANY as u64 {
+            creations.lend(at(number), dir(number), (lend(number), WallTime::ZERO));
+        }
+        assert_eq!(creations.take_idle(at(5_001)).len(), 2);
+        assert_eq!(creations.take_idle(at(59_999)), [], "as many as that may stay");
+    }
+
+    #[test]
+    fn what_only_this_client_ever_knew_is_removed_here() {
+        let mut creations = lent();
+        let file = created(&mut creations);
+        let removes = |creations: &mut Creations, file, under| creations.remove(at(2), file, (dir(5), under));
+        assert!(!removes(&mut creations, file, lend(5)), "it is not entered yet");
+        creations.ended(file);
+        assert!(!removes(&mut creations, file, lend(6)), "that is another lend");
+        assert!(!removes(&mut creations, dir(7), lend(5)), "that one others may have opened");
+        let first = creations.count();
+        assert!(removes(&mut creations, file, lend(5)) && !removes(&mut creations, file, lend(5)));
+        assert!(creations.concerns(file.volume, &[dir(5).inode], creations.count()));
+        assert!(!creations.has_pending(file.volume, first), "that was before");
+        assert!(creations.recall((dir(5), lend(5)), RECALL), "the answer waits for that");
+        creations.ended(file);
+        assert_eq!(creations.take_answered(), [RECALL]);
+    }
+
+    #[test]
+    fn what_may_have_another_name_is_not_removed_here() {
+        let place = |dir: FileId| Site::new(dir.inode, Name::new(b"a").unwrap());
+        let rename = |from, to| {
+            let (from, to, how, holders) = (place(from), place(to), RenameHow::Replace, Vec::new());
+            Change::Rename { from, to, how, holders }
+        };
+        for (spoils, other) in [(true, 5), (false, 6)] {
+            for shares in [rename(dir(other), dir(8)), rename(dir(8), dir(other))] {
+                let mut creations = lent();
+                let file = created(&mut creations);
+                creations.ended(file);
+                creations.share(file.volume, &shares);
+                assert_eq!(creations.remove(at(2), file, (dir(5), lend(5))), !spoils);
+            }
+            let mut creations = lent();
+            let file = created(&mut creations);
+            creations.ended(file);
+            let inode = if spoils { file.inode } else { dir(6).inode };
+            let link = Change::Link { inode, dir: dir(8).inode, name: Name::new(b"b").unwrap() };
+            creations.share(file.volume, &link);
+            assert_eq!(creations.remove(at(2), file, (dir(5), lend(5))), !spoils);
+        }
     }
 }

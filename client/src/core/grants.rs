@@ -37,7 +37,7 @@ mod volume;
 use std::collections::BTreeMap;
 
 use base::{Epoch, MonoTime, NodeId, ObjectId, Seq, Span};
-use namespace::{Answer, Ask, Attributes, Change, Done, InodeId, Lent, Name, NameError, Op, Who};
+use namespace::{Answer, Ask, Attributes, Change, Done, InodeId, Lent, Name, NameError, Op, Site, Who};
 use node::{CacheGrant, Named, Revoked};
 
 use super::{Bug, Rules};
@@ -240,22 +240,57 @@ impl Cache {
         who: &Who,
         place: (InodeId, &Name),
     ) -> Option<Lent> {
+        self.lending(now, object)?.free_in(who, place)
+    }
+
+    /// By which lend a directory is lent to this client in which somebody may take a file away without asking that is his and has no other
+    /// name, and which that is.
+    pub fn own_in(
+        &self,
+        now: MonoTime,
+        object: ObjectId,
+        who: &Who,
+        place: (InodeId, &Name),
+    ) -> Option<(Lent, InodeId)> {
+        self.lending(now, object)?.own_in(who, place)
+    }
+
+    /// A volume, as long as what it lends may be used.
+    fn lending(&self, now: MonoTime, object: ObjectId) -> Option<&Volume> {
         let volume = self.volumes.get(&object)?;
         let link = self.links.get(&volume.by?.node)?;
         let is_valid = now < link.valid_until || self.rules.breaks(Bug::LendOutlivesSession);
-        is_valid.then(|| volume.free_in(who, place))?
+        is_valid.then_some(volume)
     }
 
     /// This client has created a file by itself, and has it entered by this change.
     pub fn enter(&mut self, object: ObjectId, op: &Op, attributes: &Attributes) -> ChangeId {
-        self.last += 1;
-        let id = ChangeId(self.last);
-        self.changes.insert(id, (object, Named::default()));
+        let id = self.begin_nothing(object);
         if let (Some(volume), Change::Enter { dir, name, .. }) = (self.volumes.get_mut(&object), &op.change) {
-            let entering = Entering { dir: *dir, name: name.clone(), file: attributes.inode };
+            let (dir, name, file, is_removed) = (*dir, name.clone(), attributes.inode, false);
+            let entering = Entering { dir, name, file, is_removed };
             volume.enter(&op.who, &entering, attributes);
             self.entering.insert(id, entering);
         }
+        id
+    }
+
+    /// This client has removed a file by itself, and has its volume told by a change of that site.
+    pub fn leave(&mut self, object: ObjectId, Site { dir, name, .. }: &Site, file: InodeId) -> ChangeId {
+        let id = self.begin_nothing(object);
+        if let Some(volume) = self.volumes.get_mut(&object) {
+            let entering = Entering { dir: *dir, name: name.clone(), file, is_removed: true };
+            volume.leave(&entering);
+            self.entering.insert(id, entering);
+        }
+        id
+    }
+
+    /// A change of which only this client knows what it is about.
+    fn begin_nothing(&mut self, object: ObjectId) -> ChangeId {
+        self.last += 1;
+        let id = ChangeId(self.last);
+        self.changes.insert(id, (object, Named::default()));
         id
     }
 

@@ -242,3 +242,94 @@ async fn what_is_created_ahead_is_there_once_whoever_is_killed() {
     client.close().await;
     other.close().await;
 }
+
+async fn unlink(volume: &Volume, dir: InodeId, text: &str) {
+    volume.unlink(&Who::root(), Site::new(dir, name(text))).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_removed_ahead_is_gone_at_once_for_everybody() {
+    let cluster = Cluster::start(3, Settings::default());
+    let (client, other) = (cluster.client().await, cluster.client().await);
+    let volume = client.create_volume(&called("home"), (0, 0)).await.unwrap();
+    let theirs = other.volume(&called("home")).await.unwrap();
+    let dir = own_dir(&client, &volume, "d").await;
+    create_all(&client, &volume, dir, 0..30).await;
+    volume.sync().await.unwrap();
+    let mut ahead = 0;
+    for number in 0..20 {
+        unlink(&volume, dir, &format!("f{number}")).await;
+        ahead += u32::from(volume.has_lost());
+        let again = volume.unlink(&Who::root(), Site::new(dir, name(&format!("f{number}")))).await;
+        assert_eq!(again, Err(VolumeError::Refused(NameError::NoEntry { dir })));
+    }
+    assert!(ahead > 10, "{ahead} were removed without asking");
+    assert_eq!(names(&volume, dir).await.len(), 10);
+    unlink(&volume, dir, "f20").await;
+    assert_eq!(all_of(&other, &theirs, dir).await, expected(21..30));
+    let (own, seen) = (volume.attributes(dir).await.unwrap(), theirs.attributes(dir).await.unwrap());
+    assert_eq!((own.size, own.mtime, own.ctime), (seen.size, seen.mtime, seen.ctime));
+    client.close().await;
+    other.close().await;
+}
+
+/// By its other name somebody else has opened it, and sees how many there are.
+#[tokio::test]
+async fn what_had_another_name_is_removed_when_the_daemons_have_removed_it() {
+    let cluster = Cluster::start(3, Settings::default());
+    let (client, other) = (cluster.client().await, cluster.client().await);
+    let volume = client.create_volume(&called("home"), (0, 0)).await.unwrap();
+    let theirs = other.volume(&called("home")).await.unwrap();
+    let dir = own_dir(&client, &volume, "d").await;
+    let inode = create(&client, &volume, dir, "f").await.inode();
+    let link = namespace::Change::Link { inode, dir: InodeId::ROOT, name: name("g") };
+    volume.change(&Who::root(), link).await.unwrap();
+    let open = other.open_file(&theirs, &Who::root(), (inode, OpenMode::Read)).await.unwrap();
+    unlink(&volume, InodeId::ROOT, "g").await;
+    assert_eq!(theirs.attributes(inode).await.unwrap().links, 1);
+    volume.sync().await.unwrap();
+    unlink(&volume, dir, "f").await;
+    assert!(!volume.has_lost(), "it was asked for");
+    assert_eq!(theirs.attributes(inode).await.unwrap().links, 0);
+    drop(open);
+    client.close().await;
+    other.close().await;
+}
+
+/// Names are used again at once, and by other files.
+#[tokio::test]
+async fn what_is_removed_ahead_is_removed_once_whoever_is_killed() {
+    const EACH: u32 = 60;
+    let mut cluster = Cluster::start(3, Settings::default());
+    let (client, other) = (cluster.client().await, cluster.client().await);
+    let volume = client.create_volume(&called("home"), (0, 0)).await.unwrap();
+    let theirs = other.volume(&called("home")).await.unwrap();
+    for node in 1..=3 {
+        let dir = own_dir(&client, &volume, &format!("d{node}")).await;
+        let all = timeout(PATIENCE, async {
+            create_all(&client, &volume, dir, 0..EACH).await;
+            volume.sync().await.unwrap();
+            cluster.kill_daemon(node).await;
+            for number in 0..EACH {
+                unlink(&volume, dir, &format!("f{number}")).await;
+                if number % 3 == 0 {
+                    create_all(&client, &volume, dir, number..number + 1).await;
+                }
+                if number % 6 == 0 {
+                    unlink(&volume, dir, &format!("f{number}")).await;
+                }
+            }
+            cluster.start_daemon(node);
+            volume.sync().await.unwrap();
+            all_of(&client, &volume, dir).await
+        });
+        let all = all.await.expect("nothing hangs");
+        let there = (0..EACH).filter(|number| number % 6 == 3);
+        let there: BTreeSet<_> = there.flat_map(|number| expected(number..number + 1)).collect();
+        assert_eq!(all, there);
+        assert_eq!(all_of(&other, &theirs, dir).await, there);
+        sleep(Duration::from_millis(2_500)).await;
+    }
+    client.close().await;
+    other.close().await;
+}

@@ -148,3 +148,17 @@ fn nothing_is_created_in_what_may_be_removed() {
         creations.number(NOW, FILE, lend(3)).is_none()
     });
 }
+
+#[test]
+fn what_others_may_know_is_not_removed_here() {
+    tell_twice(Bug::RemovedOfOthers, |rules| {
+        let mut creations = Creations::default().with_rules(rules);
+        creations.lend(NOW, FILE, (lend(3), WallTime::ZERO));
+        let inode = creations.number(NOW, FILE, lend(3)).expect("it is lent").inode;
+        let file = FileId { inode, ..FILE };
+        creations.ended(file);
+        let name = Name::new(b"b").expect("a sound name");
+        creations.share(VOLUME, &TreeChange::Link { inode, dir: InodeId::ROOT, name });
+        !creations.remove(NOW, file, (FILE, lend(3)))
+    });
+}
