@@ -1,4 +1,4 @@
-//! Files that this client creates and removes by itself, around their core: who has that entered, and what is told of it.
+//! Files that this client creates, opens and removes by itself, around their core: who has that entered, and what is told of it.
 //!
 //! What was done within a short time is entered together. Whoever waits for one of them has that begun at once.
 
@@ -20,6 +20,7 @@ use crate::core::grants::ChangeId;
 use crate::driver::{Client, Shared};
 use crate::holding::{Held, Kept};
 use crate::objects::{Object, ObjectError};
+use crate::reopening::OWNER_BOTH;
 use crate::source::Source;
 use crate::volume_files::VolumeFile;
 use crate::volumes::{Volume, VolumeError};
@@ -73,6 +74,15 @@ struct Creation {
     under: Generation,
     op: Arc<Op>,
     change: ChangeId,
+    told: watch::Sender<Option<Result<(), VolumeError>>>,
+}
+
+/// A file of which its volume is to be told that it is open.
+#[derive(Debug)]
+struct Arrival {
+    source: Source,
+    who: Who,
+    mode: OpenMode,
     told: watch::Sender<Option<Result<(), VolumeError>>>,
 }
 
@@ -245,13 +255,13 @@ impl Volume {
         }
         let departure = shared.with_objects(|objects| {
             let (volume, now, mut cache) = (self.object(), clock::now(), shared.cache());
-            let (lent, inode) = cache.own_in(now, volume, who, (site.dir, &site.name))?;
-            let [dir, file] = [site.dir, inode].map(|inode| FileId { volume, inode });
+            let inode = cache.own_in(now, volume, who, (site.dir, &site.name))?;
+            let file = FileId { volume, inode };
             let is_it = matches!(site.expect, Expect::Any) || site.expect == Expect::Inode(inode);
             if !is_it || shared.behind.contents().is_open(file) || !objects.core.promise(now, volume) {
                 return None;
             }
-            if !shared.ahead.creations().remove(now, file, (dir, lent.generation)) {
+            if !shared.ahead.creations().use_own(now, file) {
                 objects.core.renounce(volume);
                 return None;
             }
@@ -316,7 +326,7 @@ impl Client {
         })?;
         let kept = Kept::of(volume, attributes.inode);
         let (told, entered) = watch::channel(None);
-        let source = Source::entering(volume, (Arc::clone(&kept), entered));
+        let source = Source::entering(volume, OpenMode::ReadWrite, (Arc::clone(&kept), entered));
         shared.adopt(&attributes, &source);
         let creation = Creation { source: source.clone(), under, op, change, told };
         let file = VolumeFile::new(source, Held::new(kept));
@@ -329,6 +339,46 @@ impl Client {
         shared.ahead.gathered(gathered);
         tend(shared);
         Some((attributes, file))
+    }
+}
+
+impl Client {
+    /// Opens a file, if whether that is allowed is known, and nothing has to be waited for. Needs a running tokio runtime.
+    pub fn open_at_once(
+        &self,
+        volume: &Volume,
+        who: &Who,
+        (inode, mode): (InodeId, OpenMode),
+    ) -> Option<VolumeFile> {
+        self.open_again(volume, who, (inode, mode)).or_else(|| self.open_ahead(volume, who, (inode, mode)))
+    }
+
+    /// Opens a file that this client has created by itself, and has its volume told.
+    fn open_ahead(
+        &self,
+        volume: &Volume,
+        who: &Who,
+        (inode, mode): (InodeId, OpenMode),
+    ) -> Option<VolumeFile> {
+        let (shared, id) = (volume.tree().shared(), FileId { volume: volume.object(), inode });
+        inode.lent_dir()?;
+        if !shared.behind.is_on() || !volume.is_present() || volume.has_own_mode(inode) {
+            return None;
+        }
+        let rights = shared.with_objects(|_| {
+            let (now, cache) = (clock::now(), shared.cache());
+            let is = cache.own(now, id.volume, who, inode)?;
+            let may = is.mode & OWNER_BOTH == OWNER_BOTH && !is.has_acl;
+            (may && shared.ahead.creations().use_own(now, id)).then(|| cache.rights(now, id.volume, inode))
+        })?;
+        let kept = Kept::of(volume, inode);
+        let (told, entered) = watch::channel(None);
+        let source = Source::entering(volume, mode, (Arc::clone(&kept), entered));
+        let arrival = Arrival { source: source.clone(), who: who.clone(), mode, told };
+        tokio::spawn(arrival.run());
+        let file = VolumeFile::new(source, Held::new(kept));
+        self.opened(&file, who, (mode, rights));
+        Some(file)
     }
 }
 
@@ -353,6 +403,7 @@ impl Creation {
                 self.tree().open_held(opening).await?.1
             }
         };
+        source.kept().opened();
         source.content.show(capability);
         Ok(())
     }
@@ -403,6 +454,31 @@ impl Creation {
         }
         contents.contents().refuse((id, self.under), fault_of(error));
         self.told.send_replace(Some(Err(error.clone())));
+    }
+}
+
+impl Arrival {
+    /// Has it opened.
+    async fn run(self) {
+        let (id, shared) = (self.source.id(), Arc::clone(self.source.shared()));
+        let mut is_over = shared.ahead.is_over.subscribe();
+        let is_over = is_over.wait_for(|is_over| *is_over);
+        let tree = self.source.volume.tree().clone().with_patience(Duration::MAX);
+        let opened = tokio::select! {
+            opened = tree.open_held(Opening::Open(self.who, id.inode, self.mode)) => opened,
+            _ = is_over => Err(ObjectError::Closed),
+        };
+        let opened = opened.map(|(_, capability)| {
+            self.source.kept().opened();
+            self.source.content.show(capability);
+        });
+        if let Err(error) = &opened {
+            tracing::warn!("inode {} of volume {:?} is not open: {error}", id.inode, id.volume);
+        }
+        self.told.send_replace(Some(opened.map_err(VolumeError::from)));
+        shared.ahead.ended(id);
+        shared.told();
+        tend(&shared);
     }
 }
 

@@ -8,6 +8,7 @@
 //! the volume, until it is had or not wanted any more.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -51,11 +52,13 @@ pub struct FileLock {
     pub stretch: Stretch,
 }
 
-/// A file that is open, until this is dropped.
+/// A file that is open, or about to be, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Kept {
     volume: Object,
     inode: InodeId,
+    /// Whether its volume was told.
+    is_open: AtomicBool,
 }
 
 /// A file that a program has open, until this is dropped. What it has written may keep it open for longer.
@@ -74,9 +77,14 @@ impl FileLock {
 }
 
 impl Kept {
-    /// A file that is open, or about to be.
+    /// A file that is about to be open.
     pub(crate) fn of(volume: &Volume, inode: InodeId) -> Arc<Self> {
-        Arc::new(Self { volume: volume.tree().clone(), inode })
+        Arc::new(Self { volume: volume.tree().clone(), inode, is_open: AtomicBool::new(false) })
+    }
+
+    /// Its volume has it open from now on.
+    pub(crate) fn opened(&self) {
+        self.is_open.store(true, Ordering::Relaxed);
     }
 
     /// Which.
@@ -132,7 +140,9 @@ impl Drop for Held {
 impl Drop for Kept {
     fn drop(&mut self) {
         let (volume, inode) = (self.volume.id(), self.inode);
-        self.volume.with_files(|files| files.close_held(volume, inode));
+        if *self.is_open.get_mut() {
+            self.volume.with_files(|files| files.close_held(volume, inode));
+        }
     }
 }
 
@@ -227,7 +237,9 @@ impl Volume {
     }
 
     fn holding(&self, capability: Capability) -> Held {
-        Held::new(Kept::of(self, capability.source.inode))
+        let kept = Kept::of(self, capability.source.inode);
+        kept.opened();
+        Held::new(kept)
     }
 
     /// What was opened may be lent to this client, and that may not be known yet.

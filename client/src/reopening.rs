@@ -35,7 +35,7 @@ const KNOWN_MAX: usize = 768;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOKS_APART: Duration = Duration::from_millis(20);
 /// The bits of a mode that let the owner read and write.
-const OWNER_BOTH: u16 = 0o600;
+pub(crate) const OWNER_BOTH: u16 = 0o600;
 
 /// What was opened lately.
 #[derive(Debug, Default)]

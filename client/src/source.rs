@@ -26,7 +26,7 @@ pub(crate) struct Source {
     pub(crate) inode: InodeId,
     pub(crate) content: Object,
     mode: OpenMode,
-    /// What became of a file that this client has created by itself.
+    /// What became of a file that this client has created or opened by itself.
     entered: Option<Entered>,
     /// The file stays open as long as this is here.
     kept: Arc<Kept>,
@@ -39,11 +39,11 @@ impl Source {
         Self { volume: volume.anew(), inode, content, mode, entered: None, kept }
     }
 
-    /// The same of a file that is to be entered. What to show for it comes with that.
-    pub(crate) fn entering(volume: &Volume, (kept, entered): (Arc<Kept>, Entered)) -> Self {
+    /// The same of a file that is to be entered, or to be opened. What to show for it comes with that.
+    pub(crate) fn entering(volume: &Volume, mode: OpenMode, (kept, entered): (Arc<Kept>, Entered)) -> Self {
         let inode = kept.inode();
         let content = volume.tree().content_of(node::file_object(volume.object(), inode));
-        let (volume, mode) = (volume.anew(), OpenMode::ReadWrite);
+        let volume = volume.anew();
         Self { volume, inode, content, mode, entered: Some(entered), kept }
     }
 
@@ -52,7 +52,7 @@ impl Source {
         Self { volume: self.volume.anew(), content: self.content.again(), ..self.clone() }
     }
 
-    /// Waits until the volume has the file. It has, unless this client has created it.
+    /// Waits until the volume has the file, and has it open. It has, unless this client did that by itself.
     pub(crate) async fn entered(&self) -> Result<(), VolumeError> {
         let Some(entered) = &self.entered else { return Ok(()) };
         if let Some(told) = &*entered.borrow() {

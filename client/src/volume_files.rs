@@ -76,7 +76,7 @@ impl Client {
         who: &Who,
         (inode, mode): (InodeId, OpenMode),
     ) -> Result<VolumeFile, VolumeError> {
-        if let Some(file) = self.open_again(volume, who, (inode, mode)) {
+        if let Some(file) = self.open_at_once(volume, who, (inode, mode)) {
             return Ok(file);
         }
         let rights = self.shared.rights(FileId { volume: volume.object(), inode });

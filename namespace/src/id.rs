@@ -88,10 +88,10 @@ impl InodeId {
         }
     }
 
-    /// Whether a client has numbered it under this lend.
-    pub const fn is_under(self, Generation(lent): Generation) -> bool {
-        let is_of_epoch = self.epoch.number == lent.epoch.number && self.epoch.node.0 == lent.epoch.node.0;
-        is_of_epoch && self.number > ENTRIES_MAX && self.number & ENTRIES_MAX == lent.seq.0
+    /// The directory in which a client has created it by itself, if one has.
+    pub const fn lent_dir(self) -> Option<Self> {
+        let is_numbered = self.number > ENTRIES_MAX;
+        if is_numbered { Some(Self { number: self.number & ENTRIES_MAX, epoch: self.epoch }) } else { None }
     }
 }
 

@@ -126,7 +126,7 @@ impl Fs {
     pub(crate) fn open_at_once(&self, caller: &Caller, number: u64, how: OpenHow) -> Option<u64> {
         let (inode, identity) = (self.inodes.id(number).ok()?, self.now());
         let (who, mode) = (caller.who(), mode_of(how));
-        let file = identity.client.open_again(&identity.volume, &who, (inode, mode))?;
+        let file = identity.client.open_at_once(&identity.volume, &who, (inode, mode))?;
         Some(self.files.enter(OpenFile::new(identity.number, file, (who, mode, how))))
     }
 

@@ -20,8 +20,8 @@ pub enum Bug {
     EntriesWait,
     /// A file is created in a directory while that may be removed.
     CreatedInRemoved,
-    /// A file is removed without asking though somebody else may know it.
-    RemovedOfOthers,
+    /// A file is opened or removed without asking though somebody else may know it.
+    UsedOfOthers,
     /// A lend is used although the session that it was given in may be over.
     LendOutlivesSession,
     /// What was granted is answered although the session that it was granted in may be over.

@@ -1,15 +1,15 @@
-//! Files that this client creates and removes by itself, in directories that are lent to it, and has entered by their volumes later.
+//! Files that this client creates, opens and removes by itself, in directories that are lent to it, and has entered by their volumes later.
 //!
 //! A directory is lent to whoever makes it, and as long as it is nobody else knows what is in it. So its client may create files there without
-//! asking: it numbers them, and the volume enters them under their numbers. It may remove them again, too. What is created or removed here is
-//! *pending* until that has an outcome.
+//! asking: it numbers them, and the volume enters them under their numbers. It may open and remove them, too. What is created, opened or removed
+//! here is *pending* until that has an outcome.
 //!
 //! Rules:
 //!
 //! - No number is given twice under one lend: what is not known here any more is numbered by nobody.
 //! - Whoever asks about something that is pending, or changes something beside it, waits for that.
 //! - A directory that is wanted back gets no more files, and goes back when nothing in it is pending.
-//! - What nobody but this client ever knew is removed here, and nothing else: what it has created under this lend, and what nothing of this
+//! - What nobody but this client ever knew is opened and removed here, and nothing else: what it has created under this lend, if nothing of the
 //!   directory was given another name since.
 //! - Nothing is created while a directory of the volume may be about to be removed: a volume that takes it for empty would refuse what is created here.
 
@@ -24,6 +24,8 @@ use super::{Bug, Rules};
 
 /// So many directories are used like this at a time: each of them counts among what is lent to this client.
 const DIRS_MAX: usize = 1_024;
+/// While so much is pending only creating goes on.
+const PENDING_MAX: usize = 64;
 /// A directory in which nothing was created or removed for so long is given back, and sooner if there are many.
 const KEPT_FOR: Span = Span::from_secs(60);
 const KEPT_FOR_OF_MANY: Span = Span::from_secs(5);
@@ -34,7 +36,7 @@ const MANY: usize = DIRS_MAX / 4;
 pub struct Creations {
     dirs: BTreeMap<FileId, Dir>,
     pending: BTreeMap<FileId, Pending>,
-    /// How many files were created or removed until now.
+    /// How much was done here until now.
     count: u64,
     /// How many changes of a volume are under way that may remove a directory.
     removals: BTreeMap<ObjectId, usize>,
@@ -135,14 +137,15 @@ impl Creations {
         Some(Numbered { number, inode, created: made + now.since(at) })
     }
 
-    /// Removes a file here, of a directory that is lent by this lend, and whose only name is there. False if that is not to be done here.
-    pub fn remove(&mut self, now: MonoTime, file: FileId, (dir, under): (FileId, Generation)) -> bool {
-        let is_known = file.inode.is_under(under) || self.rules.breaks(Bug::RemovedOfOthers);
-        let is_free = is_known && !self.pending.contains_key(&file) && self.pending.len() < PENDING_MAX;
-        let shares = self.rules.breaks(Bug::RemovedOfOthers);
-        let is_own =
-            |known: &&mut Dir| known.under == under && !known.is_over && (shares || !known.is_shared);
-        let Some(known) = self.dirs.get_mut(&dir).filter(is_own).filter(|_| is_free) else { return false };
+    /// Opens or removes a file here: it is pending until its volume knows that. False if that is not to be done here, because somebody else may
+    /// know the file.
+    pub fn use_own(&mut self, now: MonoTime, file: FileId) -> bool {
+        let is_lax = self.rules.breaks(Bug::UsedOfOthers);
+        let is_free = !self.pending.contains_key(&file) && self.pending.len() < PENDING_MAX;
+        let Some(inode) = file.inode.lent_dir().filter(|_| is_free) else { return false };
+        let dir = FileId { inode, ..file };
+        let is_own = |known: &&mut Dir| !known.is_over && (is_lax || !known.is_shared);
+        let Some(known) = self.dirs.get_mut(&dir).filter(is_own) else { return false };
         known.used = now;
         known.pending += 1;
         self.count += 1;
@@ -155,7 +158,7 @@ impl Creations {
         let of_volume = self.dirs.iter_mut().filter(|(dir, _)| dir.volume == volume);
         let shared: Vec<&mut Dir> = match change {
             Change::Link { inode, .. } => {
-                of_volume.map(|(_, dir)| dir).filter(|dir| inode.is_under(dir.under)).collect()
+                of_volume.filter(|(dir, _)| Some(dir.inode) == inode.lent_dir()).map(|(_, dir)| dir).collect()
             }
             Change::Rename { from, to, .. } => {
                 let is_named = |dir: &FileId| [from.dir, to.dir].contains(&dir.inode);
@@ -166,7 +169,7 @@ impl Creations {
         shared.into_iter().for_each(|dir| dir.is_shared = true);
     }
 
-    /// A file is entered or removed, or never will be.
+    /// A volume knows what was done to a file, or never will.
     pub fn ended(&mut self, file: FileId) {
         let Some(Pending { dir, .. }) = self.pending.remove(&file) else { return };
         let Some(known) = self.dirs.get_mut(&dir) else { return };
@@ -178,7 +181,7 @@ impl Creations {
         }
     }
 
-    /// How many files were created or removed until now: what to ask for with the next two.
+    /// How much was done here until now: what to ask for with the next two.
     pub const fn count(&self) -> u64 {
         self.count
     }
@@ -487,25 +490,33 @@ mod tests {
     }
 
     #[test]
-    fn what_only_this_client_ever_knew_is_removed_here() {
+    fn what_only_this_client_ever_knew_is_used_here() {
         let mut creations = lent();
         let file = created(&mut creations);
-        let removes = |creations: &mut Creations, file, under| creations.remove(at(2), file, (dir(5), under));
-        assert!(!removes(&mut creations, file, lend(5)), "it is not entered yet");
+        assert!(!creations.use_own(at(2), file), "it is not entered yet");
         creations.ended(file);
-        assert!(!removes(&mut creations, file, lend(6)), "that is another lend");
-        assert!(!removes(&mut creations, dir(7), lend(5)), "that one others may have opened");
+        assert!(!creations.use_own(at(2), dir(7)), "that one others may have opened");
         let first = creations.count();
-        assert!(removes(&mut creations, file, lend(5)) && !removes(&mut creations, file, lend(5)));
+        assert!(creations.use_own(at(2), file) && !creations.use_own(at(2), file));
         assert!(creations.concerns(file.volume, &[dir(5).inode], creations.count()));
         assert!(!creations.has_pending(file.volume, first), "that was before");
         assert!(creations.recall((dir(5), lend(5)), RECALL), "the answer waits for that");
         creations.ended(file);
         assert_eq!(creations.take_answered(), [RECALL]);
+        assert!(!creations.use_own(at(2), file), "the directory is back");
     }
 
     #[test]
-    fn what_may_have_another_name_is_not_removed_here() {
+    fn only_so_much_is_used_here_at_a_time() {
+        let mut creations = lent();
+        let files: Vec<FileId> = (0..=PENDING_MAX).map(|_| created(&mut creations)).collect();
+        files.iter().for_each(|file| creations.ended(*file));
+        assert_eq!(files.iter().filter(|file| creations.use_own(at(2), **file)).count(), PENDING_MAX);
+        created(&mut creations);
+    }
+
+    #[test]
+    fn what_may_have_another_name_is_not_used_here() {
         let place = |dir: FileId| Site::new(dir.inode, Name::new(b"a").unwrap());
         let rename = |from, to| {
             let (from, to, how, holders) = (place(from), place(to), RenameHow::Replace, Vec::new());
@@ -517,7 +528,7 @@ mod tests {
                 let file = created(&mut creations);
                 creations.ended(file);
                 creations.share(file.volume, &shares);
-                assert_eq!(creations.remove(at(2), file, (dir(5), lend(5))), !spoils);
+                assert_eq!(creations.use_own(at(2), file), !spoils);
             }
             let mut creations = lent();
             let file = created(&mut creations);
@@ -525,7 +536,7 @@ mod tests {
             let inode = if spoils { file.inode } else { dir(6).inode };
             let link = Change::Link { inode, dir: dir(8).inode, name: Name::new(b"b").unwrap() };
             creations.share(file.volume, &link);
-            assert_eq!(creations.remove(at(2), file, (dir(5), lend(5))), !spoils);
+            assert_eq!(creations.use_own(at(2), file), !spoils);
         }
     }
 }

@@ -243,16 +243,20 @@ impl Cache {
         self.lending(now, object)?.free_in(who, place)
     }
 
-    /// By which lend a directory is lent to this client in which somebody may take a file away without asking that is his and has no other
-    /// name, and which that is.
+    /// Which file somebody may take away who may take it for a fact that its directory is lent to this client: his own, which has no other name.
     pub fn own_in(
         &self,
         now: MonoTime,
         object: ObjectId,
         who: &Who,
         place: (InodeId, &Name),
-    ) -> Option<(Lent, InodeId)> {
+    ) -> Option<InodeId> {
         self.lending(now, object)?.own_in(who, place)
+    }
+
+    /// How a file is, under the same conditions, if it is somebody's own and has one name.
+    pub fn own(&self, now: MonoTime, object: ObjectId, who: &Who, inode: InodeId) -> Option<&Attributes> {
+        self.lending(now, object)?.own(who, inode)
     }
 
     /// A volume, as long as what it lends may be used.

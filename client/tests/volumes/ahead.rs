@@ -333,3 +333,40 @@ async fn what_is_removed_ahead_is_removed_once_whoever_is_killed() {
     client.close().await;
     other.close().await;
 }
+
+/// Who takes the name away waits until the volume knows who has it open.
+#[tokio::test]
+async fn what_is_opened_ahead_stays_whoever_takes_its_name() {
+    const EACH: u32 = 12;
+    let cluster = Cluster::start(3, Settings::default());
+    let (client, other) = (cluster.client().await, cluster.client().await);
+    let volume = client.create_volume(&called("home"), (0, 0)).await.unwrap();
+    let theirs = other.volume(&called("home")).await.unwrap();
+    let root = Who::root();
+    let mut dirs = Vec::new();
+    for number in 0..EACH {
+        let dir = own_dir(&client, &volume, &format!("d{number}")).await;
+        create_all(&client, &volume, dir, 0..2).await;
+        dirs.push(dir);
+    }
+    volume.sync().await.unwrap();
+    // What was opened lately is open still.
+    sleep(Duration::from_secs(7)).await;
+    let mut ahead = 0;
+    for dir in dirs {
+        let inode = volume.lookup(&root, dir, name("f0")).await.unwrap().inode;
+        let file = client.open_file(&volume, &root, (inode, OpenMode::ReadWrite)).await.unwrap();
+        ahead += u32::from(volume.has_lost());
+        unlink(&theirs, dir, "f0").await;
+        assert_eq!(theirs.attributes(inode).await.unwrap().links, 0, "it is open");
+        assert_eq!(file.read(0, 100).await.unwrap(), "content of 0");
+        file.write(0, "CONTENT".into()).await.unwrap();
+        file.sync().await.unwrap();
+        assert_eq!(file.read(0, 100).await.unwrap(), "CONTENT of 0");
+        drop(file);
+        assert_eq!(names(&theirs, dir).await, ["f1"]);
+    }
+    assert!(ahead > EACH / 2, "{ahead} were opened without asking");
+    client.close().await;
+    other.close().await;
+}

@@ -342,24 +342,24 @@ impl<A: Algorithm> World<'_, A> {
             return Ok(false);
         };
         let place = (site.dir, &site.name);
-        let Some((lent, inode)) = caching.cache.own_in(now, object, &op.who, place) else { return Ok(false) };
-        let [dir, id] = [site.dir, inode].map(|inode| FileId { volume: object, inode });
+        let Some(inode) = caching.cache.own_in(now, object, &op.who, place) else { return Ok(false) };
+        let id = FileId { volume: object, inode };
         let is_it = matches!(site.expect, Expect::Any) || site.expect == Expect::Inode(inode);
         let may = is_it && core.attends_to(object) && !behind.contents.is_open(id);
         if !may || !core.promise(now, object) {
             return Ok(false);
         }
-        if !behind.ahead.creations.remove(now, id, (dir, lent.generation)) {
+        if !behind.ahead.creations.use_own(now, id) {
             core.renounce(object);
             return Ok(false);
         }
-        let site = site.clone().naming(inode);
+        let (dir, site) = (site.dir, site.clone().naming(inode));
         let change = caching.cache.leave(object, &site, inode);
         let op = Arc::new(Op { change: TreeChange::Unlink { site, holders: Vec::new() }, ..op.clone() });
         let wish = VolumeOp::Change(Arc::clone(&op));
         let (called, _) = self.call_volume(client, volume, &wish);
         // Whether there is data to be deleted, and who has it open, nobody says.
-        self.checkers.trees.told_ahead(self.now, called, (dir.inode, None));
+        self.checkers.trees.told_ahead(self.now, called, (dir, None));
         let done = Ok(Told::Changed(Box::new(TreeDone::Removed { inode, fate: Fate::Gone })));
         self.clients[client].files.trees.entry(volume).or_default().learn(&wish, &done);
         self.summary.lends.removed_here += 1;
@@ -583,7 +583,7 @@ impl<A: Algorithm> World<'_, A> {
             self.note_tree_event(client, (departure.file, ticket), (&op, called), event)?;
         }
         if !matches!(event, FileEvent::Changed { outcome: Ok(Done::Tree(_)), .. }) {
-            self.not_entered(called, fault_of(event), "its client knew the file, and that it might");
+            self.not_entered(called, &fault_of(event), "its client knew the file, and that it might");
         }
         if let Some(behind) = self.clients[client].files.behind.as_mut() {
             behind.ahead.creations.ended(id);
@@ -592,7 +592,7 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     /// Something that a client did by itself was refused. Whether that may be is judged.
-    fn not_entered(&mut self, called: OperationId, fault: Fault, why: &'static str) {
+    fn not_entered(&mut self, called: OperationId, fault: &Fault, why: &'static str) {
         let tree = match fault {
             Fault::Refused(FileError::Tree(error)) => Some(error),
             _ => None,
@@ -627,7 +627,7 @@ impl<A: Algorithm> World<'_, A> {
     /// It is not, and never will be.
     fn refused(&mut self, client: usize, creation: &Creation, fault: Fault) {
         let Creation { id, called, .. } = *creation;
-        self.not_entered(called, fault, "its client knew that the name was free, and that it might");
+        self.not_entered(called, &fault, "its client knew that the name was free, and that it might");
         self.note(Some(id.volume), format_args!("client {client} has lost {id:?}: {fault:?}"));
         self.not_opened(client, creation, fault);
         let Some(behind) = self.clients[client].files.behind.as_mut() else { return };

@@ -150,8 +150,8 @@ fn nothing_is_created_in_what_may_be_removed() {
 }
 
 #[test]
-fn what_others_may_know_is_not_removed_here() {
-    tell_twice(Bug::RemovedOfOthers, |rules| {
+fn what_others_may_know_is_not_used_here() {
+    tell_twice(Bug::UsedOfOthers, |rules| {
         let mut creations = Creations::default().with_rules(rules);
         creations.lend(NOW, FILE, (lend(3), WallTime::ZERO));
         let inode = creations.number(NOW, FILE, lend(3)).expect("it is lent").inode;
@@ -159,6 +159,6 @@ fn what_others_may_know_is_not_removed_here() {
         creations.ended(file);
         let name = Name::new(b"b").expect("a sound name");
         creations.share(VOLUME, &TreeChange::Link { inode, dir: InodeId::ROOT, name });
-        !creations.remove(NOW, file, (FILE, lend(3)))
+        !creations.use_own(NOW, file)
     });
 }

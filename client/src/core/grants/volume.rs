@@ -270,13 +270,20 @@ impl Volume {
         (kept.find(name) == Some(None)).then_some(lent)
     }
 
-    /// The same of one where somebody may take away a file of this name, which is his and has no other.
-    pub(super) fn own_in(&self, who: &Who, (dir, name): (InodeId, &Name)) -> Option<(Lent, InodeId)> {
-        let (lent, kept) = self.lent_in(who, dir, name)?;
-        let (inode, kind) = kept.find(name)??;
-        let attributes = self.inodes.get(&inode)?.attributes.as_ref()?;
-        let is_only = kind == Kind::File && attributes.links == 1 && attributes.uid == who.uid();
-        (is_only && !self.busy.has_inode(inode)).then_some((lent, inode))
+    /// What has a name in such a directory, if it is a file that is somebody's own and has no other.
+    pub(super) fn own_in(&self, who: &Who, (dir, name): (InodeId, &Name)) -> Option<InodeId> {
+        let (_, kept) = self.lent_in(who, dir, name)?;
+        let (inode, _) = kept.find(name)??;
+        self.own(who, inode).map(|_| inode)
+    }
+
+    /// How a file is, if that is known, and it is somebody's own and has one name.
+    pub(super) fn own(&self, who: &Who, inode: InodeId) -> Option<&Attributes> {
+        let kept = self.inodes.get(&inode).filter(|kept| kept.is_granted && kept.has_same_ids)?;
+        let is_busy = self.busy.has_inode(inode) || self.busy.has_rights(inode);
+        let attributes = kept.attributes.as_ref().filter(|_| !is_busy)?;
+        let is_only = attributes.kind == Kind::File && attributes.links == 1;
+        (is_only && attributes.uid == who.uid()).then_some(attributes)
     }
 
     /// By which lend a directory is lent in which somebody may change what has this name, and nobody does.
