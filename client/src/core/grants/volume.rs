@@ -34,7 +34,8 @@ pub(super) struct Volume {
     below: Epoch,
     /// What was read before this is not kept, wherever nothing later is known.
     floor: Seq,
-    inodes: BTreeMap<InodeId, Kept>,
+    /// Each by itself: an ordered map keeps room for nearly as many more.
+    inodes: BTreeMap<InodeId, Box<Kept>>,
     names: usize,
     /// By the daemon that has revoked it.
     revoked: BTreeMap<NodeId, Revocations>,
@@ -291,7 +292,7 @@ impl Volume {
         let is_busy = self.busy.has_name(dir, name) || self.busy.is_leaving(dir, name);
         let may = !is_busy && self.may(who, dir, Rights::CHANGE);
         let kept = self.inodes.get(&dir).filter(|kept| may && kept.is_granted && kept.has_same_ids)?;
-        Some((kept.lent?, kept))
+        Some((kept.lent?, &**kept))
     }
 
     /// This client has created a file by itself in a directory that is lent to it.
@@ -401,9 +402,8 @@ impl Volume {
 
     /// Whether a directory is known to have this name, to whoever judges rights by itself.
     pub(super) fn is_placed(&self, inode: InodeId, (dir, name): (InodeId, &Name)) -> bool {
-        let is_placed = |kept: &Kept| kept.is_granted && kept.has_same_ids;
         let is_busy = self.busy.has_inode(inode) || self.busy.has_name(dir, name);
-        !is_busy && self.inodes.get(&inode).is_some_and(is_placed) && self.named(dir, name) == Some(inode)
+        !is_busy && self.has_same_ids(inode) && self.named(dir, name) == Some(inode)
     }
 
     fn list(
@@ -770,6 +770,8 @@ impl Kept {
             return;
         }
         self.allowed.truncate(ALLOWED_MAX - 1);
+        // Mostly it is one, of very many inodes.
+        self.allowed.reserve_exact(1);
         self.allowed.insert(0, (who.clone(), rights));
     }
 
