@@ -258,11 +258,8 @@ impl Volume {
             let inode = cache.own_in(now, volume, who, (site.dir, &site.name))?;
             let file = FileId { volume, inode };
             let is_it = matches!(site.expect, Expect::Any) || site.expect == Expect::Inode(inode);
-            if !is_it || shared.behind.contents().is_open(file) || !objects.core.promise(now, volume) {
-                return None;
-            }
-            if !shared.ahead.creations().use_own(now, file) {
-                objects.core.renounce(volume);
+            let may = is_it && !shared.behind.contents().is_open(file);
+            if !may || !use_own(shared, (now, &mut objects.core), file) {
                 return None;
             }
             let site = site.clone().naming(inode);
@@ -365,11 +362,12 @@ impl Client {
         if !shared.behind.is_on() || !volume.is_present() || volume.has_own_mode(inode) {
             return None;
         }
-        let rights = shared.with_objects(|_| {
+        let rights = shared.with_objects(|objects| {
             let (now, cache) = (clock::now(), shared.cache());
             let is = cache.own(now, id.volume, who, inode)?;
             let may = is.mode & OWNER_BOTH == OWNER_BOTH && !is.has_acl;
-            (may && shared.ahead.creations().use_own(now, id)).then(|| cache.rights(now, id.volume, inode))
+            (may && use_own(shared, (now, &mut objects.core), id))
+                .then(|| cache.rights(now, id.volume, inode))
         })?;
         let kept = Kept::of(volume, inode);
         let (told, entered) = watch::channel(None);
@@ -465,7 +463,7 @@ impl Arrival {
         let is_over = is_over.wait_for(|is_over| *is_over);
         let tree = self.source.volume.tree().clone().with_patience(Duration::MAX);
         let opened = tokio::select! {
-            opened = tree.open_held(Opening::Open(self.who, id.inode, self.mode)) => opened,
+            opened = tree.open_own(Opening::Open(self.who, id.inode, self.mode)) => opened,
             _ = is_over => Err(ObjectError::Closed),
         };
         let opened = opened.map(|(_, capability)| {
@@ -591,6 +589,18 @@ fn number(
         files.renounce(dir.volume);
     }
     numbered
+}
+
+/// Whether a file may be opened or removed here. It is pending then, with a number that is kept for it.
+fn use_own(shared: &Shared, (now, files): (MonoTime, &mut Files), file: FileId) -> bool {
+    if !files.promise(now, file.volume) {
+        return false;
+    }
+    let is_own = shared.ahead.creations().use_own(now, file);
+    if !is_own {
+        files.renounce(file.volume);
+    }
+    is_own
 }
 
 fn entry((dir, name): (InodeId, &Name), (under, number): (Generation, u64), file: &Attributes) -> Change {

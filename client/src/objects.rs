@@ -427,16 +427,22 @@ impl Object {
     /// Opens a file of the volume that it is, to have it open until it is closed.
     pub(crate) async fn open_held(&self, opening: Opening) -> Result<(Attributes, Capability), ObjectError> {
         let _permit = self.windows().for_answer(0).await?;
-        match self.run(&Wanted::OpenHeld(opening)).await? {
-            FileEvent::Opened { attributes, capability, .. } => Ok((*attributes, *capability)),
-            event => Err(error_of(event)),
-        }
+        self.open_by(&Wanted::OpenHeld(opening)).await
+    }
+
+    /// The same of a file that this client has opened by itself. It waits for no place in the window: who has one may wait for it.
+    pub(crate) async fn open_own(&self, opening: Opening) -> Result<(Attributes, Capability), ObjectError> {
+        self.open_by(&Wanted::OpenOwn(opening)).await
     }
 
     /// Opens a file of the volume that it is, or keeps it open.
     pub(crate) async fn open_file(&self, opening: Opening) -> Result<(Attributes, Capability), ObjectError> {
         let _permit = self.windows().for_answer(0).await?;
-        match self.run(&Wanted::Open(opening)).await? {
+        self.open_by(&Wanted::Open(opening)).await
+    }
+
+    async fn open_by(&self, wanted: &Wanted) -> Result<(Attributes, Capability), ObjectError> {
+        match self.run(wanted).await? {
             FileEvent::Opened { attributes, capability, .. } => Ok((*attributes, *capability)),
             event => Err(error_of(event)),
         }
@@ -581,6 +587,7 @@ enum Wanted {
     Ask(Query),
     Open(Opening),
     OpenHeld(Opening),
+    OpenOwn(Opening),
     CreateHeld(Change),
     Enter(Change),
     Sync,
@@ -685,6 +692,7 @@ impl Objects {
             Wanted::Ask(query) => self.core.ask(now, id, query.clone()),
             Wanted::Open(opening) => self.core.open(now, id, opening.clone()),
             Wanted::OpenHeld(opening) => self.core.open_to_hold(now, id, opening.clone()),
+            Wanted::OpenOwn(opening) => self.core.open_own_to_hold(now, id, opening.clone()),
             Wanted::CreateHeld(change) => self.core.create_to_hold(now, id, change.clone(), Level::Written),
             Wanted::Enter(change) => self.core.enter_to_hold(now, id, change.clone(), Level::Written),
             Wanted::Sync => self.core.sync(now, id),

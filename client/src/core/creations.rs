@@ -11,7 +11,8 @@
 //! - A directory that is wanted back gets no more files, and goes back when nothing in it is pending.
 //! - What nobody but this client ever knew is opened and removed here, and nothing else: what it has created under this lend, if nothing of the
 //!   directory was given another name since.
-//! - Nothing is created while a directory of the volume may be about to be removed: a volume that takes it for empty would refuse what is created here.
+//! - Nothing is created, or removed, while a directory of the volume may be about to be removed: a volume that takes it for empty would refuse
+//!   what is created here, and what is removed here it would still find there.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -24,8 +25,6 @@ use super::{Bug, Rules};
 
 /// So many directories are used like this at a time: each of them counts among what is lent to this client.
 const DIRS_MAX: usize = 1_024;
-/// While so much is pending only creating goes on.
-const PENDING_MAX: usize = 64;
 /// A directory in which nothing was created or removed for so long is given back, and sooner if there are many.
 const KEPT_FOR: Span = Span::from_secs(60);
 const KEPT_FOR_OF_MANY: Span = Span::from_secs(5);
@@ -141,7 +140,8 @@ impl Creations {
     /// know the file.
     pub fn use_own(&mut self, now: MonoTime, file: FileId) -> bool {
         let is_lax = self.rules.breaks(Bug::UsedOfOthers);
-        let is_free = !self.pending.contains_key(&file) && self.pending.len() < PENDING_MAX;
+        let is_awaited = self.removals.contains_key(&file.volume);
+        let is_free = !is_awaited && !self.pending.contains_key(&file);
         let Some(inode) = file.inode.lent_dir().filter(|_| is_free) else { return false };
         let dir = FileId { inode, ..file };
         let is_own = |known: &&mut Dir| !known.is_over && (is_lax || !known.is_shared);
@@ -507,12 +507,14 @@ mod tests {
     }
 
     #[test]
-    fn only_so_much_is_used_here_at_a_time() {
+    fn nothing_is_used_here_while_a_directory_may_be_removed() {
         let mut creations = lent();
-        let files: Vec<FileId> = (0..=PENDING_MAX).map(|_| created(&mut creations)).collect();
-        files.iter().for_each(|file| creations.ended(*file));
-        assert_eq!(files.iter().filter(|file| creations.use_own(at(2), **file)).count(), PENDING_MAX);
-        created(&mut creations);
+        let file = created(&mut creations);
+        creations.ended(file);
+        creations.begin_removal(file.volume);
+        assert!(!creations.use_own(at(2), file));
+        creations.end_removal(file.volume, true);
+        assert!(creations.use_own(at(2), file));
     }
 
     #[test]

@@ -503,7 +503,7 @@ impl Files {
                     Task::Change { number: object.number(), level, change, under: Some(under) }
                 }
                 Wish::Ask(query) => Task::Ask(query),
-                Wish::Open(opening) => Task::Open(opening),
+                Wish::Open(opening) | Wish::OpenOwn(opening) => Task::Open(opening),
             };
             let holds = if self.holding.remove(&key) { self.holds.begin(id, &task) } else { None };
             self.jobs.insert(key, Job::new(id, task).holding(holds));

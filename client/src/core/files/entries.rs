@@ -7,7 +7,7 @@ use base::{MonoTime, ObjectId};
 use node::file::{Change, Level};
 
 use super::super::Rules;
-use super::job::Wish;
+use super::job::{Opening, Wish};
 use super::{FileTicket, Files};
 
 impl Files {
@@ -42,5 +42,10 @@ impl Files {
         level: Level,
     ) -> FileTicket {
         self.begin_holding(now, volume, Wish::Enter(change, level))
+    }
+
+    /// Has a file opened that was opened here already and for which a number was kept, as what goes first has.
+    pub fn open_own_to_hold(&mut self, now: MonoTime, volume: ObjectId, opening: Opening) -> FileTicket {
+        self.begin_holding(now, volume, Wish::OpenOwn(opening))
     }
 }

@@ -25,6 +25,8 @@ pub(super) enum Wish {
     Flush(Change, Generation, Level),
     Ask(Query),
     Open(Opening),
+    /// Of what this client has opened already. A number was kept for that, which is not needed.
+    OpenOwn(Opening),
 }
 
 /// What opens a file of a volume, or keeps it open.
@@ -101,7 +103,7 @@ impl Wish {
             Self::Change(change, _) | Self::Enter(change, _) | Self::Flush(change, ..) => {
                 usize::try_from(change.data_bytes()).unwrap_or(usize::MAX)
             }
-            Self::Create | Self::Ask(_) | Self::Open(_) => 0,
+            Self::Create | Self::Ask(_) | Self::Open(_) | Self::OpenOwn(_) => 0,
         }
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Object {
     next: u64,
     /// What waits for its turn.
     pub(super) queue: BTreeMap<FileTicket, Wish>,
-    /// Changes for which numbers were kept.
+    /// What was done here already, for which numbers were kept.
     pub(super) entries: BTreeMap<FileTicket, Wish>,
     /// So many numbers are kept for these, and for more that are to come.
     promised: usize,
@@ -73,7 +73,8 @@ impl Object {
 
     /// It waits for its turn.
     pub(super) fn put(&mut self, ticket: FileTicket, wish: Wish) {
-        let waiting = if matches!(wish, Wish::Enter(..)) { &mut self.entries } else { &mut self.queue };
+        let is_done_here = matches!(wish, Wish::Enter(..) | Wish::OpenOwn(_));
+        let waiting = if is_done_here { &mut self.entries } else { &mut self.queue };
         waiting.insert(ticket, wish);
     }
 
@@ -106,7 +107,7 @@ impl Object {
         let (_, wish) = self.queue.first_key_value()?;
         let fits = match wish {
             Wish::Change(..) | Wish::Enter(..) | Wish::Flush(..) => self.has_number(),
-            Wish::Create | Wish::Ask(_) | Wish::Open(_) => true,
+            Wish::Create | Wish::Ask(_) | Wish::Open(_) | Wish::OpenOwn(_) => true,
         };
         if !fits || self.under_way >= UNDER_WAY_MAX {
             return None;
