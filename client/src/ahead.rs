@@ -253,7 +253,7 @@ impl Volume {
         if !shared.behind.is_on() || !self.is_present() {
             return None;
         }
-        let departure = shared.with_objects(|objects| {
+        let (inode, site, op, change) = shared.with_objects(|objects| {
             let (volume, now, mut cache) = (self.object(), clock::now(), shared.cache());
             let inode = cache.own_in(now, volume, who, (site.dir, &site.name))?;
             let file = FileId { volume, inode };
@@ -266,9 +266,9 @@ impl Volume {
             let op = Change::Unlink { site: site.clone(), holders: Vec::new() };
             let op = Arc::new(Op::wanted(who.clone(), op));
             let change = cache.leave(volume, &site, inode);
-            Some(Departure { volume: self.clone(), inode, site, op, change })
+            Some((inode, site, op, change))
         })?;
-        let inode = departure.inode;
+        let departure = Departure { volume: self.clone(), inode, site, op, change };
         let mut queue = shared.ahead.queue();
         queue.removed.push(departure);
         let gathered = queue.removed.len();
