@@ -175,7 +175,7 @@ fn what_cannot_be_mounted_is_said_clearly() {
         ([&unknown, free, "-oro"], "there is no volume `unknown`"),
         ([dir, free, "-oquick"], "there is no mount option `quick`"),
         ([free, free, "-oro"], "no cluster at"),
-        ([&foreign, free, "-oro"], "no daemon of the cluster answers"),
+        ([&foreign, free, "-oro"], "do not accept each other's certificates"),
     ] {
         for background in [None, Some("--background")] {
             let started = Instant::now();

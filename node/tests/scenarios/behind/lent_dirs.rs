@@ -534,7 +534,8 @@ fn who_moves_a_directory_that_is_wanted_back_does_not_hold_up_what_is_removed_th
     let moved = story.change(OTHER, rename((ROOT, "d"), (ROOT, "e")));
     story.cluster.run(ms(50));
     assert!(story.is_asked_back() && story.told(OTHER, moved).is_none());
-    let site = Site::new(story.inode, name("f"));
+    let inode = InodeId::under(story.generation, 1).unwrap();
+    let site = Site::new(story.inode, name("f")).naming(inode);
     let removed = story.change(HOLDER, TreeChange::Unlink { site, holders: Vec::new() });
     story.cluster.run(ms(50));
     let told = outcome(story.told(HOLDER, removed));
