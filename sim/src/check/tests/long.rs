@@ -70,8 +70,9 @@ fn outcome(state: &Content, op: &FileOp) -> (Content, FileOutcome) {
     let bytes = &state.bytes;
     let size = bytes.len();
     let outcomes = [
-        FileOutcome::Done,
+        // Whoever has appended knows where.
         FileOutcome::Appended(size),
+        FileOutcome::Done,
         FileOutcome::Size(size),
         FileOutcome::Refused,
         match *op {
