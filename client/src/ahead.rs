@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use base::{Members, MonoTime, NodeId, ObjectId};
-use namespace::{Attributes, Change, Done, Expect, Fate, Generation, InodeId, Kind, Name, Op, Site, Who};
+use namespace::{Attributes, Change, Done, Generation, InodeId, Kind, Name, Op, Who};
 use node::{Capability, OpenMode, list_of_volumes};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
@@ -57,14 +57,7 @@ pub(crate) struct Ahead {
 #[derive(Debug, Default)]
 struct Queue {
     created: Vec<Creation>,
-    removed: Vec<Departure>,
     is_tended: bool,
-}
-
-impl Queue {
-    fn is_empty(&self) -> bool {
-        self.created.is_empty() && self.removed.is_empty()
-    }
 }
 
 /// A file that is to be entered.
@@ -84,16 +77,6 @@ struct Arrival {
     who: Who,
     mode: OpenMode,
     told: watch::Sender<Option<Result<(), VolumeError>>>,
-}
-
-/// A file of which its volume is to be told that it is removed.
-#[derive(Debug)]
-struct Departure {
-    volume: Volume,
-    inode: InodeId,
-    site: Site,
-    op: Arc<Op>,
-    change: ChangeId,
 }
 
 /// A change may remove a directory until this is dropped.
@@ -245,37 +228,6 @@ impl Volume {
         }
         self.attend().await?;
         Ok(shared.ahead.creations().has_room())
-    }
-
-    /// Removes a file without asking anybody that this client has created like that, and that nobody has open. None if that may not be.
-    pub(crate) fn remove_ahead(&self, who: &Who, site: &Site) -> Option<Done> {
-        let shared = self.tree().shared();
-        if !shared.behind.is_on() || !self.is_present() {
-            return None;
-        }
-        let (inode, site, op, change) = shared.with_objects(|objects| {
-            let (volume, now, mut cache) = (self.object(), clock::now(), shared.cache());
-            let inode = cache.own_in(now, volume, who, (site.dir, &site.name))?;
-            let file = FileId { volume, inode };
-            let is_it = matches!(site.expect, Expect::Any) || site.expect == Expect::Inode(inode);
-            let may = is_it && !shared.behind.contents().is_open(file);
-            if !may || !use_own(shared, (now, &mut objects.core), file) {
-                return None;
-            }
-            let site = site.clone().naming(inode);
-            let op = Change::Unlink { site: site.clone(), holders: Vec::new() };
-            let op = Arc::new(Op::wanted(who.clone(), op));
-            let change = cache.leave(volume, &site, inode);
-            Some((inode, site, op, change))
-        })?;
-        let departure = Departure { volume: self.clone(), inode, site, op, change };
-        let mut queue = shared.ahead.queue();
-        queue.removed.push(departure);
-        let gathered = queue.removed.len();
-        drop(queue);
-        shared.ahead.gathered(gathered);
-        tend(shared);
-        Some(Done::Removed { inode, fate: Fate::Gone })
     }
 
     /// A directory was made.
@@ -480,34 +432,6 @@ impl Arrival {
     }
 }
 
-impl Departure {
-    /// Has it removed.
-    async fn run(self) {
-        let (shared, volume) = (Arc::clone(self.volume.tree().shared()), self.volume.object());
-        let mut is_over = shared.ahead.is_over.subscribe();
-        let is_over = is_over.wait_for(|is_over| *is_over);
-        // Whoever was told that it is gone is not told otherwise because no daemon was there for some time.
-        let tree = self.volume.tree().clone().with_patience(Duration::MAX);
-        let removed = tokio::select! {
-            removed = tree.enter_held(self.op, self.change) => removed,
-            _ = is_over => Err(ObjectError::Closed),
-        };
-        match removed {
-            Ok(removed) => drop(self.volume.noted(removed)),
-            Err(error) => {
-                let Site { dir, name, .. } = &self.site;
-                tracing::warn!(
-                    "{name:?}, removed from inode {dir} of volume {volume:?}, is there again: {error}"
-                );
-                shared.not_entered(FileId { volume, inode: *dir });
-            }
-        }
-        shared.ahead.ended(FileId { volume, inode: self.inode });
-        shared.told();
-        tend(&shared);
-    }
-}
-
 impl Shared {
     /// What was done in a directory by this client alone was refused. Whoever syncs it hears of that.
     fn not_entered(&self, FileId { volume, inode }: FileId) {
@@ -535,11 +459,11 @@ async fn look_after(client: Weak<Shared>) {
         let idle_at = {
             let mut queue = ahead.queue();
             let idle_at = ahead.creations().idle_at();
-            if queue.is_empty() && (idle_at.is_none() || *ahead.is_over.borrow()) {
+            if queue.created.is_empty() && (idle_at.is_none() || *ahead.is_over.borrow()) {
                 queue.is_tended = false;
                 return;
             }
-            idle_at.filter(|_| queue.is_empty())
+            idle_at.filter(|_| queue.created.is_empty())
         };
         if let Some(at) = idle_at {
             drop(shared);
@@ -548,9 +472,8 @@ async fn look_after(client: Weak<Shared>) {
             continue;
         }
         let _ = timeout(GATHERED_FOR, ahead.urge.notified()).await;
-        let Queue { created, removed, .. } = &mut *ahead.queue();
-        created.drain(..).for_each(|creation| _ = tokio::spawn(creation.run()));
-        removed.drain(..).for_each(|departure| _ = tokio::spawn(departure.run()));
+        let created = std::mem::take(&mut ahead.queue().created);
+        created.into_iter().for_each(|creation| _ = tokio::spawn(creation.run()));
     }
 }
 

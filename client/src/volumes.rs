@@ -356,11 +356,6 @@ impl Volume {
         {
             return Ok((Done::Changed { attributes }, None));
         }
-        if let Change::Unlink { site, .. } = &change
-            && let Some(done) = self.remove_ahead(who, site)
-        {
-            return Ok((done, None));
-        }
         let _judged = change.minds_lend().map(|inode| self.judged(inode));
         self.prepare(&change).await?;
         let mut removal = self.prepare_names(&change).await?;
