@@ -486,7 +486,7 @@ impl Volume {
     }
 
     /// What was written to a file that is gone need not be sent.
-    pub(crate) fn noted(&self, created: Created) -> Created {
+    fn noted(&self, created: Created) -> Created {
         let gone = match &created.0 {
             Done::Removed { inode, fate } => Some((*inode, *fate)),
             Done::Renamed { other: Some(inode), fate: Some(fate), .. } => Some((*inode, *fate)),

@@ -288,11 +288,6 @@ impl Contents {
         file.faults
     }
 
-    /// Whether somebody has it open.
-    pub fn is_open(&self, id: FileId) -> bool {
-        self.files.get(&id).is_some_and(|file| file.opens > 0)
-    }
-
     /// Somebody closes a file.
     pub fn close(&mut self, id: FileId) {
         let Some(file) = self.files.get_mut(&id) else { return };

@@ -1,18 +1,17 @@
-//! Files that this client creates, opens and removes by itself, in directories that are lent to it, and has entered by their volumes later.
+//! Files that this client creates and opens by itself, in directories that are lent to it, and has entered by their volumes later.
 //!
 //! A directory is lent to whoever makes it, and as long as it is nobody else knows what is in it. So its client may create files there without
-//! asking: it numbers them, and the volume enters them under their numbers. It may open and remove them, too. What is created, opened or removed
-//! here is *pending* until that has an outcome.
+//! asking: it numbers them, and the volume enters them under their numbers. It may open them, too. What is created or opened here is *pending* until that has an outcome.
 //!
 //! Rules:
 //!
 //! - No number is given twice under one lend: what is not known here any more is numbered by nobody.
 //! - Whoever asks about something that is pending, or changes something beside it, waits for that.
 //! - A directory that is wanted back gets no more files, and goes back when nothing in it is pending.
-//! - What nobody but this client ever knew is opened and removed here, and nothing else: what it has created under this lend, if nothing of the
+//! - What nobody but this client ever knew is opened here, and nothing else: what it has created under this lend, if nothing of the
 //!   directory was given another name since.
-//! - Nothing is created, or removed, while a directory of the volume may be about to be removed: a volume that takes it for empty would refuse
-//!   what is created here, and what is removed here it would still find there.
+//! - Nothing is created, or opened, while a directory of the volume may be about to be removed: a volume that takes it for empty would refuse
+//!   what is created here.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -25,7 +24,7 @@ use super::{Bug, Rules};
 
 /// So many directories are used like this at a time: each of them counts among what is lent to this client.
 const DIRS_MAX: usize = 1_024;
-/// A directory in which nothing was created or removed for so long is given back, and sooner if there are many.
+/// A directory in which nothing was created or opened for so long is given back, and sooner if there are many.
 const KEPT_FOR: Span = Span::from_secs(60);
 const KEPT_FOR_OF_MANY: Span = Span::from_secs(5);
 const MANY: usize = DIRS_MAX / 4;
@@ -85,7 +84,7 @@ struct Dir {
     numbered: u64,
     pending: usize,
     used: MonoTime,
-    /// Whether nothing more is created in it, or removed.
+    /// Whether nothing more is created in it, or opened.
     is_over: bool,
     /// Whether somebody else may know one of its files by another name.
     is_shared: bool,
@@ -136,7 +135,7 @@ impl Creations {
         Some(Numbered { number, inode, created: made + now.since(at) })
     }
 
-    /// Opens or removes a file here: it is pending until its volume knows that. False if that is not to be done here, because somebody else may
+    /// Opens a file here: it is pending until its volume knows that. False if that is not to be done here, because somebody else may
     /// know the file.
     pub fn use_own(&mut self, now: MonoTime, file: FileId) -> bool {
         let is_lax = self.rules.breaks(Bug::UsedOfOthers);

@@ -97,7 +97,6 @@ fn clients_create_much_without_asking() {
         println!("{}: {lends:?}", subject.name());
         let sum = |of: fn(&LendCounts) -> u64| lends.iter().map(of).sum::<u64>();
         assert!(sum(|lends| lends.dirs) > 20 && sum(|lends| lends.created_here) > 100);
-        assert!(sum(|lends| lends.removed_here) > 20);
         assert!(sum(|lends| lends.entered) > 80 && sum(|lends| lends.dirs_waited_for) > 5);
     }
 }

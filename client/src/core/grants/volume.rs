@@ -90,13 +90,12 @@ pub(super) enum Listing {
 /// What a name stands for, if for anything.
 type Entry = Option<(InodeId, Kind)>;
 
-/// A file that this client has created by itself, or removed, of which its volume may not know yet.
+/// A file that this client has created by itself, and that its volume may not know yet.
 #[derive(Debug)]
 pub(super) struct Entering {
     pub(super) dir: InodeId,
     pub(super) name: Name,
     pub(super) file: InodeId,
-    pub(super) is_removed: bool,
 }
 
 /// What was known of the names of a change, and up to where their directories were listed.
@@ -267,15 +266,9 @@ impl Volume {
 
     /// By which lend a directory is lent in which somebody may create what has this name, of which nothing is there.
     pub(super) fn free_in(&self, who: &Who, (dir, name): (InodeId, &Name)) -> Option<Lent> {
-        let (lent, kept) = self.lent_in(who, dir, name)?;
-        (kept.find(name) == Some(None)).then_some(lent)
-    }
-
-    /// What has a name in such a directory, if it is a file that is somebody's own and has no other.
-    pub(super) fn own_in(&self, who: &Who, (dir, name): (InodeId, &Name)) -> Option<InodeId> {
-        let (_, kept) = self.lent_in(who, dir, name)?;
-        let (inode, _) = kept.find(name)??;
-        self.own(who, inode).map(|_| inode)
+        let may = !self.busy.has_name(dir, name) && self.may(who, dir, Rights::CHANGE);
+        let kept = self.inodes.get(&dir).filter(|kept| may && kept.is_granted && kept.has_same_ids)?;
+        kept.lent.filter(|_| kept.find(name) == Some(None))
     }
 
     /// How a file is, if that is known, and it is somebody's own and has one name.
@@ -285,14 +278,6 @@ impl Volume {
         let attributes = kept.attributes.as_ref().filter(|_| !is_busy)?;
         let is_only = attributes.kind == Kind::File && attributes.links == 1;
         (is_only && attributes.uid == who.uid()).then_some(attributes)
-    }
-
-    /// By which lend a directory is lent in which somebody may change what has this name, and nobody does.
-    fn lent_in(&self, who: &Who, dir: InodeId, name: &Name) -> Option<(Lent, &Kept)> {
-        let is_busy = self.busy.has_name(dir, name) || self.busy.is_leaving(dir, name);
-        let may = !is_busy && self.may(who, dir, Rights::CHANGE);
-        let kept = self.inodes.get(&dir).filter(|kept| may && kept.is_granted && kept.has_same_ids)?;
-        Some((kept.lent?, &**kept))
     }
 
     /// This client has created a file by itself in a directory that is lent to it.
@@ -316,24 +301,9 @@ impl Volume {
         kept.allow_owner(who, attributes);
     }
 
-    /// This client has removed a file by itself in a directory that is lent to it. When that was a daemon says.
-    pub(super) fn leave(&mut self, Entering { dir, name, file, .. }: &Entering) {
-        self.know_name((*dir, name), None);
-        self.busy.begin_entering(*dir);
-        self.busy.leave(*dir, name, true);
-        if let Some(dir) = self.inodes.get_mut(dir) {
-            dir.attributes = None;
-        }
-        self.drop(*file);
-    }
-
-    /// What this client had created or removed by itself was entered at a place in the log. None if it is not there, or nobody knows.
-    pub(super) fn entered(&mut self, entering: &Entering, at: Option<Seq>) {
-        let Entering { dir, name, file, is_removed } = entering;
+    /// What this client had created by itself was entered at a place in the log. None if it is not there, or nobody knows.
+    pub(super) fn entered(&mut self, Entering { dir, name, file }: &Entering, at: Option<Seq>) {
         self.busy.end_entering(*dir);
-        if *is_removed {
-            self.busy.leave(*dir, name, false);
-        }
         match (at, self.inodes.get_mut(dir)) {
             (Some(at), Some(kept)) => kept.floor = kept.floor.max(at),
             (Some(at), None) => self.floor = self.floor.max(at),
@@ -704,8 +674,8 @@ impl Volume {
             return;
         }
         self.granted(dir, grant).allow(who, Rights::EXECUTE);
-        // It may have been created here since that was so, or removed.
-        if what.is_none() && self.busy.is_entering(dir) || self.busy.is_leaving(dir, name) {
+        // It may have been created here since that was so.
+        if what.is_none() && self.busy.is_entering(dir) {
             return;
         }
         self.know_name((dir, name), what);
@@ -729,7 +699,7 @@ impl Volume {
     }
 
     fn keep_page(&mut self, dir: InodeId, after: Option<&Name>, (page, grant): (&Page, &CacheGrant)) {
-        // What was created here since may be missing, and what was removed may be there.
+        // What was created here since may be missing.
         if !self.may_keep(dir, grant) || self.busy.is_entering(dir) {
             return;
         }

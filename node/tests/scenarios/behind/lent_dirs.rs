@@ -522,33 +522,6 @@ fn who_moves_a_directory_that_is_wanted_back_does_not_hold_up_what_is_entered_th
     assert!(outcome(Some(story.until_told(OTHER, moved))).is_ok());
 }
 
-/// The holder has told its user already that it is gone.
-#[test]
-fn who_moves_a_directory_that_is_wanted_back_does_not_hold_up_what_is_removed_there() {
-    let mut story = Story::lent_dir(None);
-    let entered = story.enter(1, "f");
-    story.cluster.run(ms(50));
-    assert!(outcome(story.told(HOLDER, entered)).is_ok());
-    let looked = story.query(OTHER, story.primary(), Ask::Lookup { dir: story.inode, name: name("f") });
-    story.cluster.run(ms(50));
-    let moved = story.change(OTHER, rename((ROOT, "d"), (ROOT, "e")));
-    story.cluster.run(ms(50));
-    assert!(story.is_asked_back() && story.told(OTHER, moved).is_none());
-    let inode = InodeId::under(story.generation, 1).unwrap();
-    let site = Site::new(story.inode, name("f")).naming(inode);
-    let removed = story.change(HOLDER, TreeChange::Unlink { site, holders: Vec::new() });
-    story.cluster.run(ms(50));
-    let told = outcome(story.told(HOLDER, removed));
-    assert!(matches!(told, Ok(TreeDone::Removed { .. })), "{told:?}");
-    story.answer();
-    let told = story.until_told(OTHER, looked);
-    assert!(
-        matches!(told, FileReplyBody::Answer(Err(FileError::Tree(NameError::NoEntry { .. })))),
-        "{told:?}"
-    );
-    assert!(outcome(Some(story.until_told(OTHER, moved))).is_ok());
-}
-
 /// When it asks nothing is lent there that could be taken back, and when its own change is an entry it would be.
 #[test]
 fn who_wants_a_name_that_is_just_being_given_waits_for_its_client() {
