@@ -200,8 +200,10 @@ impl<A: Algorithm> World<'_, A> {
                 let is_any_created = self.create_some(client, volume, dir)?;
                 Ok(is_any_created.then_some(false))
             }
-            (11, Some((_, site))) => {
-                self.hand_removes(client, hand, (volume, trees::remove_dir(site))).map(|()| Some(true))
+            (11, Some((dir, site))) => {
+                self.hand_removes(client, hand, (volume, trees::remove_dir(site)))?;
+                // Somebody else goes on there meanwhile.
+                self.create_some(client, volume, dir).map(|_| Some(true))
             }
             (12..16, _) if let Some(op) = removal => {
                 self.hand_removes(client, hand, (volume, op)).map(|()| Some(true))
