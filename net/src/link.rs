@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use base::Span;
+use base::{Span, WallTime};
 use bytes::Bytes;
 use quinn::{Connection, SendStream};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{sleep, timeout};
 use wire::{Admitted, Frame, Heartbeat, Hello, Kind, TimeAnswer};
 
 use crate::close::CloseReason;
@@ -360,11 +360,8 @@ async fn pace_datagrams(link: Link) {
 /// packets that lie in its socket, but only one beat.
 async fn beat(link: Link, shared: Arc<Shared>) {
     let peer_beats = Kind::Heartbeat.may_come_from(&link.inner.peer.role);
-    let mut beats = interval(shared.config.heartbeat_interval);
-    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut silent = 0;
     loop {
-        beats.tick().await;
         silent = if link.inner.is_heard.swap(false, Ordering::Relaxed) { 0 } else { silent + 1 };
         if peer_beats && silent >= shared.config.silent_intervals {
             return link.end(CloseReason::Silent(shared.config.silent_after()));
@@ -372,7 +369,16 @@ async fn beat(link: Link, shared: Arc<Shared>) {
         if shared.may_ask {
             send_heartbeat(&link, &Heartbeat::Ask { asked: shared.owner.clock().time });
         }
+        sleep(until_next_beat(shared.owner.clock().time, shared.config.heartbeat_interval)).await;
     }
+}
+
+/// All links beat at the same times, whole intervals of the clock: so a beat wakes a process once for all of them, and those of its peers,
+/// if they have the same clock, arrive together. Between two beats is half an interval at least.
+fn until_next_beat(now: WallTime, interval: Duration) -> Duration {
+    let every = span(interval).as_micros().max(1);
+    let left = every - now.as_micros() % every;
+    Duration::from_micros(if left < every / 2 { left + every } else { left })
 }
 
 async fn watch_denied(link: Link, denied: DenyList) {
@@ -386,4 +392,17 @@ fn end_ownerless(link: &Link) {
 
 fn span(duration: Duration) -> Span {
     Span::from_micros(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beats_come_at_whole_intervals_and_not_soon_after_one() {
+        const INTERVAL: Duration = Duration::from_millis(100);
+        let ms = |at| until_next_beat(WallTime::from_micros(at), INTERVAL).as_millis();
+        assert_eq!([0, 1_000, 50_000].map(ms), [100, 99, 50]);
+        assert_eq!([50_001, 99_999].map(ms), [149, 100], "it is near enough to the next");
+    }
 }
