@@ -1,12 +1,12 @@
-//! Files that this client creates and opens by itself, around their core: who has that entered, and what is told of it.
+//! Files that this client creates, opens and removes by itself, around their core: who has that entered, and what is told of it.
 //!
 //! What was done within a short time is entered together. Whoever waits for one of them has that begun at once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use base::{Members, MonoTime, NodeId, ObjectId};
-use namespace::{Attributes, Change, Done, Generation, InodeId, Kind, Name, Op, Who};
+use base::{Members, MonoTime, NodeId, ObjectId, WallTime};
+use namespace::{Attributes, Change, Done, Expect, Fate, Generation, InodeId, Kind, Name, Op, Site, Who};
 use node::{Capability, OpenMode, list_of_volumes};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::behind::fault_of;
 use crate::clock;
 use crate::core::content::{FileId, Recall};
-use crate::core::creations::{Creations, Numbered, gives_otherwise, new_file};
+use crate::core::creations::{Creations, Numbered, gives_otherwise, may_remove_dir, new_file};
 use crate::core::files::{Files, Opening};
 use crate::core::grants::ChangeId;
 use crate::driver::{Client, Shared};
@@ -25,7 +25,7 @@ use crate::source::Source;
 use crate::volume_files::VolumeFile;
 use crate::volumes::{Volume, VolumeError};
 
-/// What is created within this time is entered together, and so much at once.
+/// What is created or removed within this time is entered together, and so much at once.
 const GATHERED_FOR: Duration = Duration::from_millis(10);
 const GATHERED_MAX: usize = 8;
 /// Who has nothing to do looks this often whether there is a client.
@@ -38,14 +38,14 @@ const PERMISSIONS: u16 = 0o777;
 /// What became of a file that this client has created, once that is known.
 pub(crate) type Entered = watch::Receiver<Option<Result<(), VolumeError>>>;
 
-/// What this client creates and opens by itself.
+/// What this client creates and removes by itself.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     /// Held for moments only. Locked after the state and the cache.
     creations: Mutex<Creations>,
     /// Locked before what was created.
     queue: Mutex<Queue>,
-    /// Something was created.
+    /// Something was created or removed.
     wake: Notify,
     /// Somebody waits for that.
     urge: Notify,
@@ -57,7 +57,15 @@ pub(crate) struct Ahead {
 #[derive(Debug, Default)]
 struct Queue {
     created: Vec<Creation>,
+    opened: Vec<Arrival>,
+    removed: Vec<Departure>,
     is_tended: bool,
+}
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.created.is_empty() && self.opened.is_empty() && self.removed.is_empty()
+    }
 }
 
 /// A file that is to be entered.
@@ -76,7 +84,19 @@ struct Arrival {
     source: Source,
     who: Who,
     mode: OpenMode,
+    /// Who may do what with it, as far as that was known.
+    rights: Option<u64>,
     told: watch::Sender<Option<Result<(), VolumeError>>>,
+}
+
+/// A file of which its volume is to be told that it is removed.
+#[derive(Debug)]
+struct Departure {
+    volume: Volume,
+    inode: InodeId,
+    site: Site,
+    op: Arc<Op>,
+    change: ChangeId,
 }
 
 /// A change may remove a directory until this is dropped.
@@ -159,6 +179,18 @@ impl Ahead {
         self.creations().recall(lend, recall)
     }
 
+    /// Whoever waits for something that is not entered yet waits no longer than he has to.
+    pub(crate) fn urge(&self) {
+        self.urge.notify_one();
+    }
+
+    /// What was opened and is closed by now no volume need be told of. Nothing is locked while this is called.
+    fn forget_closed(&self) {
+        let closed: Vec<Arrival> =
+            self.queue().opened.extract_if(.., |arrival| arrival.is_closed()).collect();
+        closed.into_iter().for_each(Arrival::forget);
+    }
+
     /// What was done to a file is entered, or never will be.
     fn ended(&self, file: FileId) {
         self.creations().ended(file);
@@ -208,7 +240,7 @@ impl Volume {
     /// change.
     pub(crate) async fn prepare_names(&self, change: &Change) -> Result<Option<Removal>, ObjectError> {
         self.tree().shared().ahead.creations().share(self.object(), change);
-        if matches!(change, Change::RemoveDirectory { .. } | Change::Rename { .. }) {
+        if may_remove_dir(change) {
             let removal = Removal::begin(self);
             self.await_all_entered().await?;
             return Ok(Some(removal));
@@ -228,6 +260,36 @@ impl Volume {
         }
         self.attend().await?;
         Ok(shared.ahead.creations().has_room())
+    }
+
+    /// Removes a file without asking anybody that this client has created like that, and that nobody has open. None if that may not be.
+    pub(crate) fn remove_ahead(&self, who: &Who, site: &Site) -> Option<Done> {
+        let shared = self.tree().shared();
+        shared.ahead.forget_closed();
+        if !shared.behind.is_on() || !self.is_present() {
+            return None;
+        }
+        let (inode, site, op, change) = shared.with_objects(|objects| {
+            let (volume, now, mut cache) = (self.object(), clock::now(), shared.cache());
+            let inode = cache.own_in(now, volume, who, (site.dir, &site.name))?;
+            let file = FileId { volume, inode };
+            let is_it = matches!(site.expect, Expect::Any) || site.expect == Expect::Inode(inode);
+            let may = is_it && !shared.behind.contents().is_open(file);
+            let removed = may.then(|| use_own(shared, (now, &mut objects.core), file))??;
+            let site = site.clone().naming(inode);
+            let change = cache.leave(volume, &site, (inode, removed));
+            let op = Change::Unlink { site: site.clone(), holders: Vec::new(), removed: Some(removed) };
+            let op = Arc::new(Op::wanted(who.clone(), op));
+            Some((inode, site, op, change))
+        })?;
+        let departure = Departure { volume: self.clone(), inode, site, op, change };
+        let mut queue = shared.ahead.queue();
+        queue.removed.push(departure);
+        let gathered = queue.removed.len();
+        drop(queue);
+        shared.ahead.gathered(gathered);
+        tend(shared);
+        Some(Done::Removed { inode, fate: Fate::Gone })
     }
 
     /// A directory was made.
@@ -311,6 +373,7 @@ impl Client {
     ) -> Option<VolumeFile> {
         let (shared, id) = (volume.tree().shared(), FileId { volume: volume.object(), inode });
         inode.lent_dir()?;
+        shared.ahead.forget_closed();
         if !shared.behind.is_on() || !volume.is_present() || volume.has_own_mode(inode) {
             return None;
         }
@@ -318,17 +381,17 @@ impl Client {
             let (now, cache) = (clock::now(), shared.cache());
             let is = cache.own(now, id.volume, who, inode)?;
             let may = is.mode & OWNER_BOTH == OWNER_BOTH && !is.has_acl;
-            (may && use_own(shared, (now, &mut objects.core), id))
+            (may && use_own(shared, (now, &mut objects.core), id).is_some())
                 .then(|| cache.rights(now, id.volume, inode))
         })?;
         let kept = Kept::of(volume, inode);
         let (told, entered) = watch::channel(None);
         let source = Source::entering(volume, mode, (Arc::clone(&kept), entered));
-        let arrival = Arrival { source: source.clone(), who: who.clone(), mode, told };
-        tokio::spawn(arrival.run());
-        let file = VolumeFile::new(source, Held::new(kept));
-        self.opened(&file, who, (mode, rights));
-        Some(file)
+        let arrival = Arrival { source: source.clone(), who: who.clone(), mode, rights, told };
+        shared.ahead.queue().opened.push(arrival);
+        shared.ahead.wake.notify_one();
+        tend(shared);
+        Some(VolumeFile::new(source, Held::new(kept)))
     }
 }
 
@@ -408,6 +471,20 @@ impl Creation {
 }
 
 impl Arrival {
+    /// Whether nobody has it open any more.
+    fn is_closed(&self) -> bool {
+        self.source.is_last()
+    }
+
+    /// It was closed before anybody else knew that it was open.
+    fn forget(self) {
+        let (id, shared) = (self.source.id(), self.source.shared());
+        shared.with_objects(|objects| objects.core.renounce(clock::now(), id.volume));
+        shared.ahead.ended(id);
+        shared.told();
+        shared.wake();
+    }
+
     /// Has it opened.
     async fn run(self) {
         let (id, shared) = (self.source.id(), Arc::clone(self.source.shared()));
@@ -415,18 +492,47 @@ impl Arrival {
         let is_over = is_over.wait_for(|is_over| *is_over);
         let tree = self.source.volume.tree().clone().with_patience(Duration::MAX);
         let opened = tokio::select! {
-            opened = tree.open_own(Opening::Open(self.who, id.inode, self.mode)) => opened,
+            opened = tree.open_own(Opening::Open(self.who.clone(), id.inode, self.mode)) => opened,
             _ = is_over => Err(ObjectError::Closed),
         };
         let opened = opened.map(|(_, capability)| {
             self.source.kept().opened();
             self.source.content.show(capability);
+            shared.keep_open(&self.source, &self.who, (self.mode, self.rights));
         });
         if let Err(error) = &opened {
             tracing::warn!("inode {} of volume {:?} is not open: {error}", id.inode, id.volume);
         }
         self.told.send_replace(Some(opened.map_err(VolumeError::from)));
         shared.ahead.ended(id);
+        shared.told();
+        tend(&shared);
+    }
+}
+
+impl Departure {
+    /// Has it removed.
+    async fn run(self) {
+        let (shared, volume) = (Arc::clone(self.volume.tree().shared()), self.volume.object());
+        let mut is_over = shared.ahead.is_over.subscribe();
+        let is_over = is_over.wait_for(|is_over| *is_over);
+        // Whoever was told that it is gone is not told otherwise because no daemon was there for some time.
+        let tree = self.volume.tree().clone().with_patience(Duration::MAX);
+        let removed = tokio::select! {
+            removed = tree.enter_held(self.op, self.change) => removed,
+            _ = is_over => Err(ObjectError::Closed),
+        };
+        match removed {
+            Ok(removed) => drop(self.volume.noted(removed)),
+            Err(error) => {
+                let Site { dir, name, .. } = &self.site;
+                tracing::warn!(
+                    "{name:?}, removed from inode {dir} of volume {volume:?}, is there again: {error}"
+                );
+                shared.not_entered(FileId { volume, inode: *dir });
+            }
+        }
+        shared.ahead.ended(FileId { volume, inode: self.inode });
         shared.told();
         tend(&shared);
     }
@@ -442,14 +548,14 @@ impl Shared {
     }
 }
 
-/// Has somebody look after what this client creates, unless somebody does.
+/// Has somebody look after what this client creates and removes, unless somebody does.
 fn tend(shared: &Arc<Shared>) {
     if !std::mem::replace(&mut shared.ahead.queue().is_tended, true) {
         tokio::spawn(look_after(Arc::downgrade(shared)));
     }
 }
 
-/// Has entered what was created, and gives back directories that nobody uses, as long as there are any.
+/// Has entered what was created and removed, and gives back directories that nobody uses, as long as there are any.
 async fn look_after(client: Weak<Shared>) {
     while let Some(shared) = client.upgrade() {
         let ahead = Arc::clone(&shared.ahead);
@@ -459,11 +565,11 @@ async fn look_after(client: Weak<Shared>) {
         let idle_at = {
             let mut queue = ahead.queue();
             let idle_at = ahead.creations().idle_at();
-            if queue.created.is_empty() && (idle_at.is_none() || *ahead.is_over.borrow()) {
+            if queue.is_empty() && (idle_at.is_none() || *ahead.is_over.borrow()) {
                 queue.is_tended = false;
                 return;
             }
-            idle_at.filter(|_| queue.created.is_empty())
+            idle_at.filter(|_| queue.is_empty())
         };
         if let Some(at) = idle_at {
             drop(shared);
@@ -472,8 +578,11 @@ async fn look_after(client: Weak<Shared>) {
             continue;
         }
         let _ = timeout(GATHERED_FOR, ahead.urge.notified()).await;
-        let created = std::mem::take(&mut ahead.queue().created);
-        created.into_iter().for_each(|creation| _ = tokio::spawn(creation.run()));
+        ahead.forget_closed();
+        let Queue { created, opened, removed, .. } = &mut *ahead.queue();
+        opened.drain(..).for_each(|arrival| _ = tokio::spawn(arrival.run()));
+        created.drain(..).for_each(|creation| _ = tokio::spawn(creation.run()));
+        removed.drain(..).for_each(|departure| _ = tokio::spawn(departure.run()));
     }
 }
 
@@ -509,21 +618,21 @@ fn number(
     }
     let numbered = shared.ahead.creations().number(now, dir, under);
     if numbered.is_none() {
-        files.renounce(dir.volume);
+        files.renounce(now, dir.volume);
     }
     numbered
 }
 
-/// Whether a file may be opened here. It is pending then, with a number that is kept for it.
-fn use_own(shared: &Shared, (now, files): (MonoTime, &mut Files), file: FileId) -> bool {
+/// When a file is opened or removed here, if it may be. It is pending then, with a number that is kept for it.
+fn use_own(shared: &Shared, (now, files): (MonoTime, &mut Files), file: FileId) -> Option<WallTime> {
     if !files.promise(now, file.volume) {
-        return false;
+        return None;
     }
-    let is_own = shared.ahead.creations().use_own(now, file);
-    if !is_own {
-        files.renounce(file.volume);
+    let used = shared.ahead.creations().use_own(now, file);
+    if used.is_none() {
+        files.renounce(now, file.volume);
     }
-    is_own
+    used
 }
 
 fn entry((dir, name): (InodeId, &Name), (under, number): (Generation, u64), file: &Attributes) -> Change {

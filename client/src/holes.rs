@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use namespace::{Attributes, Generation};
-use node::file::{Extent, FileError};
+use node::file::{Extent, FileError, Level};
 
 use crate::clock;
 use crate::core::content::Whose;
@@ -40,7 +40,7 @@ impl VolumeFile {
         let patience = self.source().content.patience();
         let start = clock::now();
         while clock::elapsed(start) < patience {
-            self.flush().await?;
+            self.flush(Level::Written).await?;
             if let Some(found) = self.try_to_seek(offset, sought).await? {
                 return Ok(found);
             }

@@ -138,6 +138,20 @@ impl Shared {
         self.cache().rights(clock::now(), id.volume, id.inode)
     }
 
+    /// Who has opened a file like this may open it again.
+    pub(crate) fn keep_open(
+        self: &Arc<Self>,
+        source: &Source,
+        who: &Who,
+        (mode, rights): (OpenMode, Option<u64>),
+    ) {
+        let Some(rights) = rights.filter(|_| self.rights(source.id()) == rights) else { return };
+        let opened = Opened { who: who.clone(), mode, source: source.clone(), rights, used_at: clock::now() };
+        if self.reopening.enter(source.id(), opened) {
+            tokio::spawn(look_after(Arc::downgrade(self)));
+        }
+    }
+
     fn close_rested(&self) -> bool {
         let now = clock::now();
         let is_good =
@@ -166,13 +180,8 @@ impl Client {
     }
 
     /// A file was opened by who was allowed to by these rights.
-    pub(crate) fn opened(&self, file: &VolumeFile, who: &Who, (mode, rights): (OpenMode, Option<u64>)) {
-        let (source, shared) = (file.source(), file.source().shared());
-        let Some(rights) = rights.filter(|_| shared.rights(source.id()) == rights) else { return };
-        let opened = Opened { who: who.clone(), mode, source: source.clone(), rights, used_at: clock::now() };
-        if shared.reopening.enter(source.id(), opened) {
-            tokio::spawn(look_after(Arc::downgrade(shared)));
-        }
+    pub(crate) fn opened(&self, file: &VolumeFile, who: &Who, by: (OpenMode, Option<u64>)) {
+        file.source().shared().keep_open(file.source(), who, by);
     }
 
     /// A file was created. Its owner may open it again.

@@ -58,6 +58,7 @@ impl Source {
         if let Some(told) = &*entered.borrow() {
             return told.clone();
         }
+        self.shared().ahead.urge();
         let mut entered = entered.clone();
         let told = entered.wait_for(Option::is_some).await.map(|told| told.clone());
         told.ok().flatten().unwrap_or_else(|| Err(ObjectError::Closed.into()))
@@ -66,6 +67,11 @@ impl Source {
     /// What keeps the file open.
     pub(crate) fn kept(&self) -> Arc<Kept> {
         Arc::clone(&self.kept)
+    }
+
+    /// Whether nothing else keeps it open.
+    pub(crate) fn is_last(&self) -> bool {
+        Arc::strong_count(&self.kept) == 1
     }
 
     /// Which file it is.

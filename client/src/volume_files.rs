@@ -13,7 +13,7 @@ use namespace::{
     Attributes, Change, Done, Generation, InodeId, Kind, LentTo, Name, NameError, SetAttributes, SetTime, Who,
 };
 use node::OpenMode;
-use node::file::{FileError, Stat, WRITE_BYTES_MAX};
+use node::file::{FileError, Level, Stat, WRITE_BYTES_MAX};
 
 use crate::behind::Behind;
 use crate::clock;
@@ -314,10 +314,13 @@ impl VolumeFile {
         let known = self.user.told.load(Ordering::Relaxed);
         // Of a client that has ended nothing may be left, and nothing of what was never written is no answer to that.
         self.volume().present().await?;
-        self.volume().await_all_entered().await?;
-        self.source.entered().await?;
-        // Content first, so that what follows is asked of each daemon's disk at the same time.
-        self.flush().await?;
+        // What is made durable by what follows need not be before, so that each daemon syncs its disk once.
+        let level = if self.volume().owes() { Level::Written } else { Level::Durable };
+        let entered = async {
+            self.volume().await_all_entered().await?;
+            self.source.entered().await
+        };
+        tokio::try_join!(self.flush(level), entered)?;
         if self.contents(|contents| contents.has_own_set(self.user.id)) {
             let patience = self.source.content.patience();
             if !self.user.shared.return_lent(self.user.id, patience).await {
@@ -363,9 +366,9 @@ impl VolumeFile {
     }
 
     /// What was written until now is sent, and has an outcome.
-    pub(crate) async fn flush(&self) -> Result<(), VolumeError> {
+    pub(crate) async fn flush(&self, level: Level) -> Result<(), VolumeError> {
         let id = self.user.id;
-        let Some(wanted) = self.contents(|contents| contents.want(id)) else { return Ok(()) };
+        let Some(wanted) = self.contents(|contents| contents.want(id, level)) else { return Ok(()) };
         self.behind().urge(id);
         let patience = self.source.content.patience();
         if self.behind().until(patience, |contents| contents.has_sent(id, wanted)).await {

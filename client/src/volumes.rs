@@ -315,8 +315,11 @@ impl Volume {
 
     /// The same place, with what it names as far as that is known here, which may be over.
     pub fn known_site(&self, site: Site) -> Site {
-        let named = self.object.shared().cache().named(self.object(), site.dir, &site.name);
-        named.map_or_else(|| site.clone(), |inode| site.clone().naming(inode))
+        match self.object.shared().cache().named(self.object(), site.dir, &site.name) {
+            Some(Some(inode)) => site.naming(inode),
+            Some(None) => site.free(),
+            None => site,
+        }
     }
 
     /// Whether a directory has this name, and has it for as long as what is known of the volume is [good](Self::known_for), or until
@@ -355,6 +358,11 @@ impl Volume {
             && let Some(attributes) = self.set_own(who, inode, set)
         {
             return Ok((Done::Changed { attributes }, None));
+        }
+        if let Change::Unlink { site, .. } = &change
+            && let Some(done) = self.remove_ahead(who, site)
+        {
+            return Ok((done, None));
         }
         let _judged = change.minds_lend().map(|inode| self.judged(inode));
         self.prepare(&change).await?;
@@ -476,17 +484,18 @@ impl Volume {
 
     /// The same removal, of a file that is lent to this client, by its number: nobody has to ask this client about it.
     fn removal_of_own(&self, op: &Op) -> Option<Op> {
-        let Change::Unlink { site, holders } = &op.change else { return None };
+        let Change::Unlink { site, holders, removed } = &op.change else { return None };
         let Site { dir, name, expect: Expect::Any } = site else { return None };
         let shared = self.object.shared();
-        let inode = shared.cache().named(self.object(), *dir, name)?;
+        let inode = shared.cache().named(self.object(), *dir, name)??;
         shared.behind.contents().generation(FileId { volume: self.object(), inode })?;
-        let change = Change::Unlink { site: site.clone().naming(inode), holders: holders.clone() };
+        let (site, holders, removed) = (site.clone().naming(inode), holders.clone(), *removed);
+        let change = Change::Unlink { site, holders, removed };
         Some(Op::wanted(op.who.clone(), change))
     }
 
     /// What was written to a file that is gone need not be sent.
-    fn noted(&self, created: Created) -> Created {
+    pub(crate) fn noted(&self, created: Created) -> Created {
         let gone = match &created.0 {
             Done::Removed { inode, fate } => Some((*inode, *fate)),
             Done::Renamed { other: Some(inode), fate: Some(fate), .. } => Some((*inode, *fate)),
@@ -600,7 +609,7 @@ impl Volume {
 
     /// Takes the name of anything but a directory away.
     pub async fn unlink(&self, who: &Who, site: Site) -> Result<(), VolumeError> {
-        self.change(who, Change::Unlink { site, holders: Vec::new() }).await.map(drop)
+        self.change(who, Change::Unlink { site, holders: Vec::new(), removed: None }).await.map(drop)
     }
 
     /// Takes an empty directory away.
@@ -612,6 +621,14 @@ impl Volume {
     pub async fn sync(&self) -> Result<(), VolumeError> {
         self.await_all_entered().await?;
         Ok(self.object.sync().await?)
+    }
+
+    /// Whether a sync has anything to make durable.
+    pub(crate) fn owes(&self) -> bool {
+        let creations = self.tree().shared().ahead.creations();
+        let is_pending = creations.has_pending(self.object(), creations.count());
+        drop(creations);
+        is_pending || self.object.with_files(|files| files.owed(self.object())) > 0
     }
 
     /// Whether something that this client was told is done may be lost, and no sync has told yet.

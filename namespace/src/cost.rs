@@ -59,7 +59,7 @@ pub fn op_bytes(op: &Op) -> u64 {
         Change::Create { name, make, .. } => name.as_bytes().len() as u64 + make_bytes(make),
         Change::Enter { name, replicas, .. } => name.as_bytes().len() as u64 + members_bytes(replicas),
         Change::Link { name, .. } => name.as_bytes().len() as u64,
-        Change::Unlink { site, holders } | Change::RemoveDirectory { site, holders } => {
+        Change::Unlink { site, holders, .. } | Change::RemoveDirectory { site, holders } => {
             site.name.as_bytes().len() as u64 + holders_bytes(holders)
         }
         Change::Rename { from, to, holders, .. } => {

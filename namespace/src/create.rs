@@ -177,11 +177,8 @@ impl<T: Table> Draft<'_, T> {
             *lent = Some(under);
         }
         self.enter_lender(client, id)?;
-        let (mtime, ctime) = (dir.mtime.max(created), dir.ctime.max(created));
         let done = self.put_new((id, inode), (dir_id, name))?;
-        // So its client knows how the directory is before this comes to it.
-        let dir = Inode::clone(&*self.inode(dir_id)?);
-        self.put_inode(dir_id, Inode { mtime, ctime, ..dir });
+        self.date_entries(dir_id, (dir.mtime, dir.ctime), created)?;
         Ok(done)
     }
 

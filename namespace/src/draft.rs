@@ -153,4 +153,17 @@ impl<'t, T: Table> Draft<'t, T> {
         })?;
         Ok(())
     }
+
+    /// Entries of a directory that had these times were changed by its client at its own time: so it knows how the directory is before this
+    /// comes to it.
+    pub(crate) fn date_entries(
+        &mut self,
+        id: InodeId,
+        (mtime, ctime): (WallTime, WallTime),
+        changed: WallTime,
+    ) -> Result<(), NameError> {
+        let dir = Inode::clone(&*self.inode(id)?);
+        self.put_inode(id, Inode { mtime: mtime.max(changed), ctime: ctime.max(changed), ..dir });
+        Ok(())
+    }
 }

@@ -75,7 +75,7 @@ fn create(dir: InodeId, text: &str, make: Make, mode: u16) -> Change {
 }
 
 fn unlink(dir: InodeId, text: &str) -> Change {
-    Change::Unlink { site: site(dir, text), holders: vec![] }
+    Change::Unlink { site: site(dir, text), holders: vec![], removed: None }
 }
 
 fn rename(from: Site, to: Site, how: RenameHow) -> Change {

@@ -240,7 +240,14 @@ impl<T: Table> Draft<'_, T> {
                 self.enter((who, *client), (*dir, name), &file)
             }
             Change::Link { inode, dir, name } => self.link(who, *inode, (*dir, name)),
-            Change::Unlink { site, holders } => self.remove_name(who, site, holders, false),
+            Change::Unlink { site, holders, removed } => {
+                let dates = self.inode(site.dir).map(|dir| (dir.mtime, dir.ctime));
+                let done = self.remove_name(who, site, holders, false)?;
+                if let (Some(removed), Ok(dates)) = (removed, dates) {
+                    self.date_entries(site.dir, dates, *removed)?;
+                }
+                Ok(done)
+            }
             Change::RemoveDirectory { site, holders } => self.remove_name(who, site, holders, true),
             Change::Rename { from, to, how, holders } => self.rename(who, (from, to), *how, holders),
             other => unreachable!("{other:?} is about no name"),

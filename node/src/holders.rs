@@ -170,7 +170,7 @@ impl Holders {
     /// Says in a change that may take a last name away who may have open what has it, and that it is that which has it.
     pub(crate) fn enter(&self, change: &mut TreeChange, tree: &Names, rules: Rules) {
         let (site, holders) = match change {
-            TreeChange::Unlink { site, holders } => (Some(site), holders),
+            TreeChange::Unlink { site, holders, .. } => (Some(site), holders),
             TreeChange::Rename { to, how: RenameHow::Replace, holders, .. } => (Some(to), holders),
             TreeChange::Rename { holders, .. } | TreeChange::RemoveDirectory { holders, .. } => {
                 (None, holders)

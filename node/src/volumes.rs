@@ -72,6 +72,11 @@ pub(crate) fn operation(asked: Asked, change: &Change, replica: &Replica<File>, 
         {
             op.change = TreeChange::GiveBack { inode, generation, given, accessed, mode, changed };
         }
+        if let TreeChange::Unlink { site, removed, .. } = &mut op.change {
+            let lent = replica.machine().tree().lent(site.dir);
+            let is_its = lent.is_some_and(|lent| lent.to == LentTo::Client(asked.client));
+            *removed = removed.filter(|_| is_its).map(|at| done_at(asked.now, site.dir, replica, at));
+        }
         match &mut op.change {
             TreeChange::Create { make: Make::File { replicas }, lends, .. } => {
                 *lends &= place.may_lend;
@@ -84,7 +89,7 @@ pub(crate) fn operation(asked: Asked, change: &Change, replica: &Replica<File>, 
                 if let Some(inode) = InodeId::under(*under, *number) {
                     *replicas = members_of(asked.object, inode, place.map);
                 }
-                *created = entered_at(asked.now, *dir, replica, *created);
+                *created = done_at(asked.now, *dir, replica, *created);
             }
             TreeChange::Lend { inode, to } => {
                 *to = lent_to(asked, *inode, replica, &place);
@@ -101,14 +106,14 @@ pub(crate) fn operation(asked: Asked, change: &Change, replica: &Replica<File>, 
     Op { time: asked.now, under: None, change }
 }
 
-/// When what a client enters was created: when it says, but not later than now, and not before the directory was made. Nobody else has seen the
-/// directory since then, so whoever looks for what is new since it looked last misses nothing.
-fn entered_at(now: WallTime, dir: InodeId, replica: &Replica<File>, created: WallTime) -> WallTime {
+/// When a client has created or removed something in a directory that is lent to it: when it says, but not later than now, and not before the
+/// directory was made. Nobody else has seen the directory since then, so whoever looks for what is new since it looked last misses nothing.
+fn done_at(now: WallTime, dir: InodeId, replica: &Replica<File>, at: WallTime) -> WallTime {
     let made = match replica.machine().tree().part(&Key::Inode(dir)) {
         Some(Part::Inode(found)) => found.btime,
         _ => WallTime::ZERO,
     };
-    created.min(now).max(made)
+    at.min(now).max(made)
 }
 
 /// To whom a file is lent: to the client that wants it, unless somebody else does or did lately.

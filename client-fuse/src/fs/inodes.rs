@@ -31,7 +31,8 @@ pub(crate) struct Inodes {
 }
 
 struct Tables {
-    known: BTreeMap<u64, Known>,
+    /// Each by itself: an ordered map keeps room for nearly as many more.
+    known: BTreeMap<u64, Box<Known>>,
     /// What the kernel may believe to have these names.
     names: BTreeMap<(u64, Name), InodeId>,
 }
@@ -75,7 +76,7 @@ impl Known {
 
 impl Tables {
     fn find(&mut self, inode: InodeId) -> Option<&mut Known> {
-        self.known.get_mut(&inode.number).filter(|known| known.id == inode)
+        self.known.get_mut(&inode.number).filter(|known| known.id == inode).map(|known| &mut **known)
     }
 
     /// An inode is not believed any more to have any of its names.
@@ -100,7 +101,7 @@ impl Tables {
 impl Default for Inodes {
     /// The kernel refers to the root as long as it is mounted.
     fn default() -> Self {
-        let known = BTreeMap::from([(ROOT, Known::new(InodeId::ROOT, 1))]);
+        let known = BTreeMap::from([(ROOT, Box::new(Known::new(InodeId::ROOT, 1)))]);
         Self { tables: Mutex::new(Tables { known, names: BTreeMap::new() }) }
     }
 }
@@ -114,17 +115,18 @@ impl Inodes {
     /// The kernel is told of an inode once more, and that it is like this. Whether it was told of it before.
     pub(super) fn entered(&self, told: &Attributes) -> bool {
         let (id, mut tables) = (told.inode, self.tables());
-        let known = tables.known.entry(id.number).or_insert(Known::new(id, 0));
+        let known = tables.known.entry(id.number).or_insert_with(|| Box::new(Known::new(id, 0)));
         known.lookups += 1;
         let lookups = known.lookups;
         if known.id != id {
             // What had the number before was never committed: nothing is there any more to refer to.
             let (before, changes) = (known.id, known.changes);
             tables.leave_places(before);
-            tables.known.insert(id.number, Known { changes, ..Known::new(id, lookups) });
+            tables.known.insert(id.number, Box::new(Known { changes, ..Known::new(id, lookups) }));
         }
         if let Some(known) = tables.find(id) {
-            known.told = Some(told.clone());
+            // Who replicates it nobody is shown who asks how it is.
+            known.told = Some(Attributes { replicas: None, ..told.clone() });
         }
         lookups > 1
     }

@@ -93,7 +93,12 @@ impl Fs {
 
     pub(crate) async fn unlink(&self, caller: &Caller, place: Place<'_>) -> Result<(), FsError> {
         let site = self.site(place)?;
-        self.change_sites(caller, [site], |[site]| Change::Unlink { site, holders: Vec::new() }).await
+        self.change_sites(caller, [site], |[site]| Change::Unlink {
+            site,
+            holders: Vec::new(),
+            removed: None,
+        })
+        .await
     }
 
     pub(crate) async fn remove_directory(&self, caller: &Caller, place: Place<'_>) -> Result<(), FsError> {

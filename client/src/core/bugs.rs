@@ -20,7 +20,7 @@ pub enum Bug {
     EntriesWait,
     /// A file is created in a directory while that may be removed.
     CreatedInRemoved,
-    /// A file is opened without asking though somebody else may know it.
+    /// A file is opened or removed without asking though somebody else may know it.
     UsedOfOthers,
     /// A lend is used although the session that it was given in may be over.
     LendOutlivesSession,

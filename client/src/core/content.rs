@@ -288,6 +288,11 @@ impl Contents {
         file.faults
     }
 
+    /// Whether somebody has it open.
+    pub fn is_open(&self, id: FileId) -> bool {
+        self.files.get(&id).is_some_and(|file| file.opens > 0)
+    }
+
     /// Somebody closes a file.
     pub fn close(&mut self, id: FileId) {
         let Some(file) = self.files.get_mut(&id) else { return };
@@ -480,12 +485,12 @@ impl Contents {
     }
 
     /// Everything that was changed until now is to be sent. Returns what to ask [`has_sent`](Self::has_sent) for; none if nothing is here.
-    pub fn want(&mut self, id: FileId) -> Option<(Generation, u64)> {
+    pub fn want(&mut self, id: FileId, level: Level) -> Option<(Generation, u64)> {
         if self.rules.breaks(Bug::SyncForgetsLend) {
             return None;
         }
         let lend = self.files.get_mut(&id)?.lend.as_mut()?;
-        Some((lend.generation, lend.want()))
+        Some((lend.generation, lend.want(level)))
     }
 
     /// Whether all that was wanted was taken in, or never will be.

@@ -1,30 +1,33 @@
-//! Files that this client creates and opens by itself, in directories that are lent to it, and has entered by their volumes later.
+//! Files that this client creates, opens and removes by itself, in directories that are lent to it, and has entered by their volumes later.
 //!
 //! A directory is lent to whoever makes it, and as long as it is nobody else knows what is in it. So its client may create files there without
-//! asking: it numbers them, and the volume enters them under their numbers. It may open them, too. What is created or opened here is *pending* until that has an outcome.
+//! asking: it numbers them, and the volume enters them under their numbers. It may open and remove them, too. What is created, opened or removed
+//! here is *pending* until that has an outcome.
 //!
 //! Rules:
 //!
 //! - No number is given twice under one lend: what is not known here any more is numbered by nobody.
 //! - Whoever asks about something that is pending, or changes something beside it, waits for that.
 //! - A directory that is wanted back gets no more files, and goes back when nothing in it is pending.
-//! - What nobody but this client ever knew is opened here, and nothing else: what it has created under this lend, if nothing of the
-//!   directory was given another name since.
-//! - Nothing is created, or opened, while a directory of the volume may be about to be removed: a volume that takes it for empty would refuse
-//!   what is created here.
+//! - What nobody but this client ever knew is opened and removed here, and nothing else: what it has created under this lend, if nothing of the
+//!   directory was given a name in another one since.
+//! - Nothing is created, or removed, while a directory of the volume may be about to be removed: a volume that takes it for empty would refuse
+//!   what is created here, and what is removed here it would still find there.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 use base::{MonoTime, NodeId, ObjectId, Span, WallTime};
-use namespace::{Ask, Attributes, Change, Generation, InodeId, Kind, Lent, SetAttributes, Who};
+use namespace::{
+    Ask, Attributes, Change, Expect, Generation, InodeId, Kind, Lent, RenameHow, SetAttributes, Who,
+};
 
 use super::content::{FileId, Recall};
 use super::{Bug, Rules};
 
 /// So many directories are used like this at a time: each of them counts among what is lent to this client.
 const DIRS_MAX: usize = 1_024;
-/// A directory in which nothing was created or opened for so long is given back, and sooner if there are many.
+/// A directory in which nothing was created or removed for so long is given back, and sooner if there are many.
 const KEPT_FOR: Span = Span::from_secs(60);
 const KEPT_FOR_OF_MANY: Span = Span::from_secs(5);
 const MANY: usize = DIRS_MAX / 4;
@@ -84,7 +87,7 @@ struct Dir {
     numbered: u64,
     pending: usize,
     used: MonoTime,
-    /// Whether nothing more is created in it, or opened.
+    /// Whether nothing more is created in it, or removed.
     is_over: bool,
     /// Whether somebody else may know one of its files by another name.
     is_shared: bool,
@@ -135,21 +138,22 @@ impl Creations {
         Some(Numbered { number, inode, created: made + now.since(at) })
     }
 
-    /// Opens a file here: it is pending until its volume knows that. False if that is not to be done here, because somebody else may
-    /// know the file.
-    pub fn use_own(&mut self, now: MonoTime, file: FileId) -> bool {
+    /// Opens or removes a file here: it is pending until its volume knows that. None if that is not to be done here, because somebody else may
+    /// know the file; otherwise when that is, by the clock of the directory.
+    pub fn use_own(&mut self, now: MonoTime, file: FileId) -> Option<WallTime> {
         let is_lax = self.rules.breaks(Bug::UsedOfOthers);
         let is_awaited = self.removals.contains_key(&file.volume);
         let is_free = !is_awaited && !self.pending.contains_key(&file);
-        let Some(inode) = file.inode.lent_dir().filter(|_| is_free) else { return false };
+        let inode = file.inode.lent_dir().filter(|_| is_free)?;
         let dir = FileId { inode, ..file };
         let is_own = |known: &&mut Dir| !known.is_over && (is_lax || !known.is_shared);
-        let Some(known) = self.dirs.get_mut(&dir).filter(is_own) else { return false };
+        let known = self.dirs.get_mut(&dir).filter(is_own)?;
         known.used = now;
         known.pending += 1;
         self.count += 1;
         self.pending.insert(file, Pending { dir, order: self.count });
-        true
+        let (made, at) = known.made;
+        Some(made + now.since(at))
     }
 
     /// This change may give a file another name, by which others may come to know it.
@@ -159,7 +163,7 @@ impl Creations {
             Change::Link { inode, .. } => {
                 of_volume.filter(|(dir, _)| Some(dir.inode) == inode.lent_dir()).map(|(_, dir)| dir).collect()
             }
-            Change::Rename { from, to, .. } => {
+            Change::Rename { from, to, .. } if from.dir != to.dir => {
                 let is_named = |dir: &FileId| [from.dir, to.dir].contains(&dir.inode);
                 of_volume.filter(|(dir, _)| is_named(dir)).map(|(_, dir)| dir).collect()
             }
@@ -279,6 +283,20 @@ impl Creations {
     }
 }
 
+/// Whether a change may remove a directory. What a client has created by itself is a file, and takes no directory's place; and what is named
+/// beside it is used by nobody meanwhile.
+pub fn may_remove_dir(change: &Change) -> bool {
+    match change {
+        Change::RemoveDirectory { .. } => true,
+        Change::Rename { from, to, how: RenameHow::Replace | RenameHow::NoReplace, .. } => {
+            let is_file = matches!(from.expect, Expect::Inode(inode) if inode.lent_dir().is_some());
+            !is_file || to.expect == Expect::Any
+        }
+        Change::Rename { .. } => true,
+        _ => false,
+    }
+}
+
 /// A file as it is when its client has created it. Who replicates it is known later, and nobody asks that client.
 pub fn new_file(who: &Who, (numbered, lent): (Numbered, Lent), mode: u16) -> Attributes {
     let Numbered { inode, created, .. } = numbered;
@@ -334,7 +352,7 @@ pub const fn asked_about(ask: &Ask) -> Option<InodeId> {
 #[cfg(test)]
 mod tests {
     use base::{Epoch, Seq};
-    use namespace::{Born, Name, RenameHow, Site};
+    use namespace::{Born, Name, Site};
 
     use super::*;
 
@@ -492,17 +510,22 @@ mod tests {
     fn what_only_this_client_ever_knew_is_used_here() {
         let mut creations = lent();
         let file = created(&mut creations);
-        assert!(!creations.use_own(at(2), file), "it is not entered yet");
+        assert_eq!(creations.use_own(at(2), file), None, "it is not entered yet");
         creations.ended(file);
-        assert!(!creations.use_own(at(2), dir(7)), "that one others may have opened");
+        assert_eq!(creations.use_own(at(2), dir(7)), None, "that one others may have opened");
         let first = creations.count();
-        assert!(creations.use_own(at(2), file) && !creations.use_own(at(2), file));
+        assert_eq!(
+            creations.use_own(at(2), file),
+            Some(WallTime::from_micros(2_007)),
+            "since the directory was made"
+        );
+        assert_eq!(creations.use_own(at(2), file), None);
         assert!(creations.concerns(file.volume, &[dir(5).inode], creations.count()));
         assert!(!creations.has_pending(file.volume, first), "that was before");
         assert!(creations.recall((dir(5), lend(5)), RECALL), "the answer waits for that");
         creations.ended(file);
         assert_eq!(creations.take_answered(), [RECALL]);
-        assert!(!creations.use_own(at(2), file), "the directory is back");
+        assert_eq!(creations.use_own(at(2), file), None, "the directory is back");
     }
 
     #[test]
@@ -511,9 +534,9 @@ mod tests {
         let file = created(&mut creations);
         creations.ended(file);
         creations.begin_removal(file.volume);
-        assert!(!creations.use_own(at(2), file));
+        assert_eq!(creations.use_own(at(2), file), None);
         creations.end_removal(file.volume, true);
-        assert!(creations.use_own(at(2), file));
+        assert!(creations.use_own(at(2), file).is_some());
     }
 
     #[test]
@@ -529,7 +552,7 @@ mod tests {
                 let file = created(&mut creations);
                 creations.ended(file);
                 creations.share(file.volume, &shares);
-                assert_eq!(creations.use_own(at(2), file), !spoils);
+                assert_eq!(creations.use_own(at(2), file).is_none(), spoils);
             }
             let mut creations = lent();
             let file = created(&mut creations);
@@ -537,7 +560,29 @@ mod tests {
             let inode = if spoils { file.inode } else { dir(6).inode };
             let link = Change::Link { inode, dir: dir(8).inode, name: Name::new(b"b").unwrap() };
             creations.share(file.volume, &link);
-            assert_eq!(creations.use_own(at(2), file), !spoils);
+            assert_eq!(creations.use_own(at(2), file).is_none(), spoils);
         }
+        let mut creations = lent();
+        let file = created(&mut creations);
+        creations.ended(file);
+        creations.share(file.volume, &rename(dir(5), dir(5)));
+        assert!(creations.use_own(at(2), file).is_some(), "it is where it was");
+    }
+
+    #[test]
+    fn no_directory_is_removed_by_a_file_that_takes_the_place_of_something_known() {
+        let own = created(&mut lent()).inode;
+        let site = |expect| Site { dir: dir(5).inode, name: Name::new(b"a").unwrap(), expect };
+        let rename = |from, to, how| {
+            may_remove_dir(&Change::Rename { from: site(from), to: site(to), how, holders: Vec::new() })
+        };
+        let [file, any, free] = [Expect::Inode(own), Expect::Any, Expect::Nothing];
+        assert!(!rename(file, free, RenameHow::Replace) && !rename(file, file, RenameHow::Replace));
+        assert!(rename(any, free, RenameHow::Replace), "it may be a directory");
+        assert!(rename(Expect::Inode(dir(7).inode), free, RenameHow::Replace), "so may this");
+        assert!(rename(file, any, RenameHow::Replace), "nobody keeps that from being used");
+        assert!(rename(file, file, RenameHow::Exchange));
+        assert!(may_remove_dir(&Change::RemoveDirectory { site: site(any), holders: Vec::new() }));
+        assert!(!may_remove_dir(&Change::Unlink { site: site(any), holders: Vec::new(), removed: None }));
     }
 }

@@ -76,6 +76,8 @@ const TICKETS_MAX: usize = 1 << 16;
 const BYTES_MAX: usize = 256 << 20;
 /// Something is known of so many files.
 const OBJECTS_MAX: usize = 1 << 16;
+/// Of so many, or of as many as are in use, it is known whom to ask although nobody wants anything of them.
+const IDLE_MAX: usize = 1 << 13;
 
 const _: () = assert!(SILENCE.as_micros() < FORGIVEN.as_micros(), "there is a time in which silence counts");
 const _: () = assert!(SYNC_AT + UNDER_WAY_MAX <= UNSYNCED_MAX, "changes go on while those before are synced");
@@ -204,7 +206,10 @@ pub enum FileEvent {
 pub struct Files {
     map: Arc<ClusterMap>,
     links: Links,
-    objects: BTreeMap<ObjectId, Object>,
+    /// Each by itself: an ordered map keeps room for nearly as many more.
+    objects: BTreeMap<ObjectId, Box<Object>>,
+    /// When there are so many, those are forgotten of which nothing is to be known.
+    idle_at: usize,
     /// What is shown for objects that are the content of volumes' files.
     shown: Shown,
     /// What is open in volumes, and the tickets of what is about to be.
@@ -260,6 +265,7 @@ impl Files {
             map,
             links: Links::new(),
             objects: BTreeMap::new(),
+            idle_at: IDLE_MAX,
             shown: Shown::new(),
             holds: Holds::new(),
             holding: BTreeSet::new(),
@@ -300,7 +306,7 @@ impl Files {
 
     /// Who is believed to answer for a file.
     pub fn believed(&self, object: ObjectId) -> Option<NodeId> {
-        self.objects.get(&object).map(Object::target)
+        self.objects.get(&object).map(|object| object.target())
     }
 
     /// How many changes of a file were acknowledged and are not known to be durable.
@@ -475,15 +481,19 @@ impl Files {
 
     /// Whether something is known of a file from now on.
     fn know(&mut self, now: MonoTime, object: ObjectId) -> bool {
-        if !self.objects.contains_key(&object) && self.objects.len() >= OBJECTS_MAX {
-            self.forget(now);
+        if !self.objects.contains_key(&object) {
+            match self.objects.len() {
+                OBJECTS_MAX.. => self.forget(now),
+                count if count >= self.idle_at => self.forget_idle(),
+                _ => {}
+            }
         }
         let count = self.objects.len();
         match self.objects.entry(object) {
             Entry::Occupied(_) => true,
             Entry::Vacant(_) if count >= OBJECTS_MAX => false,
             Entry::Vacant(vacant) => {
-                vacant.insert(Object::new(self.map.members(object), self.number));
+                vacant.insert(Box::new(Object::new(self.map.members(object), self.number)));
                 true
             }
         }

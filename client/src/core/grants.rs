@@ -36,8 +36,8 @@ mod volume;
 
 use std::collections::BTreeMap;
 
-use base::{Epoch, MonoTime, NodeId, ObjectId, Seq, Span};
-use namespace::{Answer, Ask, Attributes, Change, Done, InodeId, Lent, Name, NameError, Op, Who};
+use base::{Epoch, MonoTime, NodeId, ObjectId, Seq, Span, WallTime};
+use namespace::{Answer, Ask, Attributes, Change, Done, InodeId, Lent, Name, NameError, Op, Site, Who};
 use node::{CacheGrant, Named, Revoked};
 
 use super::{Bug, Rules};
@@ -209,8 +209,8 @@ impl Cache {
         by.and_then(|by| self.links.get(&by.node)).is_some_and(|link| now < link.valid_until)
     }
 
-    /// What a name of a directory stands for, as far as anybody knows here.
-    pub fn named(&self, object: ObjectId, dir: InodeId, name: &Name) -> Option<InodeId> {
+    /// What a name of a directory stands for, if for anything, as far as anybody knows here.
+    pub fn named(&self, object: ObjectId, dir: InodeId, name: &Name) -> Option<Option<InodeId>> {
         self.volumes.get(&object)?.named(dir, name)
     }
 
@@ -243,7 +243,18 @@ impl Cache {
         self.lending(now, object)?.free_in(who, place)
     }
 
-    /// How a file is as long as what is lent to this client may be used, if it is somebody's own and has one name.
+    /// Which file somebody may take away who may take it for a fact that its directory is lent to this client: his own, which has no other name.
+    pub fn own_in(
+        &self,
+        now: MonoTime,
+        object: ObjectId,
+        who: &Who,
+        place: (InodeId, &Name),
+    ) -> Option<InodeId> {
+        self.lending(now, object)?.own_in(who, place)
+    }
+
+    /// How a file is, under the same conditions, if it is somebody's own and has one name.
     pub fn own(&self, now: MonoTime, object: ObjectId, who: &Who, inode: InodeId) -> Option<&Attributes> {
         self.lending(now, object)?.own(who, inode)
     }
@@ -258,14 +269,37 @@ impl Cache {
 
     /// This client has created a file by itself, and has it entered by this change.
     pub fn enter(&mut self, object: ObjectId, op: &Op, attributes: &Attributes) -> ChangeId {
-        self.last += 1;
-        let id = ChangeId(self.last);
-        self.changes.insert(id, (object, Named::default()));
+        let id = self.begin_nothing(object);
         if let (Some(volume), Change::Enter { dir, name, .. }) = (self.volumes.get_mut(&object), &op.change) {
-            let entering = Entering { dir: *dir, name: name.clone(), file: attributes.inode };
+            let (dir, name, file, is_removed) = (*dir, name.clone(), attributes.inode, false);
+            let entering = Entering { dir, name, file, is_removed };
             volume.enter(&op.who, &entering, attributes);
             self.entering.insert(id, entering);
         }
+        id
+    }
+
+    /// This client has removed a file by itself, and has its volume told by a change of that site.
+    pub fn leave(
+        &mut self,
+        object: ObjectId,
+        Site { dir, name, .. }: &Site,
+        (file, removed): (InodeId, WallTime),
+    ) -> ChangeId {
+        let id = self.begin_nothing(object);
+        if let Some(volume) = self.volumes.get_mut(&object) {
+            let entering = Entering { dir: *dir, name: name.clone(), file, is_removed: true };
+            volume.leave(&entering, removed);
+            self.entering.insert(id, entering);
+        }
+        id
+    }
+
+    /// A change of which only this client knows what it is about.
+    fn begin_nothing(&mut self, object: ObjectId) -> ChangeId {
+        self.last += 1;
+        let id = ChangeId(self.last);
+        self.changes.insert(id, (object, Named::default()));
         id
     }
 

@@ -247,6 +247,32 @@ async fn unlink(volume: &Volume, dir: InodeId, text: &str) {
     volume.unlink(&Who::root(), Site::new(dir, name(text))).await.unwrap();
 }
 
+#[tokio::test]
+async fn what_is_removed_ahead_is_gone_at_once_for_everybody() {
+    let cluster = Cluster::start(3, Settings::default());
+    let (client, other) = (cluster.client().await, cluster.client().await);
+    let volume = client.create_volume(&called("home"), (0, 0)).await.unwrap();
+    let theirs = other.volume(&called("home")).await.unwrap();
+    let dir = own_dir(&client, &volume, "d").await;
+    create_all(&client, &volume, dir, 0..30).await;
+    volume.sync().await.unwrap();
+    let mut ahead = 0;
+    for number in 0..20 {
+        unlink(&volume, dir, &format!("f{number}")).await;
+        ahead += u32::from(volume.has_lost());
+        let again = volume.unlink(&Who::root(), Site::new(dir, name(&format!("f{number}")))).await;
+        assert_eq!(again, Err(VolumeError::Refused(NameError::NoEntry { dir })));
+    }
+    assert!(ahead > 10, "{ahead} were removed without asking");
+    assert_eq!(names(&volume, dir).await.len(), 10);
+    unlink(&volume, dir, "f20").await;
+    assert_eq!(all_of(&other, &theirs, dir).await, expected(21..30));
+    let (own, seen) = (volume.attributes(dir).await.unwrap(), theirs.attributes(dir).await.unwrap());
+    assert_eq!((own.size, own.mtime, own.ctime), (seen.size, seen.mtime, seen.ctime));
+    client.close().await;
+    other.close().await;
+}
+
 /// By its other name somebody else has opened it, and sees how many there are.
 #[tokio::test]
 async fn what_had_another_name_is_removed_when_the_daemons_have_removed_it() {

@@ -132,7 +132,7 @@ fn random_histories_do_something() {
     use proptest::test_runner::TestRunner;
 
     let mut runner = TestRunner::deterministic();
-    let ops: Vec<Vec<Op>> = (0..300)
+    let ops: Vec<Vec<Op>> = (0..400)
         .map(|_| prop::collection::vec(any_op(), 60).new_tree(&mut runner).unwrap().current())
         .map(aimed)
         .collect();

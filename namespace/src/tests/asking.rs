@@ -102,7 +102,7 @@ fn place() -> Place {
     let mut world = World::default();
     let (d, e) = (world.dir(ROOT, "d"), world.dir(ROOT, "e"));
     let (f, g, o) = (world.file(d, "f"), world.file(e, "g"), world.file(ROOT, "o"));
-    world.run(Change::Unlink { site: site(ROOT, "o"), holders: vec![client(1)] });
+    world.run(Change::Unlink { site: site(ROOT, "o"), holders: vec![client(1)], removed: None });
     Place { world, d, e, f, g, o }
 }
 

@@ -33,7 +33,7 @@ fn a_client_that_has_ended_does_nothing_until_it_is_forgotten() {
     ] {
         assert_eq!(world.try_for(gone, &Who::root(), change), expired);
     }
-    let held = Change::Unlink { site: site(ROOT, "f"), holders: vec![gone] };
+    let held = Change::Unlink { site: site(ROOT, "f"), holders: vec![gone], removed: None };
     assert_eq!(world.run(held), Done::Removed { inode, fate: Fate::Doomed }, "it holds nothing");
     world.run(Change::Forget { client: gone });
     assert_eq!(world.error(Change::Forget { client: gone }), NameError::NoClient { client: gone });
@@ -45,7 +45,7 @@ fn the_end_of_a_client_ends_what_it_holds_has_and_waits_for() {
     let mut world = World::default();
     let (orphan, other, kept) = (world.file(ROOT, "o"), world.file(ROOT, "p"), world.file(ROOT, "f"));
     for (text, holders) in [("o", vec![client(1)]), ("p", vec![client(1), client(2)])] {
-        world.run(Change::Unlink { site: site(ROOT, text), holders });
+        world.run(Change::Unlink { site: site(ROOT, text), holders, removed: None });
     }
     world.try_for(client(1), &Who::root(), lock(1, kept, LockMode::Exclusive, false)).unwrap();
     world.try_for(client(2), &Who::root(), lock(2, kept, LockMode::Shared, true)).unwrap();
@@ -71,7 +71,7 @@ fn the_end_of_a_client_with_much_takes_several_entries() {
         let text = format!("f{number}");
         let inode = world.file(ROOT, &text);
         if number % 2 == 0 {
-            world.run(Change::Unlink { site: site(ROOT, &text), holders: vec![client(1)] });
+            world.run(Change::Unlink { site: site(ROOT, &text), holders: vec![client(1)], removed: None });
         } else {
             world.try_for(client(1), &Who::root(), lock(1, inode, LockMode::Shared, false)).unwrap();
         }

@@ -27,7 +27,7 @@ fn what_has_no_name_keeps_a_tree_from_being_empty_until_its_data_is_gone() {
     assert!(!world.tree.is_empty());
     let (inode, holder) = (id(1), client(1));
     world.run(Change::Lend { inode, to: LentTo::Content });
-    world.run(Change::Unlink { site: site(InodeId::ROOT, "a"), holders: vec![holder] });
+    world.run(Change::Unlink { site: site(InodeId::ROOT, "a"), holders: vec![holder], removed: None });
     assert!(!world.tree.is_empty(), "it is an orphan");
     assert!(world.tree.doomed(9).is_empty());
     world.run(Change::Release { inode, client: holder });

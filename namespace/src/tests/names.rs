@@ -154,7 +154,8 @@ fn directories_and_other_things_are_removed_each_in_its_way() {
 fn a_name_that_names_something_else_than_expected_is_left_alone() {
     let mut world = World::default();
     let inode = world.file(ROOT, "f");
-    let expecting = |expect| Change::Unlink { site: Site { expect, ..site(ROOT, "f") }, holders: vec![] };
+    let expecting =
+        |expect| Change::Unlink { site: Site { expect, ..site(ROOT, "f") }, holders: vec![], removed: None };
     for expect in [Expect::Nothing, Expect::Inode(ROOT)] {
         assert_eq!(world.error(expecting(expect)), NameError::Stale { dir: ROOT });
     }

@@ -5,7 +5,11 @@ use super::*;
 const ROOT: InodeId = InodeId::ROOT;
 
 fn unlink_held(text: &str, holders: &[u64]) -> Change {
-    Change::Unlink { site: site(ROOT, text), holders: holders.iter().copied().map(client).collect() }
+    Change::Unlink {
+        site: site(ROOT, text),
+        holders: holders.iter().copied().map(client).collect(),
+        removed: None,
+    }
 }
 
 #[test]

@@ -131,7 +131,10 @@ fn name_change() -> impl Strategy<Value = Change> {
         ),
         2 => (any_file(), any_dir(), any_name())
             .prop_map(|(inode, dir, name)| Change::Link { inode, dir, name }),
-        3 => (any_site(), any_holders()).prop_map(|(site, holders)| Change::Unlink { site, holders }),
+        3 => (any_site(), any_holders(), 0..200_u64).prop_map(|(site, holders, removed)| {
+            let removed = (removed < 99).then(|| time(removed));
+            Change::Unlink { site, holders, removed }
+        }),
         2 => (any_site(), any_holders()).prop_map(|(site, holders)| Change::RemoveDirectory { site, holders }),
         4 => (any_site(), any_site(), how, any_holders())
             .prop_map(|(from, to, how, holders)| Change::Rename { from, to, how, holders }),

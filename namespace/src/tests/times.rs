@@ -26,7 +26,7 @@ fn each_operation_sets_the_times_that_posix_says() {
         (create(d, "n", Make::Directory, 0), ["mc", "", "", ""]),
         (Change::Link { inode: f, dir: e, name: name("n") }, ["", "mc", "c", ""]),
         (unlink(d, "f"), ["mc", "", "gone", ""]),
-        (Change::Unlink { site: site(d, "f"), holders: vec![client(1)] }, ["mc", "", "c", ""]),
+        (Change::Unlink { site: site(d, "f"), holders: vec![client(1)], removed: None }, ["mc", "", "c", ""]),
         (Change::RemoveDirectory { site: site(ROOT, "e"), holders: vec![client(1)] }, ["", "c", "", ""]),
         (rename(site(d, "f"), site(d, "n"), RenameHow::Replace), ["mc", "", "c", ""]),
         (rename(site(d, "f"), site(e, "n"), RenameHow::Replace), ["mc", "mc", "c", ""]),

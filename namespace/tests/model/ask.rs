@@ -64,7 +64,7 @@ impl Model {
             Change::Create { .. } => self.create(at, op),
             Change::Enter { .. } => self.enter(op),
             Change::Link { .. } => self.link(op),
-            Change::Unlink { site, holders } => self.remove(op, site, holders, false),
+            Change::Unlink { site, holders, removed } => self.unlink(op, site, holders, *removed),
             Change::RemoveDirectory { site, holders } => self.remove(op, site, holders, true),
             Change::Rename { .. } => self.rename(op),
             Change::SetAttributes { .. } => self.set_attributes(op),

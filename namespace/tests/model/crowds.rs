@@ -75,7 +75,7 @@ pub(crate) fn a_client_has_much(tally: &mut Tally) -> Result<(), String> {
         crowd.lock(inode, 1, LockMode::Shared)?;
         if number % 2 == 0 {
             let site = Site { dir: InodeId::ROOT, name: name(number), expect: Expect::Inode(inode) };
-            crowd.step(0, Change::Unlink { site, holders: vec![client(number % 4 / 2)] })?;
+            crowd.step(0, Change::Unlink { site, holders: vec![client(number % 4 / 2)], removed: None })?;
         }
     }
     for by in [0, 1] {

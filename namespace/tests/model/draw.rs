@@ -29,6 +29,7 @@ const CHANGES: [Drawn; 23] = [
     (5, ALWAYS, |dice| Change::Unlink {
         site: dice.site(|node| !node.is_directory()),
         holders: holders(dice),
+        removed: dice.once_in(4).then(|| dice.time()),
     }),
     (3, ALWAYS, |dice| Change::RemoveDirectory { site: dice.site(is_bare), holders: holders(dice) }),
     (9, ALWAYS, rename),

@@ -187,6 +187,22 @@ impl Model {
         Ok(Done::Removed { inode, fate: self.lost_name(inode, holders)? })
     }
 
+    pub(crate) fn unlink(
+        &mut self,
+        op: &Op,
+        site: &Site,
+        holders: &[ClientId],
+        removed: Option<WallTime>,
+    ) -> Result<Done, NameError> {
+        let before = self.nodes.get(&site.dir).map(|dir| (dir.mtime, dir.ctime));
+        let done = self.remove(op, site, holders, false)?;
+        if let (Some(removed), Some((mtime, ctime))) = (removed, before) {
+            let dir = self.node_mut(site.dir);
+            (dir.mtime, dir.ctime) = (mtime.max(removed), ctime.max(removed));
+        }
+        Ok(done)
+    }
+
     pub(crate) fn rename(&mut self, op: &Op) -> Result<Done, NameError> {
         let Change::Rename { ref from, ref to, how, ref holders } = op.change else {
             unreachable!("it is asked to rename")

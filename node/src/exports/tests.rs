@@ -364,7 +364,7 @@ fn changes() -> Vec<(Change, ChangeKind)> {
             Writes,
         ),
         (Change::Link { inode, dir: INODE, name: name() }, Writes),
-        (Change::Unlink { site: site(), holders: holders() }, Writes),
+        (Change::Unlink { site: site(), holders: holders(), removed: None }, Writes),
         (Change::RemoveDirectory { site: site(), holders: holders() }, Writes),
         (Change::Rename { from: site(), to: site(), how: RenameHow::Exchange, holders: holders() }, Writes),
         (Change::SetAttributes { inode, set: SetAttributes::default() }, Writes),

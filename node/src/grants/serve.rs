@@ -13,7 +13,7 @@ use replication::Position;
 use super::named::{Touched, is_directory};
 use super::table::Taken;
 use super::{CacheGrant, GrantKind, Settled};
-use crate::file::{Answer, Change, Done, FileBody, FileError, FileReplyBody};
+use crate::file::{Answer, Change, Done, FileBody, FileError, FileReplyBody, Names};
 use crate::files::{Asker, Caller, Hosted};
 use crate::{Bug, Reply, Revoked, SessionId, Shard, Unavailable};
 
@@ -51,8 +51,6 @@ impl<A: Algorithm> Shard<A> {
     ) -> bool {
         let guards = !self.config.breaks(Bug::PlacesOfDeadForgotten);
         let takes_place = asker.session().is_some_and(|session| self.granting.takes_place_of(session));
-        // What waits before it may wait until the directory is given back, which is when all is entered.
-        let overtakes = takes_place || enters(change);
         let takes_places = !self.config.breaks(Bug::PlaceNotTaken);
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return false };
         let mut touched = hosted.touched_by(change);
@@ -73,6 +71,8 @@ impl<A: Algorithm> Shard<A> {
         let (is_held, to_tell) = hosted.grants.in_the_way(&touched, asker.session());
         let is_held = is_held || guards && hosted.grants.moves_unplaced(&touched, asker.client);
         let tree = hosted.replica.machine().tree();
+        // What waits before it may wait until the directory is given back, which is when all is entered.
+        let overtakes = takes_place || is_of_lender(change, tree, asker.client);
         let is_settling = decided_by_lends(change)
             .is_some_and(|inode| hosted.grants.is_changing(inode) && !is_directory(tree, inode));
         if !is_held && !is_settling && !hosted.grants.is_behind(&touched, overtakes) {
@@ -462,8 +462,16 @@ fn returned_by(change: &Change) -> Option<Touched> {
     Some(Touched { found: vec![inode], ..Touched::default() })
 }
 
-fn enters(change: &Change) -> bool {
-    matches!(change, Change::Tree(op) if matches!(op.change, namespace::Change::Enter { .. }))
+/// Whether a client has something entered or removed in a directory that is lent to it, which it gives back after that.
+fn is_of_lender(change: &Change, tree: &Names, client: ClientId) -> bool {
+    let Change::Tree(op) = change else { return false };
+    match &op.change {
+        namespace::Change::Enter { .. } => true,
+        namespace::Change::Unlink { site, .. } => {
+            tree.lent(site.dir).is_some_and(|lent| lent.to == LentTo::Client(client))
+        }
+        _ => false,
+    }
 }
 
 /// The inode, if it can be granted. What is lent to a client can be to that one, also without a name.

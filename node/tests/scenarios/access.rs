@@ -430,7 +430,7 @@ fn nobody_is_told_anything_of_a_volume_that_was_taken_away() {
     for client in [ADMIN, BUILD, STRANGER] {
         assert_eq!(story.query(client, Who::root(), Ask::Statfs), Err(FileError::Removed));
         let site = Site::new(InodeId::ROOT, name("f"));
-        let unlink = TreeChange::Unlink { site, holders: Vec::new() };
+        let unlink = TreeChange::Unlink { site, holders: Vec::new(), removed: None };
         assert_eq!(story.op(client, Who::root(), unlink), Err(FileError::Removed));
     }
 }

@@ -742,7 +742,7 @@ fn what_is_buffered_is_flushed_however_long_nobody_was_there() {
 fn what_loses_its_last_name_stays_with_who_has_it_open() {
     let mut story = Story::lent(None);
     let site = Site::new(InodeId::ROOT, name("f"));
-    let id = story.change(OTHER, TreeChange::Unlink { site, holders: Vec::new() });
+    let id = story.change(OTHER, TreeChange::Unlink { site, holders: Vec::new(), removed: None });
     story.cluster.run(ms(50));
     story.answer();
     story.cluster.run(ms(50));

@@ -99,7 +99,8 @@ fn who_creates_a_file_has_it_open_whatever_its_mode_says() {
     story.cluster.kill_with_notice(story.members[0]);
     let (_, elsewhere) = outcome(story.ask(BUILD, body.clone())).unwrap();
     assert!(is_good(&story, &elsewhere.expect("whoever repeats it")));
-    let unlink = TreeChange::Unlink { site: Site::new(InodeId::ROOT, name("f")), holders: Vec::new() };
+    let unlink =
+        TreeChange::Unlink { site: Site::new(InodeId::ROOT, name("f")), holders: Vec::new(), removed: None };
     let (done, _) = story.op(ADMIN, Who::root(), unlink).unwrap();
     assert_eq!(done, TreeDone::Removed { inode: attributes.inode, fate: Fate::Gone });
     assert_eq!(outcome(story.ask(BUILD, body)).unwrap().1, None, "nothing is there to be opened");
@@ -146,7 +147,8 @@ fn nothing_else_is_renewed() {
     assert_eq!(story.renew(BUILD, made_up), Err(forged));
     let foreign = FileError::Capability(CapabilityError::ForeignClient);
     assert_eq!(story.renew(ADMIN, capability), Err(foreign));
-    let unlink = TreeChange::Unlink { site: Site::new(InodeId::ROOT, name("f")), holders: Vec::new() };
+    let unlink =
+        TreeChange::Unlink { site: Site::new(InodeId::ROOT, name("f")), holders: Vec::new(), removed: None };
     story.op(ADMIN, Who::root(), unlink).unwrap();
     let gone = NameError::NoInode { inode: file.inode };
     assert_eq!(story.renew(BUILD, capability), Err(gone.into()));

@@ -145,7 +145,7 @@ fn changes_in(dir: InodeId) -> Vec<TreeChange> {
     let (root, holders) = (InodeId::ROOT, Vec::new);
     vec![
         create(dir, "new", Make::Directory),
-        TreeChange::Unlink { site: site(dir, "secret"), holders: holders() },
+        TreeChange::Unlink { site: site(dir, "secret"), holders: holders(), removed: None },
         TreeChange::RemoveDirectory { site: site(dir, "secret"), holders: holders() },
         rename(site(dir, "secret"), site(root, "mine")),
         rename(site(root, "inside"), site(dir, "theirs")),
@@ -290,7 +290,7 @@ fn a_directory_that_is_not_there_exports_nothing_until_it_is() {
     assert_eq!(place.ask(STRANGER, Ask::Attributes { inode: guests }), missing);
     place.story.made(ADMIN, 0, create(srv, "later", Make::file()));
     assert_eq!(place.ask(STRANGER, Ask::Attributes { inode: InodeId::ROOT }), missing, "it is no directory");
-    let unlink = TreeChange::Unlink { site: site(srv, "later"), holders: Vec::new() };
+    let unlink = TreeChange::Unlink { site: site(srv, "later"), holders: Vec::new(), removed: None };
     place.try_op(ADMIN, unlink).unwrap();
     place.story.made(ADMIN, 0, create(srv, "later", Make::Directory));
     assert_eq!(place.story.attributes(STRANGER, InodeId::ROOT).inode, InodeId::ROOT);
@@ -319,7 +319,7 @@ fn a_refusal_names_the_root_as_the_client_does() {
     let dir = InodeId::ROOT;
     let absent = FileError::Tree(NameError::NoEntry { dir });
     assert_eq!(place.lookup(BUILD, dir, "absent"), Err(absent));
-    let unlink = TreeChange::Unlink { site: site(dir, "absent"), holders: Vec::new() };
+    let unlink = TreeChange::Unlink { site: site(dir, "absent"), holders: Vec::new(), removed: None };
     assert_eq!(place.try_op(BUILD, unlink), Err(absent));
     let is_directory = FileError::Tree(NameError::IsDirectory { inode: dir });
     assert_eq!(place.story.open(BUILD, (user(0), dir), OpenMode::Look).map(drop), Err(is_directory));

@@ -336,7 +336,11 @@ fn what_is_removed_is_doomed_until_that_would_survive_a_power_cut() {
     });
     let site = Site::new(InodeId::ROOT, name(&cell.name));
     let mut writer = Writer { number: 100 };
-    writer.must(&mut cluster, members[0], op(TreeChange::Unlink { site, holders: Vec::new() }));
+    writer.must(
+        &mut cluster,
+        members[0],
+        op(TreeChange::Unlink { site, holders: Vec::new(), removed: None }),
+    );
     cluster.run(ms(200));
     // Another one leads the volume, and has it removed again.
     cluster.kill(members[0]);
@@ -455,7 +459,11 @@ fn what_nothing_was_written_to_is_the_volumes_alone_and_leaves_nothing() {
     let Ok(TreeDone::Changed { attributes }) = told else { panic!("root may") };
     assert_eq!((attributes.mtime, attributes.may_have_content()), (then, false));
     let site = Site::new(InodeId::ROOT, name(&cell.name));
-    let told = writer.change(&mut cluster, members[0], op(TreeChange::Unlink { site, holders: Vec::new() }));
+    let told = writer.change(
+        &mut cluster,
+        members[0],
+        op(TreeChange::Unlink { site, holders: Vec::new(), removed: None }),
+    );
     assert!(matches!(outcome(told), Ok(TreeDone::Removed { fate: namespace::Fate::Gone, .. })));
     cluster.run(ms(3_000));
     assert_eq!(cluster.held.len(), 0, "nobody was sent");
@@ -517,7 +525,7 @@ fn the_data_of_what_was_unlinked_is_gone_everywhere_and_then_the_rest(bug: Optio
     let (mut cluster, members, mut writer, mut cell) = with_file(bug);
     cell.write(&mut cluster, "hello");
     let site = Site::new(InodeId::ROOT, name("f"));
-    let unlink = op(TreeChange::Unlink { site, holders: Vec::new() });
+    let unlink = op(TreeChange::Unlink { site, holders: Vec::new(), removed: None });
     let told = outcome(writer.change(&mut cluster, members[0], unlink)).unwrap();
     assert!(matches!(told, TreeDone::Removed { fate: namespace::Fate::Doomed, .. }));
     cluster.run(ms(500));
@@ -536,7 +544,11 @@ fn the_data_of_what_was_unlinked_is_gone_everywhere_and_then_the_rest(bug: Optio
 fn whoever_writes_late_to_what_was_unlinked_finds_that_it_is_gone() {
     let (mut cluster, members, mut writer, mut cell) = with_file(None);
     let site = Site::new(InodeId::ROOT, name("f"));
-    writer.must(&mut cluster, members[0], op(TreeChange::Unlink { site, holders: Vec::new() }));
+    writer.must(
+        &mut cluster,
+        members[0],
+        op(TreeChange::Unlink { site, holders: Vec::new(), removed: None }),
+    );
     cluster.run(ms(500));
     assert!(cluster.shard(members[0]).file(FILE).unwrap().machine().tree().doomed(1).is_empty());
     let told = cell.change(&mut cluster, write("late"));

@@ -54,7 +54,11 @@ fn what_a_power_cut_gives_its_name_back_has_its_data(bug: Option<Bug>) {
     delay_disks(&mut cluster, &members);
     let site = Site::new(namespace::InodeId::ROOT, name(&cell.name));
     let mut writer = Writer { number: 100 };
-    writer.must(&mut cluster, members[0], op(TreeChange::Unlink { site, holders: Vec::new() }));
+    writer.must(
+        &mut cluster,
+        members[0],
+        op(TreeChange::Unlink { site, holders: Vec::new(), removed: None }),
+    );
     cluster.run(ms(500));
     lose_power(&mut cluster, &members);
     lookup_somewhere(&mut cluster, &members, &cell.name.clone());

@@ -114,7 +114,7 @@ impl Program {
 
     fn unlink(&mut self, cluster: &mut Daemons, text: &str) {
         let site = Site::new(InodeId::ROOT, name(text));
-        let done = self.change(cluster, TreeChange::Unlink { site, holders: Vec::new() });
+        let done = self.change(cluster, TreeChange::Unlink { site, holders: Vec::new(), removed: None });
         assert!(matches!(done, Ok(TreeDone::Removed { .. })), "{done:?}");
     }
 

@@ -19,7 +19,7 @@ const LONG: u64 = 60_000;
 fn unlink(cluster: &mut Daemons, members: &[u32], cell: &Cell) {
     let site = Site::new(namespace::InodeId::ROOT, name(&cell.name));
     let mut writer = Writer { number: 100 };
-    writer.must(cluster, members[0], op(TreeChange::Unlink { site, holders: Vec::new() }));
+    writer.must(cluster, members[0], op(TreeChange::Unlink { site, holders: Vec::new(), removed: None }));
     cluster.run(ms(1_000));
 }
 

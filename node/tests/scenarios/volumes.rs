@@ -166,7 +166,8 @@ fn what_a_client_says_of_time_of_itself_and_of_replicas_is_not_taken() {
     // Nobody has it open, whoever says so.
     let site = Site::new(InodeId::ROOT, name("f"));
     let holders = vec![ClientId { certificate: 9, program: 9 }];
-    let told = writer.change(&mut cluster, members[0], op(TreeChange::Unlink { site, holders }));
+    let told =
+        writer.change(&mut cluster, members[0], op(TreeChange::Unlink { site, holders, removed: None }));
     let fate = namespace::Fate::Gone;
     assert_eq!(outcome(told), Ok(TreeDone::Removed { inode: attributes.inode, fate }));
 }
@@ -183,7 +184,7 @@ fn what_is_doomed_is_deleted_whoever_leads() {
     cluster.run(ms(200));
     for number in 0..100 {
         let site = Site::new(InodeId::ROOT, name(&format!("f{number}")));
-        let unlink = op(TreeChange::Unlink { site, holders: Vec::new() });
+        let unlink = op(TreeChange::Unlink { site, holders: Vec::new(), removed: None });
         writer.must(&mut cluster, members[0], unlink);
         if number == 50 {
             assert!(!cluster.shard(members[0]).file(FILE).unwrap().machine().tree().is_empty());
@@ -199,7 +200,7 @@ fn what_is_doomed_is_deleted_whoever_leads() {
     assert!(doomed(&cluster).is_empty());
     for number in 51..100 {
         let site = Site::new(InodeId::ROOT, name(&format!("f{number}")));
-        let unlink = op(TreeChange::Unlink { site, holders: Vec::new() });
+        let unlink = op(TreeChange::Unlink { site, holders: Vec::new(), removed: None });
         writer.must(&mut cluster, members[1], unlink);
     }
     cluster.run(ms(200));
@@ -246,7 +247,7 @@ fn changes(cluster: &mut Daemons, (client, number): (u64, u64), node: u32, chang
 }
 
 fn unlink(text: &str) -> Change {
-    op(TreeChange::Unlink { site: Site::new(InodeId::ROOT, name(text)), holders: Vec::new() })
+    op(TreeChange::Unlink { site: Site::new(InodeId::ROOT, name(text)), holders: Vec::new(), removed: None })
 }
 
 /// A volume that knows two clients at a time, and ends those that were silent for two seconds.

@@ -456,7 +456,7 @@ fn draw_tree_change(file: &File, random: &mut Random) -> Change {
             is_exclusive: true,
             lends: false,
         },
-        (7..11, _) => TreeChange::Unlink { site: Site::new(dir, one), holders },
+        (7..11, _) => TreeChange::Unlink { site: Site::new(dir, one), holders, removed: None },
         (11..13, _) => TreeChange::RemoveDirectory { site: Site::new(dir, one), holders },
         (13..15, _) => {
             let (from, to) = (Site::new(dir, one), Site::new(dir, other));

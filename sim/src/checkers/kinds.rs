@@ -493,7 +493,7 @@ mod tests {
             let op = TreeOp { client: CLIENT, ..wanted(change.clone()) };
             let done = story.tree.clone().apply(born(4), &op).unwrap();
             let told = Ok(Told::Changed(Box::new(done)));
-            story.histories.told_ahead(TrueTime::ZERO, id, (dir, told));
+            story.histories.told_ahead(TrueTime::ZERO, id, (dir, Some(told)));
             Self { story, dir, id, change }
         }
 

@@ -1,7 +1,7 @@
-//! Files that a client's process creates by itself, in directories that are lent to it: what has them entered as the client's tasks do,
-//! around the production core, and whoever waits for that.
+//! Files that a client's process creates and removes by itself, in directories that are lent to it: what has that entered as the client's
+//! tasks do, around the production core, and whoever waits for that.
 //!
-//! What was created within a short time is entered together, and then what was created meanwhile.
+//! What was done within a short time is entered together, and then what was done meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,12 +9,13 @@ use std::sync::Arc;
 use base::{MonoTime, NodeId, ObjectId, Span, WallTime};
 use client::core::Rules;
 use client::core::content::{Fault, FileId, Recall};
-use client::core::creations::{Creations, Numbered, asked_about, gives_otherwise, new_file};
+use client::core::creations::{Creations, Numbered, asked_about, gives_otherwise, may_remove_dir, new_file};
 use client::core::files::{FileEvent, FileTicket, Opening as Opens};
 use client::core::grants::ChangeId;
 use lease::Algorithm;
 use namespace::{
-    Attributes, Change as TreeChange, Done as TreeDone, Generation, InodeId, Make, NameError, Op, Site, Who,
+    Attributes, Change as TreeChange, Done as TreeDone, Expect, Fate, Generation, InodeId, Make, Name,
+    NameError, Op, RenameHow, Site, Who,
 };
 use node::file::{Change, Done, FileError, FileOf, Level};
 use node::{Named as Touched, OpenMode, file_object};
@@ -42,10 +43,12 @@ const FILES_MAX: u64 = 5;
 pub(super) struct Ahead {
     pub(super) creations: Creations,
     created: Vec<Creation>,
+    removed: Vec<Departure>,
     /// When these begin to be entered, and whether somebody waits for that.
     begins: Option<MonoTime>,
     is_urged: bool,
     entering: BTreeMap<FileTicket, Creation>,
+    leaving: BTreeMap<FileTicket, Departure>,
     /// What was entered and not opened by that.
     opening: BTreeMap<FileTicket, Creation>,
     returning: BTreeMap<FileTicket, (usize, VolumeOp, OperationId)>,
@@ -65,6 +68,16 @@ struct Creation {
     change: ChangeId,
     called: OperationId,
     opening: Option<u64>,
+}
+
+/// A file of which its volume is to be told that it is removed.
+#[derive(Debug)]
+struct Departure {
+    id: FileId,
+    file: usize,
+    op: Arc<Op>,
+    change: ChangeId,
+    called: OperationId,
 }
 
 /// What somebody waits for before something is asked.
@@ -88,18 +101,27 @@ impl Ahead {
 
     /// Whether anything has to be entered still.
     pub(super) fn is_busy(&self) -> bool {
-        !self.created.is_empty() || !self.entering.is_empty() || !self.opening.is_empty()
+        !self.created.is_empty() || !self.removed.is_empty() || self.is_entering_any()
+    }
+
+    fn is_entering_any(&self) -> bool {
+        !self.entering.is_empty() || !self.leaving.is_empty() || !self.opening.is_empty()
     }
 
     pub(super) fn next_due(&self) -> Option<MonoTime> {
-        if !self.entering.is_empty() || !self.opening.is_empty() {
+        if self.is_entering_any() {
             return None;
         }
         self.begins.or_else(|| self.creations.idle_at())
     }
 
-    fn pending(&self) -> impl Iterator<Item = &Creation> {
-        self.created.iter().chain(self.entering.values())
+    /// What was done in a volume and is not entered.
+    fn pending(&self, volume: ObjectId) -> impl Iterator<Item = OperationId> {
+        let created = self.created.iter().chain(self.entering.values());
+        let created = created.map(|creation| (creation.id, creation.called));
+        let removed = self.removed.iter().chain(self.leaving.values());
+        let removed = removed.map(|departure| (departure.id, departure.called));
+        created.chain(removed).filter(move |(id, _)| id.volume == volume).map(|(_, called)| called)
     }
 
     /// Somebody waits for what was created.
@@ -109,12 +131,18 @@ impl Ahead {
     }
 
     /// What is entered now, if it is time.
-    fn take_due(&mut self, now: MonoTime) -> Vec<Creation> {
-        if !self.entering.is_empty() || !self.opening.is_empty() || self.begins.is_none_or(|at| now < at) {
-            return Vec::new();
+    fn take_due(&mut self, now: MonoTime) -> (Vec<Creation>, Vec<Departure>) {
+        if self.is_entering_any() || self.begins.is_none_or(|at| now < at) {
+            return (Vec::new(), Vec::new());
         }
         (self.begins, self.is_urged) = (None, false);
-        std::mem::take(&mut self.created)
+        (std::mem::take(&mut self.created), std::mem::take(&mut self.removed))
+    }
+
+    /// Something was done that is to be entered.
+    fn begin(&mut self, now: MonoTime) {
+        let at = if self.is_urged { now } else { now + GATHERED_FOR };
+        self.begins.get_or_insert(at);
     }
 
     /// A daemon wants a directory back. Whether the answer has to wait.
@@ -149,7 +177,8 @@ impl Ahead {
         match op {
             VolumeOp::Ask(query) => of(Some(vec![asked_about(&query.ask)?])),
             VolumeOp::Change(op) => {
-                if matches!(op.change, TreeChange::RemoveDirectory { .. } | TreeChange::Rename { .. }) {
+                self.creations.share(volume, &op.change);
+                if may_remove_dir(&op.change) {
                     self.creations.begin_removal(volume);
                     return Some(Awaited { volume, inodes: None, first, removes: true, change: None });
                 }
@@ -196,20 +225,47 @@ impl<A: Algorithm> World<'_, A> {
                 let op = trees::make_dir(random);
                 self.hand_makes_dir(client, hand, (volume, op)).map(|()| Some(true))
             }
-            (3..11, Some((dir, _))) => {
+            (3..10, Some((dir, _))) => {
                 let is_any_created = self.create_some(client, volume, dir)?;
                 Ok(is_any_created.then_some(false))
             }
+            (10, Some((dir, _))) => match self.draw_move(client, dir) {
+                Some(op) => self.hand_removes(client, hand, (volume, op)).map(|()| Some(true)),
+                None => Ok(None),
+            },
             (11, Some((dir, site))) => {
                 self.hand_removes(client, hand, (volume, trees::remove_dir(site)))?;
                 // Somebody else goes on there meanwhile.
                 self.create_some(client, volume, dir).map(|_| Some(true))
+            }
+            (12..16, _)
+                if let Some(VolumeOp::Change(op)) = &removal
+                    && self.remove_ahead(client, volume, op)? =>
+            {
+                Ok(Some(false))
             }
             (12..16, _) if let Some(op) = removal => {
                 self.hand_removes(client, hand, (volume, op)).map(|()| Some(true))
             }
             _ => Ok(None),
         }
+    }
+
+    /// A file of such a directory gets another name there, if its client knows what both stand for.
+    fn draw_move(&mut self, client: usize, dir: FileId) -> Option<VolumeOp> {
+        let habits = self.plan.volumes.habits;
+        let names = [(); 2].map(|()| trees::name(habits, &mut self.dice.lends));
+        let cache = &self.clients[client].files.caching.as_ref()?.cache;
+        let known = |name: Name| {
+            let site = Site::new(dir.inode, name);
+            let named = cache.named(dir.volume, dir.inode, &site.name)?;
+            Some(named.map_or_else(|| site.clone().free(), |inode| site.clone().naming(inode)))
+        };
+        let [from, to] = names.map(known);
+        let (from, to) = (from?, to?);
+        let (how, holders, is_there) = (RenameHow::Replace, Vec::new(), from.expect != Expect::Nothing);
+        let rename = TreeChange::Rename { from, to, how, holders };
+        is_there.then(|| VolumeOp::Change(Arc::new(Op::wanted(Who::root(), rename))))
     }
 
     /// Creates some files in a directory. Whether there are any.
@@ -232,7 +288,7 @@ impl<A: Algorithm> World<'_, A> {
         &mut self,
         client: usize,
         volume: usize,
-        (dir, name): (FileId, namespace::Name),
+        (dir, name): (FileId, Name),
     ) -> Result<bool, Violation> {
         let object = self.files[volume];
         let now = self.clients[client].reading(self.now);
@@ -252,7 +308,7 @@ impl<A: Algorithm> World<'_, A> {
         let made = behind.ahead.dirs.get(&dir).map(|(_, made, _)| *made);
         let Some(created) = made.filter(|_| core.promise(now, object)) else { return Ok(false) };
         let Some(numbered) = behind.ahead.creations.number(now, dir, lent.generation) else {
-            core.renounce(object);
+            core.renounce(now, object);
             return Ok(false);
         };
         let Numbered { number, inode, .. } = numbered;
@@ -282,7 +338,7 @@ impl<A: Algorithm> World<'_, A> {
         let (called, _) = self.call_volume(client, volume, &wish);
         let done = TreeDone::Created { attributes: attributes.clone(), is_new: true };
         let told = Ok(Told::Changed(Box::new(done)));
-        self.checkers.trees.told_ahead(self.now, called, (dir, told.clone()));
+        self.checkers.trees.told_ahead(self.now, called, (dir, Some(told.clone())));
         self.clients[client].files.trees.entry(volume).or_default().learn(&wish, &told);
         self.summary.lends.created_here += 1;
         if self.is_traced() {
@@ -294,10 +350,52 @@ impl<A: Algorithm> World<'_, A> {
         if let Some(behind) = self.clients[client].files.behind.as_mut() {
             let ahead = &mut behind.ahead;
             ahead.created.push(Creation { id, file: volume, under, op, change, called, opening });
-            let at = if ahead.is_urged { now } else { now + GATHERED_FOR };
-            ahead.begins.get_or_insert(at);
+            ahead.begin(now);
         }
         self.drain_client(client)
+    }
+
+    /// Removes a file without asking anybody, if that may be.
+    fn remove_ahead(&mut self, client: usize, volume: usize, op: &Op) -> Result<bool, Violation> {
+        let (object, now) = (self.files[volume], self.clients[client].reading(self.now));
+        let TreeChange::Unlink { site, .. } = &op.change else { return Ok(false) };
+        let uses = &mut self.clients[client].files;
+        let (Some(behind), Some(caching), Some(core)) = (&mut uses.behind, &mut uses.caching, &mut uses.core)
+        else {
+            return Ok(false);
+        };
+        let place = (site.dir, &site.name);
+        let Some(inode) = caching.cache.own_in(now, object, &op.who, place) else { return Ok(false) };
+        let id = FileId { volume: object, inode };
+        let is_it = matches!(site.expect, Expect::Any) || site.expect == Expect::Inode(inode);
+        let may = is_it && core.attends_to(object) && !behind.contents.is_open(id);
+        // By the same slow clock as what is created.
+        let made = behind.ahead.dirs.get(&FileId { inode: site.dir, ..id }).map(|(_, made, _)| *made);
+        let Some(removed) = made.filter(|_| may && core.promise(now, object)) else { return Ok(false) };
+        if behind.ahead.creations.use_own(now, id).is_none() {
+            core.renounce(now, object);
+            return Ok(false);
+        }
+        let (dir, site) = (site.dir, site.clone().naming(inode));
+        let change = caching.cache.leave(object, &site, (inode, removed));
+        let (holders, removed) = (Vec::new(), Some(removed));
+        let op = Arc::new(Op { change: TreeChange::Unlink { site, holders, removed }, ..op.clone() });
+        let wish = VolumeOp::Change(Arc::clone(&op));
+        let (called, _) = self.call_volume(client, volume, &wish);
+        // Whether there is data to be deleted, and who has it open, nobody says.
+        self.checkers.trees.told_ahead(self.now, called, (dir, None));
+        let done = Ok(Told::Changed(Box::new(TreeDone::Removed { inode, fate: Fate::Gone })));
+        self.clients[client].files.trees.entry(volume).or_default().learn(&wish, &done);
+        self.summary.lends.removed_here += 1;
+        if self.is_traced() {
+            self.note(Some(object), format_args!("client {client} removes {inode:?} by itself: {op:?}"));
+        }
+        if let Some(behind) = self.clients[client].files.behind.as_mut() {
+            behind.ahead.removed.push(Departure { id, file: volume, op, change, called });
+            behind.ahead.begin(now);
+        }
+        self.drain_client(client)?;
+        Ok(true)
     }
 
     /// Whoever has created a file has it open, if it is watched what becomes of it.
@@ -341,15 +439,16 @@ impl<A: Algorithm> World<'_, A> {
         let now = self.clients[client].reading(self.now);
         let Some(behind) = self.clients[client].files.behind.as_mut() else { return Ok(false) };
         let ahead = &mut behind.ahead;
-        let due = ahead.take_due(now);
-        let idle =
-            if ahead.is_busy() || !due.is_empty() { Vec::new() } else { ahead.creations.take_idle(now) };
+        let (created, removed) = ahead.take_due(now);
+        let is_due = !created.is_empty() || !removed.is_empty();
+        let idle = if ahead.is_busy() || is_due { Vec::new() } else { ahead.creations.take_idle(now) };
         let answered = ahead.creations.take_answered();
         let answered =
             answered.into_iter().filter_map(|recall| Some((recall, ahead.recalls.remove(&recall)?)));
         let answered: Vec<(Recall, FileId)> = answered.collect();
-        let was_busy = !due.is_empty() || !idle.is_empty() || !answered.is_empty();
-        due.into_iter().for_each(|creation| self.enter(client, creation));
+        let was_busy = is_due || !idle.is_empty() || !answered.is_empty();
+        created.into_iter().for_each(|creation| self.enter(client, creation));
+        removed.into_iter().for_each(|departure| self.leave(client, departure));
         for (recall, dir) in answered {
             self.dir_goes_back(client, dir);
             if let Some(core) = self.clients[client].core.as_mut() {
@@ -391,18 +490,37 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     fn enter(&mut self, client: usize, creation: Creation) {
-        let now = self.clients[client].reading(self.now);
-        let (volume, wanted) = (creation.id.volume, Change::Tree(Arc::clone(&creation.op)));
-        let Some(core) = self.clients[client].files.core.as_mut() else { return };
-        let ticket = core.enter_to_hold(now, volume, wanted.clone(), Level::Written);
-        let wanted = Wanted::Change(wanted);
-        self.after_wanted(client, creation.file, (&wanted, Some(creation.change)), ticket);
-        let named = Named::Tree(creation.called);
-        self.clients[client].files.unnumbered.push((ticket, volume, named));
+        let Creation { file, change, called, .. } = creation;
+        let Some(ticket) = self.want_entered(client, file, (&creation.op, change, called)) else { return };
         if let Some(behind) = self.clients[client].files.behind.as_mut() {
             behind.ahead.entering.insert(ticket, creation);
         }
         self.note_numbers(client);
+    }
+
+    fn leave(&mut self, client: usize, departure: Departure) {
+        let Departure { file, change, called, .. } = departure;
+        let Some(ticket) = self.want_entered(client, file, (&departure.op, change, called)) else { return };
+        if let Some(behind) = self.clients[client].files.behind.as_mut() {
+            behind.ahead.leaving.insert(ticket, departure);
+        }
+        self.note_numbers(client);
+    }
+
+    /// Asks a volume for what was done already, as far as its user knows.
+    fn want_entered(
+        &mut self,
+        client: usize,
+        file: usize,
+        (op, change, called): (&Arc<Op>, ChangeId, OperationId),
+    ) -> Option<FileTicket> {
+        let now = self.clients[client].reading(self.now);
+        let (volume, wanted) = (self.files[file], Change::Tree(Arc::clone(op)));
+        let core = self.clients[client].files.core.as_mut()?;
+        let ticket = core.enter_to_hold(now, volume, wanted.clone(), Level::Written);
+        self.after_wanted(client, file, (&Wanted::Change(wanted), Some(change)), ticket);
+        self.clients[client].files.unnumbered.push((ticket, volume, Named::Tree(called)));
+        Some(ticket)
     }
 
     fn return_dir(&mut self, client: usize, (dir, generation): (FileId, Generation)) {
@@ -441,6 +559,8 @@ impl<A: Algorithm> World<'_, A> {
             }
         } else if let Some(creation) = behind.ahead.entering.remove(&ticket) {
             self.finish_entering(client, (ticket, creation), event)?;
+        } else if let Some(departure) = behind.ahead.leaving.remove(&ticket) {
+            self.finish_leaving(client, (ticket, departure), event)?;
         } else {
             return Ok(false);
         }
@@ -475,6 +595,46 @@ impl<A: Algorithm> World<'_, A> {
         Ok(())
     }
 
+    fn finish_leaving(
+        &mut self,
+        client: usize,
+        (ticket, departure): (FileTicket, Departure),
+        event: &FileEvent,
+    ) -> Result<(), Violation> {
+        let Departure { id, called, .. } = departure;
+        let op = VolumeOp::Change(Arc::clone(&departure.op));
+        if !matches!(event, FileEvent::GivenUp { .. } | FileEvent::Full { .. } | FileEvent::Refused { .. }) {
+            self.note_tree_event(client, (departure.file, ticket), (&op, called), event)?;
+        }
+        if !matches!(event, FileEvent::Changed { outcome: Ok(Done::Tree(_)), .. }) {
+            self.not_entered(called, &fault_of(event), "its client knew the file, and that it might");
+        }
+        if let Some(behind) = self.clients[client].files.behind.as_mut() {
+            behind.ahead.creations.ended(id);
+        }
+        Ok(())
+    }
+
+    /// Something that a client did by itself was refused. Whether that may be is judged.
+    fn not_entered(&mut self, called: OperationId, fault: &Fault, why: &'static str) {
+        let tree = match fault {
+            Fault::Refused(FileError::Tree(error)) => Some(error),
+            _ => None,
+        };
+        match tree {
+            Some(
+                NameError::Exists { .. }
+                | NameError::NoEntry { .. }
+                | NameError::Stale { .. }
+                | NameError::Denied { .. },
+            ) => self.checkers.trees.keep_ahead(called, why),
+            // Whether it was its client that has removed the directory shows elsewhere.
+            Some(NameError::NoInode { .. }) => {}
+            _ => self.checkers.trees.lost_ahead(called),
+        }
+        self.summary.lends.entries_lost += 1;
+    }
+
     /// A file that a client has created is entered.
     fn entered(&mut self, client: usize, creation: Creation, capability: node::Capability) {
         self.summary.lends.entered += 1;
@@ -491,20 +651,7 @@ impl<A: Algorithm> World<'_, A> {
     /// It is not, and never will be.
     fn refused(&mut self, client: usize, creation: &Creation, fault: Fault) {
         let Creation { id, called, .. } = *creation;
-        let tree = match fault {
-            Fault::Refused(FileError::Tree(error)) => Some(error),
-            _ => None,
-        };
-        match tree {
-            Some(NameError::Exists { .. } | NameError::Denied { .. }) => {
-                let why = "its client knew that the name was free, and that it might";
-                self.checkers.trees.keep_ahead(called, why);
-            }
-            // Whether it was its client that has removed the directory shows elsewhere.
-            Some(NameError::NoInode { .. }) => {}
-            _ => self.checkers.trees.lost_ahead(called),
-        }
-        self.summary.lends.entries_lost += 1;
+        self.not_entered(called, &fault, "its client knew that the name was free, and that it might");
         self.note(Some(id.volume), format_args!("client {client} has lost {id:?}: {fault:?}"));
         self.not_opened(client, creation, fault);
         let Some(behind) = self.clients[client].files.behind.as_mut() else { return };
@@ -523,8 +670,8 @@ impl<A: Algorithm> World<'_, A> {
     /// A client has answered something by itself, as it knows of what it has created.
     pub(super) fn note_answered_ahead(&mut self, client: usize, volume: ObjectId, answer: OperationId) {
         let Some(behind) = self.clients[client].files.behind.as_ref() else { return };
-        for creation in behind.ahead.pending().filter(|creation| creation.id.volume == volume) {
-            self.checkers.trees.seen_ahead(creation.called, answer);
+        for called in behind.ahead.pending(volume) {
+            self.checkers.trees.seen_ahead(called, answer);
         }
     }
 

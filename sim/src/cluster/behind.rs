@@ -48,6 +48,8 @@ pub(super) struct Behind {
     last: u64,
     keepers: BTreeMap<FileId, Keeper>,
     works: BTreeMap<FileTicket, Sending>,
+    /// When it asked volumes to put it on record.
+    pub(super) came: BTreeMap<ObjectId, MonoTime>,
     /// Until when who waits for which ticket.
     deadlines: BTreeSet<(MonoTime, FileTicket)>,
     /// Revocations that are to be answered when what is lent is given back.
@@ -113,6 +115,7 @@ impl Behind {
             last: 0,
             keepers: BTreeMap::new(),
             works: BTreeMap::new(),
+            came: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             recalls: BTreeMap::new(),
             dropped: Vec::new(),

@@ -40,6 +40,9 @@ const KNOWN_AFTER: Span = Span::from_millis(50);
 const LOOK_EVERY: Span = Span::from_millis(5);
 /// A user has no more open.
 const OPEN_MAX: usize = 4;
+/// Who is told that he is on record, and not that it would survive a power cut, asks again after so long, as the client's library has a volume
+/// synced then: each time that costs all disks a sync.
+const COMES_EVERY: Span = Span::from_millis(250);
 
 /// Somebody who uses files that may be lent.
 #[derive(Debug, Default)]
@@ -199,11 +202,11 @@ impl<A: Algorithm> World<'_, A> {
 
     /// Whether it has something to do.
     fn hand_begins(&mut self, client: usize, hand: usize, volume: usize) -> Result<bool, Violation> {
-        let object = self.files[volume];
+        let (object, reading) = (self.files[volume], self.clients[client].reading(self.now));
         let random = &mut self.dice.lends;
         let uses = &mut self.clients[client].files;
         let known = uses.trees.entry(volume).or_default();
-        let (Some(core), Some(_)) = (&uses.core, &uses.behind) else { return Ok(false) };
+        let (Some(core), Some(behind)) = (&uses.core, &mut uses.behind) else { return Ok(false) };
         if known.state == trees::State::Removed || core.has_ended(object) {
             return Ok(false);
         }
@@ -212,6 +215,10 @@ impl<A: Algorithm> World<'_, A> {
             return self.hand_comes(client, hand, (volume, op)).map(|()| true);
         }
         if !core.attends_to(object) {
+            if behind.came.get(&object).is_some_and(|at| reading < *at + COMES_EVERY) {
+                return Ok(false);
+            }
+            behind.came.insert(object, reading);
             return self.hand_comes(client, hand, (volume, trees::come())).map(|()| true);
         }
         if self.plan.volumes.ahead
@@ -598,7 +605,17 @@ impl<A: Algorithm> World<'_, A> {
         }
         let Task::Sync { is_flushed, .. } = &mut doing.task else { return Ok(false) };
         if matches!(news, News::Next) && !std::mem::replace(is_flushed, true) {
-            let wanted = self.with_known(client, opening, |known, _| known.contents.want(known.id)).flatten();
+            // What is made durable together with the volume need not be before.
+            let owes =
+                |volume| self.clients[client].files.core.as_ref().is_some_and(|core| core.owed(volume) > 0);
+            let level = match self.clients[client].files.behind.as_ref() {
+                Some(behind) if behind.openings.get(&opening).is_some_and(|open| owes(open.id.volume)) => {
+                    Level::Written
+                }
+                _ => Level::Durable,
+            };
+            let wanted = self.with_known(client, opening, |known, _| known.contents.want(known.id, level));
+            let wanted = wanted.flatten();
             if let Some((lend, order)) = wanted {
                 doing.waits = Some(Waits { until: doing.until, what: What::Sent(lend, order) });
                 return Ok(true);

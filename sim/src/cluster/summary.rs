@@ -145,8 +145,10 @@ pub struct LendCounts {
     pub dirs: u64,
     /// See there.
     pub dirs_waited_for: u64,
-    /// How many files were created without a message, how many of them were entered, and how many refused.
+    /// How many files were created without a message, and removed; how many of them were entered, and how much of both was refused.
     pub created_here: u64,
+    /// See there.
+    pub removed_here: u64,
     /// See there.
     pub entered: u64,
     /// See there.

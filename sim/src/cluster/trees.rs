@@ -198,7 +198,7 @@ impl Known {
         let (site, holders) = (site.clone(), Vec::new());
         Some(match kind {
             Kind::Directory => remove_dir(site),
-            _ => change(&Who::root(), Change::Unlink { site, holders }),
+            _ => change(&Who::root(), Change::Unlink { site, holders, removed: None }),
         })
     }
 
@@ -247,7 +247,7 @@ impl Known {
         let (holders, full) = (Vec::new(), self.full.take());
         match self.sites.pop().filter(|_| full.is_none()) {
             Some((site, Kind::Directory)) => change(&Who::root(), Change::RemoveDirectory { site, holders }),
-            Some((site, _)) => change(&Who::root(), Change::Unlink { site, holders }),
+            Some((site, _)) => change(&Who::root(), Change::Unlink { site, holders, removed: None }),
             None => {
                 let dir = full.unwrap_or(InodeId::ROOT);
                 let entries_max = u32::try_from(SITES_MAX).expect("they are few");
@@ -270,7 +270,7 @@ impl Known {
                 if is_directory != random.chance(1, 16) {
                     Change::RemoveDirectory { site, holders }
                 } else {
-                    Change::Unlink { site, holders }
+                    Change::Unlink { site, holders, removed: None }
                 }
             }
             50..62 => {

@@ -1,4 +1,4 @@
-//! Clusters whose users create files in directories that are lent to their client, without asking, under all faults.
+//! Clusters whose users create and remove files in directories that are lent to their client, without asking, under all faults.
 
 use sim::cluster::{ClusterPlan, Clusters};
 use sim::lease::Subject;
@@ -15,8 +15,8 @@ fn plan(subject: Subject, seed: u64) -> Option<ClusterPlan> {
 }
 
 #[test]
-fn what_a_client_creates_by_itself_is_there_for_all_when_its_user_is_told() {
-    let (mut dirs, mut created, mut entered) = (0, 0, 0);
+fn what_a_client_does_by_itself_is_there_for_all_when_its_user_is_told() {
+    let (mut dirs, mut created, mut entered, mut removed) = (0, 0, 0, 0);
     for seed in 0..4 {
         for subject in Subject::ALL {
             let Some(plan) = plan(subject, seed) else { continue };
@@ -26,7 +26,9 @@ fn what_a_client_creates_by_itself_is_there_for_all_when_its_user_is_told() {
             dirs += lends.dirs;
             created += lends.created_here;
             entered += lends.entered;
+            removed += lends.removed_here;
         }
     }
     assert!(dirs > 20 && created > 100 && entered > 80, "{dirs} {created} {entered}");
+    assert!(removed > 20, "{removed}");
 }

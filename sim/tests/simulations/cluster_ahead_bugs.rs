@@ -89,7 +89,7 @@ fn without_a_bug_the_same_weathers_are_clean() {
 #[test]
 fn clients_create_much_without_asking() {
     for subject in Subject::ALL {
-        let lends = (0..6).map(|seed| {
+        let lends = (0..12).map(|seed| {
             let plan = finding::Weather::plan(Weather::Rough, None, subject, seed);
             Clusters::run(subject, &plan, Trace::off()).lends
         });
@@ -97,6 +97,7 @@ fn clients_create_much_without_asking() {
         println!("{}: {lends:?}", subject.name());
         let sum = |of: fn(&LendCounts) -> u64| lends.iter().map(of).sum::<u64>();
         assert!(sum(|lends| lends.dirs) > 20 && sum(|lends| lends.created_here) > 100);
+        assert!(sum(|lends| lends.removed_here) > 20);
         assert!(sum(|lends| lends.entered) > 80 && sum(|lends| lends.dirs_waited_for) > 5);
     }
 }

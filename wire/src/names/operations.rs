@@ -15,7 +15,7 @@ record!(Op { time, who, client, change });
 choice!(Change, "a change of a tree", check_change:
     0 Create { dir, name, make, mode, umask, is_exclusive, lends };
     1 Link { inode, dir, name };
-    2 Unlink { site, holders };
+    2 Unlink { site, holders, removed };
     3 RemoveDirectory { site, holders };
     4 Rename { from, to, how, holders };
     5 SetAttributes { inode, set };

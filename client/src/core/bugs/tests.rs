@@ -159,6 +159,6 @@ fn what_others_may_know_is_not_used_here() {
         creations.ended(file);
         let name = Name::new(b"b").expect("a sound name");
         creations.share(VOLUME, &TreeChange::Link { inode, dir: InodeId::ROOT, name });
-        !creations.use_own(NOW, file)
+        creations.use_own(NOW, file).is_none()
     });
 }

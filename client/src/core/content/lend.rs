@@ -96,6 +96,7 @@ pub(super) struct Lend {
     changed_at: MonoTime,
     /// Everything up to this write is to be sent.
     wanted: u64,
+    wanted_as: Level,
     retry_at: MonoTime,
     /// Changes are counted.
     pub(super) order: u64,
@@ -135,6 +136,7 @@ impl Lend {
             since: None,
             changed_at: now,
             wanted: 0,
+            wanted_as: Level::Written,
             retry_at: MonoTime::default(),
             order: 0,
             changes: 0,
@@ -217,9 +219,11 @@ impl Lend {
         }
     }
 
-    /// Everything until now is to be sent. Returns up to which change that is.
-    pub(super) fn want(&mut self) -> u64 {
+    /// Everything until now is to be sent, and to be durable at once if that is so much that a daemon syncs its disk once for it. Returns up to
+    /// which change that is.
+    pub(super) fn want(&mut self, level: Level) -> u64 {
         self.wanted = self.order;
+        self.wanted_as = if self.extents.bytes() as u64 <= UNIT { level } else { Level::Written };
         self.order
     }
 
@@ -337,7 +341,8 @@ impl Lend {
         if due.is_some_and(|due| now < due) {
             return Step::Wait(due);
         }
-        match self.send(flush, if is_wanted { Level::Durable } else { Level::Written }) {
+        let level = if is_wanted { self.wanted_as } else { Level::Written };
+        match self.send(flush, (is_wanted, level)) {
             Some(work) => Step::Work(work),
             None => Step::Wait(None),
         }
@@ -353,7 +358,7 @@ impl Lend {
         gathered.into_iter().chain(pressure.by).chain(self.mode_until()).min()
     }
 
-    fn send(&mut self, flush: FlushId, level: Level) -> Option<Work> {
+    fn send(&mut self, flush: FlushId, (is_wanted, level): (bool, Level)) -> Option<Work> {
         if let Some(size) = self.cut {
             if self.has_flights() {
                 return None;
@@ -373,7 +378,7 @@ impl Lend {
             return (!self.has_flights()).then(|| self.resize(flush, (length, by), level));
         }
         let under_way: Vec<Range<u64>> = self.flights.values().filter_map(Flight::range).collect();
-        let wanted = if level == Level::Durable { self.wanted } else { 0 };
+        let wanted = if is_wanted { self.wanted } else { 0 };
         if let Some((offset, data, order)) = self.extents.send(flush, UNIT, (&under_way, wanted)) {
             let length: usize = data.iter().map(Bytes::len).sum();
             let range = offset..offset + length as u64;

@@ -177,7 +177,7 @@ fn much_is_sent_at_once_and_so_is_what_is_wanted() {
 
     let mut story = Story::new();
     story.write(0, b"a");
-    let wanted = story.contents.want(file(FILE)).unwrap();
+    let wanted = story.contents.want(file(FILE), Level::Durable).unwrap();
     assert!(!story.contents.has_sent(file(FILE), wanted));
     let work = story.works();
     assert!(matches!(work, Work::Write { level: Level::Durable, .. }), "it is wanted to be safe");
@@ -186,6 +186,23 @@ fn much_is_sent_at_once_and_so_is_what_is_wanted() {
     story.write(10, b"b");
     story.sent(flush, Sent::Done);
     assert!(story.contents.has_sent(file(FILE), wanted), "what was written later is not waited for");
+}
+
+/// A disk is synced once: for what is made durable together with something else, and for much, afterwards.
+#[test]
+fn what_is_wanted_is_durable_when_it_is_sent_if_nothing_else_has_to_be() {
+    for (bytes, wanted, expected) in [
+        (9, Level::Durable, Level::Durable),
+        (9, Level::Written, Level::Written),
+        (2 << 20, Level::Durable, Level::Written),
+    ] {
+        let mut story = Story::new();
+        story.write(0, &vec![1; bytes]);
+        let mark = story.contents.want(file(FILE), wanted).unwrap();
+        let Work::Write { level, .. } = story.works() else { panic!("that was written") };
+        assert_eq!(level, expected, "{bytes} bytes, {wanted:?}");
+        assert!(!story.contents.has_sent(file(FILE), mark));
+    }
 }
 
 #[test]
@@ -204,10 +221,10 @@ fn no_more_is_taken_than_there_is_room_for() {
 fn what_is_written_again_while_it_is_sent_is_sent_again_and_not_before_that_is_over() {
     let mut story = Story::new();
     story.write(0, b"aaaa");
-    story.contents.want(file(FILE));
+    story.contents.want(file(FILE), Level::Durable);
     let first = story.works();
     story.write(1, b"bb");
-    story.contents.want(file(FILE));
+    story.contents.want(file(FILE), Level::Durable);
     assert_eq!(story.next(), Step::Wait(None));
     let flush = story.take_in(&first);
     story.sent(flush, Sent::Done);
@@ -221,7 +238,7 @@ fn what_is_cut_off_is_so_before_anything_else_is_sent() {
     story.truncate(3);
     story.write(5, b"x");
     assert_eq!(story.read(0..9).unwrap()[..], *b"hel\0\0x", "nothing comes back");
-    story.contents.want(file(FILE));
+    story.contents.want(file(FILE), Level::Durable);
     let cut = story.works();
     assert!(matches!(cut, Work::Resize { size: 3, .. }));
     assert_eq!(story.next(), Step::Wait(None), "nothing overtakes it");
@@ -235,7 +252,7 @@ fn what_is_cut_off_is_so_before_anything_else_is_sent() {
 fn what_only_grows_is_sent_as_its_size() {
     let mut story = Story::with(b"ab");
     story.truncate(9);
-    story.contents.want(file(FILE));
+    story.contents.want(file(FILE), Level::Durable);
     let work = story.works();
     assert!(matches!(work, Work::Resize { size: 9, .. }));
     let flush = story.take_in(&work);
@@ -247,7 +264,7 @@ fn what_only_grows_is_sent_as_its_size() {
 fn a_size_that_is_wanted_is_sent_though_more_was_written_since() {
     let mut story = Story::with(b"ab");
     story.truncate(9);
-    let mark = story.contents.want(file(FILE)).unwrap();
+    let mark = story.contents.want(file(FILE), Level::Durable).unwrap();
     story.write(20, b"later");
     assert!(!story.contents.has_sent(file(FILE), mark));
     let work = story.works();
@@ -264,7 +281,7 @@ fn a_size_that_is_wanted_is_sent_whatever_was_cut_since_and_before() {
     let mut story = Story::with(b"0123456789");
     story.truncate(2);
     story.truncate(5);
-    let mark = story.contents.want(file(FILE)).unwrap();
+    let mark = story.contents.want(file(FILE), Level::Durable).unwrap();
     story.truncate(7);
     story.write(20, b"later");
     let cut = story.works();
@@ -284,7 +301,7 @@ fn a_size_that_is_wanted_is_sent_whatever_was_cut_since_and_before() {
 fn a_size_that_was_given_later_is_not_waited_for() {
     let mut story = Story::with(b"ab");
     story.truncate(9);
-    let mark = story.contents.want(file(FILE)).unwrap();
+    let mark = story.contents.want(file(FILE), Level::Durable).unwrap();
     story.truncate(20);
     let work = story.works();
     assert!(matches!(work, Work::Resize { size: 9, .. }), "{work:?}");
@@ -292,7 +309,7 @@ fn a_size_that_was_given_later_is_not_waited_for() {
     story.truncate(30);
     story.sent(flush, Sent::Done);
     assert!(story.contents.has_sent(file(FILE), mark));
-    story.contents.want(file(FILE));
+    story.contents.want(file(FILE), Level::Durable);
     let work = story.works();
     assert!(story.contents.has_sent(file(FILE), mark), "{work:?} is somebody else's");
     let flush = story.take_in(&work);
@@ -306,7 +323,7 @@ fn a_size_that_was_given_later_is_not_waited_for() {
 fn what_is_being_cut_is_not_cut_again() {
     let mut story = Story::with(b"hello");
     story.truncate(0);
-    let mark = story.contents.want(file(FILE)).unwrap();
+    let mark = story.contents.want(file(FILE), Level::Durable).unwrap();
     let cut = story.works();
     story.write(0, b"x");
     story.truncate(0);
@@ -315,7 +332,7 @@ fn what_is_being_cut_is_not_cut_again() {
     assert!(story.contents.has_sent(file(FILE), mark));
     assert!(matches!(story.settle(), Step::Wait(Some(_))));
     story.truncate(3);
-    story.contents.want(file(FILE));
+    story.contents.want(file(FILE), Level::Durable);
     let grown = story.works();
     let flush = story.take_in(&grown);
     story.truncate(2);
@@ -329,7 +346,7 @@ fn what_is_being_cut_is_not_cut_again() {
 fn what_was_wanted_and_is_cut_meanwhile_leaves_the_size() {
     let mut story = Story::new();
     story.write(10, b"wanted");
-    let mark = story.contents.want(file(FILE)).unwrap();
+    let mark = story.contents.want(file(FILE), Level::Durable).unwrap();
     story.truncate(4);
     story.write(8, b"later");
     assert!(!story.contents.has_sent(file(FILE), mark));
@@ -512,7 +529,7 @@ fn a_connection_that_is_gone_takes_no_data_with_it() {
 fn what_was_written_over_while_nobody_said_anything_of_it_is_waited_for() {
     let mut story = Story::new();
     story.write(0, b"before");
-    let wanted = story.contents.want(file(FILE)).unwrap();
+    let wanted = story.contents.want(file(FILE), Level::Durable).unwrap();
     let Work::Write { flush, .. } = story.works() else { panic!("it is sent") };
     story.write(0, b"behind");
     story.sent(flush, Sent::Unknown);
@@ -529,7 +546,7 @@ fn what_was_written_over_while_nobody_said_anything_of_it_is_waited_for() {
 fn what_nobody_said_anything_of_is_sent_again() {
     let mut story = Story::new();
     story.write(0, b"abc");
-    story.contents.want(file(FILE));
+    story.contents.want(file(FILE), Level::Durable);
     let Work::Write { flush, .. } = story.works() else { panic!("it is sent") };
     story.sent(flush, Sent::Unknown);
     assert_eq!(story.next(), Step::Wait(Some(at(100))));
@@ -543,7 +560,7 @@ fn what_nobody_said_anything_of_is_sent_again() {
 fn what_may_have_come_to_be_longer_is_cut_all_the_same() {
     let mut story = Story::new();
     story.write(0, b"0123456789");
-    story.contents.want(file(FILE));
+    story.contents.want(file(FILE), Level::Durable);
     let work = story.works();
     let flush = story.take_in(&work);
     story.sent(flush, Sent::Unknown);
@@ -558,7 +575,7 @@ fn what_was_refused_is_told_once_to_everybody_who_has_the_file_open() {
     let mut story = Story::new();
     let [first, second] = [story.contents.open(file(FILE)), story.contents.open(file(FILE))];
     story.write(0, b"abc");
-    story.contents.want(file(FILE));
+    story.contents.want(file(FILE), Level::Durable);
     let Work::Write { flush, .. } = story.works() else { panic!("it is sent") };
     story.sent(flush, Sent::Failed(Fault::Refused(FileError::NoSpace)));
     for known in [first, second] {
@@ -577,7 +594,7 @@ fn what_is_taken_away_is_lost_with_all_that_is_here() {
     let mut story = Story::new();
     let known = story.contents.open(file(FILE));
     story.write(0, b"abc");
-    story.contents.want(file(FILE));
+    story.contents.want(file(FILE), Level::Durable);
     let Work::Write { flush, .. } = story.works() else { panic!("it is sent") };
     story.write(9, b"d");
     story.contents.recall((file(FILE), lend(2)), recall(1));
@@ -627,7 +644,7 @@ fn what_was_read_while_it_changed_is_not_kept() {
     let view = View::Lent(lend(2));
     let plan = story.contents.plan(file(FILE), view, 0..9).unwrap();
     story.write(0, b"J");
-    story.contents.want(file(FILE));
+    story.contents.want(file(FILE), Level::Durable);
     assert!(matches!(story.settle(), Step::Wait(_)));
     story.contents.keep(file(FILE), plan.mark, (0, &Bytes::from("hello")));
     assert_eq!(story.read(0..9).unwrap(), "Jello");

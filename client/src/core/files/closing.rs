@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{MonoTime, ObjectId, Span};
 
 use super::job::Task;
-use super::object::Object;
-use super::{FileTicket, Files, OBJECTS_MAX};
+use super::{FileTicket, Files, IDLE_MAX, OBJECTS_MAX};
 
 /// So long after a file was closed. Many are removed before.
 const AFTER: Span = Span::from_secs(5);
@@ -100,7 +99,7 @@ impl Files {
     }
 
     pub(super) fn forget_closed(&mut self, object: ObjectId) {
-        if self.objects.get(&object).is_none_or(Object::is_idle) && self.closed.remove(object) {
+        if self.objects.get(&object).is_none_or(|object| object.is_idle()) && self.closed.remove(object) {
             self.shown.forget(object);
         }
     }
@@ -148,12 +147,8 @@ impl Files {
         self.sync_closed(now);
     }
 
-    /// Forgets files that nobody wants anything of, and makes durable what is owed of others so that they can be, later.
-    pub(super) fn forget(&mut self, now: MonoTime) {
-        if now < self.closed.looks_at {
-            return;
-        }
-        let before = self.objects.len();
+    /// Forgets files that nobody wants anything of.
+    pub(super) fn forget_idle(&mut self) {
         let number = &mut self.number;
         self.objects.retain(|_, object| {
             let is_idle = object.is_idle();
@@ -163,6 +158,16 @@ impl Files {
             }
             !is_idle
         });
+        self.idle_at = IDLE_MAX.max(2 * self.objects.len());
+    }
+
+    /// The same, and makes durable what is owed of others so that they can be, later.
+    pub(super) fn forget(&mut self, now: MonoTime) {
+        if now < self.closed.looks_at {
+            return;
+        }
+        let before = self.objects.len();
+        self.forget_idle();
         if before - self.objects.len() < FEW {
             self.closed.looks_at = now + LOOKS_EVERY;
         }

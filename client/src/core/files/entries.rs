@@ -26,10 +26,11 @@ impl Files {
         known.map(|known| known.promise()).is_some()
     }
 
-    /// The file for which a number was kept just now is not created.
-    pub fn renounce(&mut self, volume: ObjectId) {
+    /// What a number was kept for is not told.
+    pub fn renounce(&mut self, now: MonoTime, volume: ObjectId) {
         if let Some(known) = self.objects.get_mut(&volume) {
             known.renounce();
+            self.go_ahead(now, volume);
         }
     }
 

@@ -705,22 +705,46 @@ fn too_much_data_is_not_taken() {
 }
 
 #[test]
+fn that_many_files_are_known_has_what_is_owed_of_them_made_durable() {
+    let mut story = Story::new();
+    for low in 0..OBJECTS_MAX as u64 {
+        story.files.change(story.now, ObjectId::new(7, low), write(b"data"), Level::Written);
+        let sent = story.sent_one();
+        story.reply(&sent, changed(mark(1, low + 1)));
+    }
+    story.event();
+    let ticket = story.files.ask(story.now, OBJECT, Query::Stat);
+    let syncs = story.sent();
+    assert_eq!(story.event(), [FileEvent::Full { ticket }]);
+    assert!(!syncs.is_empty());
+    for sync in &syncs {
+        assert!(matches!(sync.request.body, FileBody::Sync { .. }));
+        story.reply(sync, FileReplyBody::Durable);
+    }
+    story.now = story.now + Span::from_secs(1);
+    let ticket = story.files.ask(story.now, OBJECT, Query::Stat);
+    assert!(story.files.is_open(ticket), "there is room again");
+}
+
+#[test]
 fn a_number_never_comes_twice_although_files_are_forgotten() {
     let mut story = Story::new();
     story.acknowledged(mark(1, 1));
     story.acknowledged(mark(1, 2));
-    // What is owed is not forgotten; but that many files are known has it synced.
-    let mut syncs = Vec::new();
-    for low in 0..2 * OBJECTS_MAX as u64 {
-        let ticket = story.files.ask(story.now, ObjectId::new(7, low), Query::Stat);
-        story.files.give_up(story.now, ticket);
-        for sent in story.sent().iter().filter(|sent| sent.request.object == OBJECT) {
-            assert_eq!(story.files.owed(OBJECT), 2);
-            story.reply(sent, FileReplyBody::Durable);
-            syncs.push(sent.request.body.clone());
+    let ask_many = |story: &mut Story| {
+        for low in 0..2 * IDLE_MAX as u64 {
+            let ticket = story.files.ask(story.now, ObjectId::new(7, low), Query::Stat);
+            story.files.give_up(story.now, ticket);
+            story.sent();
         }
-    }
-    assert_eq!(syncs, [FileBody::Sync { oldest: mark(1, 1), newest: mark(1, 2) }]);
+        assert!(story.files.objects.len() <= IDLE_MAX, "nobody wants anything of most of them");
+    };
+    ask_many(&mut story);
+    assert_eq!(story.files.owed(OBJECT), 2, "what is owed is not forgotten");
+    story.files.sync(story.now, OBJECT);
+    let sync = story.sent_one();
+    story.reply(&sync, FileReplyBody::Durable);
+    ask_many(&mut story);
     assert_eq!(story.files.believed(OBJECT), None, "it is forgotten");
     story.write();
     assert_eq!(numbers(&story.sent_one()), (3, 3));

@@ -1,6 +1,6 @@
 //! What changes that are under way name, in one volume.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use namespace::{InodeId, Name};
 use node::Named;
@@ -18,8 +18,10 @@ pub(super) struct Busy {
     names: BTreeMap<InodeId, BTreeMap<Name, Count>>,
     inodes: BTreeMap<InodeId, Count>,
     rights: BTreeMap<InodeId, Count>,
-    /// Directories in which this client has created something that is not entered yet.
+    /// Directories in which this client has created or removed something by itself that is not entered yet.
     entering: BTreeMap<InodeId, u64>,
+    /// Names that it has removed by itself.
+    leaving: BTreeSet<(InodeId, Name)>,
 }
 
 /// What of a change nobody else has named meanwhile.
@@ -67,7 +69,21 @@ impl Busy {
         }
     }
 
-    /// Whether its volume may not know yet what this client has created in a directory.
+    /// A name is removed here, or its volume knows that.
+    pub(super) fn leave(&mut self, dir: InodeId, name: &Name, begins: bool) {
+        if begins {
+            self.leaving.insert((dir, name.clone()));
+        } else {
+            self.leaving.remove(&(dir, name.clone()));
+        }
+    }
+
+    /// Whether its volume may not know yet that this client has removed a name.
+    pub(super) fn is_leaving(&self, dir: InodeId, name: &Name) -> bool {
+        !self.leaving.is_empty() && self.leaving.contains(&(dir, name.clone()))
+    }
+
+    /// Whether its volume may not know yet what this client has created or removed in a directory.
     pub(super) fn is_entering(&self, dir: InodeId) -> bool {
         !self.entering.is_empty() && self.entering.contains_key(&dir)
     }

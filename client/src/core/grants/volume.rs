@@ -1,15 +1,18 @@
 //! What is kept of one volume.
 
+mod entering;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
-use base::{Epoch, MonoTime, NodeId, Seq, WallTime};
+use base::{Epoch, MonoTime, NodeId, Seq};
 use namespace::{
     Answer, Ask, Attributes, Change, Done, Fate, InodeId, Kind, Lent, Listed, Make, Name, NameError, Op,
     Page, RenameHow, Rights, Space, Target, Who,
 };
 use node::{CacheGrant, GrantKind, Named, Revoked};
 
+pub(super) use self::entering::Entering;
 use super::busy::{Alone, Busy};
 use super::{ASKED_EVERY, Connection, NO_TENURE};
 
@@ -89,14 +92,6 @@ pub(super) enum Listing {
 
 /// What a name stands for, if for anything.
 type Entry = Option<(InodeId, Kind)>;
-
-/// A file that this client has created by itself, and that its volume may not know yet.
-#[derive(Debug)]
-pub(super) struct Entering {
-    pub(super) dir: InodeId,
-    pub(super) name: Name,
-    pub(super) file: InodeId,
-}
 
 /// What was known of the names of a change, and up to where their directories were listed.
 #[derive(Debug, Default)]
@@ -264,62 +259,9 @@ impl Volume {
         }
     }
 
-    /// By which lend a directory is lent in which somebody may create what has this name, of which nothing is there.
-    pub(super) fn free_in(&self, who: &Who, (dir, name): (InodeId, &Name)) -> Option<Lent> {
-        let may = !self.busy.has_name(dir, name) && self.may(who, dir, Rights::CHANGE);
-        let kept = self.inodes.get(&dir).filter(|kept| may && kept.is_granted && kept.has_same_ids)?;
-        kept.lent.filter(|_| kept.find(name) == Some(None))
-    }
-
-    /// How a file is, if that is known, and it is somebody's own and has one name.
-    pub(super) fn own(&self, who: &Who, inode: InodeId) -> Option<&Attributes> {
-        let kept = self.inodes.get(&inode).filter(|kept| kept.is_granted && kept.has_same_ids)?;
-        let is_busy = self.busy.has_inode(inode) || self.busy.has_rights(inode);
-        let attributes = kept.attributes.as_ref().filter(|_| !is_busy)?;
-        let is_only = attributes.kind == Kind::File && attributes.links == 1;
-        (is_only && attributes.uid == who.uid()).then_some(attributes)
-    }
-
-    /// This client has created a file by itself in a directory that is lent to it.
-    pub(super) fn enter(
-        &mut self,
-        who: &Who,
-        Entering { dir, name, .. }: &Entering,
-        attributes: &Attributes,
-    ) {
-        self.know_name((*dir, name), Some((attributes.inode, attributes.kind)));
-        self.busy.begin_entering(*dir);
-        if let Some(dir) = self.inodes.get_mut(dir).and_then(|kept| kept.attributes.as_mut()) {
-            (dir.mtime, dir.ctime) = (dir.mtime.max(attributes.btime), dir.ctime.max(attributes.btime));
-            dir.size += 1;
-        }
-        self.rights += 1;
-        let rights = self.rights;
-        let kept = self.inodes.entry(attributes.inode).or_default();
-        (kept.is_granted, kept.has_same_ids, kept.rights, kept.is_bare) = (true, true, rights, true);
-        kept.attributes = Some(attributes.clone());
-        kept.allow_owner(who, attributes);
-    }
-
-    /// What this client had created by itself was entered at a place in the log. None if it is not there, or nobody knows.
-    pub(super) fn entered(&mut self, Entering { dir, name, file }: &Entering, at: Option<Seq>) {
-        self.busy.end_entering(*dir);
-        match (at, self.inodes.get_mut(dir)) {
-            (Some(at), Some(kept)) => kept.floor = kept.floor.max(at),
-            (Some(at), None) => self.floor = self.floor.max(at),
-            (None, _) => {
-                self.forget_name(*dir, name);
-                if let Some(kept) = self.inodes.get_mut(dir) {
-                    kept.attributes = None;
-                }
-                self.drop(*file);
-            }
-        }
-    }
-
-    /// What a name stands for, which may be over.
-    pub(super) fn named(&self, dir: InodeId, name: &Name) -> Option<InodeId> {
-        self.inodes.get(&dir)?.find(name)?.map(|(inode, _)| inode)
+    /// What a name stands for, if for anything, which may be over.
+    pub(super) fn named(&self, dir: InodeId, name: &Name) -> Option<Option<InodeId>> {
+        Some(self.inodes.get(&dir)?.find(name)?.map(|(inode, _)| inode))
     }
 
     fn lookup(&mut self, who: &Who, dir: InodeId, name: &Name) -> Option<Result<Answer, NameError>> {
@@ -373,7 +315,7 @@ impl Volume {
     /// Whether a directory is known to have this name, to whoever judges rights by itself.
     pub(super) fn is_placed(&self, inode: InodeId, (dir, name): (InodeId, &Name)) -> bool {
         let is_busy = self.busy.has_inode(inode) || self.busy.has_name(dir, name);
-        !is_busy && self.has_same_ids(inode) && self.named(dir, name) == Some(inode)
+        !is_busy && self.has_same_ids(inode) && self.named(dir, name) == Some(Some(inode))
     }
 
     fn list(
@@ -509,6 +451,9 @@ impl Volume {
                     self.keep_attributes(attributes, grant);
                 }
             }
+            (Change::Unlink { site, removed: Some(removed), .. }, _) => {
+                self.take_in_left((site.dir, *removed), grant);
+            }
             (
                 Change::Unlink { site, .. } | Change::RemoveDirectory { site, .. },
                 Done::Removed { fate, inode },
@@ -558,26 +503,6 @@ impl Volume {
         kept.is_bare = true;
         if matches!(make, Make::Directory) {
             kept.listed = Listing::All;
-        }
-    }
-
-    /// A file that this client has created by itself is known here, but counts from now on as long as it is granted.
-    fn take_in_entered(
-        &mut self,
-        (dir, created): (InodeId, WallTime),
-        attributes: &Attributes,
-        grant: &CacheGrant,
-    ) {
-        if self.may_keep(attributes.inode, grant) {
-            self.keep_attributes(attributes, grant);
-        } else {
-            self.drop(attributes.inode);
-        }
-        // By the daemon's clock it was at another time, and so its directory was changed at another one, too.
-        if attributes.btime != created
-            && let Some(kept) = self.inodes.get_mut(&dir)
-        {
-            kept.attributes = None;
         }
     }
 
@@ -674,8 +599,8 @@ impl Volume {
             return;
         }
         self.granted(dir, grant).allow(who, Rights::EXECUTE);
-        // It may have been created here since that was so.
-        if what.is_none() && self.busy.is_entering(dir) {
+        // It may have been created here since that was so, or removed.
+        if what.is_none() && self.busy.is_entering(dir) || self.busy.is_leaving(dir, name) {
             return;
         }
         self.know_name((dir, name), what);
@@ -699,7 +624,7 @@ impl Volume {
     }
 
     fn keep_page(&mut self, dir: InodeId, after: Option<&Name>, (page, grant): (&Page, &CacheGrant)) {
-        // What was created here since may be missing.
+        // What was created here since may be missing, and what was removed may be there.
         if !self.may_keep(dir, grant) || self.busy.is_entering(dir) {
             return;
         }

@@ -33,7 +33,7 @@ fn create(dir: InodeId, text: &str, make: Make, lends: bool) -> TreeChange {
 }
 
 fn unlink(dir: InodeId, text: &str) -> TreeChange {
-    TreeChange::Unlink { site: Site::new(dir, name(text)), holders: Vec::new() }
+    TreeChange::Unlink { site: Site::new(dir, name(text)), holders: Vec::new(), removed: None }
 }
 
 fn rename(from: (InodeId, &str), to: (InodeId, &str)) -> TreeChange {
@@ -149,7 +149,7 @@ impl Story {
             create(dir, "g", Make::file(), false),
             create(dir, "e", Make::Directory, true),
             unlink(dir, "pipe"),
-            TreeChange::Unlink { site: pipe.free(), holders: Vec::new() },
+            TreeChange::Unlink { site: pipe.free(), holders: Vec::new(), removed: None },
             rename((dir, "pipe"), (ROOT, "g")),
             rename((ROOT, "x"), (dir, "g")),
             rename((ROOT, "x"), (ROOT, "d")),
@@ -488,6 +488,35 @@ fn what_is_entered_was_created_since_its_directory_was_made_and_not_in_the_futur
     }
 }
 
+/// Nor before it was there, and not at all if somebody else may have seen it meanwhile.
+#[test]
+fn a_file_was_not_removed_after_it_is_said_to_be() {
+    for (given_back, asked) in [(false, 3_600_000), (false, 1), (true, 1)] {
+        let mut story = Story::lent_dir(None);
+        let made = story.state().btime;
+        let entered = story.enter_at(1, "f", made);
+        story.cluster.run(ms(50));
+        assert!(outcome(story.told(HOLDER, entered)).is_ok());
+        if given_back {
+            story.give_back(None, true);
+            story.cluster.run(ms(50));
+        }
+        let (before, removed) = (story.state(), Some(made + ms(asked)));
+        let inode = InodeId::under(story.generation, 1).unwrap();
+        let site = Site::new(story.inode, name("f")).naming(inode);
+        let id = story.change(HOLDER, TreeChange::Unlink { site, holders: Vec::new(), removed });
+        let called = story.cluster.now;
+        story.cluster.run(ms(50));
+        assert!(matches!(outcome(story.told(HOLDER, id)), Ok(TreeDone::Removed { .. })));
+        let after = story.state();
+        assert_eq!((after.mtime, after.size), (after.ctime, before.size - 1));
+        match (given_back, asked) {
+            (false, 1) => assert_eq!(after.mtime, before.mtime.max(made + ms(1))),
+            _ => assert!(after.mtime >= called && after.mtime < story.cluster.now, "{after:?}"),
+        }
+    }
+}
+
 /// Whoever gives a directory another name needs to know nothing of what is in it.
 #[test]
 fn who_moves_a_directory_keeps_its_client_from_nothing() {
@@ -519,6 +548,33 @@ fn who_moves_a_directory_that_is_wanted_back_does_not_hold_up_what_is_entered_th
     assert!(matches!(told, Ok(TreeDone::Created { is_new: true, .. })), "{told:?}");
     story.answer();
     assert!(matches!(story.until_told(OTHER, looked), FileReplyBody::Answer(Ok(_))));
+    assert!(outcome(Some(story.until_told(OTHER, moved))).is_ok());
+}
+
+/// The holder has told its user already that it is gone.
+#[test]
+fn who_moves_a_directory_that_is_wanted_back_does_not_hold_up_what_is_removed_there() {
+    let mut story = Story::lent_dir(None);
+    let entered = story.enter(1, "f");
+    story.cluster.run(ms(50));
+    assert!(outcome(story.told(HOLDER, entered)).is_ok());
+    let looked = story.query(OTHER, story.primary(), Ask::Lookup { dir: story.inode, name: name("f") });
+    story.cluster.run(ms(50));
+    let moved = story.change(OTHER, rename((ROOT, "d"), (ROOT, "e")));
+    story.cluster.run(ms(50));
+    assert!(story.is_asked_back() && story.told(OTHER, moved).is_none());
+    let inode = InodeId::under(story.generation, 1).unwrap();
+    let site = Site::new(story.inode, name("f")).naming(inode);
+    let removed = story.change(HOLDER, TreeChange::Unlink { site, holders: Vec::new(), removed: None });
+    story.cluster.run(ms(50));
+    let told = outcome(story.told(HOLDER, removed));
+    assert!(matches!(told, Ok(TreeDone::Removed { .. })), "{told:?}");
+    story.answer();
+    let told = story.until_told(OTHER, looked);
+    assert!(
+        matches!(told, FileReplyBody::Answer(Err(FileError::Tree(NameError::NoEntry { .. })))),
+        "{told:?}"
+    );
     assert!(outcome(Some(story.until_told(OTHER, moved))).is_ok());
 }
 

@@ -24,7 +24,8 @@ pub(super) struct Ahead<O> {
     /// In which directory.
     dir: InodeId,
     told: Moment,
-    outcome: O,
+    /// What he was told, if that was more than that it is done.
+    outcome: Option<O>,
     /// What its client answered by itself since, as long as it was not entered.
     seen: Vec<usize>,
     /// Why it is not to be lost.
@@ -35,7 +36,12 @@ pub(super) struct Ahead<O> {
 
 impl<K: Kind> Histories<K> {
     /// It was done by a client alone, in a directory, and this its user was told.
-    pub fn told_ahead(&mut self, now: TrueTime, id: OperationId, (dir, outcome): (InodeId, K::Outcome)) {
+    pub fn told_ahead(
+        &mut self,
+        now: TrueTime,
+        id: OperationId,
+        (dir, outcome): (InodeId, Option<K::Outcome>),
+    ) {
         let told = self.moments.tick(now);
         let history = self.objects.get_mut(&id.object).and_then(|histories| histories.get_mut(id.history));
         let ahead = Ahead { dir, told, outcome, seen: Vec::new(), kept: None, is_lost: false };
@@ -85,7 +91,7 @@ impl<K: Kind> History<K> {
         place: usize,
         operation: &Operation<K::Op, K::Outcome>,
     ) -> Operation<K::Op, K::Outcome> {
-        let told = self.ahead.get(&place).map(|ahead| (ahead.told, ahead.outcome.clone()));
+        let told = self.ahead.get(&place).and_then(|ahead| Some((ahead.told, ahead.outcome.clone()?)));
         Operation { returned: told.or_else(|| operation.returned.clone()), ..operation.clone() }
     }
 

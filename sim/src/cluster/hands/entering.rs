@@ -23,7 +23,7 @@ impl<A: Algorithm> World<'_, A> {
         self.keep_doing(client, hand, doing)
     }
 
-    /// A user takes something away when all is entered that has to be.
+    /// A user takes something away, or gives it another name, when all is entered that has to be.
     pub(in super::super) fn hand_removes(
         &mut self,
         client: usize,

@@ -247,7 +247,10 @@ impl Dice {
                 lends: self.coin(),
             },
             1 => Change::Link { inode, dir: self.inode(), name: self.name() },
-            2 => Change::Unlink { site: self.site(), holders: self.holders() },
+            2 => {
+                let removed = self.maybe(Self::time);
+                Change::Unlink { site: self.site(), holders: self.holders(), removed }
+            }
             3 => Change::RemoveDirectory { site: self.site(), holders: self.holders() },
             4 => {
                 let how = [RenameHow::Replace, RenameHow::NoReplace, RenameHow::Exchange][self.0.index(3)];

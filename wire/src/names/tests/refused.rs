@@ -319,6 +319,7 @@ fn lists_are_as_long_as_they_can_be() {
     check(&op(Change::Unlink {
         site: Site::new(inode_id(7), entry_name()),
         holders: vec![CLIENT; HOLDERS_MAX],
+        removed: None,
     }));
     let tail = |read: Result<(), DecodeError>, count: usize| {
         assert_eq!(read, Err(DecodeError::TooMany(count)));

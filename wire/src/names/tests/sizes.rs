@@ -122,7 +122,7 @@ fn largest_ops() -> Vec<Op> {
             created: NEVER,
         },
         Change::Link { inode: INODE, dir: INODE, name: name(1) },
-        Change::Unlink { site: site(), holders: holders() },
+        Change::Unlink { site: site(), holders: holders(), removed: Some(NEVER) },
         Change::Rename { from: site(), to: site(), how: RenameHow::Replace, holders: holders() },
         Change::Rename { from: site(), to: site(), how: RenameHow::Replace, holders: vec![] },
         Change::SetAttributes { inode: INODE, set },

@@ -59,7 +59,7 @@ fn only_so_much_is_promised_until_it_is_settled() {
 fn a_number_that_is_not_wanted_is_free() {
     let mut story = Story::alone();
     assert_eq!(promised(&mut story, UNDER_WAY_MAX), UNDER_WAY_MAX);
-    story.files.renounce(OBJECT);
+    story.files.renounce(story.now, OBJECT);
     assert_eq!(promised(&mut story, 2), 1);
     // Nobody is there to send it to, and nobody waits for it any more.
     let ticket = enter(&mut story);

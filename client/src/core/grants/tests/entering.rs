@@ -28,6 +28,14 @@ fn enter(text: &str, number: u64) -> Op {
     op(Change::Enter { dir, under, number, name: name(text), replicas, mode, created })
 }
 
+/// When that is removed.
+const REMOVED: WallTime = WallTime::from_micros(700);
+
+fn leave() -> Op {
+    let site = Site::new(OWN, name("a")).naming(file(1).inode);
+    op(Change::Unlink { site, holders: vec![], removed: Some(REMOVED) })
+}
+
 impl Story {
     /// It has made a directory.
     fn owning(kind: GrantKind) -> Self {
@@ -53,6 +61,28 @@ impl Story {
         told.grant.as_mut().unwrap().kind = GrantKind::Placed;
         let done = Done::Created { attributes: file(number), is_new: true };
         self.cache.end(id, &enter(text, number), (&told, Some(&done)));
+    }
+
+    /// It has created a file, which is entered.
+    fn with_file() -> Self {
+        let mut story = Self::owning(GrantKind::Placed);
+        let id = story.enter("a", 1);
+        story.at = 11;
+        story.entered(id, ("a", 1), &[file(1).inode]);
+        story
+    }
+
+    fn leave(&mut self) -> ChangeId {
+        self.cache.leave(VOLUME, &Site::new(OWN, name("a")), (file(1).inode, REMOVED))
+    }
+
+    /// A daemon has removed it, after which the directory was like this.
+    fn left(&mut self, id: ChangeId, dir: Attributes) {
+        let mut told = self.grant(&[OWN]);
+        told.grant.as_mut().unwrap().kind = GrantKind::Placed;
+        told.grant.as_mut().unwrap().changed = vec![dir];
+        let done = Done::Removed { inode: file(1).inode, fate: Fate::Doomed };
+        self.cache.end(id, &leave(), (&told, Some(&done)));
     }
 
     fn is(&mut self, inode: InodeId) -> Option<Attributes> {
@@ -131,5 +161,38 @@ fn a_file_that_is_refused_was_never_there() {
     let id = story.enter("a", 1);
     let told = story.grant(&[]);
     story.cache.end(id, &enter("a", 1), (&told, None));
+    assert_eq!((story.finds("a"), story.is(file(1).inode), story.is(OWN)), (None, None, None));
+}
+
+#[test]
+fn what_was_removed_is_gone_at_once_and_its_directory_is_as_it_will_be() {
+    let mut story = Story::with_file();
+    let id = story.leave();
+    assert_eq!((story.finds("a"), story.is(file(1).inode)), (Some(false), None));
+    assert!(!story.free(1, "a"), "a new file of that name waits");
+    let expected = Attributes { size: 0, mtime: REMOVED, ctime: REMOVED, ..own() };
+    assert_eq!(story.is(OWN), Some(expected.clone()));
+    story.at = 12;
+    story.left(id, expected.clone());
+    assert_eq!((story.is(OWN), story.finds("a")), (Some(expected), Some(false)));
+    assert!(story.free(1, "a"));
+}
+
+#[test]
+fn a_directory_is_asked_about_if_its_daemon_says_that_something_was_removed_before() {
+    let mut story = Story::with_file();
+    let id = story.leave();
+    story.at = 12;
+    let before = WallTime::from_micros(699);
+    story.left(id, Attributes { size: 0, mtime: before, ctime: before, ..own() });
+    assert_eq!((story.is(OWN), story.finds("a")), (None, Some(false)));
+}
+
+#[test]
+fn what_could_not_be_removed_may_be_there() {
+    let mut story = Story::with_file();
+    let id = story.leave();
+    let told = story.grant(&[]);
+    story.cache.end(id, &leave(), (&told, None));
     assert_eq!((story.finds("a"), story.is(file(1).inode), story.is(OWN)), (None, None, None));
 }
