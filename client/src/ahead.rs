@@ -25,7 +25,7 @@ use crate::source::Source;
 use crate::volume_files::VolumeFile;
 use crate::volumes::{Volume, VolumeError};
 
-/// What is created or removed within this time is entered together, and so much at once.
+/// What is done within this time is entered together, and so much at once.
 const GATHERED_FOR: Duration = Duration::from_millis(10);
 const GATHERED_MAX: usize = 8;
 /// Who has nothing to do looks this often whether there is a client.
@@ -38,14 +38,14 @@ const PERMISSIONS: u16 = 0o777;
 /// What became of a file that this client has created, once that is known.
 pub(crate) type Entered = watch::Receiver<Option<Result<(), VolumeError>>>;
 
-/// What this client creates and removes by itself.
+/// What this client creates, opens and removes by itself.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     /// Held for moments only. Locked after the state and the cache.
     creations: Mutex<Creations>,
     /// Locked before what was created.
     queue: Mutex<Queue>,
-    /// Something was created or removed.
+    /// Something was done that is to be entered.
     wake: Notify,
     /// Somebody waits for that.
     urge: Notify,
@@ -548,14 +548,14 @@ impl Shared {
     }
 }
 
-/// Has somebody look after what this client creates and removes, unless somebody does.
+/// Has somebody look after what this client does by itself, unless somebody does.
 fn tend(shared: &Arc<Shared>) {
     if !std::mem::replace(&mut shared.ahead.queue().is_tended, true) {
         tokio::spawn(look_after(Arc::downgrade(shared)));
     }
 }
 
-/// Has entered what was created and removed, and gives back directories that nobody uses, as long as there are any.
+/// Has entered what this client has done by itself, and gives back directories that nobody uses, as long as there are any.
 async fn look_after(client: Weak<Shared>) {
     while let Some(shared) = client.upgrade() {
         let ahead = Arc::clone(&shared.ahead);

@@ -11,7 +11,7 @@
 //! - A directory that is wanted back gets no more files, and goes back when nothing in it is pending.
 //! - What nobody but this client ever knew is opened and removed here, and nothing else: what it has created under this lend, if nothing of the
 //!   directory was given a name in another one since.
-//! - Nothing is created, or removed, while a directory of the volume may be about to be removed: a volume that takes it for empty would refuse
+//! - Nothing is created, opened or removed, while a directory of the volume may be about to be removed: a volume that takes it for empty would refuse
 //!   what is created here, and what is removed here it would still find there.
 
 use std::collections::btree_map::Entry;
@@ -27,7 +27,7 @@ use super::{Bug, Rules};
 
 /// So many directories are used like this at a time: each of them counts among what is lent to this client.
 const DIRS_MAX: usize = 1_024;
-/// A directory in which nothing was created or removed for so long is given back, and sooner if there are many.
+/// A directory in which nothing was done by this client alone for so long is given back, and sooner if there are many.
 const KEPT_FOR: Span = Span::from_secs(60);
 const KEPT_FOR_OF_MANY: Span = Span::from_secs(5);
 const MANY: usize = DIRS_MAX / 4;
@@ -87,7 +87,7 @@ struct Dir {
     numbered: u64,
     pending: usize,
     used: MonoTime,
-    /// Whether nothing more is created in it, or removed.
+    /// Whether nothing more is created, opened or removed in it.
     is_over: bool,
     /// Whether somebody else may know one of its files by another name.
     is_shared: bool,
