@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use base::{ClientId, MonoTime, NodeId, ObjectId};
 use bytes::Bytes;
-use namespace::{Ask, Attributes, Change as TreeChange, Generation, NameError, Op, Root, Who};
+use namespace::{Attributes, Change as TreeChange, Generation, Op, Root, Who};
 use net::Link;
 use node::file::{
     Answer, Change, Done, Extent, FileError, FileReply, FileRequest, Level, Payload, Query, Stat,
@@ -374,13 +374,7 @@ impl Object {
         answer.map_err(|error| FileError::from(error).into())
     }
 
-    /// What the tree that it is says, if that is known here.
-    pub(crate) fn known(&self, who: &Who, ask: &Ask) -> Option<Result<namespace::Answer, NameError>> {
-        let mut cache = self.shared.cache();
-        cache.answer(clock::now(), self.id, (who, ask))
-    }
-
-    /// For how long that is good.
+    /// For how long what is known here of the tree that it is is good.
     pub(crate) fn known_for(&self) -> Duration {
         let now = clock::now();
         let until = self.shared.cache().lasts(self.id).unwrap_or_default();

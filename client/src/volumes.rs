@@ -12,7 +12,7 @@ use namespace::{
     Answer, Ask, Attributes, Change, Done, Expect, Generation, InodeId, Make, Name, NameError, Op, Page,
     Query, Root, SetAttributes, SetTime, Site, Volume as Counts, Who,
 };
-use node::file::FileError;
+use node::file::{self, FileError};
 use node::{AccessError, Capability, CapabilityError, OpenMode, VolumeName, list_of_volumes, volume_object};
 use tokio::time::sleep;
 
@@ -302,9 +302,18 @@ impl Volume {
         &self.object.shared().behind
     }
 
-    /// The answer to a question, if it is known here. Nobody waits.
+    /// The answer to a question, if it is known here. Nobody waits, also where the daemon is asked all the same.
     pub fn known(&self, who: &Who, ask: &Ask) -> Option<Result<Answer, VolumeError>> {
-        let mut answer = self.object.known(who, ask)?;
+        let (now, id) = (clock::now(), self.object());
+        let mut cache = self.object.shared().cache();
+        let mut answer = cache.answer(now, id, (who, ask))?;
+        let is_due = cache.is_due(now, id);
+        drop(cache);
+        if is_due {
+            let query = file::Query::Tree(Arc::new(Query { who: who.clone(), ask: ask.clone() }));
+            self.object.with_files(|files| files.ask(now, id, query));
+            self.object.wake();
+        }
         if let Ok(answer) = &mut answer
             && self.show(answer).is_some()
         {

@@ -13,7 +13,8 @@
 //! - While a change of this client is under way, what it names is not answered from here. Its outcome says what is there now,
 //!   unless another change named the same meanwhile. What was read before it is not kept any more.
 //! - What became of a change may never be known: what it names is not answered from here then as long as the connection lasts.
-//! - To be used is to be asked about now and then: one question every few seconds goes to the daemon though its answer is known.
+//! - To be used is to be asked about now and then: one question every few seconds goes to the daemon though its answer is known, which is
+//!   [told](Cache::is_due) to whoever uses this core, and nobody waits for.
 //! - Who may do what is the daemons' to judge: what somebody was allowed once he is allowed again, until somebody changes the rights. So is
 //!   the owner of what was just made by this client, as far as its mode lets him.
 //! - A directory that this client has just made is empty: nobody else has heard of it before it was granted.
@@ -161,12 +162,14 @@ impl Cache {
         if now >= link.valid_until && !self.rules.breaks(Bug::GrantOutlivesSession) {
             return None;
         }
-        if volume.is_due(now) {
-            return None;
-        }
         let answer = volume.answer(who, ask)?;
         self.hits += 1;
         Some(answer)
+    }
+
+    /// Whether a question is to go to the daemon at `now` though its answer is known. Nobody has to wait for it.
+    pub fn is_due(&mut self, now: MonoTime, object: ObjectId) -> bool {
+        self.volumes.get_mut(&object).is_some_and(|volume| volume.is_due(now))
     }
 
     /// How a file is in the tree, and which it is, if that may be answered at `now`. It may be lent to this client.

@@ -175,6 +175,10 @@ impl<A: Algorithm> World<'_, A> {
         let reading = self.clients[client].reading(self.now);
         let caching = self.clients[client].files.caching.as_mut()?;
         let answer = caching.cache.answer(reading, object, (&query.who, &query.ask))?;
+        // Then this is the question that goes to the daemon.
+        if caching.cache.is_due(reading, object) {
+            return None;
+        }
         let behind = self.clients[client].files.behind.as_ref();
         if behind.is_some_and(|behind| behind.is_leaving(object, &answer)) {
             return None;

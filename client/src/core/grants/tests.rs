@@ -402,11 +402,11 @@ fn a_change_that_is_refused_changes_nothing_here() {
 fn what_is_used_is_asked_about_now_and_then() {
     let mut story = Story::knowing();
     story.cache.confirm(NODE, at(100_000));
-    assert!(story.knows(1, &look("a")).is_some());
-    assert!(story.knows(5_000, &look("a")).is_some());
-    assert_eq!(story.knows(5_001, &look("a")), None);
-    assert!(story.knows(5_002, &look("a")).is_some(), "once is enough");
-    assert_eq!(story.knows(20_000, &look("b")), None);
+    let is_due = [1, 5_000, 5_001, 5_002, 20_000].map(|now| {
+        assert!(story.knows(now, &look("a")).is_some(), "nobody waits for that");
+        story.cache.is_due(at(now), VOLUME)
+    });
+    assert_eq!(is_due, [false, false, true, false, true], "once is enough");
 }
 
 fn list(after: Option<&str>) -> Ask {
