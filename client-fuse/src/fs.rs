@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use client::{Client, Volume};
-use namespace::{Attributes, InodeId, Who};
+use namespace::{Attributes, Who};
 
 pub(crate) use attributes::{Wanted, set_time};
 pub(crate) use content::{OpenHow, WriteHow};
@@ -139,12 +139,5 @@ impl Fs {
         let made = self.completed_at_once(made).await?;
         self.inodes.entered(&made);
         Ok(made)
-    }
-
-    /// The inode as its owner, who may do to it what needs nobody's permission.
-    async fn owner(&self, inode: InodeId) -> Result<(Attributes, Who), FsError> {
-        let attributes = self.now().volume.attributes(inode).await?;
-        let owner = Who::new(attributes.uid, attributes.gid, &[]).map_err(|_| FsError::Invalid)?;
-        Ok((attributes, owner))
     }
 }

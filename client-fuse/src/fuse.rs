@@ -1,8 +1,9 @@
 //! Translation between [`crate::fs`] and the fuser crate, and nothing else: no decision is made here.
 //!
-//! A callback turns the kernel's numbers into ours. What is known without asking anybody it answers at once; everything else it hands
-//! over, with the reply, to a task, which asks the file system and turns its answer back. So no thread that takes requests in waits for the
-//! network. What is under way is bounded: a thread takes in no more while as much is, and the rest waits in the kernel.
+//! A callback turns the kernel's numbers into ours, begins what is wanted, and answers if that is all: to wake another thread for it would take
+//! longer than most of it does. Everything else it hands over, with the reply, to a task, which waits for the file system and turns its answer
+//! back. So no thread that takes requests in waits for the network. What is under way is bounded: a thread takes in no more while as much is, and
+//! the rest waits in the kernel.
 
 mod answers;
 mod lock;
@@ -17,6 +18,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -72,7 +74,7 @@ impl Translator {
         if self.is_direct || how.append { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() }
     }
 
-    /// Does something in a task, and answers with what came of it, unless who asked gives up before.
+    /// Does something, in a task as soon as it waits, and answers with what came of it, unless who asked gives up before.
     fn serve<T, W>(
         &self,
         (caller, data_bytes): (Caller, u32),
@@ -102,7 +104,15 @@ impl Translator {
         T: Send,
         W: Future<Output = Result<T, FsError>> + Send + 'static,
     {
-        let (permit, work) = (self.permit(data_bytes), work(self.fs.clone()));
+        let (permit, mut work) = (self.permit(data_bytes), Box::pin(work(self.fs.clone())));
+        let entered = self.runtime.enter();
+        // Who wakes it up it says again in its task.
+        let begun = work.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        drop(entered);
+        if let Poll::Ready(done) = begun {
+            drop(permit);
+            return answer(done.map_err(errno));
+        }
         self.runtime.spawn(async move {
             let done = tokio::select! {
                 biased;
@@ -175,6 +185,8 @@ impl Filesystem for Translator {
         for wanted in [
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK,
+            // The daemons end set-user-ID and the like with what ends them, and no kernel has to ask for the mode first.
+            InitFlags::FUSE_HANDLE_KILLPRIV,
             // Where a link leads never changes.
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_ASYNC_DIO,

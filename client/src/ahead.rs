@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::behind::fault_of;
 use crate::clock;
 use crate::core::content::{FileId, Recall};
-use crate::core::creations::{Creations, Numbered, gives_otherwise, may_remove_dir, new_file};
+use crate::core::creations::{Creations, Numbered, Pending, Turn, gives_otherwise, may_remove_dir, new_file};
 use crate::core::files::{Files, Opening};
 use crate::core::grants::ChangeId;
 use crate::driver::{Client, Shared};
@@ -72,6 +72,7 @@ impl Queue {
 #[derive(Debug)]
 struct Creation {
     source: Source,
+    pending: Pending,
     under: Generation,
     op: Arc<Op>,
     change: ChangeId,
@@ -82,6 +83,7 @@ struct Creation {
 #[derive(Debug)]
 struct Arrival {
     source: Source,
+    pending: Pending,
     who: Who,
     mode: OpenMode,
     /// Who may do what with it, as far as that was known.
@@ -93,7 +95,7 @@ struct Arrival {
 #[derive(Debug)]
 struct Departure {
     volume: Volume,
-    inode: InodeId,
+    pending: Pending,
     site: Site,
     op: Arc<Op>,
     change: ChangeId,
@@ -192,9 +194,23 @@ impl Ahead {
     }
 
     /// What was done to a file is entered, or never will be.
-    fn ended(&self, file: FileId) {
-        self.creations().ended(file);
+    fn ended(&self, pending: Pending) {
+        self.creations().ended(pending);
         self.progress.send_modify(|count| *count += 1);
+    }
+
+    /// Waits until its volume may be told of something. Whether it is to be told.
+    async fn until_turn(&self, pending: Pending) -> bool {
+        let mut progress = self.progress.subscribe();
+        loop {
+            match self.creations().turn(pending) {
+                Turn::Now => return true,
+                Turn::Never => return false,
+                Turn::Later => {}
+            }
+            // It ends with the client at the earliest.
+            let _ = progress.changed().await;
+        }
     }
 
     /// Nothing more is entered: the client has ended.
@@ -269,20 +285,20 @@ impl Volume {
         if !shared.behind.is_on() || !self.is_present() {
             return None;
         }
-        let (inode, site, op, change) = shared.with_objects(|objects| {
+        let (inode, pending, site, op, change) = shared.with_objects(|objects| {
             let (volume, now, mut cache) = (self.object(), clock::now(), shared.cache());
             let inode = cache.own_in(now, volume, who, (site.dir, &site.name))?;
             let file = FileId { volume, inode };
             let is_it = matches!(site.expect, Expect::Any) || site.expect == Expect::Inode(inode);
             let may = is_it && !shared.behind.contents().is_open(file);
-            let removed = may.then(|| use_own(shared, (now, &mut objects.core), file))??;
+            let (pending, removed) = may.then(|| use_own(shared, (now, &mut objects.core), file))??;
             let site = site.clone().naming(inode);
             let change = cache.leave(volume, &site, (inode, removed));
             let op = Change::Unlink { site: site.clone(), holders: Vec::new(), removed: Some(removed) };
             let op = Arc::new(Op::wanted(who.clone(), op));
-            Some((inode, site, op, change))
+            Some((inode, pending, site, op, change))
         })?;
-        let departure = Departure { volume: self.clone(), inode, site, op, change };
+        let departure = Departure { volume: self.clone(), pending, site, op, change };
         let mut queue = shared.ahead.queue();
         queue.removed.push(departure);
         let gathered = queue.removed.len();
@@ -319,7 +335,7 @@ impl Client {
         if !is_plain || shared.behind.count() >= LENDS_MAX || !volume.is_present() {
             return None;
         }
-        let (attributes, under, op, change) = shared.with_objects(|objects| {
+        let (attributes, (pending, under, op, change)) = shared.with_objects(|objects| {
             let (id, mut cache) = (volume.object(), shared.cache());
             // Whoever ends all that is lent looks for what was numbered before.
             if !shared.behind.is_on() {
@@ -333,13 +349,13 @@ impl Client {
             let entry = entry(place, (under, numbered.number), &attributes);
             let op = Arc::new(Op::wanted(who.clone(), entry));
             let change = cache.enter(id, &op, &attributes);
-            Some((attributes, under, op, change))
+            Some((attributes, (numbered.pending, under, op, change)))
         })?;
         let kept = Kept::of(volume, attributes.inode);
         let (told, entered) = watch::channel(None);
         let source = Source::entering(volume, OpenMode::ReadWrite, (Arc::clone(&kept), entered));
         shared.adopt(&attributes, &source);
-        let creation = Creation { source: source.clone(), under, op, change, told };
+        let creation = Creation { source: source.clone(), pending, under, op, change, told };
         let file = VolumeFile::new(source, Held::new(kept));
         self.created(&file, who, &attributes);
         let gathered = {
@@ -377,17 +393,17 @@ impl Client {
         if !shared.behind.is_on() || !volume.is_present() || volume.has_own_mode(inode) {
             return None;
         }
-        let rights = shared.with_objects(|objects| {
+        let (pending, rights) = shared.with_objects(|objects| {
             let (now, cache) = (clock::now(), shared.cache());
             let is = cache.own(now, id.volume, who, inode)?;
             let may = is.mode & OWNER_BOTH == OWNER_BOTH && !is.has_acl;
-            (may && use_own(shared, (now, &mut objects.core), id).is_some())
-                .then(|| cache.rights(now, id.volume, inode))
+            let (pending, _) = may.then(|| use_own(shared, (now, &mut objects.core), id))??;
+            Some((pending, cache.rights(now, id.volume, inode)))
         })?;
         let kept = Kept::of(volume, inode);
         let (told, entered) = watch::channel(None);
         let source = Source::entering(volume, mode, (Arc::clone(&kept), entered));
-        let arrival = Arrival { source: source.clone(), who: who.clone(), mode, rights, told };
+        let arrival = Arrival { source: source.clone(), pending, who: who.clone(), mode, rights, told };
         shared.ahead.queue().opened.push(arrival);
         shared.ahead.wake.notify_one();
         tend(shared);
@@ -428,14 +444,14 @@ impl Creation {
 
     /// Has it entered and opened, and tells what became of that.
     async fn run(self) {
-        let (id, shared) = (self.source.id(), Arc::clone(self.source.shared()));
+        let (pending, shared) = (self.pending, Arc::clone(self.source.shared()));
         let mut is_over = shared.ahead.is_over.subscribe();
         let is_over = is_over.wait_for(|is_over| *is_over);
         tokio::select! {
             () = self.enter_and_open() => {}
             _ = is_over => self.give_up(&VolumeError::from(ObjectError::Closed), "is lost"),
         }
-        shared.ahead.ended(id);
+        shared.ahead.ended(pending);
         shared.told();
         tend(&shared);
     }
@@ -448,10 +464,13 @@ impl Creation {
         }
         let capability = match entered {
             Ok(capability) => capability,
-            Err(error) => return self.give_up(&error, "is lost"),
+            Err(error) => {
+                shared.ahead.creations().void(self.pending);
+                return self.give_up(&error, "is lost");
+            }
         };
         // From now on it is a file as any other.
-        shared.ahead.ended(id);
+        shared.ahead.ended(self.pending);
         shared.told();
         match self.open(capability).await {
             Ok(()) => drop(self.told.send_replace(Some(Ok(())))),
@@ -480,7 +499,7 @@ impl Arrival {
     fn forget(self) {
         let (id, shared) = (self.source.id(), self.source.shared());
         shared.with_objects(|objects| objects.core.renounce(clock::now(), id.volume));
-        shared.ahead.ended(id);
+        shared.ahead.ended(self.pending);
         shared.told();
         shared.wake();
     }
@@ -490,51 +509,70 @@ impl Arrival {
         let (id, shared) = (self.source.id(), Arc::clone(self.source.shared()));
         let mut is_over = shared.ahead.is_over.subscribe();
         let is_over = is_over.wait_for(|is_over| *is_over);
-        let tree = self.source.volume.tree().clone().with_patience(Duration::MAX);
         let opened = tokio::select! {
-            opened = tree.open_own(Opening::Open(self.who.clone(), id.inode, self.mode)) => opened,
+            opened = self.open(&shared) => opened,
             _ = is_over => Err(ObjectError::Closed),
         };
-        let opened = opened.map(|(_, capability)| {
-            self.source.kept().opened();
-            self.source.content.show(capability);
-            shared.keep_open(&self.source, &self.who, (self.mode, self.rights));
-        });
         if let Err(error) = &opened {
             tracing::warn!("inode {} of volume {:?} is not open: {error}", id.inode, id.volume);
         }
         self.told.send_replace(Some(opened.map_err(VolumeError::from)));
-        shared.ahead.ended(id);
+        shared.ahead.ended(self.pending);
         shared.told();
         tend(&shared);
+    }
+
+    async fn open(&self, shared: &Arc<Shared>) -> Result<(), ObjectError> {
+        let id = self.source.id();
+        if !shared.ahead.until_turn(self.pending).await {
+            shared.with_objects(|objects| objects.core.renounce(clock::now(), id.volume));
+            return Err(ObjectError::NoSuchObject);
+        }
+        let tree = self.source.volume.tree().clone().with_patience(Duration::MAX);
+        let opening = Opening::Open(self.who.clone(), id.inode, self.mode);
+        let (_, capability) = tree.open_own(opening).await?;
+        self.source.kept().opened();
+        self.source.content.show(capability);
+        shared.keep_open(&self.source, &self.who, (self.mode, self.rights));
+        Ok(())
     }
 }
 
 impl Departure {
     /// Has it removed.
     async fn run(self) {
-        let (shared, volume) = (Arc::clone(self.volume.tree().shared()), self.volume.object());
+        let shared = Arc::clone(self.volume.tree().shared());
         let mut is_over = shared.ahead.is_over.subscribe();
         let is_over = is_over.wait_for(|is_over| *is_over);
-        // Whoever was told that it is gone is not told otherwise because no daemon was there for some time.
-        let tree = self.volume.tree().clone().with_patience(Duration::MAX);
-        let removed = tokio::select! {
-            removed = tree.enter_held(self.op, self.change) => removed,
-            _ = is_over => Err(ObjectError::Closed),
-        };
-        match removed {
-            Ok(removed) => drop(self.volume.noted(removed)),
-            Err(error) => {
-                let Site { dir, name, .. } = &self.site;
-                tracing::warn!(
-                    "{name:?}, removed from inode {dir} of volume {volume:?}, is there again: {error}"
-                );
-                shared.not_entered(FileId { volume, inode: *dir });
-            }
+        tokio::select! {
+            () = self.leave(&shared) => {}
+            _ = is_over => self.give_up(&shared, &ObjectError::Closed),
         }
-        shared.ahead.ended(FileId { volume, inode: self.inode });
+        shared.ahead.ended(self.pending);
         shared.told();
         tend(&shared);
+    }
+
+    async fn leave(&self, shared: &Shared) {
+        if !shared.ahead.until_turn(self.pending).await {
+            // Whoever has created it was told that it never came to be.
+            shared.with_objects(|objects| objects.core.renounce(clock::now(), self.volume.object()));
+            shared.cache().abandon(self.change);
+            return;
+        }
+        // Whoever was told that it is gone is not told otherwise because no daemon was there for some time.
+        let tree = self.volume.tree().clone().with_patience(Duration::MAX);
+        match tree.enter_held(Arc::clone(&self.op), self.change).await {
+            Ok(removed) => drop(self.volume.noted(removed)),
+            Err(error) => self.give_up(shared, &error),
+        }
+    }
+
+    /// It is there again.
+    fn give_up(&self, shared: &Shared, error: &ObjectError) {
+        let (volume, Site { dir, name, .. }) = (self.volume.object(), &self.site);
+        tracing::warn!("{name:?}, removed from inode {dir} of volume {volume:?}, is there again: {error}");
+        shared.not_entered(FileId { volume, inode: *dir });
     }
 }
 
@@ -623,8 +661,12 @@ fn number(
     numbered
 }
 
-/// When a file is opened or removed here, if it may be. It is pending then, with a number that is kept for it.
-fn use_own(shared: &Shared, (now, files): (MonoTime, &mut Files), file: FileId) -> Option<WallTime> {
+/// As what something is pending that opens or removes a file here, and when that is, if it may be. A number is kept for it then.
+fn use_own(
+    shared: &Shared,
+    (now, files): (MonoTime, &mut Files),
+    file: FileId,
+) -> Option<(Pending, WallTime)> {
     if !files.promise(now, file.volume) {
         return None;
     }

@@ -66,6 +66,7 @@ pub use op::{
 };
 pub use part::{Body, ClientState, Doomed, Entry, Inode, Key, Kind, Marks, Part, Volume};
 pub use query::{Answer, Ask, Attributes, Listed, Page, Query};
+pub use sorted::Sorted;
 pub use table::{Memory, Table};
 pub use tree::{Root, Tree};
 pub use volume_name::{VOLUME_NAME_BYTES_MAX, VolumeName, VolumeNameError};

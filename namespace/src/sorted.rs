@@ -11,7 +11,7 @@ const RUN_MAX: usize = 64;
 
 /// The map.
 #[derive(Clone, Debug)]
-pub(crate) struct Sorted<K, V> {
+pub struct Sorted<K, V> {
     /// Runs that are not empty, each under a key that is not behind its first, nor before the last of the run before.
     runs: BTreeMap<K, Arc<Vec<(K, V)>>>,
 }
@@ -23,22 +23,33 @@ impl<K, V> Default for Sorted<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> Sorted<K, V> {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+    /// How much is in it.
+    pub fn len(&self) -> usize {
+        self.runs.values().map(|run| run.len()).sum()
+    }
+
+    /// What is under a key.
+    pub fn get(&self, key: &K) -> Option<&V> {
         let (_, run) = self.runs.range(..=key).next_back()?;
         find(run, key).ok().map(|place| &run[place].1)
     }
 
-    pub(crate) fn insert(&mut self, key: K, value: V) {
+    /// Puts something under a key. Whether nothing was there before.
+    pub fn insert(&mut self, key: K, value: V) -> bool {
         let Some(run) = self.run_for(&key) else {
             self.runs.insert(key.clone(), Arc::new(vec![(key, value)]));
-            return;
+            return true;
         };
         match find(run, &key) {
-            Ok(place) => run[place].1 = value,
+            Ok(place) => {
+                run[place].1 = value;
+                return false;
+            }
             Err(place) if run.len() < RUN_MAX => run.insert(place, (key, value)),
             Err(RUN_MAX) => {
                 self.runs.insert(key.clone(), Arc::new(vec![(key, value)]));
@@ -47,24 +58,27 @@ impl<K: Ord + Clone, V: Clone> Sorted<K, V> {
                 let late = run.split_off(RUN_MAX / 2);
                 run.shrink_to_fit();
                 self.runs.insert(late[0].0.clone(), Arc::new(late));
-                self.insert(key, value);
+                return self.insert(key, value);
             }
         }
+        true
     }
 
-    pub(crate) fn remove(&mut self, key: &K) {
-        let Some((under, run)) = self.runs.range_mut(..=key).next_back() else { return };
-        let Ok(place) = find(run, key) else { return };
+    /// Takes out what is under a key. Whether anything was.
+    pub fn remove(&mut self, key: &K) -> bool {
+        let Some((under, run)) = self.runs.range_mut(..=key).next_back() else { return false };
+        let Ok(place) = find(run, key) else { return false };
         let run = Arc::make_mut(run);
         run.remove(place);
         if run.len() <= RUN_MAX / 4 {
             let under = under.clone();
             self.join(&under);
         }
+        true
     }
 
     /// What is in it from a key on.
-    pub(crate) fn range<'s>(&'s self, from: Bound<&'s K>) -> impl Iterator<Item = (&'s K, &'s V)> {
+    pub fn range<'s>(&'s self, from: Bound<&'s K>) -> impl Iterator<Item = (&'s K, &'s V)> {
         let first = match from {
             Bound::Included(key) | Bound::Excluded(key) => self
                 .runs
@@ -137,12 +151,11 @@ mod tests {
             let mut kept = None;
             for (number, (step, key)) in steps.into_iter().enumerate() {
                 if step == 0 {
-                    map.remove(&key);
-                    model.remove(&key);
+                    prop_assert_eq!(map.remove(&key), model.remove(&key).is_some());
                 } else {
-                    map.insert(key, number);
-                    model.insert(key, number);
+                    prop_assert_eq!(map.insert(key, number), model.insert(key, number).is_none());
                 }
+                prop_assert_eq!((map.len(), map.is_empty()), (model.len(), model.is_empty()));
                 prop_assert_eq!(map.get(&key), model.get(&key));
                 if number == 700 {
                     kept = Some((map.clone(), model.clone()));
@@ -161,9 +174,9 @@ mod tests {
     #[test]
     fn runs_are_full_when_keys_come_in_order_and_few_when_most_are_gone() {
         let mut map = Sorted::default();
-        (0..6400).for_each(|key| map.insert(key, ()));
+        (0..6400).for_each(|key| assert!(map.insert(key, ())));
         assert_eq!(map.runs.len(), 100);
-        (0..6400).filter(|key| key % 64 != 0).for_each(|key| map.remove(&key));
+        (0..6400).filter(|key| key % 64 != 0).for_each(|key| assert!(map.remove(&key)));
         assert!(map.runs.len() <= 10, "{}", map.runs.len());
     }
 }

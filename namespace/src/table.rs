@@ -70,16 +70,16 @@ impl Table for Memory {
             (Key::Inode(inode), Part::Inode(part)) => self.inodes.insert(inode, (at, part)),
             (key, part) => {
                 assert!(part.is_of(&key), "{key:?} is something else than {part:?}");
-                self.others.insert(key, (at, part));
+                self.others.insert(key, (at, part))
             }
-        }
+        };
     }
 
     fn remove(&mut self, key: &Key) {
         match key {
             Key::Inode(inode) => self.inodes.remove(inode),
             _ => self.others.remove(key),
-        }
+        };
     }
 
     fn page(&self, from: Bound<&Key>, parts_max: usize) -> Vec<(Key, Born, Part)> {

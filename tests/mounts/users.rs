@@ -75,6 +75,13 @@ fn who_writes_to_a_program_that_is_somebody_elses_ends_its_privileges() {
             assert_eq!(mode & 0o7777, 0o777, "{script}: {mode:o}");
         }
     }
+    let file = point.join("f");
+    for owner in [None, Some(0)] {
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o6777)).unwrap();
+        chown(&file, owner, None).unwrap();
+        let modes = [&point, &other].map(|mount| fs::metadata(mount.join("f")).unwrap().mode() & 0o7777);
+        assert_eq!(modes, [0o777; 2], "the owner was set, to {owner:?}");
+    }
 }
 
 #[test]

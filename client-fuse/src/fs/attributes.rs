@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::WallTime;
-use namespace::{Attributes, Change, Done, InodeId, NameError, SetAttributes, SetTime, Who};
+use namespace::{Attributes, Change, Done, InodeId, SetAttributes, SetTime, Who};
 
 use super::{Fs, FsError, Shown};
 use crate::caller::Caller;
@@ -51,15 +51,17 @@ impl Fs {
         }
         let Wanted { mode, uid, gid, atime, mtime, .. } = wanted;
         let set = SetAttributes { mode, uid, gid, size: None, atime, mtime, is_open: false };
-        if set == SetAttributes::default() {
-            return self.attributes(number).await.map(|(attributes, _)| attributes);
-        }
-        let attributes = match self.set(&who, inode, set).await {
-            Err(FsError::Volume(error)) if error == NameError::NotPermitted { inode }.into() => {
-                self.end_set_ids(inode, set).await?.ok_or(FsError::Volume(error))?
+        let set = if set == SetAttributes::default() {
+            let (is, _) = self.attributes(number).await?;
+            if is.mode & SET_ID_BITS == 0 {
+                return Ok(is);
             }
-            set => set?,
+            // Whoever sets no owner sets the one that it has, and that ends set-user-ID and set-group-ID.
+            SetAttributes { uid: Some(is.uid), ..set }
+        } else {
+            set
         };
+        let attributes = self.set(&who, inode, set).await?;
         self.completed_at_once(attributes).await
     }
 
@@ -84,18 +86,6 @@ impl Fs {
             Done::Changed { attributes } => Ok(attributes),
             _ => Err(FsError::Mismatch),
         }
-    }
-
-    /// Before somebody writes who is not the owner the kernel takes set-user-ID and set-group-ID away, in that one's name. Nothing but
-    /// that is done here, in the owner's.
-    async fn end_set_ids(&self, inode: InodeId, set: SetAttributes) -> Result<Option<Attributes>, FsError> {
-        let Some(mode) = set.mode else { return Ok(None) };
-        let (before, owner) = self.owner(inode).await?;
-        let is_all = set == SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-        if !is_all || before.mode & !SET_ID_BITS != mode & !SET_ID_BITS || mode & !before.mode != 0 {
-            return Ok(None);
-        }
-        self.set(&owner, inode, set).await.map(Some)
     }
 }
 

@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use namespace::{Attributes, Expect, InodeId, Name, Site};
+use base::WallTime;
+use namespace::{Attributes, Expect, InodeId, Kind, Name, Site};
 
 use super::FsError;
 use crate::clock;
@@ -42,7 +43,7 @@ struct Known {
     /// How often the kernel was told of it, less what it has forgotten.
     lookups: u64,
     /// How it was when the kernel was told of it last. None of the root, which stays.
-    told: Option<Attributes>,
+    told: Option<Told>,
     /// Until when it may believe what it was told. By the kernel's clock, which stands still while the machine sleeps.
     believed_until: Option<Instant>,
     /// Changes through this mount that are under way.
@@ -50,6 +51,50 @@ struct Known {
     /// Names by which it may believe it to be known, and until when it may believe any of these.
     places: Vec<(u64, Name)>,
     placed_until: Option<Instant>,
+}
+
+/// What of an inode is shown when it is gone. There are very many of these.
+struct Told {
+    kind: Kind,
+    mode: u16,
+    uid: u32,
+    gid: u32,
+    rdev: u64,
+    size: u64,
+    atime: WallTime,
+    mtime: WallTime,
+    ctime: WallTime,
+    btime: WallTime,
+}
+
+impl Told {
+    const fn of(attributes: &Attributes) -> Self {
+        let &Attributes { kind, mode, uid, gid, rdev, size, atime, mtime, ctime, btime, .. } = attributes;
+        Self { kind, mode, uid, gid, rdev, size, atime, mtime, ctime, btime }
+    }
+
+    const fn gone(&self, inode: InodeId) -> Attributes {
+        let &Self { kind, mode, uid, gid, rdev, size, atime, mtime, ctime, btime } = self;
+        let (links, lent, last_lend, replicas, has_acl) = (0, None, None, None, false);
+        Attributes {
+            inode,
+            kind,
+            mode,
+            uid,
+            gid,
+            links,
+            rdev,
+            size,
+            atime,
+            mtime,
+            ctime,
+            btime,
+            lent,
+            last_lend,
+            replicas,
+            has_acl,
+        }
+    }
 }
 
 impl Known {
@@ -125,16 +170,14 @@ impl Inodes {
             tables.known.insert(id.number, Box::new(Known { changes, ..Known::new(id, lookups) }));
         }
         if let Some(known) = tables.find(id) {
-            // Who replicates it nobody is shown who asks how it is.
-            known.told = Some(Attributes { replicas: None, ..told.clone() });
+            known.told = Some(Told::of(told));
         }
         lookups > 1
     }
 
     /// How an inode that is gone was when the kernel was told of it last, but that it has no name any more.
     pub(super) fn gone(&self, inode: InodeId) -> Option<Attributes> {
-        let told = self.tables().find(inode)?.told.clone()?;
-        Some(Attributes { links: 0, ..told })
+        self.tables().find(inode)?.told.as_ref().map(|told| told.gone(inode))
     }
 
     pub(super) fn forget(&self, number: u64, lookups: u64) {
@@ -239,8 +282,7 @@ impl Inodes {
 mod tests {
     use std::time::Duration;
 
-    use base::{Epoch, NodeId, WallTime};
-    use namespace::Kind;
+    use base::{Epoch, NodeId};
 
     use super::*;
 

@@ -20,6 +20,8 @@ pub enum Bug {
     EntriesWait,
     /// A file is created in a directory while that may be removed.
     CreatedInRemoved,
+    /// That a file was removed its volume is told before it has entered it.
+    ToldOutOfOrder,
     /// A file is opened or removed without asking though somebody else may know it.
     UsedOfOthers,
     /// A lend is used although the session that it was given in may be over.

@@ -11,6 +11,8 @@
 //! - A directory that is wanted back gets no more files, and goes back when nothing in it is pending.
 //! - What nobody but this client ever knew is opened and removed here, and nothing else: what it has created under this lend, if nothing of the
 //!   directory was given a name in another one since.
+//! - What was done to a file its volume is told in that order, each when what was done before has an outcome; and of a file that never came to be
+//!   nothing more.
 //! - Nothing is created, opened or removed, while a directory of the volume may be about to be removed: a volume that takes it for empty would refuse
 //!   what is created here, and what is removed here it would still find there.
 
@@ -36,7 +38,7 @@ const MANY: usize = DIRS_MAX / 4;
 #[derive(Debug)]
 pub struct Creations {
     dirs: BTreeMap<FileId, Dir>,
-    pending: BTreeMap<FileId, Pending>,
+    pending: BTreeMap<Pending, State>,
     /// How much was done here until now.
     count: u64,
     /// How many changes of a volume are under way that may remove a directory.
@@ -61,10 +63,30 @@ impl Default for Creations {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    dir: FileId,
+/// Something that was done to a file, of which its volume may not know yet.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Pending {
+    file: FileId,
+    /// What was done before has a lower one, whatever it was done to.
     order: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    dir: FileId,
+    /// Whether the file never came to be.
+    is_void: bool,
+}
+
+/// When a volume is told of something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// Something that was done to the same file has no outcome yet.
+    Later,
+    /// From now on.
+    Now,
+    /// There is no such file.
+    Never,
 }
 
 /// A file that is numbered.
@@ -76,6 +98,8 @@ pub struct Numbered {
     pub inode: InodeId,
     /// When it was created.
     pub created: WallTime,
+    /// As what it is pending.
+    pub pending: Pending,
 }
 
 #[derive(Debug)]
@@ -131,29 +155,42 @@ impl Creations {
         let number = known.numbered + 1;
         let inode = InodeId::under(under, number)?;
         (known.numbered, known.used) = (number, now);
-        known.pending += 1;
-        self.count += 1;
-        self.pending.insert(FileId { inode, ..dir }, Pending { dir, order: self.count });
         let (made, at) = known.made;
-        Some(Numbered { number, inode, created: made + now.since(at) })
+        let pending = self.begin(FileId { inode, ..dir }, dir);
+        Some(Numbered { number, inode, created: made + now.since(at), pending })
     }
 
-    /// Opens or removes a file here: it is pending until its volume knows that. None if that is not to be done here, because somebody else may
-    /// know the file; otherwise when that is, by the clock of the directory.
-    pub fn use_own(&mut self, now: MonoTime, file: FileId) -> Option<WallTime> {
+    /// Something is done to a file of a directory that is known.
+    fn begin(&mut self, file: FileId, dir: FileId) -> Pending {
+        self.dirs.get_mut(&dir).into_iter().for_each(|known| known.pending += 1);
+        self.count += 1;
+        let pending = Pending { file, order: self.count };
+        self.pending.insert(pending, State { dir, is_void: false });
+        pending
+    }
+
+    /// Opens or removes a file here: that is pending until its volume knows it. None if that is not to be done here, because somebody else may
+    /// know the file; otherwise also when that is, by the clock of the directory.
+    pub fn use_own(&mut self, now: MonoTime, file: FileId) -> Option<(Pending, WallTime)> {
         let is_lax = self.rules.breaks(Bug::UsedOfOthers);
-        let is_awaited = self.removals.contains_key(&file.volume);
-        let is_free = !is_awaited && !self.pending.contains_key(&file);
+        let is_free = !self.removals.contains_key(&file.volume);
         let inode = file.inode.lent_dir().filter(|_| is_free)?;
         let dir = FileId { inode, ..file };
         let is_own = |known: &&mut Dir| !known.is_over && (is_lax || !known.is_shared);
         let known = self.dirs.get_mut(&dir).filter(is_own)?;
         known.used = now;
-        known.pending += 1;
-        self.count += 1;
-        self.pending.insert(file, Pending { dir, order: self.count });
         let (made, at) = known.made;
-        Some(made + now.since(at))
+        Some((self.begin(file, dir), made + now.since(at)))
+    }
+
+    /// Whether a volume may be told of something by now.
+    pub fn turn(&self, pending: Pending) -> Turn {
+        if self.pending.get(&pending).is_none_or(|state| state.is_void) {
+            return Turn::Never;
+        }
+        let first = Pending { order: 0, ..pending };
+        let is_next = self.pending.range(first..pending).next().is_none();
+        if is_next || self.rules.breaks(Bug::ToldOutOfOrder) { Turn::Now } else { Turn::Later }
     }
 
     /// This change may give a file another name, by which others may come to know it.
@@ -172,9 +209,15 @@ impl Creations {
         shared.into_iter().for_each(|dir| dir.is_shared = true);
     }
 
+    /// The file never came to be: of what was done to it since its volume is not told.
+    pub fn void(&mut self, pending: Pending) {
+        let later = self.pending.range_mut(pending..=Pending { order: u64::MAX, ..pending });
+        later.for_each(|(_, state)| state.is_void = true);
+    }
+
     /// A volume knows what was done to a file, or never will.
-    pub fn ended(&mut self, file: FileId) {
-        let Some(Pending { dir, .. }) = self.pending.remove(&file) else { return };
+    pub fn ended(&mut self, pending: Pending) {
+        let Some(State { dir, .. }) = self.pending.remove(&pending) else { return };
         let Some(known) = self.dirs.get_mut(&dir) else { return };
         known.pending -= 1;
         // Whoever wanted it back has it back with the answer; what is over otherwise is given back.
@@ -193,17 +236,19 @@ impl Creations {
     pub fn concerns(&self, volume: ObjectId, inodes: &[InodeId], first: u64) -> bool {
         let is_named = |id: &FileId| id.volume == volume && inodes.contains(&id.inode);
         let mut pending = self.pending.iter();
-        pending.any(|(file, Pending { dir, order })| *order <= first && (is_named(file) || is_named(dir)))
+        pending.any(|(Pending { file, order }, state)| {
+            *order <= first && (is_named(file) || is_named(&state.dir))
+        })
     }
 
     /// Whether anything of those is pending in a volume.
     pub fn has_pending(&self, volume: ObjectId, first: u64) -> bool {
-        self.pending.iter().any(|(file, pending)| file.volume == volume && pending.order <= first)
+        self.pending.keys().any(|pending| pending.file.volume == volume && pending.order <= first)
     }
 
     /// Whether anything of those is pending.
     pub fn is_pending(&self, first: u64) -> bool {
-        self.pending.values().any(|pending| pending.order <= first)
+        self.pending.keys().any(|pending| pending.order <= first)
     }
 
     /// Nothing more is created in a directory like this: what it gives to new files may be another thing.
@@ -377,17 +422,28 @@ mod tests {
         creations
     }
 
-    fn created(creations: &mut Creations) -> FileId {
+    fn create(creations: &mut Creations) -> Pending {
         let numbered = creations.number(at(1), dir(5), lend(5)).expect("it is lent");
         assert_eq!(numbered.created, WallTime::from_micros(1_007), "whatever the clock here says");
-        FileId { inode: numbered.inode, ..dir(5) }
+        assert_eq!(numbered.pending.file, FileId { inode: numbered.inode, ..dir(5) });
+        numbered.pending
+    }
+
+    fn created(creations: &mut Creations) -> FileId {
+        create(creations).file
+    }
+
+    /// A file that is entered.
+    fn entered(creations: &mut Creations) -> FileId {
+        let pending = create(creations);
+        creations.ended(pending);
+        pending.file
     }
 
     #[test]
     fn no_number_is_given_twice() {
         let mut creations = lent();
-        let first = created(&mut creations);
-        creations.ended(first);
+        let first = entered(&mut creations);
         assert_ne!(created(&mut creations), first);
         assert_eq!(creations.number(at(1), dir(5), lend(6)), None, "that is another lend");
         assert_eq!(creations.number(at(1), dir(6), lend(5)), None, "that is not lent");
@@ -396,15 +452,15 @@ mod tests {
     #[test]
     fn who_asks_about_a_file_or_its_directory_waits_until_it_is_entered() {
         let mut creations = lent();
-        let file = created(&mut creations);
-        let volume = file.volume;
+        let pending = create(&mut creations);
+        let (file, volume) = (pending.file, pending.file.volume);
         assert!(
             creations.concerns(volume, &[file.inode], 1) && creations.concerns(volume, &[dir(5).inode], 1)
         );
         assert!(!creations.concerns(volume, &[dir(6).inode], 1) && creations.has_pending(volume, 1));
         let first = creations.count();
         created(&mut creations);
-        creations.ended(file);
+        creations.ended(pending);
         assert!(
             !creations.concerns(volume, &[file.inode, dir(5).inode], first),
             "what came later is not waited for"
@@ -415,11 +471,11 @@ mod tests {
     #[test]
     fn a_directory_that_is_wanted_back_goes_back_when_all_is_entered() {
         let mut creations = lent();
-        let file = created(&mut creations);
+        let pending = create(&mut creations);
         assert!(creations.recall((dir(5), lend(5)), RECALL));
         assert_eq!(creations.number(at(2), dir(5), lend(5)), None);
         assert_eq!(creations.take_answered(), []);
-        creations.ended(file);
+        creations.ended(pending);
         assert_eq!(creations.take_answered(), [RECALL]);
         assert_eq!(creations.take_idle(at(60_000)), [], "it is back");
     }
@@ -437,10 +493,10 @@ mod tests {
     #[test]
     fn what_a_connection_that_is_gone_asked_for_is_not_answered() {
         let mut creations = lent();
-        let file = created(&mut creations);
+        let pending = create(&mut creations);
         creations.recall((dir(5), lend(5)), RECALL);
         creations.forget_recalls(NodeId(1));
-        creations.ended(file);
+        creations.ended(pending);
         assert_eq!(creations.take_answered(), []);
     }
 
@@ -478,18 +534,18 @@ mod tests {
     #[test]
     fn a_directory_that_is_over_and_that_nobody_wants_back_is_given_back() {
         let mut creations = lent();
-        let file = created(&mut creations);
+        let pending = create(&mut creations);
         creations.stop(dir(5));
-        creations.ended(file);
+        creations.ended(pending);
         assert_eq!(creations.take_idle(at(2)), [(dir(5), lend(5))]);
     }
 
     #[test]
     fn what_nobody_uses_goes_back_and_is_numbered_no_more() {
         let mut creations = lent();
-        let file = created(&mut creations);
+        let pending = create(&mut creations);
         assert_eq!(creations.take_idle(at(60_000)), [], "something is pending");
-        creations.ended(file);
+        creations.ended(pending);
         assert_eq!(creations.take_idle(at(60_000)), []);
         assert_eq!(creations.idle_at(), Some(at(60_001)));
         assert_eq!(creations.take_idle(at(60_001)), [(dir(5), lend(5))]);
@@ -509,30 +565,56 @@ mod tests {
     #[test]
     fn what_only_this_client_ever_knew_is_used_here() {
         let mut creations = lent();
-        let file = created(&mut creations);
-        assert_eq!(creations.use_own(at(2), file), None, "it is not entered yet");
-        creations.ended(file);
+        let file = entered(&mut creations);
         assert_eq!(creations.use_own(at(2), dir(7)), None, "that one others may have opened");
         let first = creations.count();
-        assert_eq!(
-            creations.use_own(at(2), file),
-            Some(WallTime::from_micros(2_007)),
-            "since the directory was made"
-        );
-        assert_eq!(creations.use_own(at(2), file), None);
+        let (pending, used) = creations.use_own(at(2), file).expect("nobody else knows it");
+        assert_eq!(used, WallTime::from_micros(2_007), "since the directory was made");
         assert!(creations.concerns(file.volume, &[dir(5).inode], creations.count()));
         assert!(!creations.has_pending(file.volume, first), "that was before");
         assert!(creations.recall((dir(5), lend(5)), RECALL), "the answer waits for that");
-        creations.ended(file);
+        creations.ended(pending);
         assert_eq!(creations.take_answered(), [RECALL]);
         assert_eq!(creations.use_own(at(2), file), None, "the directory is back");
     }
 
     #[test]
+    fn what_was_done_to_a_file_is_told_in_that_order() {
+        let mut creations = lent();
+        let created = create(&mut creations);
+        let other = create(&mut creations);
+        let [opened, removed] = [2, 3].map(|ms| creations.use_own(at(ms), created.file).unwrap().0);
+        let turns = |creations: &Creations| [created, opened, removed, other].map(|it| creations.turn(it));
+        assert_eq!(turns(&creations), [Turn::Now, Turn::Later, Turn::Later, Turn::Now]);
+        creations.ended(created);
+        assert_eq!(turns(&creations), [Turn::Never, Turn::Now, Turn::Later, Turn::Now]);
+        creations.ended(created);
+        creations.ended(opened);
+        assert_eq!(creations.turn(removed), Turn::Now);
+        let count = creations.count();
+        assert!(creations.concerns(created.file.volume, &[created.file.inode], count));
+        creations.ended(removed);
+        assert!(!creations.concerns(created.file.volume, &[created.file.inode], count));
+    }
+
+    #[test]
+    fn of_a_file_that_never_came_to_be_nothing_more_is_told() {
+        let mut creations = lent();
+        let created = create(&mut creations);
+        let other = create(&mut creations);
+        let (removed, _) = creations.use_own(at(2), created.file).expect("nobody else knows it");
+        creations.void(created);
+        creations.ended(created);
+        assert_eq!([removed, other].map(|it| creations.turn(it)), [Turn::Never, Turn::Now]);
+        assert!(creations.recall((dir(5), lend(5)), RECALL));
+        [removed, other].into_iter().for_each(|it| creations.ended(it));
+        assert_eq!(creations.take_answered(), [RECALL]);
+    }
+
+    #[test]
     fn nothing_is_used_here_while_a_directory_may_be_removed() {
         let mut creations = lent();
-        let file = created(&mut creations);
-        creations.ended(file);
+        let file = entered(&mut creations);
         creations.begin_removal(file.volume);
         assert_eq!(creations.use_own(at(2), file), None);
         creations.end_removal(file.volume, true);
@@ -549,22 +631,19 @@ mod tests {
         for (spoils, other) in [(true, 5), (false, 6)] {
             for shares in [rename(dir(other), dir(8)), rename(dir(8), dir(other))] {
                 let mut creations = lent();
-                let file = created(&mut creations);
-                creations.ended(file);
+                let file = entered(&mut creations);
                 creations.share(file.volume, &shares);
                 assert_eq!(creations.use_own(at(2), file).is_none(), spoils);
             }
             let mut creations = lent();
-            let file = created(&mut creations);
-            creations.ended(file);
+            let file = entered(&mut creations);
             let inode = if spoils { file.inode } else { dir(6).inode };
             let link = Change::Link { inode, dir: dir(8).inode, name: Name::new(b"b").unwrap() };
             creations.share(file.volume, &link);
             assert_eq!(creations.use_own(at(2), file).is_none(), spoils);
         }
         let mut creations = lent();
-        let file = created(&mut creations);
-        creations.ended(file);
+        let file = entered(&mut creations);
         creations.share(file.volume, &rename(dir(5), dir(5)));
         assert!(creations.use_own(at(2), file).is_some(), "it is where it was");
     }

@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 
 use base::ObjectId;
-use namespace::Ask;
+use namespace::{Ask, InodeId};
+use node::Named;
 use node::file::{Change, FileError};
 
 use super::entries::Effect;
@@ -31,6 +32,9 @@ pub trait Kind:
 
     /// Whether a question is about how much there is in all.
     fn is_of_all(op: &Self::Op) -> bool;
+
+    /// Whether a change touches a directory or what is in it.
+    fn touches(op: &Self::Op, dir: InodeId) -> bool;
 
     /// The operation that an entry is, by which the request for `wish` took effect. None if it changes nothing and has no
     /// place in the order. An error if it is something else than what was wanted.
@@ -71,6 +75,10 @@ impl Kind for FileModel {
         false
     }
 
+    fn touches(_: &FileOp, _: InodeId) -> bool {
+        false
+    }
+
     fn bind(&self, wish: &FileOp, _: ObjectId, effect: &Effect<'_>) -> Result<Option<FileOp>, String> {
         Ok((effect.op.change != Change::NoSpace).then(|| wish.clone()))
     }
@@ -108,6 +116,10 @@ impl Kind for VolumeModel {
     /// Nobody waits with that for what a client has created by itself.
     fn is_of_all(op: &Placed) -> bool {
         matches!(&op.op, VolumeOp::Ask(query) if query.ask == Ask::Statfs)
+    }
+
+    fn touches(op: &Placed, dir: InodeId) -> bool {
+        matches!(&op.op, VolumeOp::Change(op) if Named::by(&op.change).inodes.contains(&dir))
     }
 
     fn bind(&self, wish: &Placed, object: ObjectId, effect: &Effect<'_>) -> Result<Option<Placed>, String> {
@@ -478,6 +490,11 @@ mod tests {
 
     impl Creation {
         fn new() -> Self {
+            Self::after(|_, _| ()).0
+        }
+
+        /// Something happens in the directory before that.
+        fn after<T>(happens: impl FnOnce(&mut Story, InodeId) -> T) -> (Self, T) {
             let mut story = Story::new();
             let mut making = make("d");
             if let TreeChange::Create { lends, .. } = &mut making {
@@ -487,6 +504,7 @@ mod tests {
             let (dir, under) = (InodeId::of(born(3)), Generation(born(3)));
             let inode = InodeId::under(under, OWN).unwrap();
             let replicas = story.members(inode);
+            let happened = happens(&mut story, dir);
             let (number, mode, created) = (OWN, 0o644, WallTime::ZERO);
             let change = TreeChange::Enter { dir, under, number, name: name("n"), replicas, mode, created };
             let id = story.call(VolumeOp::Change(Arc::new(wanted(change.clone()))));
@@ -494,7 +512,7 @@ mod tests {
             let done = story.tree.clone().apply(born(4), &op).unwrap();
             let told = Ok(Told::Changed(Box::new(done)));
             story.histories.told_ahead(TrueTime::ZERO, id, (dir, Some(told)));
-            Self { story, dir, id, change }
+            (Self { story, dir, id, change }, happened)
         }
 
         fn enters(&mut self) {
@@ -525,6 +543,39 @@ mod tests {
             creation.story.told(question, seen);
             creation.enters();
             assert_eq!(creation.story.judge().is_ok(), has_it);
+        }
+    }
+
+    #[test]
+    fn who_asked_before_may_see_what_was_begun_before_and_is_known_to_be_there_later() {
+        let list = |dir| {
+            let ask = Ask::List { dir, after: None, entries_max: 9, with_attributes: false };
+            Query { who: Who::root(), ask }
+        };
+        for has_begun in [true, false] {
+            let change = |dir| match make("m") {
+                TreeChange::Create { name, make, mode, umask, is_exclusive, lends, .. } => {
+                    TreeChange::Create { dir, name, make, mode, umask, is_exclusive, lends }
+                }
+                change => change,
+            };
+            let begin = |story: &mut Story, dir| {
+                let id = story.call(VolumeOp::Change(Arc::new(wanted(change(dir)))));
+                (id, story.calls)
+            };
+            let (mut creation, (question, begun)) = Creation::after(|story, dir| {
+                let begun = has_begun.then(|| begin(story, dir));
+                (story.call(VolumeOp::Ask(Arc::new(list(dir)))), begun)
+            });
+            let (dir, own) = (creation.dir, creation.story.calls);
+            let (id, number) = begun.unwrap_or_else(|| begin(&mut creation.story, dir));
+            let told = creation.story.enter(CLIENT, number, change(dir));
+            let seen = creation.story.tree.answer(&list(dir)).unwrap();
+            creation.story.told(question, Ok(Told::Answer(Box::new(seen))));
+            creation.story.told(id, told);
+            let told = creation.story.enter(CLIENT, own, creation.change.clone());
+            creation.story.told(creation.id, told);
+            assert_eq!(creation.story.judge().is_ok(), has_begun);
         }
     }
 

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use base::{MonoTime, NodeId, ObjectId, Span, WallTime};
 use client::core::Rules;
 use client::core::content::{Fault, FileId, Recall};
-use client::core::creations::{Creations, Numbered, asked_about, gives_otherwise, may_remove_dir, new_file};
+use client::core::creations::{
+    Creations, Numbered, Pending, Turn, asked_about, gives_otherwise, may_remove_dir, new_file,
+};
 use client::core::files::{FileEvent, FileTicket, Opening as Opens};
 use client::core::grants::ChangeId;
 use lease::Algorithm;
@@ -61,6 +63,7 @@ pub(super) struct Ahead {
 #[derive(Debug)]
 struct Creation {
     id: FileId,
+    pending: Pending,
     /// Its volume.
     file: usize,
     under: Generation,
@@ -74,6 +77,7 @@ struct Creation {
 #[derive(Debug)]
 struct Departure {
     id: FileId,
+    pending: Pending,
     file: usize,
     op: Arc<Op>,
     change: ChangeId,
@@ -130,13 +134,18 @@ impl Ahead {
         self.begins = self.begins.map(|_| now);
     }
 
-    /// What is entered now, if it is time.
+    /// What is entered now, if it is time. That a file is removed its volume is told when it has entered it.
     fn take_due(&mut self, now: MonoTime) -> (Vec<Creation>, Vec<Departure>) {
         if self.is_entering_any() || self.begins.is_none_or(|at| now < at) {
             return (Vec::new(), Vec::new());
         }
         (self.begins, self.is_urged) = (None, false);
-        (std::mem::take(&mut self.created), std::mem::take(&mut self.removed))
+        let has_turn = |departure: &mut Departure| self.creations.turn(departure.pending) != Turn::Later;
+        let removed = self.removed.extract_if(.., has_turn).collect();
+        if !self.removed.is_empty() {
+            self.begins = Some(now);
+        }
+        (std::mem::take(&mut self.created), removed)
     }
 
     /// Something was done that is to be entered.
@@ -320,7 +329,7 @@ impl<A: Algorithm> World<'_, A> {
         let change = TreeChange::Enter { dir: dir.inode, under, number, name, replicas, mode, created };
         let op = Arc::new(Op::wanted(who, change));
         let change = caching.cache.enter(object, &op, &attributes);
-        self.note_created(client, volume, (op, change), &attributes)?;
+        self.note_created(client, volume, (op, change, numbered.pending), &attributes)?;
         Ok(true)
     }
 
@@ -329,7 +338,7 @@ impl<A: Algorithm> World<'_, A> {
         &mut self,
         client: usize,
         volume: usize,
-        (op, change): (Arc<Op>, ChangeId),
+        (op, change, pending): (Arc<Op>, ChangeId, Pending),
         attributes: &Attributes,
     ) -> Result<(), Violation> {
         let (object, inode) = (self.files[volume], attributes.inode);
@@ -349,7 +358,7 @@ impl<A: Algorithm> World<'_, A> {
         let now = self.clients[client].reading(self.now);
         if let Some(behind) = self.clients[client].files.behind.as_mut() {
             let ahead = &mut behind.ahead;
-            ahead.created.push(Creation { id, file: volume, under, op, change, called, opening });
+            ahead.created.push(Creation { id, pending, file: volume, under, op, change, called, opening });
             ahead.begin(now);
         }
         self.drain_client(client)
@@ -372,10 +381,11 @@ impl<A: Algorithm> World<'_, A> {
         // By the same slow clock as what is created.
         let made = behind.ahead.dirs.get(&FileId { inode: site.dir, ..id }).map(|(_, made, _)| *made);
         let Some(removed) = made.filter(|_| may && core.promise(now, object)) else { return Ok(false) };
-        if behind.ahead.creations.use_own(now, id).is_none() {
+        let is_entered = !behind.ahead.is_entering(id);
+        let Some((pending, _)) = behind.ahead.creations.use_own(now, id) else {
             core.renounce(now, object);
             return Ok(false);
-        }
+        };
         let (dir, site) = (site.dir, site.clone().naming(inode));
         let change = caching.cache.leave(object, &site, (inode, removed));
         let (holders, removed) = (Vec::new(), Some(removed));
@@ -387,11 +397,12 @@ impl<A: Algorithm> World<'_, A> {
         let done = Ok(Told::Changed(Box::new(TreeDone::Removed { inode, fate: Fate::Gone })));
         self.clients[client].files.trees.entry(volume).or_default().learn(&wish, &done);
         self.summary.lends.removed_here += 1;
+        self.summary.lends.removed_early += u64::from(!is_entered);
         if self.is_traced() {
             self.note(Some(object), format_args!("client {client} removes {inode:?} by itself: {op:?}"));
         }
         if let Some(behind) = self.clients[client].files.behind.as_mut() {
-            behind.ahead.removed.push(Departure { id, file: volume, op, change, called });
+            behind.ahead.removed.push(Departure { id, pending, file: volume, op, change, called });
             behind.ahead.begin(now);
         }
         self.drain_client(client)?;
@@ -499,7 +510,18 @@ impl<A: Algorithm> World<'_, A> {
     }
 
     fn leave(&mut self, client: usize, departure: Departure) {
-        let Departure { file, change, called, .. } = departure;
+        let Departure { id, pending, file, change, called, .. } = departure;
+        let now = self.clients[client].reading(self.now);
+        let uses = &mut self.clients[client].files;
+        if let (Some(behind), Some(caching), Some(core)) =
+            (&mut uses.behind, &mut uses.caching, &mut uses.core)
+            && behind.ahead.creations.turn(pending) == Turn::Never
+        {
+            behind.ahead.creations.ended(pending);
+            caching.cache.abandon(change);
+            core.renounce(now, id.volume);
+            return self.checkers.trees.lost_ahead(called);
+        }
         let Some(ticket) = self.want_entered(client, file, (&departure.op, change, called)) else { return };
         if let Some(behind) = self.clients[client].files.behind.as_mut() {
             behind.ahead.leaving.insert(ticket, departure);
@@ -586,7 +608,7 @@ impl<A: Algorithm> World<'_, A> {
                 let open = Opens::Open(creation.op.who.clone(), creation.id.inode, OpenMode::ReadWrite);
                 let uses = &mut self.clients[client].files;
                 let (Some(core), Some(behind)) = (&mut uses.core, &mut uses.behind) else { return Ok(()) };
-                behind.ahead.creations.ended(creation.id);
+                behind.ahead.creations.ended(creation.pending);
                 let ticket = core.open_to_hold(now, creation.id.volume, open);
                 behind.ahead.opening.insert(ticket, creation);
             }
@@ -601,7 +623,7 @@ impl<A: Algorithm> World<'_, A> {
         (ticket, departure): (FileTicket, Departure),
         event: &FileEvent,
     ) -> Result<(), Violation> {
-        let Departure { id, called, .. } = departure;
+        let Departure { pending, called, .. } = departure;
         let op = VolumeOp::Change(Arc::clone(&departure.op));
         if !matches!(event, FileEvent::GivenUp { .. } | FileEvent::Full { .. } | FileEvent::Refused { .. }) {
             self.note_tree_event(client, (departure.file, ticket), (&op, called), event)?;
@@ -610,7 +632,7 @@ impl<A: Algorithm> World<'_, A> {
             self.not_entered(called, &fault_of(event), "its client knew the file, and that it might");
         }
         if let Some(behind) = self.clients[client].files.behind.as_mut() {
-            behind.ahead.creations.ended(id);
+            behind.ahead.creations.ended(pending);
         }
         Ok(())
     }
@@ -645,17 +667,18 @@ impl<A: Algorithm> World<'_, A> {
             Some(opening) => opening.capability = Some(capability),
             None => core.close_held(creation.id.volume, creation.id.inode),
         }
-        behind.ahead.creations.ended(creation.id);
+        behind.ahead.creations.ended(creation.pending);
     }
 
     /// It is not, and never will be.
     fn refused(&mut self, client: usize, creation: &Creation, fault: Fault) {
-        let Creation { id, called, .. } = *creation;
+        let Creation { id, pending, called, .. } = *creation;
         self.not_entered(called, &fault, "its client knew that the name was free, and that it might");
         self.note(Some(id.volume), format_args!("client {client} has lost {id:?}: {fault:?}"));
         self.not_opened(client, creation, fault);
         let Some(behind) = self.clients[client].files.behind.as_mut() else { return };
-        behind.ahead.creations.ended(id);
+        behind.ahead.creations.void(pending);
+        behind.ahead.creations.ended(pending);
     }
 
     /// Whoever has created a file does not get to its content.

@@ -149,6 +149,8 @@ pub struct LendCounts {
     pub created_here: u64,
     /// See there.
     pub removed_here: u64,
+    /// Of those, how many their volume had not entered by then.
+    pub removed_early: u64,
     /// See there.
     pub entered: u64,
     /// See there.

@@ -10,7 +10,7 @@ use node::{CacheGrant, ClusterMap, GrantKind, Osd, Revoked, Settings};
 
 use super::{Bug, Rules};
 use crate::core::content::{Contents, FileId, OwnerSet, Recall, Shown, View};
-use crate::core::creations::Creations;
+use crate::core::creations::{Creations, Turn};
 use crate::core::files::{FileOutput, Files};
 use crate::core::grants::{Cache, Connection, Told};
 
@@ -154,11 +154,23 @@ fn what_others_may_know_is_not_used_here() {
     tell_twice(Bug::UsedOfOthers, |rules| {
         let mut creations = Creations::default().with_rules(rules);
         creations.lend(NOW, FILE, (lend(3), WallTime::ZERO));
-        let inode = creations.number(NOW, FILE, lend(3)).expect("it is lent").inode;
+        let numbered = creations.number(NOW, FILE, lend(3)).expect("it is lent");
+        let inode = numbered.inode;
         let file = FileId { inode, ..FILE };
-        creations.ended(file);
+        creations.ended(numbered.pending);
         let name = Name::new(b"b").expect("a sound name");
         creations.share(VOLUME, &TreeChange::Link { inode, dir: InodeId::ROOT, name });
         creations.use_own(NOW, file).is_none()
+    });
+}
+
+#[test]
+fn what_was_done_to_a_file_is_told_in_that_order() {
+    tell_twice(Bug::ToldOutOfOrder, |rules| {
+        let mut creations = Creations::default().with_rules(rules);
+        creations.lend(NOW, FILE, (lend(3), WallTime::ZERO));
+        let inode = creations.number(NOW, FILE, lend(3)).expect("it is lent").inode;
+        let (removed, _) = creations.use_own(NOW, FileId { inode, ..FILE }).expect("nobody else knows it");
+        creations.turn(removed) == Turn::Later
     });
 }

@@ -4,11 +4,12 @@ mod entering;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use base::{Epoch, MonoTime, NodeId, Seq};
 use namespace::{
     Answer, Ask, Attributes, Change, Done, Fate, InodeId, Kind, Lent, Listed, Make, Name, NameError, Op,
-    Page, RenameHow, Rights, Space, Target, Who,
+    Page, RenameHow, Rights, Sorted, Space, Target, Who,
 };
 use node::{CacheGrant, GrantKind, Named, Revoked};
 
@@ -53,6 +54,8 @@ pub(super) struct Volume {
     due: Option<MonoTime>,
     /// Counts whatever may have changed what somebody may do.
     rights: u64,
+    /// What was allowed last.
+    allowed: Option<Allowed>,
 }
 
 /// What is kept of an inode.
@@ -60,19 +63,16 @@ pub(super) struct Volume {
 struct Kept {
     attributes: Option<Attributes>,
     target: Option<Target>,
-    names: BTreeMap<Name, Entry>,
-    /// Up to where all names are known.
-    listed: Listing,
-    /// What somebody may do with it, as far as a daemon has said so.
-    allowed: Vec<(Who, Rights)>,
+    /// What is in it, if it is a directory of which anything of that is known. Very many are none.
+    inside: Option<Box<Inside>>,
+    /// What somebody may do with it, as far as a daemon has said so. None is as nothing. Mostly it is the same of very many.
+    allowed: Option<Allowed>,
     /// What was read before this is not kept.
     floor: Seq,
     /// Whether it has no attributes of its own in the space `security`: this client has made it, and nobody has set one since.
     is_bare: bool,
     /// Whether anything but that may be kept, and up to where everything had taken effect when that began.
     is_granted: bool,
-    /// By which lend it is lent, to whomever, if it is a directory and that is known.
-    lent: Option<Lent>,
     /// Whether users have here the numbers that they have in the volume. Whoever judges rights by itself may believe where it is then, if it
     /// is a directory.
     has_same_ids: bool,
@@ -81,6 +81,19 @@ struct Kept {
     rights: u64,
     was_used: bool,
 }
+
+/// What is kept of what is in a directory.
+#[derive(Debug, Default)]
+struct Inside {
+    names: Sorted<Name, Entry>,
+    /// Up to where all names are known.
+    listed: Listing,
+    /// By which lend it is lent, to whomever, if that is known.
+    lent: Option<Lent>,
+}
+
+/// Users, and what each of them may do.
+type Allowed = Arc<[(Who, Rights)]>;
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) enum Listing {
@@ -127,6 +140,7 @@ impl Default for Volume {
             hand: None,
             due: None,
             rights: 0,
+            allowed: None,
         }
     }
 }
@@ -281,7 +295,7 @@ impl Volume {
         let allows =
             |(of, allowed): &(Who, Rights)| of == who && allowed.bits() & rights.bits() == rights.bits();
         !self.busy.has_rights(inode)
-            && self.inodes.get(&inode).is_some_and(|kept| kept.allowed.iter().any(allows))
+            && self.inodes.get(&inode).is_some_and(|kept| kept.allowed().iter().any(allows))
     }
 
     pub(super) fn attributes(&mut self, inode: InodeId) -> Option<Attributes> {
@@ -306,7 +320,7 @@ impl Volume {
     /// What somebody may do with an inode is to be asked anew.
     pub(super) fn forget_rights(&mut self, inode: InodeId) {
         if let Some(kept) = self.inodes.get_mut(&inode) {
-            kept.allowed.clear();
+            kept.allowed = None;
             self.rights += 1;
             kept.rights = self.rights;
         }
@@ -329,13 +343,15 @@ impl Volume {
         }
         let kept = self.inodes.get_mut(&dir)?;
         kept.was_used = true;
+        let inside = kept.inside.as_ref()?;
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let count = usize::try_from(entries_max).unwrap_or(PAGE_MAX).min(PAGE_MAX);
-        let there = kept.names.range::<Name, _>((from, Bound::Unbounded));
-        let mut there = there.filter_map(|(name, what)| what.map(|what| (name.clone(), what)));
+        let mut there =
+            inside.names.range(from).filter_map(|(name, what)| what.map(|what| (name.clone(), what)));
         let found: Vec<(Name, (InodeId, Kind))> = there.by_ref().take(count).collect();
         let is_last = there.next().is_none();
-        let is_known = match (&kept.listed, found.last()) {
+        drop(there);
+        let is_known = match (&inside.listed, found.last()) {
             (Listing::All, _) => true,
             (Listing::Upto(upto), Some((last, _))) => !is_last && last <= upto,
             _ => false,
@@ -373,7 +389,8 @@ impl Volume {
                 self.keep_attributes(attributes, grant);
                 // What is lent to this client may have other permissions by now, which no daemon knows.
                 if attributes.lent.is_none() && self.may_keep(*inode, grant) {
-                    self.granted(*inode, grant).allow(who, *rights);
+                    self.granted(*inode, grant);
+                    self.allow(*inode, who, *rights);
                 }
             }
             (Ask::Readlink { inode }, Ok(Answer::Target(target))) if self.may_keep(*inode, grant) => {
@@ -442,8 +459,8 @@ impl Volume {
                     self.keep_new(&op.who, (attributes, make), grant);
                 }
             }
-            (Change::Enter { dir, created, .. }, Done::Created { attributes, .. }) => {
-                self.take_in_entered((*dir, *created), attributes, grant);
+            (Change::Enter { dir, name, created, .. }, Done::Created { attributes, .. }) => {
+                self.take_in_entered((*dir, name, *created), attributes, grant);
             }
             (Change::Link { inode, dir, name }, Done::Changed { attributes }) => {
                 learn(*dir, name, Some((*inode, attributes.kind)));
@@ -499,11 +516,11 @@ impl Volume {
             return;
         }
         let kept = self.granted(attributes.inode, grant);
-        kept.allow_owner(who, attributes);
         kept.is_bare = true;
         if matches!(make, Make::Directory) {
-            kept.listed = Listing::All;
+            kept.inside().listed = Listing::All;
         }
+        self.allow_owner(who, attributes);
     }
 
     /// What a change names stays unknown as long as any of these connections lasts: it may still be done over one of them.
@@ -536,7 +553,7 @@ impl Volume {
 
     pub(super) fn drop(&mut self, inode: InodeId) {
         if let Some(kept) = self.inodes.remove(&inode) {
-            self.names -= kept.names.len();
+            self.names -= kept.inside.map_or(0, |inside| inside.names.len());
             self.floor = self.floor.max(kept.floor);
         }
     }
@@ -581,7 +598,7 @@ impl Volume {
         self.know_name((dir, name), what);
         let listed = listings.iter().find(|(of, _)| *of == dir);
         if let (Some(kept), Some((_, listed))) = (self.inodes.get_mut(&dir), listed) {
-            kept.listed = listed.clone();
+            kept.inside().listed = listed.clone();
         }
     }
 
@@ -589,7 +606,9 @@ impl Volume {
         if self.may_keep(attributes.inode, grant) {
             let is_entering = self.busy.is_entering(attributes.inode);
             let kept = self.granted(attributes.inode, grant);
-            kept.lent = attributes.lent.filter(|_| attributes.kind == Kind::Directory);
+            if attributes.kind == Kind::Directory {
+                kept.inside().lent = attributes.lent;
+            }
             kept.attributes = (!is_entering).then(|| attributes.clone());
         }
     }
@@ -598,7 +617,8 @@ impl Volume {
         if !self.may_keep(dir, grant) {
             return;
         }
-        self.granted(dir, grant).allow(who, Rights::EXECUTE);
+        self.granted(dir, grant);
+        self.allow(dir, who, Rights::EXECUTE);
         // It may have been created here since that was so, or removed.
         if what.is_none() && self.busy.is_entering(dir) || self.busy.is_leaving(dir, name) {
             return;
@@ -606,21 +626,39 @@ impl Volume {
         self.know_name((dir, name), what);
     }
 
+    /// Somebody has these rights to what something is kept of, and those that are known of him already.
+    fn allow(&mut self, inode: InodeId, who: &Who, rights: Rights) {
+        let Some(kept) = self.inodes.get_mut(&inode) else { return };
+        let mut allowed = kept.allowed().to_vec();
+        if let Some((_, has)) = allowed.iter_mut().find(|(of, _)| of == who) {
+            *has = Rights::from_bits(has.bits() | rights.bits());
+        } else {
+            allowed.truncate(ALLOWED_MAX - 1);
+            allowed.insert(0, (who.clone(), rights));
+        }
+        let last = self.allowed.take().filter(|last| **last == *allowed).unwrap_or_else(|| allowed.into());
+        kept.allowed = Some(Arc::clone(&last));
+        self.allowed = Some(last);
+    }
+
+    /// Who has made it may do what its mode lets the owner do, if he is that to the daemons, too.
+    fn allow_owner(&mut self, who: &Who, attributes: &Attributes) {
+        if who.uid() == attributes.uid && !attributes.has_acl {
+            self.allow(attributes.inode, who, Rights::from_bits(attributes.mode >> OWNER_SHIFT));
+        }
+    }
+
     /// What a name names, in a directory of which something is kept.
     fn know_name(&mut self, (dir, name): (InodeId, &Name), what: Option<(InodeId, Kind)>) {
         let Some(kept) = self.inodes.get_mut(&dir) else { return };
-        if kept.names.insert(name.clone(), what).is_none() {
-            self.names += 1;
-        }
+        self.names += usize::from(kept.inside().names.insert(name.clone(), what));
     }
 
     /// What a name names is not known any more. Up to where the directory was listed is returned.
     fn forget_name(&mut self, dir: InodeId, name: &Name) -> Option<Listing> {
-        let kept = self.inodes.get_mut(&dir)?;
-        if kept.names.remove(name).is_some() {
-            self.names -= 1;
-        }
-        Some(std::mem::take(&mut kept.listed))
+        let inside = self.inodes.get_mut(&dir)?.inside.as_mut()?;
+        self.names -= usize::from(inside.names.remove(name));
+        Some(std::mem::take(&mut inside.listed))
     }
 
     fn keep_page(&mut self, dir: InodeId, after: Option<&Name>, (page, grant): (&Page, &CacheGrant)) {
@@ -635,16 +673,16 @@ impl Volume {
                 self.keep_attributes(attributes, grant);
             }
         }
-        let Some(kept) = self.inodes.get_mut(&dir) else { return };
-        let follows = match (after, &kept.listed) {
+        let Some(inside) = self.inodes.get_mut(&dir).map(|kept| kept.inside()) else { return };
+        let follows = match (after, &inside.listed) {
             (None, _) => true,
             (Some(after), Listing::Upto(upto)) => after <= upto,
             (Some(_), _) => false,
         };
         match page.entries.last() {
             _ if !follows => {}
-            _ if page.is_last => kept.listed = Listing::All,
-            Some(last) => kept.listed = Listing::Upto(last.name.clone()),
+            _ if page.is_last => inside.listed = Listing::All,
+            Some(last) => inside.listed = Listing::Upto(last.name.clone()),
             None => {}
         }
     }
@@ -658,30 +696,20 @@ impl Forgotten {
 }
 
 impl Kept {
-    /// Somebody has these rights, and those that are known of him already.
-    fn allow(&mut self, who: &Who, rights: Rights) {
-        if let Some((_, allowed)) = self.allowed.iter_mut().find(|(of, _)| of == who) {
-            *allowed = Rights::from_bits(allowed.bits() | rights.bits());
-            return;
-        }
-        self.allowed.truncate(ALLOWED_MAX - 1);
-        // Mostly it is one, of very many inodes.
-        self.allowed.reserve_exact(1);
-        self.allowed.insert(0, (who.clone(), rights));
+    fn inside(&mut self) -> &mut Inside {
+        self.inside.get_or_insert_default()
     }
 
-    /// Who has made it may do what its mode lets the owner do, if he is that to the daemons, too.
-    fn allow_owner(&mut self, who: &Who, attributes: &Attributes) {
-        if who.uid() == attributes.uid && !attributes.has_acl {
-            self.allow(who, Rights::from_bits(attributes.mode >> OWNER_SHIFT));
-        }
+    fn allowed(&self) -> &[(Who, Rights)] {
+        self.allowed.as_deref().unwrap_or_default()
     }
 
     /// What a name names, if that is known.
     fn find(&self, name: &Name) -> Option<Entry> {
-        match self.names.get(name) {
+        let Inside { names, listed, .. } = &**self.inside.as_ref()?;
+        match names.get(name) {
             Some(what) => Some(*what),
-            None if self.listed == Listing::All => Some(None),
+            None if *listed == Listing::All => Some(None),
             None => None,
         }
     }

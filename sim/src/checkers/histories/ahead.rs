@@ -1,6 +1,8 @@
 //! What a client did by itself, in a directory that nobody else knows, and has entered later.
 //!
-//! - It took effect when its user was told, for everybody: in the order of the replicas it stands before all that was committed later.
+//! - It took effect when its user was told, for everybody: in the order of the replicas it stands before all that was committed later. But not
+//!   before what somebody changed in the same directory who had begun by then: whoever asked before, too, may be told of that alone, and until
+//!   that is committed its client answers nothing about it.
 //! - As long as it is not entered it may be lost, with its client, or because it is refused. Then it never took effect, and what its client
 //!   answered by itself meanwhile has no place in the order.
 //! - Nothing is lost that its client [has to keep](Histories::must_keep): once it has said that a directory is given back, or has removed it,
@@ -85,14 +87,18 @@ impl<K: Kind> Histories<K> {
 }
 
 impl<K: Kind> History<K> {
-    /// An operation as its user saw it.
+    /// An operation as its user saw it. Who was told no more than that it is done may have been told what came of it elsewhere in the order: as
+    /// when a client ended just before what it had open was removed.
     pub(super) fn as_told(
         &self,
         place: usize,
         operation: &Operation<K::Op, K::Outcome>,
     ) -> Operation<K::Op, K::Outcome> {
-        let told = self.ahead.get(&place).and_then(|ahead| Some((ahead.told, ahead.outcome.clone()?)));
-        Operation { returned: told.or_else(|| operation.returned.clone()), ..operation.clone() }
+        let returned = match self.ahead.get(&place) {
+            Some(ahead) => ahead.outcome.clone().map(|outcome| (ahead.told, outcome)),
+            None => operation.returned.clone(),
+        };
+        Operation { returned, ..operation.clone() }
     }
 
     /// The entries with what clients did by themselves where that took effect, and what has no place in the order.
@@ -108,18 +114,42 @@ impl<K: Kind> History<K> {
         let entered = self.entered(kind, &bound)?;
         let mut void = self.lost(&entered)?;
         void.extend(self.counted(&bound, &entered, since));
-        let mut placed: Vec<(Moment, bool, Bound<K>)> = Vec::new();
-        for entry in bound {
+        let (mut placed, mut later): (Vec<(Moment, bool, Bound<K>)>, _) = (Vec::new(), Moment(u64::MAX));
+        let mut behind: Vec<&Ahead<K::Outcome>> = Vec::new();
+        for entry in bound.into_iter().rev() {
             let ahead = entry.place.and_then(|place| Some((place, self.ahead.get(&place)?)));
             match ahead {
-                None => placed.push((since(entry.at), false, entry)),
-                Some((place, ahead)) if entered.contains(&place) => placed.push((ahead.told, true, entry)),
+                None => {
+                    // What is before it in the log stays so, if it had begun by then.
+                    let called = entry.place.map_or(Moment(0), |place| self.operations[place].called);
+                    later = later.min(self.effect(&entry, &behind, since));
+                    placed.push((later.max(called), false, entry));
+                }
+                Some((place, ahead)) if entered.contains(&place) => {
+                    behind.push(ahead);
+                    placed.push((ahead.told, true, entry));
+                }
                 Some(_) => {}
             }
         }
+        placed.reverse();
         // What is committed later was known to be committed later, so its order stays.
         placed.sort_by_key(|(at, is_ahead, _)| (*at, *is_ahead));
         Ok((placed.into_iter().map(|(_, _, entry)| entry).collect(), void))
+    }
+
+    /// When an entry took effect of which a client did not know before, if those behind it were done ahead.
+    fn effect(
+        &self,
+        entry: &Bound<K>,
+        behind: &[&Ahead<K::Outcome>],
+        since: &dyn Fn(Position) -> Moment,
+    ) -> Moment {
+        let committed = since(entry.at);
+        let Some(place) = entry.place else { return committed };
+        let called = self.operations[place].called;
+        let met = behind.iter().filter(|ahead| called < ahead.told && K::touches(&entry.op, ahead.dir));
+        met.map(|ahead| ahead.told).fold(committed, Moment::min)
     }
 
     /// What of that was entered. Who was told more was told what came of it there.

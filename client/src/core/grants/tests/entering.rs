@@ -179,6 +179,33 @@ fn what_was_removed_is_gone_at_once_and_its_directory_is_as_it_will_be() {
 }
 
 #[test]
+fn what_was_removed_before_it_was_entered_is_not_there_when_it_is() {
+    let mut story = Story::owning(GrantKind::Placed);
+    let created = story.enter("a", 1);
+    let removed = story.leave();
+    story.at = 11;
+    story.entered(created, ("a", 1), &[file(1).inode]);
+    assert_eq!((story.finds("a"), story.is(file(1).inode), story.free(1, "a")), (Some(false), None, false));
+    let expected = Attributes { size: 0, mtime: REMOVED, ctime: REMOVED, ..own() };
+    assert_eq!(story.is(OWN), Some(expected.clone()));
+    story.at = 12;
+    story.left(removed, expected.clone());
+    assert_eq!((story.finds("a"), story.is(OWN), story.free(1, "a")), (Some(false), Some(expected), true));
+}
+
+#[test]
+fn what_was_removed_and_never_entered_is_not_known() {
+    let mut story = Story::owning(GrantKind::Placed);
+    let created = story.enter("a", 1);
+    let removed = story.leave();
+    let told = story.grant(&[]);
+    story.cache.end(created, &enter("a", 1), (&told, None));
+    story.cache.abandon(removed);
+    assert_eq!((story.finds("a"), story.is(file(1).inode), story.is(OWN)), (None, None, None));
+    assert!(!story.free(1, "a"));
+}
+
+#[test]
 fn a_directory_is_asked_about_if_its_daemon_says_that_something_was_removed_before() {
     let mut story = Story::with_file();
     let id = story.leave();

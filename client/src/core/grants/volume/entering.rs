@@ -47,7 +47,7 @@ impl Volume {
         let is_busy = self.busy.has_name(dir, name) || self.busy.is_leaving(dir, name);
         let may = !is_busy && self.may(who, dir, Rights::CHANGE);
         let kept = self.inodes.get(&dir).filter(|kept| may && kept.is_granted && kept.has_same_ids)?;
-        Some((kept.lent?, &**kept))
+        Some((kept.inside.as_ref()?.lent?, &**kept))
     }
 
     /// This client has created a file by itself in a directory that is lent to it.
@@ -68,7 +68,7 @@ impl Volume {
         let kept = self.inodes.entry(attributes.inode).or_default();
         (kept.is_granted, kept.has_same_ids, kept.rights, kept.is_bare) = (true, true, rights, true);
         kept.attributes = Some(attributes.clone());
-        kept.allow_owner(who, attributes);
+        self.allow_owner(who, attributes);
     }
 
     /// This client has removed a file by itself in a directory that is lent to it.
@@ -107,14 +107,14 @@ impl Volume {
         }
     }
 
-    /// A file that this client has created by itself is known here, but counts from now on as long as it is granted.
+    /// A file that this client has created by itself is known here, but counts from now on as long as it is granted. It may have removed it by now.
     pub(super) fn take_in_entered(
         &mut self,
-        (dir, created): (InodeId, WallTime),
+        (dir, name, created): (InodeId, &Name, WallTime),
         attributes: &Attributes,
         grant: &CacheGrant,
     ) {
-        if self.may_keep(attributes.inode, grant) {
+        if !self.busy.is_leaving(dir, name) && self.may_keep(attributes.inode, grant) {
             self.keep_attributes(attributes, grant);
         } else {
             self.drop(attributes.inode);
