@@ -331,9 +331,11 @@ impl<A: Algorithm> Shard<A> {
     }
 
     pub(crate) fn take_errand_reply(&mut self, now: WallTime, from: NodeId, reply: FileReply) {
-        // What was done is done, also if somebody else was asked since.
-        let is_done = |errand: &Errand| {
-            matches!(reply.body, FileReplyBody::Changed { .. }) && !self.may_be_lost(errand, &reply.body)
+        // What was done is done, also if somebody else was asked since, and what is not there needs no removal.
+        let is_done = |errand: &Errand| match &reply.body {
+            FileReplyBody::Changed { .. } => !self.may_be_lost(errand, &reply.body),
+            FileReplyBody::NoSuchFile => errand.body == ErrandBody::Remove,
+            _ => false,
         };
         let counts = |running: &&Running| running.at == Some(from) || is_done(&running.errand);
         let Some(running) = self.errands.all.get(&reply.id).filter(counts) else { return };

@@ -115,6 +115,39 @@ fn the_next_primary_makes_sure_that_the_end_of_a_lend_is_durable_before_it_tells
     assert_eq!((told.lent, told.size), (None, 5));
 }
 
+/// What was written was lost with the power. Whoever says that there is nothing says it late: another one was asked since.
+#[test]
+fn what_somebody_found_not_to_be_there_needs_no_removal_whoever_is_asked_since() {
+    let (mut cluster, members, mut cell) = apart(None);
+    let nodes = members_of(&cluster, &cell);
+    delay_disks(&mut cluster, &nodes);
+    cell.write(&mut cluster, "lost");
+    lose_power(&mut cluster, &nodes);
+    let is_absence = |flying: &Flying| match flying {
+        Flying::ErrandReply { reply, .. } => matches!(reply.body, FileReplyBody::NoSuchFile),
+        _ => false,
+    };
+    cluster.hold_back(is_absence);
+    let site = Site::new(namespace::InodeId::ROOT, name(&cell.name));
+    let unlink = op(TreeChange::Unlink { site, holders: Vec::new(), removed: None });
+    Writer { number: 100 }.must(&mut cluster, members[0], unlink);
+    let from = |flying: &Flying| match flying {
+        Flying::ErrandReply { from, .. } => Some(from.node),
+        _ => None,
+    };
+    let are_two = move |cluster: &Daemons| {
+        let mut all = cluster.held.iter().map(from);
+        let first = all.next();
+        all.any(|next| Some(next) != first)
+    };
+    cluster.run_until(ms(10_000), are_two);
+    cluster.held.truncate(1);
+    cluster.let_go();
+    cluster.run(ms(100));
+    let doomed = |cluster: &Daemons| cluster.shard(members[0]).file(FILE).unwrap().machine().tree().doomed(1);
+    assert_eq!(doomed(&cluster), []);
+}
+
 /// The file hears that its lend is over before it hears that it was lent.
 #[test]
 fn a_lend_that_is_recalled_before_it_is_heard_of_fails_no_write() {
