@@ -118,6 +118,8 @@ pub enum ConnectError {
 /// Two ends that have welcomed each other.
 pub(crate) struct Introduced {
     pub(crate) connection: Connection,
+    /// Whether we called the peer.
+    pub(crate) is_caller: bool,
     pub(crate) peer: Peer,
     pub(crate) hello: Hello,
     pub(crate) send: SendStream,
@@ -156,7 +158,7 @@ pub(crate) async fn introduce(
         Err(Heard::Error(error)) => return Err(error),
     }
     match owner.settle(&peer, &hello).await {
-        Ok(()) => Ok(Introduced { connection, peer, hello, send, receive }),
+        Ok(()) => Ok(Introduced { connection, is_caller: wanted.is_some(), peer, hello, send, receive }),
         Err(refusal) => Err(refuse(&connection, send, refusal).await),
     }
 }

@@ -34,6 +34,8 @@ use crate::peer::Peer;
 
 /// How long what was sent before [`Link::close_after_sending`] may take to arrive.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
+/// So often who does not answer is to hear something in the time after which it takes us for silent.
+const WORDS_IN_SILENCE: u32 = 3;
 
 /// A handle of a connection. Clones are cheap and stand for the same connection, which lives until it is closed.
 #[derive(Clone)]
@@ -71,12 +73,18 @@ pub struct LinkStats {
 struct Inner {
     id: LinkId,
     connection: Connection,
+    /// Whether we called the peer.
+    is_caller: bool,
     peer: Peer,
     hello: Hello,
     datagrams: DatagramSender,
     messages: MessageSender,
     /// Anything came from the peer since the last heartbeat.
     is_heard: AtomicBool,
+    /// Anything but a heartbeat was sent to it since the last heartbeat.
+    has_spoken: AtomicBool,
+    /// It was asked for its time since the last heartbeat, in one packet with an answer.
+    has_asked: AtomicBool,
     datagrams_taken: AtomicU64,
     datagrams_refused: AtomicU64,
     /// Why we closed, if it was us.
@@ -113,6 +121,7 @@ impl Link {
     /// Sends an encoded datagram, or queues it. It may get lost on the way, and [`LinkStats`] counts it if it was
     /// given up here.
     pub fn datagram(&self, datagram: Bytes) -> Result<(), DatagramError> {
+        self.inner.has_spoken.store(true, Ordering::Relaxed);
         self.inner.datagrams.send(datagram)
     }
 
@@ -123,11 +132,13 @@ impl Link {
 
     /// Queues encoded frames for the lane of small messages: in order, without loss while the connection lasts.
     pub fn send(&self, frames: Bytes) -> Result<(), SendError> {
+        self.inner.has_spoken.store(true, Ordering::Relaxed);
         self.inner.messages.send([frames])
     }
 
     /// The same for one frame in pieces, whose memory is shared until it has arrived.
     pub fn send_in_pieces(&self, frame: Vec<Bytes>) -> Result<(), SendError> {
+        self.inner.has_spoken.store(true, Ordering::Relaxed);
         self.inner.messages.send(frame)
     }
 
@@ -212,15 +223,18 @@ pub(crate) struct Ready {
 
 /// Makes a connection ready; nothing runs before [`serve`].
 pub(crate) fn prepare(introduced: Introduced, shared: &Shared) -> Ready {
-    let Introduced { connection, peer, hello, send, receive } = introduced;
+    let Introduced { connection, is_caller, peer, hello, send, receive } = introduced;
     let inner = Inner {
         id: LinkId(shared.next_link.fetch_add(1, Ordering::Relaxed)),
         datagrams: DatagramSender::new(connection.clone(), shared.config.datagram_queue_bytes),
         messages: MessageSender::new(shared.config.message_queue_bytes),
         connection,
+        is_caller,
         peer,
         hello,
         is_heard: AtomicBool::new(true),
+        has_spoken: AtomicBool::new(false),
+        has_asked: AtomicBool::new(false),
         datagrams_taken: AtomicU64::new(0),
         datagrams_refused: AtomicU64::new(0),
         ours: OnceLock::new(),
@@ -289,6 +303,10 @@ fn take_heartbeat(link: &Link, frame: &Admitted, shared: &Shared) -> Result<(), 
             let answer =
                 TimeAnswer { asked, received: now.time, answered: now.time, time_is_fixed: now.is_fixed };
             send_heartbeat(link, &Heartbeat::Answer(answer));
+            if !link.inner.is_caller {
+                send_heartbeat(link, &Heartbeat::Ask { asked: now.time });
+                link.inner.has_asked.store(true, Ordering::Relaxed);
+            }
         }
         Heartbeat::Ask { .. } => {}
         Heartbeat::Answer(answer) => {
@@ -354,19 +372,26 @@ async fn pace_datagrams(link: Link) {
     link.inner.datagrams.pace().await;
 }
 
-/// Asks the peer for its time at every interval, and notices when nothing comes from it any more.
+/// Asks the peer for its time at every interval, and notices when nothing comes from it any more. Of two nodes the one that was called asks
+/// when it is asked, in the packet of its answer. Who answers nothing, a client, is asked only so that it hears something now and then.
 ///
 /// Silence is counted in beats, not taken from a clock: a process that was stopped for a while has missed many
 /// packets that lie in its socket, but only one beat.
 async fn beat(link: Link, shared: Arc<Shared>) {
     let peer_beats = Kind::Heartbeat.may_come_from(&link.inner.peer.role);
-    let mut silent = 0;
+    let unspoken_max = (shared.config.silent_intervals / WORDS_IN_SILENCE).max(1);
+    let (mut silent, mut unspoken) = (0, 0);
     loop {
-        silent = if link.inner.is_heard.swap(false, Ordering::Relaxed) { 0 } else { silent + 1 };
+        let flag = |flag: &AtomicBool| flag.swap(false, Ordering::Relaxed);
+        silent = if flag(&link.inner.is_heard) { 0 } else { silent + 1 };
         if peer_beats && silent >= shared.config.silent_intervals {
             return link.end(CloseReason::Silent(shared.config.silent_after()));
         }
-        if shared.may_ask {
+        unspoken = if flag(&link.inner.has_spoken) { 0 } else { unspoken + 1 };
+        let was_asked = flag(&link.inner.has_asked);
+        let is_due = if peer_beats { !was_asked } else { unspoken >= unspoken_max };
+        if shared.may_ask && is_due {
+            unspoken = 0;
             send_heartbeat(&link, &Heartbeat::Ask { asked: shared.owner.clock().time });
         }
         sleep(until_next_beat(shared.owner.clock().time, shared.config.heartbeat_interval)).await;

@@ -413,7 +413,7 @@ impl<A: Algorithm> Shard<A> {
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called next.
     pub fn poll_timeout(&self) -> WallTime {
         let due = self.due.first().map(|&(at, _)| at);
-        let sweep = self.trusted.then_some(self.sweep_at);
+        let sweep = (self.trusted && self.keeper.len() > 0).then_some(self.sweep_at);
         let greeting = (!self.is_greeted).then_some(self.lease.silent_until());
         let files = self.files.next_due(self.config.stalled_after);
         let (errands, grants) = (self.errands.next_due(), self.granting.next_due());

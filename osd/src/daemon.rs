@@ -221,7 +221,13 @@ pub async fn run(
         // Nothing was promised to anybody yet.
         () = told_to(&mut asked) => return Ok(()),
     };
-    serving.await
+    // As a task of its own: what a runtime waits for in the foreground it is woken up for by a system call, each time.
+    let mut tasks = JoinSet::from_iter([serving]);
+    match tasks.join_next().await {
+        Some(Ok(served)) => served,
+        Some(Err(failed)) => std::panic::resume_unwind(failed.into_panic()),
+        None => Ok(()),
+    }
 }
 
 /// A daemon that is ready, until it stops.

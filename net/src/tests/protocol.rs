@@ -147,6 +147,28 @@ async fn a_peer_whose_transport_lives_but_who_says_nothing_is_silent() {
     assert!(matches!(stream.next().await, Err(ReadFramesError::Connection(_))));
 }
 
+/// It answers no heartbeat: they only tell it that the node lives, as anything else does.
+#[tokio::test]
+async fn a_client_that_hears_nothing_else_has_a_heartbeat_now_and_then() {
+    let authority = authority();
+    let beat = Duration::from_millis(10);
+    let config = Config { heartbeat_interval: beat, ..Config::default() };
+    let mut end = End::start(&identity(&authority, "node/1"), config);
+    let mut peer = ByHand::connect(&identity(&authority, "client/a"), &end).await;
+    let _stream = peer.introduce("client/a").await;
+    let link = end.opened().await;
+    let heard = || peer.connection.stats().frame_rx.datagram;
+    tokio::time::sleep(beat * 30).await;
+    let silent = heard();
+    assert!((1..=11).contains(&silent), "one in three beats, not {silent} in 30");
+    for number in 0..30 {
+        link.send(numbered_frame(number)).unwrap();
+        tokio::time::sleep(beat).await;
+    }
+    let beside = heard() - silent;
+    assert!(beside <= 2, "{beside} beside frames");
+}
+
 #[tokio::test]
 async fn a_certificate_that_is_denied_later_loses_its_connection() {
     let authority = authority();

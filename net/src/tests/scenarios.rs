@@ -23,6 +23,29 @@ fn nodes_meet_and_tell_each_other_the_time() {
     }
 }
 
+/// A question, an answer that asks, an answer, and what acknowledges it.
+#[test]
+fn a_beat_of_two_nodes_is_four_packets() {
+    let mut world = World::new(&Setup::default());
+    world.connect();
+    world.run(SECOND);
+    let sent = |world: &mut World| {
+        [1, 2].map(|node| {
+            let (tell, told) = std::sync::mpsc::channel();
+            world.command(node, move |node| tell.send(node.links[0].stats().packets_sent).unwrap());
+            world.run(Duration::from_millis(1));
+            told.recv().unwrap()
+        })
+    };
+    let before = sent(&mut world);
+    world.run(SECOND);
+    let after = sent(&mut world);
+    for node in [0, 1] {
+        let packets = after[node] - before[node];
+        assert!((18..=23).contains(&packets), "two for each beat, not {packets} in a second");
+    }
+}
+
 #[test]
 fn frames_arrive_once_and_in_order_over_a_bad_network() {
     let faults = Faults { lost_percent: 10, doubled_percent: 10 };
