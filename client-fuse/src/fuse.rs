@@ -258,9 +258,6 @@ impl Filesystem for Translator {
     }
 
     fn readlink(&self, request: &Request, inode: INodeNo, reply: ReplyData) {
-        if let Some(target) = self.fs.link_at_once(inode.0) {
-            return reply.data(&target);
-        }
         let caller = caller(request);
         self.serve(
             (caller, 0),
@@ -521,9 +518,6 @@ impl Filesystem for Translator {
 
     fn opendir(&self, request: &Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         let caller = caller(request);
-        if let Some(handle) = self.fs.open_directory_at_once(&caller, inode.0) {
-            return reply.opened(FileHandle(handle), FopenFlags::empty());
-        }
         self.serve(
             (caller, 0),
             |fs| async move { fs.open_directory(&caller, inode.0).await },
@@ -542,9 +536,6 @@ impl Filesystem for Translator {
         offset: u64,
         reply: ReplyDirectory,
     ) {
-        if let Some(entries) = self.fs.list_at_once(handle.0, offset) {
-            return answer_list(entries, reply);
-        }
         self.serve(
             (caller(request), 0),
             |fs| async move { fs.list(handle.0, offset).await },

@@ -538,15 +538,11 @@ impl Volume {
         after: Option<Name>,
         with_attributes: bool,
     ) -> Result<Page, VolumeError> {
-        match self.ask(&ROOT, Self::listing(dir, after, with_attributes)).await? {
+        let ask = Ask::List { dir, after, entries_max: PAGE_ENTRIES, with_attributes };
+        match self.ask(&ROOT, ask).await? {
             Answer::Page(page) => Ok(page),
             _ => Err(ObjectError::Mismatch.into()),
         }
-    }
-
-    /// The question that [`list`](Self::list) asks.
-    pub const fn listing(dir: InodeId, after: Option<Name>, with_attributes: bool) -> Ask {
-        Ask::List { dir, after, entries_max: PAGE_ENTRIES, with_attributes }
     }
 
     /// What is in the volume, and what it has room for.

@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 
-use client::{Volume, VolumeError};
-use namespace::{Answer, Ask, InodeId, Kind, Listed, NameError, Rights};
+use client::VolumeError;
+use namespace::{Ask, InodeId, Kind, Listed, Name, NameError, Rights};
 use tokio::sync::Mutex;
 
 use super::handles::Opens;
@@ -37,9 +37,16 @@ impl Opens for OpenDir {
 struct Listing {
     /// How many names were shown before those that are remembered.
     forgotten: u64,
-    names: VecDeque<Listed>,
+    names: VecDeque<Named>,
     /// There are none behind them.
     is_whole: bool,
+}
+
+/// What is remembered of an entry. There are many of these.
+struct Named {
+    name: Name,
+    number: u64,
+    kind: Kind,
 }
 
 /// An entry as the kernel takes it.
@@ -63,13 +70,6 @@ impl Fs {
         Ok(self.dirs.enter(OpenDir { inode, listing: Mutex::default() }))
     }
 
-    /// The same, if whether that is allowed is known without asking anybody.
-    pub(crate) fn open_directory_at_once(&self, caller: &Caller, number: u64) -> Option<u64> {
-        let inode = self.inodes.id(number).ok()?;
-        self.now().volume.known(&caller.who(), &reading(inode))?.ok()?;
-        Some(self.dirs.enter(OpenDir { inode, listing: Mutex::default() }))
-    }
-
     /// Some entries from `offset` on; none if there are no more.
     pub(crate) async fn list(&self, handle: u64, offset: u64) -> Result<Vec<Shown>, FsError> {
         let dir = self.dirs.get(handle)?;
@@ -87,23 +87,6 @@ impl Fs {
             }
         }
         listing.from(dir.inode, offset).ok_or(FsError::Invalid)
-    }
-
-    /// The same, if it is known without asking anybody.
-    pub(crate) fn list_at_once(&self, handle: u64, offset: u64) -> Option<Vec<Shown>> {
-        let dir = self.dirs.get(handle).ok()?;
-        let mut listing = dir.listing.try_lock().ok()?;
-        if offset == 0 {
-            *listing = Listing::default();
-        }
-        if listing.has_to_ask(offset) {
-            let after = listing.names.back().map(|last| last.name.clone());
-            match self.now().volume.known(&self.root, &Volume::listing(dir.inode, after, false))? {
-                Ok(Answer::Page(page)) => listing.append(page.entries, page.is_last),
-                _ => return None,
-            }
-        }
-        listing.from(dir.inode, offset)
     }
 
     pub(crate) fn close_directory(&self, handle: u64) {
@@ -128,12 +111,14 @@ impl Listing {
     }
 
     fn append(&mut self, entries: Vec<Listed>, is_last: bool) {
-        self.names.extend(entries);
-        self.is_whole = is_last;
-        while self.names.len() > NAMES_MAX {
-            self.names.pop_front();
-            self.forgotten += 1;
+        for Listed { name, inode, kind, .. } in entries {
+            if self.names.len() == NAMES_MAX {
+                self.names.pop_front();
+                self.forgotten += 1;
+            }
+            self.names.push_back(Named { name, number: inode.number, kind });
         }
+        self.is_whole = is_last;
     }
 
     /// What is known from `offset` on, if it is remembered.
@@ -147,10 +132,10 @@ impl Listing {
         });
         let first = offset.saturating_sub(DOTS);
         let skipped = usize::try_from(first.checked_sub(self.forgotten)?).ok()?;
-        let names = (first..).zip(self.names.iter().skip(skipped)).map(|(place, listed)| Shown {
-            number: listed.inode.number,
-            kind: listed.kind,
-            name: listed.name.as_bytes().to_vec(),
+        let names = (first..).zip(self.names.iter().skip(skipped)).map(|(place, named)| Shown {
+            number: named.number,
+            kind: named.kind,
+            name: named.name.as_bytes().to_vec(),
             next: place + DOTS + 1,
         });
         let dots = dots.into_iter().skip(usize::try_from(offset).unwrap_or(usize::MAX));
@@ -160,8 +145,6 @@ impl Listing {
 
 #[cfg(test)]
 mod tests {
-    use namespace::Name;
-
     use super::*;
 
     fn page(names: std::ops::Range<usize>) -> Vec<Listed> {

@@ -47,10 +47,15 @@ struct Known {
     /// Until when it may believe what it was told. By the kernel's clock, which stands still while the machine sleeps.
     believed_until: Option<Instant>,
     /// Changes through this mount that are under way.
-    changes: usize,
-    /// Names by which it may believe it to be known, and until when it may believe any of these.
-    places: Vec<(u64, Name)>,
-    placed_until: Option<Instant>,
+    changes: u32,
+    /// Where it may believe it to be, if it is a directory. Very many are none.
+    placed: Option<Box<Placed>>,
+}
+
+/// Names by which the kernel may believe a directory to be known, and until when it may believe any of these.
+struct Placed {
+    names: Vec<(u64, Name)>,
+    until: Instant,
 }
 
 /// What of an inode is shown when it is gone. There are very many of these.
@@ -99,23 +104,15 @@ impl Told {
 
 impl Known {
     const fn new(id: InodeId, lookups: u64) -> Self {
-        Self {
-            id,
-            lookups,
-            told: None,
-            believed_until: None,
-            changes: 0,
-            places: Vec::new(),
-            placed_until: None,
-        }
+        Self { id, lookups, told: None, believed_until: None, changes: 0, placed: None }
     }
 
     fn is_believed(&self, now: Instant) -> bool {
         self.believed_until.is_some_and(|until| now < until)
     }
 
-    fn is_placed(&self, now: Instant) -> bool {
-        self.placed_until.is_some_and(|until| now < until)
+    fn placed(&self, now: Instant) -> Option<&Placed> {
+        self.placed.as_deref().filter(|placed| now < placed.until)
     }
 }
 
@@ -126,18 +123,20 @@ impl Tables {
 
     /// An inode is not believed any more to have any of its names.
     fn leave_places(&mut self, inode: InodeId) {
-        let places = self.find(inode).map(|known| std::mem::take(&mut known.places));
-        for place in places.into_iter().flatten() {
+        let placed = self.find(inode).and_then(|known| known.placed.take());
+        for place in placed.into_iter().flat_map(|placed| placed.names) {
             if self.names.get(&place) == Some(&inode) {
                 self.names.remove(&place);
             }
         }
     }
 
-    fn enter_place(&mut self, inode: InodeId, place: (u64, Name)) {
+    fn enter_place(&mut self, inode: InodeId, place: (u64, Name), until: Instant) {
         let Some(known) = self.find(inode) else { return };
-        if !known.places.contains(&place) {
-            known.places.push(place.clone());
+        let placed = known.placed.get_or_insert_with(|| Box::new(Placed { names: Vec::new(), until }));
+        placed.until = placed.until.max(until);
+        if !placed.names.contains(&place) {
+            placed.names.push(place.clone());
         }
         self.names.insert(place, inode);
     }
@@ -205,14 +204,12 @@ impl Inodes {
     pub(super) fn believe_name(&self, inode: InodeId, (dir, name): (InodeId, &Name), until: Instant) -> bool {
         let (now, mut tables) = (clock::now(), self.tables());
         let Some(known) = tables.find(inode).filter(|known| known.changes == 0) else { return false };
-        if !known.is_placed(now) {
-            tables.leave_places(inode);
+        match known.placed(now) {
+            Some(placed) if placed.names.len() >= PLACES_MAX => return false,
+            Some(_) => {}
+            None => tables.leave_places(inode),
         }
-        let Some(known) = tables.find(inode).filter(|known| known.places.len() < PLACES_MAX) else {
-            return false;
-        };
-        known.placed_until = known.placed_until.max(Some(until));
-        tables.enter_place(inode, (dir.number, name.clone()));
+        tables.enter_place(inode, (dir.number, name.clone()), until);
         true
     }
 
@@ -220,8 +217,8 @@ impl Inodes {
     pub(super) fn moves(&self, from: &Site, to: &Site) {
         let Expect::Inode(inode) = from.expect else { return };
         let (now, mut tables) = (clock::now(), self.tables());
-        if tables.find(inode).is_some_and(|known| known.is_placed(now)) {
-            tables.enter_place(inode, (to.dir.number, to.name.clone()));
+        if let Some(until) = tables.find(inode).and_then(|known| Some(known.placed(now)?.until)) {
+            tables.enter_place(inode, (to.dir.number, to.name.clone()), until);
         }
     }
 
@@ -229,7 +226,8 @@ impl Inodes {
     pub(super) fn believed_site(&self, site: Site) -> Site {
         let (now, mut tables) = (clock::now(), self.tables());
         let named = tables.names.get(&(site.dir.number, site.name.clone())).copied();
-        let is_placed = |inode: &InodeId| tables.find(*inode).is_some_and(|known| known.is_placed(now));
+        let is_placed =
+            |inode: &InodeId| tables.find(*inode).is_some_and(|known| known.placed(now).is_some());
         match named.filter(is_placed) {
             Some(inode) => site.naming(inode),
             None => site,
@@ -241,9 +239,9 @@ impl Inodes {
         let (now, mut tables) = (clock::now(), self.tables());
         let (mut names, mut last) = (Vec::new(), None);
         for inode in inodes {
-            let Some(known) = tables.find(inode).filter(|known| known.is_placed(now)) else { continue };
-            names.extend(known.places.iter().cloned());
-            last = last.max(known.placed_until);
+            let Some(placed) = tables.find(inode).and_then(|known| known.placed(now)) else { continue };
+            names.extend(placed.names.iter().cloned());
+            last = last.max(Some(placed.until));
         }
         (names, last)
     }

@@ -128,15 +128,6 @@ impl Fs {
         left((from, time), may_believe && identity.volume.is_placed(found.inode, place))
     }
 
-    /// Where a link leads, on the same conditions.
-    pub(crate) fn link_at_once(&self, number: u64) -> Option<bytes::Bytes> {
-        let inode = self.inodes.id(number).ok()?;
-        match self.now().volume.known(&self.root, &Ask::Readlink { inode })? {
-            Ok(Answer::Target(target)) => Some(target.as_bytes().clone()),
-            _ => None,
-        }
-    }
-
     fn shown_at_once(&self, inode: InodeId) -> Option<Shown> {
         self.believable(inode).or_else(|| self.lent(inode))
     }

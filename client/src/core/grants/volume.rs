@@ -62,7 +62,8 @@ pub(super) struct Volume {
 #[derive(Debug, Default)]
 struct Kept {
     attributes: Option<Attributes>,
-    target: Option<Target>,
+    /// Where it leads, if it is a symbolic link. Very many are none.
+    target: Option<Box<Target>>,
     /// What is in it, if it is a directory of which anything of that is known. Very many are none.
     inside: Option<Box<Inside>>,
     /// What somebody may do with it, as far as a daemon has said so. None is as nothing. Mostly it is the same of very many.
@@ -256,7 +257,7 @@ impl Volume {
             Ask::Readlink { inode } => {
                 let kept = self.inodes.get_mut(inode)?;
                 kept.was_used = true;
-                Some(Ok(Answer::Target(kept.target.clone()?)))
+                Some(Ok(Answer::Target(Target::clone(kept.target.as_deref()?))))
             }
             // The kernel asks that of each file whose owner is set.
             Ask::GetXattr { inode, name }
@@ -394,7 +395,7 @@ impl Volume {
                 }
             }
             (Ask::Readlink { inode }, Ok(Answer::Target(target))) if self.may_keep(*inode, grant) => {
-                self.granted(*inode, grant).target = Some(target.clone());
+                self.granted(*inode, grant).target = Some(Box::new(target.clone()));
             }
             (Ask::List { dir, after, .. }, Ok(Answer::Page(page))) => {
                 self.keep_page(*dir, after.as_ref(), (page, grant))
