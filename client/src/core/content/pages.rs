@@ -11,7 +11,7 @@ use super::{BLOCK_BYTES, FileId};
 /// What a block takes beside its data.
 const PAGE_BYTES: usize = 256;
 /// Of so many files it is known what is kept of them, whether that is anything or not.
-const TAGS_MAX: usize = 1 << 18;
+const TAGS_MIN: usize = 1 << 13;
 
 #[derive(Debug)]
 struct Page {
@@ -26,6 +26,8 @@ pub(super) struct Pages {
     pages: BTreeMap<(FileId, u64), Page>,
     /// Under which lend the content of a file became what is kept of it.
     tags: BTreeMap<FileId, Option<Generation>>,
+    /// When there are more of these, those of files of which nothing is kept are dropped.
+    tags_max: usize,
     bytes: usize,
     bytes_max: usize,
     /// Where to look for what was not used lately.
@@ -34,7 +36,8 @@ pub(super) struct Pages {
 
 impl Pages {
     pub(super) const fn new(bytes_max: usize) -> Self {
-        Self { pages: BTreeMap::new(), tags: BTreeMap::new(), bytes: 0, bytes_max, hand: None }
+        let tags_max = TAGS_MIN;
+        Self { pages: BTreeMap::new(), tags: BTreeMap::new(), tags_max, bytes: 0, bytes_max, hand: None }
     }
 
     /// The content of a file is that of this lend: what is kept of any other is dropped.
@@ -48,10 +51,11 @@ impl Pages {
     /// What is kept is the content of this lend: it was written by it.
     pub(super) fn retag(&mut self, file: FileId, tag: Option<Generation>) {
         self.tags.insert(file, tag);
-        if self.tags.len() > TAGS_MAX {
+        if self.tags.len() > self.tags_max {
             let pages = &self.pages;
             let has_pages = |file: FileId| pages.range((file, 0)..=(file, u64::MAX)).next().is_some();
             self.tags.retain(|&of, _| of == file || has_pages(of));
+            self.tags_max = TAGS_MIN.max(2 * self.tags.len());
         }
     }
 
@@ -185,6 +189,20 @@ mod tests {
         assert!(pages.has(file(1), 0));
         pages.tag(file(1), lend(2));
         assert!(!pages.has(file(1), 0) && pages.has(file(2), 0));
+    }
+
+    #[test]
+    fn files_of_which_nothing_is_kept_are_forgotten() {
+        let mut pages = Pages::new(1 << 30);
+        let count = 3 * TAGS_MIN as u64;
+        for number in 0..count {
+            pages.tag(file(number), lend(number));
+            if number.is_multiple_of(8) {
+                pages.put(file(number), 0, block(1, 10));
+            }
+        }
+        assert!(pages.tags.len() <= TAGS_MIN, "{}", pages.tags.len());
+        assert!((0..count).step_by(8).all(|number| pages.has_tag(file(number), lend(number))));
     }
 
     #[test]
