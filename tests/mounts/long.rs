@@ -100,7 +100,9 @@ fn assert_known(cluster: &Cluster, point: &Path, files: &[PathBuf]) {
     /// So many at a time that their volume's session, which begins with each answer from its primary, outlasts them.
     const AT_A_TIME: usize = 1_000;
     for some in files.chunks(AT_A_TIME) {
-        fs::write(point.join("asked"), "").and_then(|()| fs::remove_file(point.join("asked"))).unwrap();
+        // What is created and removed at once no daemon is asked about.
+        File::create(point.join("asked")).and_then(|asked| asked.sync_all()).unwrap();
+        fs::remove_file(point.join("asked")).unwrap();
         cluster.signal_all(Signal::STOP);
         let (done, told) = mpsc::channel();
         let known = scope(|scope| {
