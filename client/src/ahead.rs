@@ -498,10 +498,9 @@ impl Arrival {
     /// It was closed before anybody else knew that it was open.
     fn forget(self) {
         let (id, shared) = (self.source.id(), self.source.shared());
-        shared.with_objects(|objects| objects.core.renounce(clock::now(), id.volume));
+        shared.renounce(id.volume);
         shared.ahead.ended(self.pending);
         shared.told();
-        shared.wake();
     }
 
     /// Has it opened.
@@ -525,7 +524,7 @@ impl Arrival {
     async fn open(&self, shared: &Arc<Shared>) -> Result<(), ObjectError> {
         let id = self.source.id();
         if !shared.ahead.until_turn(self.pending).await {
-            shared.with_objects(|objects| objects.core.renounce(clock::now(), id.volume));
+            shared.renounce(id.volume);
             return Err(ObjectError::NoSuchObject);
         }
         let tree = self.source.volume.tree().clone().with_patience(Duration::MAX);
@@ -556,7 +555,7 @@ impl Departure {
     async fn leave(&self, shared: &Shared) {
         if !shared.ahead.until_turn(self.pending).await {
             // Whoever has created it was told that it never came to be.
-            shared.with_objects(|objects| objects.core.renounce(clock::now(), self.volume.object()));
+            shared.renounce(self.volume.object());
             shared.cache().abandon(self.change);
             return;
         }
@@ -577,6 +576,12 @@ impl Departure {
 }
 
 impl Shared {
+    /// Nothing comes of something for which a number was kept.
+    fn renounce(&self, volume: ObjectId) {
+        self.with_objects(|objects| objects.core.renounce(clock::now(), volume));
+        self.wake();
+    }
+
     /// What was done in a directory by this client alone was refused. Whoever syncs it hears of that.
     fn not_entered(&self, FileId { volume, inode }: FileId) {
         self.with_objects(|objects| objects.handles.note_loss(volume));

@@ -239,7 +239,8 @@ impl Shared {
         }
     }
 
-    /// Something came of what was sent, or of a lend.
+    /// Something came of what was sent, or of a lend. The driver is woken up only for what it is to answer: files are opened and closed
+    /// very often.
     pub(crate) fn told(&self) {
         let lost = self.behind.contents().take_lost();
         for (FileId { volume, inode }, Range { start, end }) in lost {
@@ -248,7 +249,10 @@ impl Shared {
             );
         }
         self.behind.progress();
-        self.wake();
+        let answers = self.behind.contents().has_answered() || self.ahead.creations().has_answered();
+        if answers {
+            self.wake();
+        }
     }
 }
 

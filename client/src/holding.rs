@@ -142,6 +142,7 @@ impl Drop for Kept {
         let (volume, inode) = (self.volume.id(), self.inode);
         if *self.is_open.get_mut() {
             self.volume.with_files(|files| files.close_held(volume, inode));
+            self.volume.wake();
         }
     }
 }

@@ -521,7 +521,9 @@ impl Clone for Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        self.shared.with_objects(|objects| objects.close(self.id));
+        if self.shared.with_objects(|objects| objects.close(self.id)) {
+            self.shared.wake();
+        }
     }
 }
 
@@ -712,10 +714,13 @@ impl Objects {
         self.handles.open(id)
     }
 
-    fn close(&mut self, id: ObjectId) {
-        if self.handles.close(id) {
+    /// Whether that was the last.
+    fn close(&mut self, id: ObjectId) -> bool {
+        let is_last = self.handles.close(id);
+        if is_last {
             self.core.forget_file(clock::now(), id);
         }
+        is_last
     }
 
     fn tell(&mut self, event: FileEvent) {

@@ -62,8 +62,9 @@ struct User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        self.shared.behind.contents().close(self.id);
-        self.shared.behind.urge(self.id);
+        if self.shared.behind.contents().close(self.id) {
+            self.shared.behind.urge(self.id);
+        }
         self.shared.told();
     }
 }

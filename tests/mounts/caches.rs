@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::Cluster;
 
@@ -283,4 +283,32 @@ fn mapped(path: &Path, length: usize) -> Vec<u8> {
         munmap(start, length).unwrap();
         copied
     }
+}
+
+/// How often threads of the client's runtime have begun to wait.
+fn waits(process: Pid) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap().map(|thread| thread.unwrap().path());
+    let waits = threads.filter_map(|thread| {
+        let status = fs::read_to_string(thread.join("status")).ok()?;
+        let value = |key| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+        let is_of_runtime = value("Name:").is_some_and(|name| name.starts_with("tokio"));
+        value("voluntary_ctxt_switches:").filter(|_| is_of_runtime)?.parse::<u64>().ok()
+    });
+    waits.sum()
+}
+
+#[test]
+fn who_opens_a_file_again_has_no_thread_woken_up_that_does_nothing_for_it() {
+    const OPENED: u64 = 4_000;
+    let Some(cluster) = Cluster::start() else { return };
+    let (point, mount) = cluster.mount_in_front("a");
+    let file = point.join("f");
+    fs::write(&file, "content").unwrap();
+    assert_eq!(fs::read(&file).unwrap(), b"content");
+    let before = waits(mount);
+    for _ in 0..OPENED {
+        assert_eq!(fs::read(&file).unwrap(), b"content");
+    }
+    let waited = waits(mount) - before;
+    assert!(waited < OPENED / 2, "{waited} times for {OPENED} openings");
 }

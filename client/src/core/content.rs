@@ -293,14 +293,16 @@ impl Contents {
         self.files.get(&id).is_some_and(|file| file.opens > 0)
     }
 
-    /// Somebody closes a file.
-    pub fn close(&mut self, id: FileId) {
-        let Some(file) = self.files.get_mut(&id) else { return };
+    /// Somebody closes a file. Whether its lend is over by that.
+    pub fn close(&mut self, id: FileId) -> bool {
+        let Some(file) = self.files.get_mut(&id) else { return false };
         file.opens -= 1;
-        if file.is_gone && file.opens == 0 {
+        let ends = file.is_gone && file.opens == 0;
+        if ends {
             self.drop_lend(id);
         }
         self.tidy(id);
+        ends
     }
 
     /// What went wrong since `known` faults were told, and how many there are.
@@ -546,6 +548,11 @@ impl Contents {
         let lends = self.files.values_mut().filter_map(|file| file.lend.as_mut());
         lends.for_each(|lend| lend.forget_recalls(node));
         self.answered.retain(|recall| recall.from != node);
+    }
+
+    /// Whether a revocation is to be answered.
+    pub const fn has_answered(&self) -> bool {
+        !self.answered.is_empty()
     }
 
     /// Which revocations are to be answered.

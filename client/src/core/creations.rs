@@ -301,6 +301,11 @@ impl Creations {
         self.answered.retain(|recall| recall.from != node);
     }
 
+    /// Whether a revocation is to be answered.
+    pub fn has_answered(&self) -> bool {
+        !self.answered.is_empty()
+    }
+
     /// Which revocations are to be answered.
     pub fn take_answered(&mut self) -> Vec<Recall> {
         std::mem::take(&mut self.answered).into()

@@ -159,7 +159,7 @@ impl Behind {
         };
         closed.is_closed = true;
         let id = closed.id;
-        self.dropping(id, |contents| contents.close(id));
+        self.dropping(id, |contents| _ = contents.close(id));
     }
 
     /// What was written to a file that has no name any more goes with it when nobody here has it open.
