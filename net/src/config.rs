@@ -5,9 +5,9 @@ use std::time::Duration;
 /// Intervals, timeouts and bounds of an endpoint. The defaults fit a cluster in one machine room.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// How often each side asks the other for its time. Default 100 ms.
+    /// How often each side asks the other for its time. Default 125 ms.
     pub heartbeat_interval: Duration,
-    /// After how many intervals without any word from the peer a connection is closed. Default 10.
+    /// After how many intervals without any word from the peer a connection is closed. Default 8.
     pub silent_intervals: u32,
     /// How long the introductions after the TLS handshake may take, the owner's decision included. Default 2 s.
     pub hello_timeout: Duration,
@@ -52,8 +52,8 @@ pub enum ConfigError {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            heartbeat_interval: Duration::from_millis(100),
-            silent_intervals: 10,
+            heartbeat_interval: Duration::from_millis(125),
+            silent_intervals: 8,
             hello_timeout: Duration::from_secs(2),
             call_timeout_min: Duration::from_millis(250),
             call_timeout_max: Duration::from_secs(2),

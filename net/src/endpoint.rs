@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::Role;
 use quinn::crypto::rustls::QuicServerConfig;
-use quinn::{AsyncUdpSocket, Runtime, TokioRuntime};
+use quinn::{AsyncUdpSocket, Runtime};
 use tokio::time::timeout;
 
 use crate::deny::DenyList;
@@ -15,6 +15,7 @@ use crate::handshake::ConnectError;
 use crate::identity::Identity;
 use crate::reset;
 use crate::socket::{self, Foreign, PacketSocket, SocketBuffers};
+use crate::timer::Tokio;
 use crate::tls::{self, TlsError};
 use crate::transport::{self, Path};
 
@@ -91,7 +92,7 @@ impl Endpoint {
             return Err(BindError::Runtime);
         }
         let (udp, buffers) = socket::bind_udp(address).map_err(|source| bind_error(address, source))?;
-        let udp = TokioRuntime.wrap_udp_socket(udp).map_err(|source| bind_error(address, source))?;
+        let udp = Tokio.wrap_udp_socket(udp).map_err(|source| bind_error(address, source))?;
         Self::new(udp, buffers, identity, path, None)
     }
 
@@ -130,9 +131,7 @@ impl Endpoint {
 
         let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
         let address = socket.local_addr().map_err(|source| bind_error(unknown, source))?;
-        // quinn takes its time from tokio's clock, and so from a test's when that is paused.
-        let runtime = Arc::new(TokioRuntime);
-        let mut inner = quinn::Endpoint::new_with_abstract_socket(config, server, socket, runtime)
+        let mut inner = quinn::Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(Tokio))
             .map_err(|source| bind_error(address, source))?;
         inner.set_default_client_config(client);
         let identity = Whose { cluster: identity.cluster(), role, denied: identity.deny_list().clone() };

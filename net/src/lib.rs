@@ -16,6 +16,7 @@
 //! transport    windows, packet sizes, stream counts
 //! congestion   how much may be on its way at once
 //! socket       the kernel's UDP, or a simulated network
+//! timer        tokio for quinn, with timers that wake nobody in vain
 //! reset        how peers learn at once that a process was replaced
 //! endpoint     a bound socket that can connect and accept
 //! handshake    hello and welcome each way, and what the owner has to decide
@@ -47,6 +48,7 @@ mod network;
 mod peer;
 mod reset;
 mod socket;
+mod timer;
 mod tls;
 mod transport;
 

@@ -32,8 +32,8 @@ use crate::{
 const SWEEPS_PER_LEASE: u64 = 64;
 /// How many records one look covers at least.
 const SWEEP_COUNT_MIN: usize = 64;
-/// The clock guard judges this often while its exchanges are fresh.
-const JUDGEMENTS_PER_FRESH: u64 = 4;
+/// The clock guard judges this often while its exchanges are fresh, and with each of them: so only if they fail to come.
+const JUDGEMENTS_PER_FRESH: u64 = 3;
 /// So many cells that were handed to this node wait until it can have them.
 const OFFERED_MAX: usize = 65_536;
 
