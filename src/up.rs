@@ -117,7 +117,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Mounts the volume `main`, unless it is mounted there. Returns where.
+/// Mounts the volume `main`, unless it is mounted there. What is left of a mount whose process has gone is taken away before. Returns where.
 fn mount(cluster: &LocalCluster, path: &Path) -> anyhow::Result<PathBuf> {
     let config = client::Config::find(Some(cluster.dir()))?;
     crate::runtime()?.block_on(async {
@@ -134,7 +134,12 @@ fn mount(cluster: &LocalCluster, path: &Path) -> anyhow::Result<PathBuf> {
     let _ = fs::create_dir_all(path);
     let point = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut mounts = client_fuse::mounts()?.into_iter();
-    if !mounts.any(|mount| mount.point == point && mount.is_of(cluster.dir())) {
+    let is_mounted = mounts.any(|mount| mount.point == point && mount.is_of(cluster.dir()));
+    let is_left = is_mounted && client_fuse::is_dead(&point);
+    if is_left {
+        client_fuse::unmount(&point)?;
+    }
+    if is_left || !is_mounted {
         crate::mount::start(cluster.dir(), &point)?;
     }
     Ok(point)

@@ -471,10 +471,10 @@ impl Filesystem for Translator {
         let Some(process) = self.fs.is_owner(handle.0, owner.0) else {
             return answer_done(self.fs.tell_fault(handle.0).map_err(errno), reply);
         };
-        self.serve(
+        self.serve_though_absent(
             (caller(request), 0),
             |fs| async move {
-                fs.unlock_owner(handle.0, (owner.0, process)).await?;
+                fs.clone().unlock_owner(handle.0, (owner.0, process)).await?;
                 fs.tell_fault(handle.0)
             },
             |done| answer_done(done, reply),

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -19,8 +18,11 @@ use crate::point::{How, try_unmount};
 pub(crate) const SUBTYPE: &str = "fleasefs";
 const KIND: &str = "fuse.fleasefs";
 
-/// By this name the root of a mount says which process serves it.
-pub(crate) const PROCESS_XATTR: &str = "fleasefs.process";
+/// By this name the root of a mount says which process serves it. The kernel passes on questions for `system.` without looking whether they are allowed,
+/// for which it may have to ask for attributes, and so daemons.
+pub(crate) const PROCESS_XATTR: &str = "system.fleasefs.process";
+/// No number of a process is longer.
+const PROCESS_BYTES: usize = 16;
 /// How long that process may take to write what programs have written, once it is unmounted.
 const WRITTEN_AFTER: Duration = Duration::from_secs(60);
 
@@ -118,7 +120,7 @@ pub fn unmount(path: &Path) -> Result<Unmount, UnmountError> {
 
 /// The process that serves a mount, if that is another one than this.
 fn process_of(point: &Path) -> Option<(u32, OwnedFd)> {
-    let mut text = [0; 16];
+    let mut text = [0; PROCESS_BYTES];
     let length = rustix::fs::getxattr(point, PROCESS_XATTR, &mut text).ok()?;
     let process: u32 = str::from_utf8(text.get(..length)?).ok()?.parse().ok()?;
     let id = Pid::from_raw(process.try_into().ok()?).filter(|_| process != std::process::id())?;
@@ -133,10 +135,9 @@ fn has_ended(process: &OwnedFd, patience: Duration) -> io::Result<bool> {
     Ok(ended > 0)
 }
 
-/// Whether a mount is here whose process has gone. The kernel may believe attributes of what is mounted for a while longer.
-pub(crate) fn is_dead(point: &Path) -> bool {
-    let asked = AtFlags::STATX_FORCE_SYNC;
-    rustix::fs::statx(CWD, point, asked, StatxFlags::BASIC_STATS).err() == Some(Errno::NOTCONN)
+/// Whether a mount is here whose process has gone. One that lives answers without asking daemons, which may be away.
+pub fn is_dead(point: &Path) -> bool {
+    rustix::fs::getxattr(point, PROCESS_XATTR, &mut [0; PROCESS_BYTES]).err() == Some(Errno::NOTCONN)
 }
 
 /// The path without links in it. The last part is not looked into: it may be dead.

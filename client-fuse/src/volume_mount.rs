@@ -140,6 +140,11 @@ fn checked(point: &Path) -> Result<PathBuf, MountError> {
         Errno::ACCESS => MountError::NoRight(path.clone()),
         errno => MountError::Refused(errno.into()),
     };
+    // Of what is mounted nothing is asked that daemons might have to answer.
+    if let Some(mount) = mounts().map_err(MountError::Refused)?.into_iter().find(|mount| mount.point == path)
+    {
+        return Err(MountError::Busy { point: path, source_name: mount.source.display().to_string() });
+    }
     let found = rustix::fs::stat(&path).map_err(refused)?;
     if !rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir() {
         return Err(MountError::NotDirectory(path));
@@ -147,8 +152,5 @@ fn checked(point: &Path) -> Result<PathBuf, MountError> {
     // Who mounts has to be able to look at what is below, and who does it with help to change it.
     let rights = if geteuid().is_root() { Access::READ_OK } else { Access::READ_OK | Access::WRITE_OK };
     rustix::fs::access(&path, rights).map_err(refused)?;
-    match mounts().map_err(MountError::Refused)?.into_iter().find(|mount| mount.point == path) {
-        Some(mount) => Err(MountError::Busy { point: path, source_name: mount.source.display().to_string() }),
-        None => Ok(path),
-    }
+    Ok(path)
 }

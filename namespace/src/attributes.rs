@@ -3,7 +3,7 @@
 use base::{ClientId, WallTime};
 
 use crate::draft::Draft;
-use crate::limits::{FILE_BYTES_MAX, MODE_BITS};
+use crate::limits::{BYTES_MAX_DEFAULT, FILE_BYTES_MAX, MODE_BITS};
 use crate::{
     Body, Change, Done, Generation, Given, Inode, InodeId, Key, Kind, Lent, LentTo, NameError, Part, Rights,
     SetAttributes, SetTime, Site, Table, Volume, Who, XattrName,
@@ -371,9 +371,13 @@ impl<T: Table> Draft<'_, T> {
 }
 
 impl Volume {
-    /// Refuses more when there is no room for any, or none for as much.
+    /// Refuses more when there is no room for any, or none for as much. Holes count, so a few files come to more than any number of 64 bits:
+    /// a volume without a limit has none.
     pub(crate) fn check_space(&self, more: u64) -> Result<(), NameError> {
         let (bytes_max, bytes) = (self.bytes_max, self.bytes + u128::from(more));
+        if bytes_max == BYTES_MAX_DEFAULT {
+            return Ok(());
+        }
         if bytes > bytes_max.into() || more == 0 && bytes == u128::from(bytes_max) {
             return Err(NameError::NoSpace { bytes_max });
         }

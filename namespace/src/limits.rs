@@ -40,5 +40,5 @@ pub const LISTED_BYTES: usize = 32;
 pub const ATTRIBUTES_BYTES: usize = 272;
 /// A new volume has room for so many inodes.
 pub const INODES_MAX_DEFAULT: u64 = 1 << 40;
-/// A new volume has room for files of so many bytes.
+/// A new volume has room for files of any number of bytes.
 pub const BYTES_MAX_DEFAULT: u64 = u64::MAX;

@@ -24,7 +24,7 @@ pub struct Config {
     /// How far ahead of the first request that it has not settled a client may ask. Default 1,024.
     pub unsettled_max: u64,
     /// Outcomes that are remembered. Half of them are shared out among clients evenly, and half are for whoever comes
-    /// first. Default 16,384.
+    /// first. Default 8,192.
     pub outcomes_max: usize,
     /// Clients that are remembered to be over. While there are so many, no client is over. Default 16,384.
     pub expired_max: usize,

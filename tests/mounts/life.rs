@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{Cluster, PATIENCE, fleasefs, is_dead, is_mounted, said, until};
 
@@ -32,6 +32,16 @@ fn one_command_leads_from_nothing_to_a_mount_and_one_back() {
     assert!(done.status.success(), "{}", said(&done));
     assert!(!is_mounted(&point));
     assert!(up().status.success());
+    assert_eq!(fs::read_to_string(point.join("a")).unwrap(), "hello");
+    // What is left of one that was killed is taken away before.
+    let mut text = [0; 16];
+    let length = rustix::fs::getxattr(&point, "system.fleasefs.process", &mut text).unwrap();
+    let process = str::from_utf8(&text[..length]).unwrap().parse().unwrap();
+    let process = Pid::from_raw(process).unwrap();
+    kill_process(process, Signal::KILL).unwrap();
+    until("it has ended", || is_dead(process));
+    let again = up();
+    assert!(again.status.success(), "{}", said(&again));
     assert_eq!(fs::read_to_string(point.join("a")).unwrap(), "hello");
 }
 

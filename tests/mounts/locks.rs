@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Cluster, PATIENCE, said, until};
+use crate::support::{Cluster, PATIENCE, said, until, until_it_waits};
 
 /// Time enough for whoever waits to have begun to.
 const A_WHILE: Duration = Duration::from_millis(300);
@@ -135,6 +135,29 @@ fn who_has_locked_a_file_is_named_on_its_own_mount() {
     drop(holder.stdin.take());
     assert!(holder.wait().unwrap().success());
     assert_eq!((who_locked(&on_a), who_locked(&on_b)), (None, None));
+}
+
+#[test]
+fn what_a_process_gives_up_is_free_although_it_is_killed_before_daemons_know_it() {
+    let Some(cluster) = Cluster::start() else { return };
+    let Some(perl) = program("perl") else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    let on_b = open(&b.join("f"));
+    // `F_SETLK` with a `struct flock`: `F_WRLCK` of all.
+    let script = "open(F, '+<', $ARGV[0]) or die; $l = pack('s s x4 q q i x4', 1, 0, 0, 0, 0); fcntl(F, 6, $l) or die; \
+                  $| = 1; print '.'; <STDIN>; close(F)";
+    let mut command = Command::new(perl);
+    command.args(["-e", script]).arg(a.join("f")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut holder = command.spawn().unwrap();
+    std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    assert_eq!(try_fcntl(&on_b), Err(Errno::AGAIN));
+    cluster.kill_all();
+    drop(holder.stdin.take());
+    until_it_waits(&holder);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    cluster.up();
+    until("it is given up", || try_fcntl(&on_b).is_ok());
 }
 
 #[test]

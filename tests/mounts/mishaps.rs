@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use rustix::io::ReadWriteFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Cluster, PATIENCE, fleasefs, is_mounted, said, until};
+use crate::support::{Cluster, PATIENCE, fleasefs, is_mounted, said, until, until_it_waits};
 
 const BLOCK_BYTES: usize = 40_000;
 
@@ -148,10 +148,7 @@ fn who_waits_for_daemons_that_are_away_can_be_killed_or_goes_on() {
     let mut command = Command::new("cat");
     command.arg(point.join("a")).stdout(Stdio::piped()).stderr(Stdio::null());
     let [mut killed, kept] = [(); 2].map(|()| command.spawn().unwrap());
-    until("it waits for the mount", || {
-        let wait = fs::read_to_string(format!("/proc/{}/wchan", killed.id())).unwrap_or_default();
-        wait.contains("fuse") || wait.contains("request_wait")
-    });
+    until_it_waits(&killed);
     kill_process(Pid::from_child(&killed), Signal::TERM).unwrap();
     let started = Instant::now();
     assert!(!killed.wait().unwrap().success());
@@ -160,6 +157,22 @@ fn who_waits_for_daemons_that_are_away_can_be_killed_or_goes_on() {
     assert!(took < Duration::from_secs(20), "{took:?}");
     let kept = kept.wait_with_output().unwrap();
     assert_eq!(String::from_utf8(kept.stdout).unwrap(), "hello");
+}
+
+#[test]
+fn a_mount_is_taken_away_although_no_daemon_is_there() {
+    let Some(cluster) = Cluster::start() else { return };
+    let point = cluster.mount("m");
+    fs::write(point.join("a"), "hello").unwrap();
+    File::open(point.join("a")).unwrap().sync_all().unwrap();
+    cluster.kill_all();
+    // By now whoever wants to know how its root is waits.
+    std::thread::sleep(Duration::from_secs(2));
+    let umount = fleasefs().arg("umount").arg(&point).stderr(Stdio::piped()).spawn().unwrap();
+    until("it is unmounted", || !is_mounted(&point));
+    cluster.up();
+    let umount = umount.wait_with_output().unwrap();
+    assert!(umount.status.success(), "{}", said(&umount));
 }
 
 /// So long that no lease and no connection is left. Whoever comes back first must not be told that there is nothing.

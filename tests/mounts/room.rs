@@ -59,6 +59,25 @@ fn nobody_waits_for_daemons_to_be_told_how_much_room_there_is() {
     until("what was written is used", || used(&statvfs(&point).unwrap()) == 4_096);
 }
 
+/// The longest that a file may be: three of them have more bytes than 64 bits count.
+#[test]
+fn what_has_holes_leaves_room_for_others() {
+    const LONGEST: u64 = (1 << 63) - 65_536;
+    let Some(cluster) = Cluster::start() else { return };
+    let (point, other) = (cluster.mount("m"), cluster.mount("o"));
+    for name in ["a", "b", "c"] {
+        File::create(point.join(name)).unwrap().set_len(LONGEST).unwrap();
+        assert_eq!(fs::metadata(other.join(name)).unwrap().len(), LONGEST);
+    }
+    for there in [&other, &point] {
+        let file = there.join("d");
+        fs::write(&file, "hello").unwrap();
+        File::open(&file).unwrap().sync_all().unwrap();
+        assert!(free(&statvfs(there).unwrap()) > 0);
+        fs::remove_file(file).unwrap();
+    }
+}
+
 /// A thread that waits for a mount ends with the mount at the latest.
 fn shown_in_time(point: &Path) -> StatVfs {
     let (sender, shown) = mpsc::channel();

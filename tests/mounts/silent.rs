@@ -1,15 +1,16 @@
 //! A mount of which the daemons hear nothing for so long that they take it for dead.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::ErrorKind;
-use std::os::unix::fs::FileExt;
-use std::process::Command;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_process};
 
-use crate::support::{Cluster, said};
+use crate::support::{Cluster, is_root, said};
 
 /// Set for the process that the test is in.
 const ALONE: &str = "FLEASEFS_TEST_ALONE";
@@ -30,9 +31,28 @@ fn a_mount_that_was_silent_for_long_goes_on_as_somebody_else() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
+/// A user who has a file open that he may not open any more, and writes to it when he is told to.
+fn seal(path: &Path) -> Child {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=4001", "--regid=4002", "--clear-groups", "sh", "-ec"]);
+    command.arg("exec 3>$0; chmod 0 $0; echo .; read line || true; printf behind >&3");
+    let mut user = command.arg(path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    user.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    user
+}
+
 fn is_silent_and_goes_on() {
     let Some(cluster) = Cluster::start() else { return };
-    let (a, (b, silent)) = (cluster.mount("a"), cluster.mount_in_front("b"));
+    // Only root can have somebody else use a mount.
+    let options: &[&str] = if is_root() { &["-oallow_other"] } else { &[] };
+    let (a, (b, silent)) = (cluster.mount("a"), cluster.mount_in_front_with("b", options));
+    let sealed = is_root().then(|| {
+        let public = fs::Permissions::from_mode(0o777);
+        [cluster.dir().parent().unwrap(), &b]
+            .iter()
+            .for_each(|dir| fs::set_permissions(dir, public.clone()).unwrap());
+        seal(&b.join("sealed"))
+    });
     let open = |name: &str| {
         let mut how = OpenOptions::new();
         how.read(true).write(true).create(true).truncate(false).open(b.join(name)).unwrap()
@@ -78,6 +98,12 @@ fn is_silent_and_goes_on() {
         unsent.sync_all().unwrap();
     }
     assert_eq!(fs::read_to_string(a.join("unsent")).unwrap(), "unsent");
+    // Who may write to it was asked when it was opened.
+    if let Some(mut sealed) = sealed {
+        drop(sealed.stdin.take());
+        assert!(sealed.wait().unwrap().success());
+        assert_eq!(fs::read_to_string(a.join("sealed")).unwrap(), "behind");
+    }
     // What has none is gone.
     let gone = nameless.read_at(&mut [0; 6], 0).unwrap_err();
     assert_eq!(Errno::from_io_error(&gone), Some(Errno::STALE));

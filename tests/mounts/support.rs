@@ -79,8 +79,12 @@ impl Cluster {
 
     /// A mount whose process is this test's, once it answers.
     pub(crate) fn mount_in_front(&self, name: &str) -> (PathBuf, Pid) {
+        self.mount_in_front_with(name, &[])
+    }
+
+    pub(crate) fn mount_in_front_with(&self, name: &str, options: &[&str]) -> (PathBuf, Pid) {
         let point = self.point(name);
-        let child = fleasefs().arg("mount").arg(self.dir()).arg(&point).spawn().unwrap();
+        let child = fleasefs().arg("mount").arg(self.dir()).arg(&point).args(options).spawn().unwrap();
         let process = Pid::from_child(&child);
         self.processes.borrow_mut().push(child);
         until("it is mounted", || is_mounted(&point));
@@ -215,6 +219,14 @@ pub(crate) fn is_mounted(point: &Path) -> bool {
     table.lines().any(|line| {
         line.split(' ').nth(4) == Some(point.to_str().unwrap()) && line.contains(" fuse.fleasefs ")
     })
+}
+
+/// Waits until a program waits for a mount.
+pub(crate) fn until_it_waits(program: &Child) {
+    until("it waits for the mount", || {
+        let wait = fs::read_to_string(format!("/proc/{}/wchan", program.id())).unwrap_or_default();
+        wait.contains("fuse") || wait.contains("request_wait")
+    });
 }
 
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {

@@ -10,7 +10,8 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use client::{Client, Volume, VolumeFile};
+use client::{Client, Volume, VolumeError, VolumeFile};
+use namespace::NameError;
 
 use super::content::OpenFile;
 use super::handles::Opens;
@@ -83,7 +84,12 @@ impl Fs {
             return Err(FsError::LocksLost);
         }
         let (who, mode) = open.opened_for();
-        let file = identity.client.open_file(&identity.volume, who, (open.inode(), mode)).await?;
+        let opened = async |who| identity.client.open_file(&identity.volume, who, (open.inode(), mode)).await;
+        let file = match opened(who).await {
+            // What it may do with it counted when it was opened. It may have been made so that it could not be opened again.
+            Err(VolumeError::Refused(NameError::Denied { .. })) => opened(&self.root).await?,
+            file => file?,
+        };
         Ok(open.replace(identity.number, file))
     }
 }

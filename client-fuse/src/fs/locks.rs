@@ -34,11 +34,11 @@ pub(crate) struct Locks {
 struct Known {
     /// The owners that may have locked something of a file by `fcntl`, each with the process that did it last.
     owners: BTreeMap<InodeId, BTreeMap<u64, u32>>,
-    /// How many descriptions of a file are giving up what was locked by them.
+    /// How many descriptions and processes are giving up what they have locked of a file.
     closing: BTreeMap<InodeId, usize>,
 }
 
-/// A description is giving up what was locked by it, until this is dropped.
+/// What was locked by a description, or by a process, is being given up, until this is dropped.
 pub(crate) struct Closing {
     fs: Arc<Fs>,
     file: Arc<OpenFile>,
@@ -178,22 +178,34 @@ impl Fs {
         self.locks.take(self.files.get(handle).ok()?.inode(), owner)
     }
 
-    /// A process gives up all that it has locked of a file, by whichever descriptor.
+    /// A process gives up all that it has locked of a file, by whichever descriptor. That goes on when nobody waits for it any more: who is
+    /// killed meanwhile gives up nothing later. Needs a running tokio runtime.
     pub(crate) async fn unlock_owner(
-        &self,
+        self: Arc<Self>,
         handle: u64,
         (owner, process): (u64, u32),
     ) -> Result<(), FsError> {
-        let open = self.files.get(handle)?;
-        for other in self.files.of(open.inode()) {
-            other.opened().1.forget_owner(owner, LockKind::Fcntl);
-        }
-        let result = self.content(&open).await?.unlock(owner, LockKind::Fcntl, Stretch::ALL).await;
-        if result.is_err() {
-            // Whoever closes another descriptor tries again.
-            self.locks.note(open.inode(), (owner, process));
-        }
-        Ok(result?)
+        let file = self.files.get(handle)?;
+        // Another process may have the same number then, and must not lose what it locks before this is done.
+        self.locks.begin(file.inode());
+        let closing = Closing { fs: self, file };
+        let unlocked = tokio::spawn(async move {
+            let Closing { fs, file } = &closing;
+            let unlock = async {
+                fs.attend().await?;
+                Ok(fs.content(file).await?.unlock(owner, LockKind::Fcntl, Stretch::ALL).await?)
+            };
+            let result = unlock.await;
+            if result.is_ok() {
+                let all = fs.files.of(file.inode()).into_iter();
+                all.for_each(|other| other.opened().1.forget_owner(owner, LockKind::Fcntl));
+            } else {
+                // Whoever closes another descriptor tries again, and the last one in any case.
+                fs.locks.note(file.inode(), (owner, process));
+            }
+            result
+        });
+        unlocked.await.unwrap_or(Err(FsError::Interrupted))
     }
 
     /// A description is closed. What was locked by it is given up while what this returns is [waited for](Closing::done).

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use base::NodeId;
 use namespace::Volume as Counts;
+use namespace::limits::BYTES_MAX_DEFAULT;
 use tokio::time::timeout;
 
 use super::{Fs, FsError};
@@ -97,7 +98,10 @@ impl Known {
     fn room(&self, (daemons, replicas): (usize, u8)) -> Option<Room> {
         let (_, Counts { bytes, bytes_max, inodes, inodes_max, .. }) = self.counts?;
         let used_bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        let limit = bytes_max.saturating_sub(used_bytes);
+        let limit = match bytes_max {
+            BYTES_MAX_DEFAULT => u64::MAX,
+            bytes_max => bytes_max.saturating_sub(used_bytes),
+        };
         let on_disks = |least: u64| u128::from(least) * daemons as u128 / u128::from(replicas);
         let free = self.disks.values().min().map_or(limit.into(), |least| on_disks(*least).min(limit.into()));
         let free_bytes = u64::try_from(free).expect("it is no more than the limit leaves");
@@ -124,7 +128,7 @@ mod tests {
             (3 * GIB, &[5 * GIB, 4 * GIB, 6 * GIB], (3, 3), 2 * GIB),
             (u64::MAX, &[5 * GIB, 4 * GIB, 6 * GIB, 6 * GIB, 6 * GIB, 6 * GIB], (6, 3), 8 * GIB),
             (u64::MAX, &[4 * GIB], (1, 1), 4 * GIB),
-            (u64::MAX, &[u64::MAX, u64::MAX], (2, 1), u64::MAX - GIB),
+            (u64::MAX, &[u64::MAX, u64::MAX], (2, 1), u64::MAX),
             (u64::MAX, &[0, GIB, GIB], (3, 3), 0),
             (GIB / 2, &[GIB], (1, 1), 0),
             (3 * GIB, &[], (3, 3), 2 * GIB),

@@ -71,7 +71,7 @@ impl Model {
             return Err(NameError::Lent { inode, generation });
         }
         let grows = size > node.size;
-        if grows && self.bytes() - u128::from(node.size) + u128::from(size) > u128::from(self.bytes_max) {
+        if grows && self.bytes() - u128::from(node.size) + u128::from(size) > self.room() {
             return Err(NameError::NoSpace { bytes_max: self.bytes_max });
         }
         Ok(())
@@ -94,7 +94,7 @@ impl Model {
         if let Some(Lent { generation, .. }) = node.lent {
             return Err(NameError::Lent { inode, generation });
         }
-        if self.bytes() >= u128::from(self.bytes_max) {
+        if self.bytes() >= self.room() {
             return Err(NameError::NoSpace { bytes_max: self.bytes_max });
         }
         if to != LentTo::Content {

@@ -42,9 +42,17 @@ impl Model {
         Ok(Done::Created { attributes: self.attributes(inode)?, is_new: true })
     }
 
+    /// The sizes of all files together may come to this.
+    pub(crate) fn room(&self) -> u128 {
+        match self.bytes_max {
+            limits::BYTES_MAX_DEFAULT => u128::MAX,
+            bytes_max => bytes_max.into(),
+        }
+    }
+
     fn has_room_for(&self, kind: Kind) -> Result<(), NameError> {
         let volume = self.volume();
-        if kind == Kind::File && volume.bytes >= u128::from(volume.bytes_max) {
+        if kind == Kind::File && volume.bytes >= self.room() {
             return Err(NameError::NoSpace { bytes_max: volume.bytes_max });
         }
         if volume.inodes >= volume.inodes_max {

@@ -27,6 +27,8 @@ struct Piece {
 #[derive(Debug, Default)]
 pub(super) struct Extents {
     pieces: BTreeMap<u64, Piece>,
+    /// How many pieces are of each write, or stand for it first.
+    orders: BTreeMap<u64, usize>,
     bytes: usize,
     /// So many pieces are not being sent.
     waiting: usize,
@@ -49,7 +51,7 @@ impl Extents {
 
     /// The first write of which something is here.
     pub(super) fn oldest(&self) -> Option<u64> {
-        self.pieces.values().map(|piece| piece.order).min()
+        self.orders.first_key_value().map(|(&order, _)| order)
     }
 
     /// Something is written. What it is written over and was not sent need not be sent any more, and was to be durable as early as
@@ -118,17 +120,16 @@ impl Extents {
         &mut self,
         flush: FlushId,
         unit: u64,
-        (under_way, wanted): (&[Range<u64>], u64),
+        (under_way, wanted): (&[Range<u64>], Option<u64>),
     ) -> Option<(u64, Vec<Bytes>, u64)> {
         let is_free = |start: u64, piece: &Piece| {
             let end = start + piece.data.len() as u64;
             piece.flush.is_none() && under_way.iter().all(|range| end <= range.start || start >= range.end)
         };
         let mut free = self.pieces.iter().filter(|(start, piece)| is_free(**start, piece));
-        let first = match free.clone().find(|(_, piece)| piece.order <= wanted) {
-            Some((&start, _)) => start,
-            None => free.next().map(|(&start, _)| start)?,
-        };
+        // Without that one all of them would be looked at.
+        let first = wanted.and_then(|wanted| free.clone().find(|(_, piece)| piece.order <= wanted));
+        let (&first, _) = first.or_else(|| free.next())?;
         let limit = (first / unit + 1) * unit;
         let (mut next, mut order, mut data) = (first, u64::MAX, Vec::new());
         while next < limit
@@ -152,24 +153,20 @@ impl Extents {
         Some((first, data, order))
     }
 
-    /// What was sent by this name is taken in. Returns what of that was not written over meanwhile.
-    pub(super) fn sent(&mut self, flush: FlushId) -> Vec<(u64, Bytes)> {
-        let sent = self.pieces.iter().filter(|(_, piece)| piece.flush == Some(flush));
-        let starts: Vec<u64> = sent.map(|(&start, _)| start).collect();
+    /// What was sent by this name, of a range, is taken in. Returns what of that was not written over meanwhile.
+    pub(super) fn sent(&mut self, flush: FlushId, range: &Range<u64>) -> Vec<(u64, Bytes)> {
+        let mut starts = self.starts(range);
+        starts.retain(|start| self.pieces[start].flush == Some(flush));
         starts.into_iter().map(|start| (start, self.take(start).data)).collect()
     }
 
     /// What was sent by this name, from a range and in writes from this one on, is to be sent again. What was written over it meanwhile stands for
     /// that, too, and is to be durable as early.
     pub(super) fn unsent(&mut self, flush: FlushId, (range, order): (&Range<u64>, u64)) {
-        for piece in self.pieces.values_mut().filter(|piece| piece.flush == Some(flush)) {
-            piece.flush = None;
-            self.waiting += 1;
-        }
         for start in self.starts(range) {
-            if let Some(piece) = self.pieces.get_mut(&start) {
-                piece.order = piece.order.min(order);
-            }
+            let piece = self.take(start);
+            let sent_with = piece.flush.filter(|&sent_with| sent_with != flush);
+            self.insert(start, Piece { order: piece.order.min(order), flush: sent_with, ..piece });
         }
     }
 
@@ -187,12 +184,18 @@ impl Extents {
         let piece = self.pieces.remove(&start).expect("it was found there");
         self.bytes -= piece.data.len() + PIECE_BYTES;
         self.waiting -= usize::from(piece.flush.is_none());
+        let count = self.orders.get_mut(&piece.order).expect("each piece is counted");
+        *count -= 1;
+        if *count == 0 {
+            self.orders.remove(&piece.order);
+        }
         piece
     }
 
     fn insert(&mut self, start: u64, piece: Piece) {
         self.bytes += piece.data.len() + PIECE_BYTES;
         self.waiting += usize::from(piece.flush.is_none());
+        *self.orders.entry(piece.order).or_default() += 1;
         let before = self.pieces.insert(start, piece);
         assert!(before.is_none(), "what was there was removed");
     }
@@ -223,7 +226,7 @@ mod tests {
     }
 
     fn send(extents: &mut Extents, number: u64, under_way: &[Range<u64>]) -> Option<(u64, String)> {
-        let (offset, data, _) = extents.send(FlushId(number), UNIT, (under_way, 0))?;
+        let (offset, data, _) = extents.send(FlushId(number), UNIT, (under_way, None))?;
         Some((offset, String::from_utf8(data.concat()).unwrap()))
     }
 
@@ -279,9 +282,9 @@ mod tests {
         let mut extents = Extents::default();
         put(&mut extents, 500, "wanted", 1);
         put(&mut extents, 0, "later", 2);
-        let (offset, ..) = extents.send(FlushId(1), UNIT, (&[], 1)).unwrap();
+        let (offset, ..) = extents.send(FlushId(1), UNIT, (&[], Some(1))).unwrap();
         assert_eq!(offset, 500);
-        let (offset, ..) = extents.send(FlushId(2), UNIT, (&[], 1)).unwrap();
+        let (offset, ..) = extents.send(FlushId(2), UNIT, (&[], Some(1))).unwrap();
         assert_eq!(offset, 0);
     }
 
@@ -295,8 +298,25 @@ mod tests {
         let under_way = 0..4;
         assert_eq!(send(&mut extents, 2, std::slice::from_ref(&under_way)), Some((50, "c".into())));
         assert_eq!(send(&mut extents, 3, std::slice::from_ref(&under_way)), None);
-        assert_eq!(extents.sent(FlushId(1)), [(0, Bytes::from("a")), (3, Bytes::from("a"))]);
+        assert_eq!(extents.sent(FlushId(1), &under_way), [(0, Bytes::from("a")), (3, Bytes::from("a"))]);
         assert_eq!(send(&mut extents, 3, &[]), Some((1, "bb".into())));
+    }
+
+    /// As whoever writes here and there in a large file has them. If each were looked for among all it would take minutes.
+    #[test]
+    fn a_hundred_thousand_pieces_are_sent_in_a_moment() {
+        let begun = std::time::Instant::now();
+        let mut extents = Extents::default();
+        for number in 0..100_000 {
+            put(&mut extents, number * 2 * UNIT, "x", number + 1);
+        }
+        for number in 0..100_000 {
+            assert_eq!(extents.oldest(), Some(number + 1));
+            let (offset, ..) = extents.send(FlushId(number), UNIT, (&[], None)).unwrap();
+            assert_eq!(extents.sent(FlushId(number), &(offset..offset + 1)).len(), 1);
+        }
+        assert!(extents.is_empty());
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
     }
 
     #[test]

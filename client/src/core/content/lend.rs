@@ -378,7 +378,7 @@ impl Lend {
             return (!self.has_flights()).then(|| self.resize(flush, (length, by), level));
         }
         let under_way: Vec<Range<u64>> = self.flights.values().filter_map(Flight::range).collect();
-        let wanted = if is_wanted { self.wanted } else { 0 };
+        let wanted = is_wanted.then_some(self.wanted);
         if let Some((offset, data, order)) = self.extents.send(flush, UNIT, (&under_way, wanted)) {
             let length: usize = data.iter().map(Bytes::len).sum();
             let range = offset..offset + length as u64;
@@ -410,11 +410,14 @@ impl Lend {
     pub(super) fn sent(&mut self, flush: FlushId) -> Vec<(u64, Bytes)> {
         self.changes += 1;
         match self.flights.remove(&flush) {
-            Some(Flight::Write(range, _)) => self.remote = self.remote.max(range.end),
+            Some(Flight::Write(range, _)) => {
+                self.remote = self.remote.max(range.end);
+                return self.extents.sent(flush, &range);
+            }
             Some(Flight::Resize(size, _)) => (self.remote, self.reach) = (size, size),
             None => {}
         }
-        self.extents.sent(flush)
+        Vec::new()
     }
 
     /// Something was not taken in, or nobody knows: it is tried again.
@@ -433,9 +436,11 @@ impl Lend {
     /// Something will not be taken in. Returns what range is lost, if it is data.
     pub(super) fn refused(&mut self, flush: FlushId) -> Option<Range<u64>> {
         self.changes += 1;
-        self.extents.sent(flush);
         match self.flights.remove(&flush)? {
-            Flight::Write(range, _) => Some(range),
+            Flight::Write(range, _) => {
+                self.extents.sent(flush, &range);
+                Some(range)
+            }
             Flight::Resize(size, _) => {
                 // To ask for the same again is of no use.
                 (self.remote, self.reach) = (size, self.reach.max(size));
