@@ -132,7 +132,7 @@ fn mount(cluster: &LocalCluster, path: &Path) -> anyhow::Result<PathBuf> {
     })?;
     // What is mounted there may be dead, and then the folder is as good as there.
     let _ = fs::create_dir_all(path);
-    let point = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let point = client_fuse::resolved(path);
     let mut mounts = client_fuse::mounts()?.into_iter();
     let is_mounted = mounts.any(|mount| mount.point == point && mount.is_of(cluster.dir()));
     let is_left = is_mounted && client_fuse::is_dead(&point);

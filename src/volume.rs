@@ -116,7 +116,7 @@ async fn list(client: &Client) -> anyhow::Result<Value> {
                 "is_exported": true,
                 "inodes": counts.inodes,
                 "inodes_max": counts.inodes_max,
-                // No file is as long as to be beyond a number of 64 bits together with others.
+                // A few files that are mostly holes are longer together.
                 "size_bytes": u64::try_from(counts.bytes).unwrap_or(u64::MAX),
                 "size_max_bytes": counts.bytes_max,
             }),

@@ -27,7 +27,7 @@ mod volume_mount;
 pub use fs::{Connect, Connecting};
 pub use mount::{MountError, NullMount};
 pub(crate) use mounts::SUBTYPE;
-pub use mounts::{Mount, Unmount, UnmountError, User, is_dead, mounts, unmount};
+pub use mounts::{Mount, Unmount, UnmountError, User, is_dead, mounts, resolved, unmount};
 pub use null::{BIG_FILE_BYTES, BIG_FILE_NAME};
 pub use options::{NoSuchOption, Options};
 pub use point::{SignalError, unmount_on_signals};

@@ -137,11 +137,15 @@ fn has_ended(process: &OwnedFd, patience: Duration) -> io::Result<bool> {
 
 /// Whether a mount is here whose process has gone. One that lives answers without asking daemons, which may be away.
 pub fn is_dead(point: &Path) -> bool {
-    rustix::fs::getxattr(point, PROCESS_XATTR, &mut [0; PROCESS_BYTES]).err() == Some(Errno::NOTCONN)
+    let asked = rustix::fs::getxattr(point, PROCESS_XATTR, &mut [0; PROCESS_BYTES]);
+    // It may go while it is asked.
+    matches!(asked, Err(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
-/// The path without links in it. The last part is not looked into: it may be dead.
-pub(crate) fn resolved(path: &Path) -> PathBuf {
+/// The path without links in it. The last part is not looked into: it may be dead, or its daemons away.
+pub fn resolved(path: &Path) -> PathBuf {
+    // With a slash behind it the last part would be looked into.
+    let path: &Path = &path.components().collect::<PathBuf>();
     if let Ok(whole) = path.canonicalize() {
         return whole;
     }

@@ -241,7 +241,7 @@ pub enum Change {
     Limit {
         /// For so many inodes.
         inodes_max: u64,
-        /// For files of so many bytes together.
+        /// For files of so many bytes together; `u64::MAX` is no limit.
         bytes_max: u64,
     },
 }

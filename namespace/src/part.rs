@@ -79,7 +79,7 @@ pub struct Volume {
     pub inodes_max: u64,
     /// The sizes of all files together, as far as they are known here: of what is lent, as it was before.
     pub bytes: u128,
-    /// From where on no file is created, lent, or made longer. What was lent before may grow beyond it.
+    /// From where on no file is created, lent, or made longer; `u64::MAX` is no limit. What was lent before may grow beyond it.
     pub bytes_max: u64,
     /// How many clients are on record.
     pub clients: u32,

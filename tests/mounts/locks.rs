@@ -49,6 +49,18 @@ fn waiter(program: &Path, path: &Path, then: &Path) -> Child {
     Command::new(program).arg(path).arg("touch").arg(then).stdin(Stdio::null()).spawn().unwrap()
 }
 
+/// A process that has locked all of a file by `fcntl`, and closes it when its input ends.
+fn holder(perl: &Path, path: &Path) -> Child {
+    // `F_SETLK` with a `struct flock`: `F_WRLCK` of all.
+    let script = "open(F, '+<', $ARGV[0]) or die; $l = pack('s s x4 q q i x4', 1, 0, 0, 0, 0); fcntl(F, 6, $l) or die; \
+                  $| = 1; print '.'; <STDIN>; close(F)";
+    let mut command = Command::new(perl);
+    command.args(["-e", script]).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut holder = command.spawn().unwrap();
+    std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    holder
+}
+
 #[test]
 fn flock_and_fcntl_hold_between_mounts_and_do_not_see_each_other() {
     let Some(cluster) = Cluster::start() else { return };
@@ -123,13 +135,7 @@ fn who_has_locked_a_file_is_named_on_its_own_mount() {
     let (a, b) = (cluster.mount("a"), cluster.mount("b"));
     let (on_a, on_b) = (open(&a.join("f")), open(&b.join("f")));
     assert_eq!((who_locked(&on_a), who_locked(&on_b)), (None, None));
-    // `F_SETLK` with a `struct flock`: `F_WRLCK` of all.
-    let script = "open(F, '+<', $ARGV[0]) or die; $l = pack('s s x4 q q i x4', 1, 0, 0, 0, 0); fcntl(F, 6, $l) or die; \
-                  $| = 1; print '.'; <STDIN>";
-    let mut command = Command::new(perl);
-    command.args(["-e", script]).arg(a.join("f")).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut holder = command.spawn().unwrap();
-    std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    let mut holder = holder(&perl, &a.join("f"));
     assert_eq!(who_locked(&on_a), Some(i32::try_from(holder.id()).unwrap()));
     assert_eq!(who_locked(&on_b), Some(0), "it is a process of another mount");
     drop(holder.stdin.take());
@@ -143,13 +149,7 @@ fn what_a_process_gives_up_is_free_although_it_is_killed_before_daemons_know_it(
     let Some(perl) = program("perl") else { return };
     let (a, b) = (cluster.mount("a"), cluster.mount("b"));
     let on_b = open(&b.join("f"));
-    // `F_SETLK` with a `struct flock`: `F_WRLCK` of all.
-    let script = "open(F, '+<', $ARGV[0]) or die; $l = pack('s s x4 q q i x4', 1, 0, 0, 0, 0); fcntl(F, 6, $l) or die; \
-                  $| = 1; print '.'; <STDIN>; close(F)";
-    let mut command = Command::new(perl);
-    command.args(["-e", script]).arg(a.join("f")).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut holder = command.spawn().unwrap();
-    std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    let mut holder = holder(&perl, &a.join("f"));
     assert_eq!(try_fcntl(&on_b), Err(Errno::AGAIN));
     cluster.kill_all();
     drop(holder.stdin.take());

@@ -168,7 +168,8 @@ fn a_mount_is_taken_away_although_no_daemon_is_there() {
     cluster.kill_all();
     // By now whoever wants to know how its root is waits.
     std::thread::sleep(Duration::from_secs(2));
-    let umount = fleasefs().arg("umount").arg(&point).stderr(Stdio::piped()).spawn().unwrap();
+    // With a slash behind it, which has it looked into elsewhere.
+    let umount = fleasefs().arg("umount").arg(point.join("")).stderr(Stdio::piped()).spawn().unwrap();
     until("it is unmounted", || !is_mounted(&point));
     cluster.up();
     let umount = umount.wait_with_output().unwrap();

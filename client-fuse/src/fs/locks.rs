@@ -26,7 +26,7 @@ const CLOSED_WITHIN: Duration = Duration::from_millis(5);
 pub(crate) struct Locks {
     /// Held for moments only, and never while waiting.
     known: Mutex<Known>,
-    /// Some description has given up what was locked by it.
+    /// Some description or process has given up what it had locked.
     closed: Notify,
 }
 
@@ -199,7 +199,7 @@ impl Fs {
             if result.is_ok() {
                 let all = fs.files.of(file.inode()).into_iter();
                 all.for_each(|other| other.opened().1.forget_owner(owner, LockKind::Fcntl));
-            } else {
+            } else if fs.files.find(file.inode()).is_some() {
                 // Whoever closes another descriptor tries again, and the last one in any case.
                 fs.locks.note(file.inode(), (owner, process));
             }

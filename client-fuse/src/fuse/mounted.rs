@@ -71,7 +71,7 @@ impl Mounted {
     }
 
     /// Waits until nothing is mounted and no file is open any more. Returns what the threads served; it is nobody else's
-    /// once all that was under way has ended, which [`settled`](Served::settled) waits for.
+    /// once all that was under way has ended, which [`settled`](Served::settled) waits for, but for what a process that was killed still gives up.
     pub(crate) fn join(self) -> Served {
         // A thread that ended with an error has nobody left to serve.
         let _ = self.session.join();

@@ -7,7 +7,7 @@ use super::world::{Datagram, Input, Task, World};
 use crate::Violation;
 
 /// Times are exchanged this often while an exchange is fresh.
-const EXCHANGES_PER_FRESH: u64 = 4;
+const EXCHANGES_PER_FRESH: u64 = 3;
 
 impl<A: Algorithm> World<'_, A> {
     pub(super) fn send_datagram(&mut self, from: usize, to: usize, datagram: Datagram) {
