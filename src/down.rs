@@ -13,7 +13,8 @@ use crate::local::{LocalCluster, LocalDaemon};
 /// Stop the daemons of the cluster under DIR
 ///
 /// What is mounted of it on this machine is unmounted first. If that is in use
-/// nothing is stopped, and whoever uses it is named.
+/// nothing is stopped, and whoever uses it is named; nor is anything while what was
+/// written there is not with the daemons after a minute.
 ///
 /// Each gives its leases up first; one that does not stop within 15 seconds is
 /// killed. Nothing is deleted: `fleasefs up DIR` starts the same cluster again.

@@ -12,10 +12,11 @@ use client_fuse::Unmount;
 /// When this returns, everything that was written through the mount is with the
 /// daemons. A mount that is in use stays, and whoever uses it is named. A mount
 /// whose process has gone ("Transport endpoint is not connected") is taken away in
-/// any case.
+/// any case. If daemons are away or slow it may not all be there after a minute:
+/// then this fails, and names the process that goes on until it is.
 ///
-/// Exit codes: 0 when it is unmounted, 1 when it is not, 2 when the command line
-/// was wrong.
+/// Exit codes: 0 when it is unmounted and all is there, 1 when not, 2 when the
+/// command line was wrong.
 ///
 /// Example:
 ///   fleasefs umount /mnt

@@ -33,7 +33,8 @@ const ASK_INTERVAL: Duration = Duration::from_millis(50);
 /// on 127.0.0.1. After that it starts the daemons that do not run, also after the
 /// machine was restarted. They run in the background until `fleasefs down DIR`.
 /// Interrupted, it stops what it has started. With --mount its volume `main` is
-/// mounted, too, and made if there is none.
+/// mounted, too, and made if there is none; what a mount has left there whose
+/// process has gone is taken away before.
 ///
 /// Exit codes: 0 when every daemon answers and has found the others, 1 when one
 /// does not, 2 when the command line was wrong.
