@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, mpsc as threads};
+use std::sync::Arc;
 
 use base::{NodeId, ObjectId, WallTime};
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use replication::Record;
 use tokio::sync::mpsc;
 use wire::FileRecord;
 
-use super::disk::{self, Order};
+use super::disk::JournalThreads;
 use super::space::Space;
 use crate::store::checkpoints::{CheckpointLimits, Checkpoints, Next};
 use crate::store::contents::{Contents, Put, PutError};
@@ -25,7 +25,7 @@ use crate::store::writer::{DiskDone, Job};
 
 /// The store of files, as the driver uses it.
 pub(super) struct FileDisk {
-    orders: threads::Sender<Order>,
+    journal: JournalThreads,
     contents: Arc<Contents>,
     told: mpsc::UnboundedReceiver<DiskDone>,
     done: mpsc::UnboundedReceiver<ContentsDone>,
@@ -68,9 +68,9 @@ impl FileDisk {
         let (done_disk, told) = mpsc::unbounded_channel();
         let (doing, done) = mpsc::unbounded_channel();
         let checkpoints = Checkpoints::new(node, kept, opened.log.place(0), CheckpointLimits::default());
-        let orders = disk::start(opened.log, opened.segments, done_disk)?;
+        let journal = JournalThreads::start(opened.log, opened.segments, done_disk)?;
         let space = Space::new(dir, Arc::clone(&opened.contents));
-        Ok(Self { orders, contents: opened.contents, told, done, doing, checkpoints, space })
+        Ok(Self { journal, contents: opened.contents, told, done, doing, checkpoints, space })
     }
 
     /// The next thing that the disk has done.
@@ -92,11 +92,11 @@ impl FileDisk {
         let bytes = record_data_bytes(&record);
         self.checkpoints.note_write(now, (number, object), &record, owes_checkpoint);
         self.space.note_write(bytes);
-        self.job(Job::Append(number, FileRecord { object, record }));
+        self.journal.take(Job::Append(number, FileRecord { object, record }));
     }
 
     pub(super) fn sync(&self) {
-        self.job(Job::Sync);
+        self.journal.take(Job::Sync);
     }
 
     /// Reads content beside everything else.
@@ -139,7 +139,7 @@ impl FileDisk {
             }
             FilesDone::Contents(ContentsDone::Put(put)) => {
                 let put = self.checkpoints.handle_put(shard, now, put);
-                put.inspect_err(|_| self.job(Job::Fail))?
+                put.inspect_err(|_| self.journal.take(Job::Fail))?
             }
         };
         self.go_on(next);
@@ -184,8 +184,8 @@ impl FileDisk {
     fn go_on(&self, next: Option<Next>) {
         match next {
             None => {}
-            Some(Next::Sync(number)) => self.job(Job::SyncUpto(number)),
-            Some(Next::Free(place)) => self.job(Job::Free(place)),
+            Some(Next::Sync(number)) => self.journal.take(Job::SyncUpto(number)),
+            Some(Next::Free(place)) => self.journal.take(Job::Free(place)),
             Some(Next::Put(taken, place)) => {
                 let (contents, doing) = (Arc::clone(&self.contents), self.doing.clone());
                 tokio::task::spawn_blocking(move || {
@@ -193,17 +193,5 @@ impl FileDisk {
                 });
             }
         }
-    }
-
-    fn job(&self, job: Job) {
-        // A thread that has ended has said why.
-        let _ = self.orders.send(Order::Job(job));
-    }
-}
-
-impl Drop for FileDisk {
-    fn drop(&mut self) {
-        // The same.
-        let _ = self.orders.send(Order::Stop);
     }
 }

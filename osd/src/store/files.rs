@@ -4,7 +4,7 @@
 //! the shard counts its writes by, behind those of the starts before.
 
 #[cfg(test)]
-pub(in crate::store) mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::io;

@@ -7,7 +7,7 @@
 //! about what it was for, whatever a later one says: the store is closed then.
 
 #[cfg(test)]
-pub(in crate::store) mod fake;
+pub(crate) mod fake;
 
 mod around;
 mod view;

@@ -295,7 +295,7 @@ impl<'a> Process<'a> {
         self.writer.take(job).unwrap();
     }
 
-    /// What the journal's thread does in a turn.
+    /// What a thread of the journal does in a turn.
     fn turn(&mut self) {
         self.writer.write().unwrap();
         while let Some(done) = self.writer.poll_done() {

@@ -56,7 +56,7 @@ pub(in crate::store) fn at(seq: u64) -> Position {
     Position { epoch: Epoch { number: 1, node: NodeId(1) }, seq: Seq(seq) }
 }
 
-pub(in crate::store) fn record(seq: u64, data: &Bytes) -> FileRecord {
+pub(crate) fn record(seq: u64, data: &Bytes) -> FileRecord {
     let change = Change::Write { offset: seq * (1 << 20), data: data.clone().into() };
     let client = base::ClientId { certificate: 1, program: 1 };
     let body = Body::Op {
@@ -65,6 +65,12 @@ pub(in crate::store) fn record(seq: u64, data: &Bytes) -> FileRecord {
     };
     let entries = vec![Entry { at: at(seq), lease: 0, body }];
     FileRecord { object: FILE, record: Record::Appended { after: Seq(seq - 1), entries, committed: Seq(0) } }
+}
+
+/// What a new store is opened as, and the disk that it is on.
+pub(crate) fn opened() -> (OpenedFiles, FakeMedia) {
+    let mut machine = Machine::new();
+    (machine.open().unwrap(), machine.media)
 }
 
 fn data_of(record: &Record<File>) -> Bytes {

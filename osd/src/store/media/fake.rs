@@ -13,7 +13,7 @@ const SECTOR_BYTES: usize = 512;
 
 /// A directory in memory. Its clones are the same directory.
 #[derive(Clone, Default)]
-pub(in crate::store) struct FakeMedia(Arc<Mutex<State>>);
+pub(crate) struct FakeMedia(Arc<Mutex<State>>);
 
 #[derive(Clone, Default)]
 struct State {
@@ -23,8 +23,12 @@ struct State {
     /// Writing calls so far, and the one before which the next fails.
     calls: usize,
     fault: Option<(usize, io::ErrorKind)>,
+    /// How all of them fail, if they do.
+    faults: Option<io::ErrorKind>,
     /// Whether a sector that was being written when the power failed may hold anything.
     garbles: bool,
+    /// Whether no sync comes to its end.
+    holds_syncs: bool,
 }
 
 #[derive(Clone, Default)]
@@ -48,9 +52,19 @@ impl FakeMedia {
     }
 
     /// Lets the call fail before which there were `calls` since now.
-    pub(in crate::store) fn fail_after(&self, calls: usize, kind: io::ErrorKind) {
+    pub(crate) fn fail_after(&self, calls: usize, kind: io::ErrorKind) {
         let mut state = self.0.lock().unwrap();
         state.fault = Some((state.calls + calls, kind));
+    }
+
+    /// Lets all calls fail from now on.
+    pub(crate) fn fail_all(&self, kind: io::ErrorKind) {
+        self.0.lock().unwrap().faults = Some(kind);
+    }
+
+    /// Whether syncs of files, also those that have begun, wait from now on.
+    pub(crate) fn hold_syncs(&self, holds: bool) {
+        self.0.lock().unwrap().holds_syncs = holds;
     }
 
     /// From now on nothing fails.
@@ -111,7 +125,8 @@ impl State {
     fn next_call(&mut self) -> io::Result<()> {
         let fails = self.fault.filter(|&(at, _)| at == self.calls);
         self.calls += 1;
-        fails.map_or(Ok(()), |(_, kind)| Err(kind.into()))
+        let fails = fails.map(|(_, kind)| kind).or(self.faults);
+        fails.map_or(Ok(()), |kind| Err(kind.into()))
     }
 }
 
@@ -198,6 +213,9 @@ impl Blob for FakeBlob {
     }
 
     fn sync(&self) -> io::Result<()> {
+        while self.state.lock().unwrap().holds_syncs {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         self.with(true, |image| {
             image.durable.clone_from(&image.cached);
             image.writes.clear();
