@@ -6,11 +6,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Gid, Pid, PidfdFlags, Uid, pidfd_open};
+use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
 
 use crate::point::{How, try_unmount};
 
@@ -33,6 +35,8 @@ pub struct Mount {
     pub point: PathBuf,
     /// Of what: the cluster's folder and the volume's name with a colon between.
     pub source: OsString,
+    /// Whose process serves it.
+    owner: Option<(u32, u32)>,
 }
 
 /// A process that has something of a mount open.
@@ -120,12 +124,37 @@ pub fn unmount(path: &Path) -> Result<Unmount, UnmountError> {
 
 /// The process that serves a mount, if that is another one than this.
 fn process_of(point: &Path) -> Option<(u32, OwnedFd)> {
-    let mut text = [0; PROCESS_BYTES];
-    let length = rustix::fs::getxattr(point, PROCESS_XATTR, &mut text).ok()?;
-    let process: u32 = str::from_utf8(text.get(..length)?).ok()?.parse().ok()?;
+    let process = ask_process(point).ok()??;
     let id = Pid::from_raw(process.try_into().ok()?).filter(|_| process != std::process::id())?;
     // It has answered just now, so that is its id.
     Some((process, pidfd_open(id, PidfdFlags::empty()).ok()?))
+}
+
+/// What the mount there says of who serves it, if it is one of a volume.
+fn ask_process(point: &Path) -> Result<Option<u32>, Errno> {
+    let ask = || {
+        let mut text = [0; PROCESS_BYTES];
+        let length = rustix::fs::getxattr(point, PROCESS_XATTR, &mut text)?;
+        Ok(str::from_utf8(&text[..length]).ok().and_then(|text| text.parse().ok()))
+    };
+    match ask() {
+        // The kernel lets none but its owner ask a mount that is not for others, not even root.
+        Err(Errno::ACCESS) => as_owner_of(point, ask).unwrap_or(Err(Errno::ACCESS)),
+        answer => answer,
+    }
+}
+
+/// Does something as whoever has made the mount there, in a thread, because only a thread changes its user and nobody else's. None if this process may not do
+/// that.
+fn as_owner_of<T: Send>(point: &Path, act: impl FnOnce() -> T + Send) -> Option<T> {
+    let (user, group) = mounts().ok()?.into_iter().rev().find(|mount| mount.point == point)?.owner?;
+    let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+    let as_owner = || {
+        set_thread_res_gid(group, group, group).ok()?;
+        set_thread_res_uid(user, user, user).ok()?;
+        Some(act())
+    };
+    thread::scope(|scope| scope.spawn(as_owner).join().ok()?)
 }
 
 /// Whether a process has ended, or does so in time.
@@ -137,9 +166,8 @@ fn has_ended(process: &OwnedFd, patience: Duration) -> io::Result<bool> {
 
 /// Whether a mount is here whose process has gone. One that lives answers without asking daemons, which may be away.
 pub fn is_dead(point: &Path) -> bool {
-    let asked = rustix::fs::getxattr(point, PROCESS_XATTR, &mut [0; PROCESS_BYTES]);
     // It may go while it is asked.
-    matches!(asked, Err(Errno::NOTCONN | Errno::CONNABORTED))
+    matches!(ask_process(point), Err(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
 /// The path without links in it. The last part is not looked into: it may be dead, or its daemons away.
@@ -195,9 +223,19 @@ fn parse(table: &[u8]) -> Vec<Mount> {
         let mut kind_and_source = fields.skip_while(|field| *field != b"-").skip(1);
         let is_ours = kind_and_source.next()? == KIND.as_bytes();
         let source = unescaped(kind_and_source.next()?);
-        is_ours.then(|| Mount { point: PathBuf::from(point), source })
+        let owner = kind_and_source.next().and_then(owner);
+        is_ours.then(|| Mount { point: PathBuf::from(point), source, owner })
     };
     table.split(|byte| *byte == b'\n').filter_map(mount).collect()
+}
+
+/// The user and the group that are among the options of a FUSE file system.
+fn owner(options: &[u8]) -> Option<(u32, u32)> {
+    let id = |name: &str| {
+        let mut options = str::from_utf8(options).ok()?.split(',');
+        options.find_map(|option| option.strip_prefix(name))?.parse().ok()
+    };
+    Some((id("user_id=")?, id("group_id=")?))
 }
 
 /// Spaces and the like are written as a backslash and three octal digits.
@@ -241,11 +279,12 @@ mod tests {
     fn mounts_are_read_as_the_kernel_writes_them() {
         let table = b"22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
             90 22 0:50 / /mnt/a\\040b rw,nosuid shared:7 master:2 - fuse.fleasefs /srv/my\\040cluster:home rw\n\
-            91 22 0:51 / /mnt/c rw - fuse.fleasefs /srv/other/client:home rw,user_id=0\n\
+            91 22 0:51 / /mnt/c rw - fuse.fleasefs /srv/other/client:home rw,user_id=4001,group_id=4002,default_permissions\n\
             92 22 0:52 / /mnt/d rw - fuse.sshfs host: rw\n";
         let mounts = parse(table);
         assert_eq!(mounts.len(), 2);
         assert_eq!(mounts[0].point, Path::new("/mnt/a b"));
+        assert_eq!((mounts[0].owner, mounts[1].owner), (None, Some((4001, 4002))));
         assert!(mounts[0].is_of(Path::new("/srv/my cluster")) && !mounts[0].is_of(Path::new("/srv/my")));
         assert!(mounts[1].is_of(Path::new("/srv/other")));
         assert_eq!(mounts[0].source, OsString::from(Mount::source_of(Path::new("/srv/my cluster"), "home")));

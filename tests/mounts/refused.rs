@@ -93,6 +93,42 @@ fn who_may_not_mount_is_told_what_is_missing() {
     assert_refused(&cluster, (said_nothing, &others), &["user_allow_other", "/etc/fuse.conf"]);
 }
 
+/// FUSE lets nobody but its owner ask a mount that is not for others.
+#[test]
+fn root_waits_for_what_a_user_has_written_and_takes_away_what_a_users_mount_left() {
+    let Some(cluster) = root_only() else { return };
+    let theirs = cluster.mount("m").join("theirs");
+    fs::create_dir(&theirs).unwrap();
+    fs::set_permissions(&theirs, fs::Permissions::from_mode(0o777)).unwrap();
+    // Its process is known by its arguments, which it has as long as it runs.
+    let script = r#"
+        process() {
+            for each in /proc/[0-9]*; do
+                if tr '\0' ' ' 2>&1 <"$each/cmdline" | grep -qF " $PWD/mine $PWD/mine/m "; then echo "${each#/proc/}"; fi
+            done
+        }
+        mount_theirs() { user "$FLEASEFS" mount "$PWD/mine" "$PWD/mine/m" --background; }
+        mount_theirs
+        test -n "$(process)"
+        user cp fleasefs mine/m/theirs/a
+        root "$FLEASEFS" umount mine/m
+        test -z "$(process)"
+        mount_theirs
+        cmp fleasefs mine/m/theirs/a 2>&1 | grep -qF 'Permission denied'
+        kill -KILL $(process)
+        while test -n "$(process)"; do sleep 0.01; done
+        root "$FLEASEFS" umount mine/m
+    "#;
+    let output = tried(&cluster, "dev 666", script);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("had lost its process"), "{output:?}");
+    let copied = theirs.join("a");
+    assert_eq!(
+        fs::metadata(copied).unwrap().len(),
+        fs::metadata(env!("CARGO_BIN_EXE_fleasefs")).unwrap().len()
+    );
+}
+
 #[test]
 fn who_may_not_use_a_directory_or_a_key_is_told_which() {
     let Some(cluster) = root_only() else { return };
