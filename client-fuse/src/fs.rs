@@ -117,13 +117,19 @@ impl Fs {
         if attributes.lent.is_none() {
             return Ok(attributes);
         }
-        match self.files.find(attributes.inode) {
-            Some(file) => Ok(self.content(&file).await?.completed(attributes).await?),
-            None => {
-                let identity = self.now();
-                Ok(identity.client.with_content(&identity.volume, attributes).await?)
-            }
+        let file = match self.files.find(attributes.inode) {
+            Some(open) => match self.content(&open).await {
+                // That is for whoever had the locks.
+                Err(FsError::LocksLost) => None,
+                file => Some(file?),
+            },
+            None => None,
+        };
+        if let Some(file) = file {
+            return Ok(file.completed(attributes).await?);
         }
+        let identity = self.now();
+        Ok(identity.client.with_content(&identity.volume, attributes).await?)
     }
 
     /// The same for something that was made or changed just now: it was so, though somebody else may have removed it since.

@@ -562,13 +562,13 @@ impl Filesystem for Translator {
         &self,
         request: &Request,
         _inode: INodeNo,
-        _handle: FileHandle,
+        handle: FileHandle,
         _only_data: bool,
         reply: ReplyEmpty,
     ) {
         self.serve(
             (caller(request), 0),
-            |fs| async move { fs.sync_names().await },
+            move |fs| async move { fs.sync_names(handle.0).await },
             |done| answer_done(done, reply),
         );
     }

@@ -3,6 +3,8 @@
 //! Every call is one request, which is sent until it has a result. What is under way at once is bounded: a call waits
 //! for its turn before it takes any memory of its own. Data is handed on as it is, and its checksum is made here, once.
 
+mod syncing;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
@@ -287,22 +289,6 @@ impl Object {
     /// Takes it away with all that is in it.
     pub async fn remove(&self) -> Result<(), ObjectError> {
         self.change(Change::Remove).await.map(drop)
-    }
-
-    /// Makes durable everything that this client was told is written. If some of that may be lost, each handle is told
-    /// so once.
-    pub async fn sync(&self) -> Result<(), ObjectError> {
-        let _permit = self.windows().for_change(0).await?;
-        let event = self.run(&Wanted::Sync).await?;
-        let known = self.losses.load(Ordering::Relaxed);
-        let losses = self.shared.with_objects(|objects| objects.handles.take_losses(self.id, known));
-        if self.losses.swap(losses, Ordering::Relaxed) != losses {
-            return Err(ObjectError::Lost);
-        }
-        match event {
-            FileEvent::Synced { .. } => Ok(()),
-            event => Err(error_of(event)),
-        }
     }
 
     /// Makes it a tree with this root. Refused if it is one.

@@ -329,28 +329,39 @@ impl VolumeFile {
                 return Err(ObjectError::Unanswered { patience_s: patience.as_secs(), why }.into());
             }
         }
+        let fault = self.fault_since(known);
         let content = async {
-            self.tell_fault_since(known)?;
-            match self.source.content.sync().await {
-                // Nothing was ever written to it.
-                Ok(()) | Err(ObjectError::NoSuchObject) => Ok(()),
-                Err(error) => Err(error.into()),
+            if fault.is_some() {
+                return Ok(None);
             }
+            self.source.content.begin_sync().await.map(Some)
         };
-        let (content, names) = tokio::join!(content, self.volume().sync());
+        let (content, names) = tokio::join!(content, self.volume().begin_sync());
+        // Whoever has given up by now was told nothing.
+        self.tell(fault)?;
+        let synced = |begun: Option<_>| begun.map_or(Ok(()), |event| self.source.content.end_sync(event));
+        let content = match content.and_then(synced) {
+            // Nothing was ever written to it.
+            Ok(()) | Err(ObjectError::NoSuchObject) => Ok(()),
+            Err(error) => Err(error.into()),
+        };
+        let names = names.and_then(|event| self.volume().end_sync(event));
         content.and(names)
     }
 
     /// What went wrong with what was written, if this was not told to whoever has the file open: once.
     pub fn tell_fault(&self) -> Result<(), VolumeError> {
-        self.tell_fault_since(self.user.told.load(Ordering::Relaxed))
+        self.tell(self.fault_since(self.user.told.load(Ordering::Relaxed)))
     }
 
-    fn tell_fault_since(&self, known: u64) -> Result<(), VolumeError> {
-        let Some((told, fault)) = self.contents(|contents| contents.fault(self.user.id, known)) else {
-            return Ok(());
-        };
+    fn fault_since(&self, known: u64) -> Option<(u64, Fault)> {
+        self.contents(|contents| contents.fault(self.user.id, known))
+    }
+
+    fn tell(&self, fault: Option<(u64, Fault)>) -> Result<(), VolumeError> {
+        let Some((told, fault)) = fault else { return Ok(()) };
         self.user.told.fetch_max(told, Ordering::Relaxed);
+        self.contents(|contents| contents.note_told(self.user.id, told));
         Err(fault.told(self.volume()))
     }
 

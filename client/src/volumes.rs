@@ -21,6 +21,7 @@ use crate::behind::Behind;
 use crate::clock;
 use crate::core::content::{FileId, OwnerSet, Whose};
 use crate::core::creations::asked_about;
+use crate::core::files::FileEvent;
 use crate::core::files::Opening;
 use crate::driver::{Client, Shared};
 use crate::objects::{Created, Object, ObjectError};
@@ -624,8 +625,19 @@ impl Volume {
 
     /// Makes durable what this client was told is done.
     pub async fn sync(&self) -> Result<(), VolumeError> {
+        let event = self.begin_sync().await?;
+        self.end_sync(event)
+    }
+
+    /// The same for whoever waits for something else, too, and calls [`end_sync`](Self::end_sync) when that has come.
+    pub(crate) async fn begin_sync(&self) -> Result<FileEvent, VolumeError> {
         self.await_all_entered().await?;
-        Ok(self.object.sync().await?)
+        Ok(self.object.begin_sync().await?)
+    }
+
+    /// What came of it.
+    pub(crate) fn end_sync(&self, event: FileEvent) -> Result<(), VolumeError> {
+        Ok(self.object.end_sync(event)?)
     }
 
     /// Whether a sync has anything to make durable.
@@ -642,6 +654,12 @@ impl Volume {
         let is_pending = creations.has_pending(self.object(), creations.count());
         drop(creations);
         is_pending || self.object.has_lost()
+    }
+
+    /// The same for somebody who is told of what is lost from now on, and of what nobody was told.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        Self { object: self.object.again(), ..self.clone() }
     }
 
     /// The same for somebody who is told only of what is lost from now on.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
-use rustix::io::ReadWriteFlags;
+use rustix::io::{Errno, ReadWriteFlags};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{Cluster, PATIENCE, fleasefs, is_mounted, said, until, until_it_waits};
@@ -192,6 +192,24 @@ fn what_was_not_sent_is_there_after_all_daemons_were_frozen() {
         kill_process(late, Signal::CONT).unwrap();
         assert_eq!(read.join().unwrap(), "hello");
     });
+}
+
+#[test]
+fn what_was_lost_after_a_file_was_closed_is_told_to_whoever_syncs_it_next() {
+    let Some(cluster) = Cluster::start() else { return };
+    let ((a, silent), b) = (cluster.mount_in_front("a"), cluster.mount("b"));
+    fs::write(a.join("f"), "before").unwrap();
+    File::open(a.join("f")).unwrap().sync_all().unwrap();
+    fs::write(a.join("f"), "mine").unwrap();
+    // Before that is sent.
+    kill_process(silent, Signal::STOP).unwrap();
+    fs::write(b.join("f"), "theirs").unwrap();
+    kill_process(silent, Signal::CONT).unwrap();
+    assert_eq!(fs::read_to_string(a.join("f")).unwrap(), "theirs");
+    let next = File::open(a.join("f")).unwrap();
+    assert_eq!(Errno::from_io_error(&next.sync_all().unwrap_err()), Some(Errno::IO));
+    next.sync_all().unwrap();
+    File::open(a.join("f")).unwrap().sync_all().unwrap();
 }
 
 /// An hour, by the clocks of the daemons that come back: longer than anything lasts that could be renewed meanwhile.

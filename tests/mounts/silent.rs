@@ -57,8 +57,8 @@ fn is_silent_and_goes_on() {
         let mut how = OpenOptions::new();
         how.read(true).write(true).create(true).truncate(false).open(b.join(name)).unwrap()
     };
-    let [named, nameless, locked, dir] =
-        [open("named"), open("nameless"), open("locked"), File::open(&b).unwrap()];
+    let [named, nameless, locked] = ["named", "nameless", "locked"].map(open);
+    let dirs = [&b, &b].map(|dir| File::open(dir).unwrap());
     named.write_all_at(b"before", 0).unwrap();
     named.sync_all().unwrap();
     nameless.write_all_at(b"before", 0).unwrap();
@@ -66,6 +66,8 @@ fn is_silent_and_goes_on() {
     locked.lock().unwrap();
     let theirs = OpenOptions::new().read(true).write(true).open(a.join("locked")).unwrap();
     assert!(theirs.try_lock().is_err());
+    // Of what several write to the size is asked of its content.
+    [&locked, &theirs, &locked].iter().for_each(|file| file.write_all_at(b"both", 0).unwrap());
     let unsent = open("unsent");
     unsent.write_all_at(b"unsent", 0).unwrap();
     // It creates these by itself, and may not come to say so.
@@ -86,11 +88,12 @@ fn is_silent_and_goes_on() {
     named.write_all_at(b"behind", 0).unwrap();
     named.sync_all().unwrap();
     assert_eq!(fs::read_to_string(a.join("named")).unwrap(), "behind");
-    let synced = dir.sync_all();
+    let synced = dirs.each_ref().map(File::sync_all);
     if fs::read_dir(a.join("made")).unwrap().count() < MADE {
-        assert_eq!(Errno::from_io_error(&synced.unwrap_err()), Some(Errno::IO));
+        let told = synced.map(|synced| Errno::from_io_error(&synced.unwrap_err()));
+        assert_eq!(told, [Some(Errno::IO); 2], "each that was open");
     }
-    dir.sync_all().unwrap();
+    dirs.iter().for_each(|dir| dir.sync_all().unwrap());
     // What was not sent is lost, and whoever syncs is told so, once.
     if let Err(error) = unsent.sync_all() {
         assert_eq!(Errno::from_io_error(&error), Some(Errno::IO));
@@ -110,6 +113,9 @@ fn is_silent_and_goes_on() {
     // What was locked somebody else may have changed meanwhile.
     let lost = locked.write_at(b"mine", 0).unwrap_err();
     assert_eq!(Errno::from_io_error(&lost), Some(Errno::IO));
+    // That is for whoever had locked it.
+    assert_eq!(fs::metadata(b.join("locked")).unwrap().len(), 4);
+    assert_eq!(fs::read_to_string(b.join("locked")).unwrap(), "both");
     drop(locked);
     let again = open("locked");
     assert_eq!(

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, Mode, OFlags, XattrFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, XattrFlags, fcntl_setfl};
 use rustix::io::Errno;
 
 use crate::support::Cluster;
@@ -128,6 +128,23 @@ fn what_both_append_is_all_there_and_whole() {
         }
         assert_eq!(log.lines().count(), EACH * mounts.len());
     }
+}
+
+#[test]
+fn whether_a_descriptor_appends_may_change_after_it_was_opened() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    fs::write(a.join("log"), "begin\n").unwrap();
+    let placed = OpenOptions::new().append(true).open(a.join("log")).unwrap();
+    fcntl_setfl(&placed, OFlags::empty()).unwrap();
+    placed.write_all_at(b"B", 0).unwrap();
+    let mut appending = File::options().write(true).open(a.join("log")).unwrap();
+    fcntl_setfl(&appending, OFlags::APPEND).unwrap();
+    let mut theirs = OpenOptions::new().append(true).open(b.join("log")).unwrap();
+    theirs.write_all(b"theirs\n").unwrap();
+    appending.write_all(b"mine\n").unwrap();
+    theirs.write_all(b"theirs\n").unwrap();
+    assert_eq!(fs::read_to_string(b.join("log")).unwrap(), "Begin\ntheirs\nmine\ntheirs\n");
 }
 
 #[test]

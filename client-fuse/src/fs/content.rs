@@ -22,7 +22,7 @@ use crate::caller::Caller;
 pub(crate) struct OpenHow {
     pub(crate) read: bool,
     pub(crate) write: bool,
-    /// Each write goes to the end of the file, wherever that is.
+    /// Each write goes to the end of the file, wherever that is, unless that is changed.
     pub(crate) append: bool,
     /// To be run.
     pub(crate) execute: bool,
@@ -37,6 +37,8 @@ pub(crate) struct OpenHow {
 /// What the kernel says of a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteHow {
+    /// It goes to the end. That is asked of each write: it may have changed since the file was opened.
+    pub(crate) appends: bool,
     /// It has its place, even in a file that is appended to.
     pub(crate) is_placed: bool,
     /// It outlives the power of the daemons before it is answered.
@@ -51,7 +53,6 @@ pub(super) struct OpenFile {
     /// By whom, and what for.
     who: Who,
     mode: OpenMode,
-    appends: bool,
     syncs: bool,
     /// Whether anything may ever have been locked by it.
     has_locked: AtomicBool,
@@ -70,7 +71,7 @@ impl OpenFile {
     fn new(number: u64, file: VolumeFile, (who, mode, how): (Who, OpenMode, OpenHow)) -> Self {
         let (inode, opened) = (file.inode(), Mutex::new((number, Arc::new(file))));
         let (has_locked, [lost, told]) = (AtomicBool::new(false), [0, 0].map(AtomicU64::new));
-        Self { inode, opened, who, mode, appends: how.append, syncs: how.syncs, has_locked, lost, told }
+        Self { inode, opened, who, mode, syncs: how.syncs, has_locked, lost, told }
     }
 
     pub(super) fn opened(&self) -> (u64, Arc<VolumeFile>) {
@@ -191,7 +192,7 @@ impl Fs {
     ) -> Option<Result<(), FsError>> {
         let open = self.files.get(handle).ok().filter(|_| !how.syncs)?;
         let (number, file) = open.opened();
-        let offset = Some(offset).filter(|_| !open.appends || how.is_placed);
+        let offset = Some(offset).filter(|_| !how.appends || how.is_placed);
         let written = (number == self.now().number).then(|| file.write_at_once(offset, data))??;
         Some(written.map(drop).map_err(FsError::from))
     }
@@ -206,7 +207,7 @@ impl Fs {
         let open = self.files.get(handle)?;
         assert!(data.len() as u64 <= WRITE_BYTES_MAX, "the kernel was told what it may write at once");
         let file = self.content(&open).await?;
-        if open.appends && !how.is_placed {
+        if how.appends && !how.is_placed {
             file.append(data).await?;
         } else {
             file.write(offset, data).await?;

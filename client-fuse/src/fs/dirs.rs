@@ -5,12 +5,15 @@
 //! or goes meanwhile moves nothing: each name that stays is shown once.
 
 use std::collections::VecDeque;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use client::VolumeError;
+use client::{Volume, VolumeError};
 use namespace::{Ask, InodeId, Kind, Listed, Name, NameError, Rights};
 use tokio::sync::Mutex;
 
 use super::handles::Opens;
+use super::identity::Identity;
 use super::{Fs, FsError};
 use crate::caller::Caller;
 
@@ -24,6 +27,26 @@ pub(super) struct OpenDir {
     inode: InodeId,
     /// One listing at a time.
     listing: Mutex<Listing>,
+    /// By which it is told what is lost of names, and of which identity of the mount that is. Held for moments only.
+    volume: std::sync::Mutex<(u64, Volume)>,
+    /// Whether something of an earlier one is lost.
+    has_lost: AtomicBool,
+}
+
+impl OpenDir {
+    /// Its volume, by the identity that the mount has now.
+    pub(super) fn volume(&self, identity: &Identity) -> Volume {
+        let mut volume = self.volume.lock().unwrap_or_else(PoisonError::into_inner);
+        if volume.0 < identity.number {
+            self.has_lost.fetch_or(volume.1.has_lost(), Ordering::SeqCst);
+            *volume = (identity.number, identity.volume.again());
+        }
+        volume.1.clone()
+    }
+
+    pub(super) fn tell_loss(&self) -> bool {
+        self.has_lost.swap(false, Ordering::SeqCst)
+    }
 }
 
 impl Opens for OpenDir {
@@ -61,13 +84,16 @@ pub(crate) struct Shown {
 
 impl Fs {
     pub(crate) async fn open_directory(&self, caller: &Caller, number: u64) -> Result<u64, FsError> {
-        let inode = self.inodes.id(number)?;
-        match self.now().volume.ask(&caller.who(), reading(inode)).await {
+        let (inode, identity) = (self.inodes.id(number)?, self.now());
+        match identity.volume.ask(&caller.who(), reading(inode)).await {
             // It was removed since it was looked up, and nothing was in it.
             Ok(_) | Err(VolumeError::Refused(NameError::NoInode { .. })) => {}
             Err(error) => return Err(error.into()),
         }
-        Ok(self.dirs.enter(OpenDir { inode, listing: Mutex::default() }))
+        let volume = std::sync::Mutex::new((identity.number, identity.volume.again()));
+        // Of what an earlier identity has lost whoever comes next is told, if nobody was.
+        let has_lost = AtomicBool::new(self.has_lost.load(Ordering::SeqCst));
+        Ok(self.dirs.enter(OpenDir { inode, listing: Mutex::default(), volume, has_lost }))
     }
 
     /// Some entries from `offset` on; none if there are no more.

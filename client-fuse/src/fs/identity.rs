@@ -65,7 +65,7 @@ impl Fs {
             // Another one has its name.
             return Err(FsError::Forgotten);
         }
-        self.has_lost.fetch_or(before.volume.has_lost(), Ordering::SeqCst);
+        self.has_lost.fetch_or(before.volume.again().has_lost(), Ordering::SeqCst);
         // The kernel's clock may have stood still meanwhile.
         self.inodes.all_believed().into_iter().for_each(|inode| self.disbelieve(inode));
         let identity = Arc::new(Identity { client, volume, number: number + 1 });

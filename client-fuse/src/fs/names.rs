@@ -161,13 +161,15 @@ impl Fs {
         }
     }
 
-    /// Makes durable what this mount was told is done to names.
-    pub(crate) async fn sync_names(&self) -> Result<(), FsError> {
-        self.now().volume.sync().await?;
-        if self.has_lost.swap(false, Ordering::SeqCst) {
+    /// Makes durable what this mount was told is done to names. What of that is lost is told once to each open directory.
+    pub(crate) async fn sync_names(&self, handle: u64) -> Result<(), FsError> {
+        let dir = self.dirs.get(handle)?;
+        let synced = dir.volume(&self.now()).sync().await;
+        if dir.tell_loss() {
+            self.has_lost.store(false, Ordering::SeqCst);
             return Err(FsError::NamesLost);
         }
-        Ok(())
+        Ok(synced?)
     }
 
     fn site(&self, (dir, name): Place<'_>) -> Result<Site, FsError> {

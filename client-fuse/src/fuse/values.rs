@@ -56,11 +56,13 @@ pub(super) fn open_how(flags: OpenFlags) -> OpenHow {
 }
 
 pub(super) fn write_how(write: WriteFlags, open: OpenFlags) -> WriteHow {
+    let flags = OFlags::from_bits_retain(open.0.cast_unsigned());
     WriteHow {
+        appends: flags.contains(OFlags::APPEND),
         // What was written through a mapping.
         is_placed: write.contains(WriteFlags::FUSE_WRITE_CACHE),
         // Of the file, or of this write alone.
-        syncs: OFlags::from_bits_retain(open.0.cast_unsigned()).intersects(SYNCS),
+        syncs: flags.intersects(SYNCS),
     }
 }
 

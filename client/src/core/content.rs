@@ -14,7 +14,8 @@
 //! - When somebody else wants the file nothing is answered or taken here any more; what is here is sent, the lend is returned, and
 //!   then the revocation is answered. What is slow of one file does not delay that of another.
 //! - Nothing of it is dropped because a session or a connection is over: that only ends what is answered, which is not decided here.
-//! - What could not be sent or set for good is an error, which everybody who has the file open is told once.
+//! - What could not be sent or set for good is an error, which everybody who has the file open is told once; if nobody was, whoever opens
+//!   it next.
 //! - Of a file that is gone and that nobody has open nothing is sent any more.
 //!
 //! # Contract
@@ -42,7 +43,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use base::{MonoTime, NodeId, ObjectId, WallTime};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use namespace::{Attributes, Generation, InodeId, Who};
 use node::file::{CHUNK_BYTES, FILE_BYTES_MAX, FileError, Level};
 
@@ -65,6 +66,8 @@ const UNSENT_BYTES: usize = 64 << 20;
 const MUCH_BYTES: usize = 16 << 20;
 /// Of so many files it is known which lend of theirs is over.
 const OVER_MAX: usize = 4_096;
+/// Of so many files that nobody has open it is known that nobody was told what went wrong.
+const UNTOLD_MAX: usize = 1_024;
 
 const _: () = assert!(BLOCK_BYTES.is_multiple_of(CHUNK_BYTES), "a block is made of chunks");
 const _: () = assert!(MUCH_BYTES < UNSENT_BYTES, "what waits is sent before nothing fits");
@@ -235,8 +238,9 @@ struct File {
     judged: usize,
     /// Nothing names it any more.
     is_gone: bool,
-    /// How often something went wrong, and what last.
+    /// How often something went wrong, of how many of these somebody was told, and what was the last.
     faults: u64,
+    told: u64,
     fault: Option<Fault>,
 }
 
@@ -256,6 +260,8 @@ pub struct Contents {
     unsent_bytes: usize,
     answered: Vec<Recall>,
     lost: Vec<(FileId, Range<u64>)>,
+    /// Files that were closed before somebody was told what went wrong.
+    untold: VecDeque<FileId>,
 }
 
 impl Contents {
@@ -272,6 +278,7 @@ impl Contents {
             unsent_bytes: 0,
             answered: Vec::new(),
             lost: Vec::new(),
+            untold: VecDeque::new(),
         }
     }
 
@@ -285,7 +292,8 @@ impl Contents {
     pub fn open(&mut self, id: FileId) -> u64 {
         let file = self.files.entry(id).or_default();
         file.opens += 1;
-        file.faults
+        // What nobody was told is for whoever comes next.
+        file.faults - u64::from(file.faults > file.told)
     }
 
     /// Whether somebody has it open.
@@ -309,6 +317,14 @@ impl Contents {
     pub fn fault(&self, id: FileId, known: u64) -> Option<(u64, Fault)> {
         let file = self.files.get(&id).filter(|file| file.faults > known)?;
         Some((file.faults, file.fault.clone()?))
+    }
+
+    /// Somebody was told of so many.
+    pub fn note_told(&mut self, id: FileId, told: u64) {
+        if let Some(file) = self.files.get_mut(&id) {
+            file.told = file.told.max(told);
+        }
+        self.tidy(id);
     }
 
     /// A file is lent to this client. Whether it was not known before, and somebody has to look after it.
@@ -718,54 +734,18 @@ impl Contents {
     }
 
     fn tidy(&mut self, id: FileId) {
-        let is_idle = |file: &File| (file.opens, file.judged) == (0, 0) && file.lend.is_none();
-        if self.files.get(&id).is_some_and(is_idle) {
+        let is_idle = |file: &&File| (file.opens, file.judged) == (0, 0) && file.lend.is_none();
+        let Some(file) = self.files.get(&id).filter(is_idle) else { return };
+        if file.faults == file.told || file.is_gone {
             self.files.remove(&id);
-        }
-    }
-}
-
-impl View {
-    /// Whether what was read by one is good for the other.
-    pub fn is_like(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Still(tag, _), Self::Still(other, _)) => tag == other,
-            (Self::Lent(generation), Self::Lent(other)) => generation == other,
-            (Self::Still(..), Self::Lent(_)) | (Self::Lent(_), Self::Still(..)) => false,
-        }
-    }
-}
-
-impl Plan {
-    /// Where what is read begins and ends.
-    pub const fn range(&self) -> &Range<u64> {
-        &self.range
-    }
-
-    /// What is read, with the blocks that a daemon gave.
-    pub fn assemble(&self, fetched: &[(u64, Bytes)]) -> Bytes {
-        if let ([], [(offset, data)]) = (fetched, &self.pieces[..])
-            && let Some(from) = self.range.start.checked_sub(*offset)
-            && offset + data.len() as u64 >= self.range.end
-        {
-            return data.slice(index(from)..index(self.range.end - offset));
-        }
-        let mut all = BytesMut::zeroed(index(self.range.end - self.range.start));
-        for (block, data) in fetched {
-            let start = block * BLOCK_BYTES;
-            let length = self.upto.saturating_sub(start).min(data.len() as u64);
-            self.place(&mut all, start, &data[..index(length)]);
-        }
-        self.pieces.iter().for_each(|(offset, data)| self.place(&mut all, *offset, data));
-        all.freeze()
-    }
-
-    fn place(&self, all: &mut [u8], offset: u64, data: &[u8]) {
-        let end = offset + data.len() as u64;
-        let (from, upto) = (offset.max(self.range.start), end.min(self.range.end));
-        if from < upto {
-            let there = index(from - self.range.start)..index(upto - self.range.start);
-            all[there].copy_from_slice(&data[index(from - offset)..index(upto - offset)]);
+        } else if !self.untold.contains(&id) {
+            self.untold.push_back(id);
+            if self.untold.len() > UNTOLD_MAX
+                && let Some(oldest) = self.untold.pop_front()
+                && self.files.get(&oldest).is_some_and(|file| is_idle(&file))
+            {
+                self.files.remove(&oldest);
+            }
         }
     }
 }

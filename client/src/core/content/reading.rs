@@ -10,11 +10,11 @@
 
 use std::ops::Range;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use namespace::{Attributes, Generation};
 
 use super::known::{Known, Whose, is_still};
-use super::{Plan, PlanMark, View};
+use super::{BLOCK_BYTES, Plan, PlanMark, View, index};
 
 /// A lend that nothing may be answered by is given back after so many looks.
 const LOOKS_MAX: u32 = 8;
@@ -198,5 +198,50 @@ impl Reading {
     fn done_by(&mut self, plan: &Plan, view: View, blocks: &[(u64, Bytes)]) -> ReadStep {
         self.planned = Some((plan.range().clone(), view));
         ReadStep::Done(plan.assemble(blocks))
+    }
+}
+
+impl View {
+    /// Whether what was read by one is good for the other.
+    pub fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Still(tag, _), Self::Still(other, _)) => tag == other,
+            (Self::Lent(generation), Self::Lent(other)) => generation == other,
+            (Self::Still(..), Self::Lent(_)) | (Self::Lent(_), Self::Still(..)) => false,
+        }
+    }
+}
+
+impl Plan {
+    /// Where what is read begins and ends.
+    pub const fn range(&self) -> &Range<u64> {
+        &self.range
+    }
+
+    /// What is read, with the blocks that a daemon gave.
+    pub fn assemble(&self, fetched: &[(u64, Bytes)]) -> Bytes {
+        if let ([], [(offset, data)]) = (fetched, &self.pieces[..])
+            && let Some(from) = self.range.start.checked_sub(*offset)
+            && offset + data.len() as u64 >= self.range.end
+        {
+            return data.slice(index(from)..index(self.range.end - offset));
+        }
+        let mut all = BytesMut::zeroed(index(self.range.end - self.range.start));
+        for (block, data) in fetched {
+            let start = block * BLOCK_BYTES;
+            let length = self.upto.saturating_sub(start).min(data.len() as u64);
+            self.place(&mut all, start, &data[..index(length)]);
+        }
+        self.pieces.iter().for_each(|(offset, data)| self.place(&mut all, *offset, data));
+        all.freeze()
+    }
+
+    fn place(&self, all: &mut [u8], offset: u64, data: &[u8]) {
+        let end = offset + data.len() as u64;
+        let (from, upto) = (offset.max(self.range.start), end.min(self.range.end));
+        if from < upto {
+            let there = index(from - self.range.start)..index(upto - self.range.start);
+            all[there].copy_from_slice(&data[index(from - offset)..index(upto - offset)]);
+        }
     }
 }

@@ -581,12 +581,50 @@ fn what_was_refused_is_told_once_to_everybody_who_has_the_file_open() {
     for known in [first, second] {
         let (told, fault) = story.contents.fault(file(FILE), known).unwrap();
         assert_eq!(fault, Fault::Refused(FileError::NoSpace));
+        story.contents.note_told(file(FILE), told);
         assert_eq!(story.contents.fault(file(FILE), told), None);
     }
     let third = story.contents.open(file(FILE));
     assert_eq!(story.contents.fault(file(FILE), third), None, "it was not open then");
     assert_eq!(story.contents.take_lost(), [(file(FILE), 0..3)]);
     assert!(story.write(0, b"d"), "it is lent all the same");
+}
+
+#[test]
+fn what_was_refused_after_a_file_was_closed_is_told_to_whoever_opens_it_next() {
+    let mut story = Story::new();
+    let known = story.contents.open(file(FILE));
+    story.write(0, b"abc");
+    story.contents.want(file(FILE), Level::Durable);
+    let Work::Write { flush, .. } = story.works() else { panic!("it is sent") };
+    assert_eq!(story.contents.fault(file(FILE), known), None);
+    story.contents.close(file(FILE));
+    story.sent(flush, Sent::Failed(Fault::NotLent));
+    let known = story.contents.open(file(FILE));
+    let (told, fault) = story.contents.fault(file(FILE), known).unwrap();
+    assert_eq!(fault, Fault::NotLent);
+    // Somebody who was not told has not had it.
+    story.contents.close(file(FILE));
+    assert_eq!(story.contents.open(file(FILE)), known);
+    story.contents.note_told(file(FILE), told);
+    assert_eq!(story.contents.open(file(FILE)), told, "somebody was told");
+    story.contents.close(file(FILE));
+    story.contents.close(file(FILE));
+    assert_eq!(story.contents.open(file(FILE)), 0, "nothing is known of it any more");
+}
+
+#[test]
+fn of_what_nobody_was_told_only_so_much_is_known() {
+    let mut contents = Contents::new(1);
+    let id = |number: u64| file(number);
+    let count = u64::try_from(UNTOLD_MAX).unwrap() + 10;
+    for number in 0..count {
+        contents.open(id(number));
+        contents.refuse((id(number), lend(2)), Fault::Ended);
+        contents.close(id(number));
+    }
+    let is_untold = |number: &u64| contents.fault(id(*number), 0).is_some();
+    assert_eq!((0..count).filter(is_untold).collect::<Vec<u64>>(), (10..count).collect::<Vec<u64>>());
 }
 
 #[test]
