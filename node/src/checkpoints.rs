@@ -62,6 +62,11 @@ impl<A: Algorithm> Shard<A> {
         FileChanges { head: Some(head), is_new, chunks, names, last_write: hosted.last_write }
     }
 
+    /// The number of the last record that was made, whether it was handed over or not. A checkpoint is to be taken only when all are.
+    pub const fn last_write(&self) -> u64 {
+        self.files.writes.last()
+    }
+
     /// Whether something is back that was damaged, and no checkpoint has it. Until one does the node cannot be counted on for the file: what is
     /// back is durable when the next start finds it.
     pub fn owes_checkpoint(&self, object: ObjectId) -> bool {

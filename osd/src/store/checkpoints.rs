@@ -133,6 +133,12 @@ impl Checkpoints {
         if !matches!(self.stage, Stage::None) || self.changed.is_empty() {
             return None;
         }
+        if shard.last_write() > self.last_number {
+            // It would have records that the shard has not handed over yet. They have other numbers than those that it is said to have, so the next start would
+            // have them happen again. The shard is asked for them next.
+            self.due = Some(WallTime::ZERO);
+            return None;
+        }
         let (number, place) = (self.last_number, self.before + self.last_number);
         let take = |object| Taken { object, applied: place, changes: shard.take_checkpoint(object) };
         let taken = std::mem::take(&mut self.changed).into_iter().map(take).collect();
@@ -200,7 +206,12 @@ fn turn_of(node: NodeId, every: Span) -> Span {
 
 #[cfg(test)]
 mod tests {
-    use base::Epoch;
+    use std::sync::Arc;
+
+    use base::{ClusterId, Epoch, Incarnation, Process, ViewId};
+    use lease::{FleaseRules, Start};
+    use node::{ClusterMap, FileMessage, Osd, Output, Remembered, Settings, ShardConfig};
+    use replication::Message;
 
     use super::*;
 
@@ -226,6 +237,40 @@ mod tests {
             assert!(first + apart < second && second + apart < third, "{turns:?}");
             assert!(third + apart < first + every, "{turns:?}");
         }
+    }
+
+    /// The checkpoint of a file that had promised to follow somebody, and the record of that behind it, did not follow from each other.
+    #[test]
+    fn nothing_is_taken_that_was_not_handed_over() {
+        let osds = [1, 2, 3].map(|id| Osd { id: NodeId(id), address: format!("127.0.0.1:{}", 7_000 + id) });
+        let map = ClusterMap::new(ClusterId([1; 16]), 1, 3, Settings::default(), osds.to_vec()).unwrap();
+        let [me, peer] = [1, 2].map(|node| Process { node: NodeId(node), incarnation: Incarnation(1) });
+        let now = WallTime::from_micros(1_790_000_000_000_000);
+        let remembered = Remembered::without_files(Start::Fresh, 0);
+        let config = ShardConfig::new(Arc::new(map));
+        let mut shard = Shard::<FleaseRules>::new(config, me, remembered, now, 7).unwrap();
+        shard.handle_peer_up(now, peer);
+        let asks = |shard: &mut Shard<_>, number| {
+            let epoch = Epoch { number, node: peer.node };
+            let message = Message::Promise { epoch, begun_after: 0 };
+            let view = ViewId::default();
+            shard.handle_file_message(now, peer, FileMessage { object: ObjectId::new(0, 1), view, message });
+        };
+        let mut checkpoints = Checkpoints::new(me.node, &BTreeMap::new(), 0, CheckpointLimits::default());
+        let hand_over = |checkpoints: &mut Checkpoints, shard: &mut Shard<_>| {
+            while let Some(output) = shard.poll_output(now) {
+                if let Output::Write { number, object, record } = output {
+                    checkpoints.note_write(now, (number, object), &record, false);
+                }
+            }
+        };
+        asks(&mut shard, 1);
+        hand_over(&mut checkpoints, &mut shard);
+        asks(&mut shard, 2);
+        assert!(checkpoints.begin(&mut shard).is_none());
+        assert!(checkpoints.is_due(now), "and so it is made when that has come");
+        hand_over(&mut checkpoints, &mut shard);
+        assert!(matches!(checkpoints.begin(&mut shard), Some(Next::Sync(2))));
     }
 
     #[test]
