@@ -88,6 +88,11 @@ impl InodeId {
         }
     }
 
+    /// The lend of a directory, if it is or was lent: only the entry that makes it does that.
+    pub(crate) const fn lend_of_dir(self) -> Generation {
+        Generation(Born { epoch: self.epoch, seq: Seq(self.number) })
+    }
+
     /// The directory in which a client has created it by itself, if one has.
     pub const fn lent_dir(self) -> Option<Self> {
         let is_numbered = self.number > ENTRIES_MAX;

@@ -80,7 +80,7 @@ pub enum Change {
         site: Site,
         /// Who has open what has it. Counts if that was the last name: then it lives on for them.
         holders: Vec<ClientId>,
-        /// When, by the client's clock, if it has removed it by itself in a directory that is lent to it.
+        /// When, by the client's clock, if it has removed it by itself in a directory that is lent to it, and still is.
         removed: Option<WallTime>,
     },
     /// Takes an empty directory away. [`Done::Removed`].

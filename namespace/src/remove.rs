@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use base::ClientId;
+use base::{ClientId, WallTime};
 
 use crate::draft::Draft;
 use crate::limits::{HOLDERS_MAX, LINKS_MAX};
 use crate::{
-    Body, Done, Doomed, Entry, Expect, Fate, Inode, InodeId, Key, Name, NameError, Part, Rights, Site, Table,
-    Who, XattrName,
+    Body, Done, Doomed, Entry, Expect, Fate, Inode, InodeId, Key, Lent, LentTo, Name, NameError, Part, Rights,
+    Site, Table, Who, XattrName,
 };
 
 /// A name together with what it names.
@@ -52,6 +52,26 @@ impl<T: Table> Draft<'_, T> {
         self.change_entries(dir_id, 1, 0)?;
         let attributes = self.change(inode, |inode, _| inode.links += 1)?;
         Ok(Done::Changed { attributes })
+    }
+
+    /// Takes a name away of anything but a directory. Who has done that by itself has done it only as long as its directory is lent to it: since
+    /// that is over others have found the name there, and what they did to what it names would go with it.
+    pub(crate) fn unlink(
+        &mut self,
+        (who, client): (&Who, ClientId),
+        site: &Site,
+        holders: &[ClientId],
+        removed: Option<WallTime>,
+    ) -> Result<Done, NameError> {
+        let Some(removed) = removed else { return self.remove_name(who, site, holders, false) };
+        let dir = self.directory(site.dir)?;
+        let under = Lent { generation: site.dir.lend_of_dir(), to: LentTo::Client(client) };
+        if dir.lent() != Some(under) {
+            return Err(NameError::NotLent { inode: site.dir, generation: under.generation });
+        }
+        let done = self.remove_name(who, site, holders, false)?;
+        self.date_entries(site.dir, (dir.mtime, dir.ctime), removed)?;
+        Ok(done)
     }
 
     /// Takes a name away, of a directory or of anything else.

@@ -241,12 +241,7 @@ impl<T: Table> Draft<'_, T> {
             }
             Change::Link { inode, dir, name } => self.link(who, *inode, (*dir, name)),
             Change::Unlink { site, holders, removed } => {
-                let dates = self.inode(site.dir).map(|dir| (dir.mtime, dir.ctime));
-                let done = self.remove_name(who, site, holders, false)?;
-                if let (Some(removed), Ok(dates)) = (removed, dates) {
-                    self.date_entries(site.dir, dates, *removed)?;
-                }
-                Ok(done)
+                self.unlink((who, *client), site, holders, *removed)
             }
             Change::RemoveDirectory { site, holders } => self.remove_name(who, site, holders, true),
             Change::Rename { from, to, how, holders } => self.rename(who, (from, to), *how, holders),

@@ -153,6 +153,8 @@ pub enum Bug {
     LendToTwo,
     /// What somebody asks about names in a directory that is lent to another client is answered at once, and changed.
     DirectoryOfTwo,
+    /// What a client has removed by itself goes although others may have found it since.
+    LateRemovalDone,
     /// What is lent to a client is known to the primary alone that has lent it.
     LendInMemory,
     /// The first content of a file may be of an epoch that is not above that of the file.

@@ -73,9 +73,9 @@ pub(crate) fn operation(asked: Asked, change: &Change, replica: &Replica<File>, 
             op.change = TreeChange::GiveBack { inode, generation, given, accessed, mode, changed };
         }
         if let TreeChange::Unlink { site, removed, .. } = &mut op.change {
-            let lent = replica.machine().tree().lent(site.dir);
-            let is_its = lent.is_some_and(|lent| lent.to == LentTo::Client(asked.client));
-            *removed = removed.filter(|_| is_its).map(|at| done_at(asked.now, site.dir, replica, at));
+            let may_drop = place.rules.breaks(Bug::LateRemovalDone)
+                && replica.machine().tree().lent(site.dir).is_none();
+            *removed = removed.filter(|_| !may_drop).map(|at| done_at(asked.now, site.dir, replica, at));
         }
         match &mut op.change {
             TreeChange::Create { make: Make::File { replicas }, lends, .. } => {

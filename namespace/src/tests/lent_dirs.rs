@@ -322,6 +322,38 @@ fn what_was_given_back_has_nothing_entered_and_is_for_all() {
     }
 }
 
+/// Who has removed a file by itself has told nobody, and others may have found it since.
+#[test]
+fn what_a_client_has_removed_goes_as_long_as_the_directory_is_its_own() {
+    let removed = |dir, text| {
+        let (site, holders, removed) = (site(dir, text), vec![], Some(time(700)));
+        Change::Unlink { site, holders, removed }
+    };
+    let ends = [(OTHER, back as End), (OWNER, returned)];
+    for (who, end) in ends {
+        let (mut world, dir, under) = furnished();
+        assert_eq!(dir.lend_of_dir(), under);
+        let inode = world.lookup(dir, "f").unwrap();
+        world.by(who, end(dir, under)).unwrap();
+        let before = world.get(dir);
+        let not_lent = Err(NameError::NotLent { inode: dir, generation: under });
+        assert_eq!(world.by(OWNER, removed(dir, "f")), not_lent);
+        assert_eq!(world.by(OWNER, removed(dir, "nothing")), not_lent, "it says nothing of names");
+        assert_eq!((world.get(dir), world.lookup(dir, "f")), (before, Some(inode)));
+        world.by(OWNER, unlink(dir, "f")).expect("who asks first may still");
+    }
+    let (mut world, dir, under) = furnished();
+    let lent = Err(NameError::Lent { inode: dir, generation: under });
+    assert_eq!(world.by(OTHER, removed(dir, "f")), lent, "it is lent to another client");
+    let inode = world.lookup(dir, "f").unwrap();
+    assert_eq!(world.by(OWNER, removed(inode, "f")), Err(NameError::NotDirectory { inode }));
+    let plain = world.dir(ROOT, "p");
+    let not_lent = Err(NameError::NotLent { inode: plain, generation: plain.lend_of_dir() });
+    assert_eq!(world.by(OWNER, removed(plain, "f")), not_lent, "it never was");
+    world.by(OWNER, removed(dir, "f")).unwrap();
+    assert_eq!((world.lookup(dir, "f"), world.get(dir).mtime), (None, time(700)));
+}
+
 #[test]
 fn only_its_client_and_the_service_end_a_lend_of_a_directory() {
     let mut world = World::default();

@@ -262,6 +262,18 @@ pub(super) fn lock_change() -> impl Strategy<Value = Change> {
     ]
 }
 
+/// What is removed by itself is removed by the client that has the directory, if one has.
+fn of_its_lender(tree: &Tree<Memory>, op: &mut Op) {
+    if let Change::Unlink { site, removed, .. } = &mut op.change
+        && removed.is_some()
+    {
+        match tree.lent(site.dir).and_then(|lent| lent.to.client()) {
+            Some(client) => op.client = client,
+            None => *removed = None,
+        }
+    }
+}
+
 /// Makes most operations that would hardly ever find what they are about find something.
 pub(super) fn aim(tree: &Tree<Memory>, mut op: Op) -> Op {
     if op.time.as_micros().is_multiple_of(4) {
@@ -327,6 +339,7 @@ pub(super) fn aim(tree: &Tree<Memory>, mut op: Op) -> Op {
             {
                 (site.dir, site.name) = (dir, name);
             }
+            of_its_lender(tree, &mut op);
         }
         _ => {}
     }

@@ -1,6 +1,6 @@
 //! Making, linking, removing and renaming.
 
-use base::{ClientId, WallTime};
+use base::{ClientId, Seq, WallTime};
 use namespace::{
     Born, Change, Done, Expect, Fate, Generation, InodeId, Kind, Lent, LentTo, Make, Name, NameError, Op,
     RenameHow, Rights, Site, Who, limits,
@@ -202,12 +202,17 @@ impl Model {
         holders: &[ClientId],
         removed: Option<WallTime>,
     ) -> Result<Done, NameError> {
-        let before = self.nodes.get(&site.dir).map(|dir| (dir.mtime, dir.ctime));
-        let done = self.remove(op, site, holders, false)?;
-        if let (Some(removed), Some((mtime, ctime))) = (removed, before) {
-            let dir = self.node_mut(site.dir);
-            (dir.mtime, dir.ctime) = (mtime.max(removed), ctime.max(removed));
+        let Some(removed) = removed else { return self.remove(op, site, holders, false) };
+        let InodeId { number, epoch } = site.dir;
+        let generation = Generation(Born { epoch, seq: Seq(number) });
+        let directory = self.directory(site.dir)?;
+        if directory.lent != Some(Lent { generation, to: LentTo::Client(op.client) }) {
+            return Err(NameError::NotLent { inode: site.dir, generation });
         }
+        let (mtime, ctime) = (directory.mtime.max(removed), directory.ctime.max(removed));
+        let done = self.remove(op, site, holders, false)?;
+        let directory = self.node_mut(site.dir);
+        (directory.mtime, directory.ctime) = (mtime, ctime);
         Ok(done)
     }
 

@@ -285,17 +285,10 @@ impl VolumeModel {
                 }
             }
             (
-                TreeChange::Unlink { site, holders, removed },
-                TreeChange::Unlink { site: named, holders: holding, removed: when },
-            ) => {
-                holders.clone_from(holding);
-                if site.expect == Expect::Any {
-                    site.expect = named.expect;
-                }
-                // When, its primary says, if the directory is not lent to who has removed it.
-                *removed = removed.filter(|_| when.is_some());
-            }
-            (
+                TreeChange::Unlink { site, holders, .. },
+                TreeChange::Unlink { site: named, holders: holding, .. },
+            )
+            | (
                 TreeChange::Rename { to: site, how: RenameHow::Replace, holders, .. },
                 TreeChange::Rename { to: named, holders: holding, .. },
             ) => {

@@ -90,6 +90,32 @@ impl Story {
         self.change(HOLDER, TreeChange::Enter { dir, under, number, name, replicas, mode, created })
     }
 
+    /// The holder has made a directory and had a file in it entered that was created when the directory was made, which is returned.
+    fn entered_file(bug: Option<Bug>) -> (Self, WallTime) {
+        let mut story = Self::lent_dir(bug);
+        let made = story.state().btime;
+        let entered = story.enter_at(1, "f", made);
+        story.cluster.run(ms(50));
+        assert!(outcome(story.told(HOLDER, entered)).is_ok());
+        (story, made)
+    }
+
+    /// Nothing is heard of the holder any more, and its connection is gone.
+    fn silence(&mut self) {
+        let node = self.primary();
+        let holder = self.cluster.clients.get_mut(&HOLDER).unwrap();
+        holder.is_silent = true;
+        let heard = holder.disconnected(node).unwrap();
+        self.cluster.call(node, |shard, _| shard.handle_client_down(heard));
+    }
+
+    /// The holder says that it has removed that file by itself.
+    fn remove(&mut self, removed: WallTime) -> RequestId {
+        let inode = InodeId::under(self.generation, 1).unwrap();
+        let (site, removed) = (Site::new(self.inode, name("f")).naming(inode), Some(removed));
+        self.change(HOLDER, TreeChange::Unlink { site, holders: Vec::new(), removed })
+    }
+
     fn want(&mut self, program: u64, want: Want) -> RequestId {
         match want {
             Want::Ask(ask) => self.query(program, self.primary(), ask),
@@ -288,12 +314,9 @@ fn a_directory_has_no_content_that_would_have_to_end_its_lend() {
 #[test]
 fn who_does_not_answer_is_waited_for_as_long_as_it_may_count_on_its_directory() {
     let mut story = Story::lent_dir(None);
-    story.cluster.clients.get_mut(&HOLDER).unwrap().is_silent = true;
-    let node = story.primary();
-    let heard = story.cluster.clients.get_mut(&HOLDER).unwrap().disconnected(node).unwrap();
-    story.cluster.call(node, |shard, _| shard.handle_client_down(heard));
+    story.silence();
     assert!(story.believes());
-    let id = story.query(OTHER, node, Ask::Lookup { dir: story.inode, name: name("f") });
+    let id = story.query(OTHER, story.primary(), Ask::Lookup { dir: story.inode, name: name("f") });
     let start = story.cluster.now;
     story.until(SESSION_OVER + ms(100), |story| story.told(OTHER, id).is_some());
     assert!(!story.believes());
@@ -488,33 +511,70 @@ fn what_is_entered_was_created_since_its_directory_was_made_and_not_in_the_futur
     }
 }
 
-/// Nor before it was there, and not at all if somebody else may have seen it meanwhile.
+/// Nor before it was there.
 #[test]
 fn a_file_was_not_removed_after_it_is_said_to_be() {
-    for (given_back, asked) in [(false, 3_600_000), (false, 1), (true, 1)] {
-        let mut story = Story::lent_dir(None);
-        let made = story.state().btime;
-        let entered = story.enter_at(1, "f", made);
-        story.cluster.run(ms(50));
-        assert!(outcome(story.told(HOLDER, entered)).is_ok());
-        if given_back {
-            story.give_back(None, true);
-            story.cluster.run(ms(50));
-        }
-        let (before, removed) = (story.state(), Some(made + ms(asked)));
-        let inode = InodeId::under(story.generation, 1).unwrap();
-        let site = Site::new(story.inode, name("f")).naming(inode);
-        let id = story.change(HOLDER, TreeChange::Unlink { site, holders: Vec::new(), removed });
+    for asked in [3_600_000, 1] {
+        let (mut story, made) = Story::entered_file(None);
+        let (before, removed) = (story.state(), made + ms(asked));
+        let id = story.remove(removed);
         let called = story.cluster.now;
         story.cluster.run(ms(50));
         assert!(matches!(outcome(story.told(HOLDER, id)), Ok(TreeDone::Removed { .. })));
         let after = story.state();
         assert_eq!((after.mtime, after.size), (after.ctime, before.size - 1));
-        match (given_back, asked) {
-            (false, 1) => assert_eq!(after.mtime, before.mtime.max(made + ms(1))),
+        match asked {
+            1 => assert_eq!(after.mtime, before.mtime.max(removed)),
             _ => assert!(after.mtime >= called && after.mtime < story.cluster.now, "{after:?}"),
         }
     }
+}
+
+/// Somebody else may have found it meanwhile, and written to it: that would go with it, and nobody would be told.
+fn what_others_may_have_found_is_not_removed_any_more(bug: Option<Bug>) {
+    for is_silent in [false, true] {
+        let (mut story, made) = Story::entered_file(bug);
+        if is_silent {
+            // Nobody hears of its removal before the directory is taken back.
+            story.silence();
+            let looks = Ask::Lookup { dir: story.inode, name: name("f") };
+            let found = story.query(OTHER, story.primary(), looks);
+            story.until(SESSION_OVER + ms(100), |story| story.told(OTHER, found).is_some());
+            assert!(matches!(story.told(OTHER, found), Some(FileReplyBody::Answer(Ok(_)))));
+            story.cluster.clients.get_mut(&HOLDER).unwrap().is_silent = false;
+        } else {
+            story.give_back(None, true);
+            story.cluster.run(ms(50));
+        }
+        let before = story.state();
+        let id = story.remove(made + ms(1));
+        let (inode, generation) = (story.inode, story.generation);
+        let refused = Err(FileError::Tree(NameError::NotLent { inode, generation }));
+        assert_eq!(outcome(Some(story.until_told(HOLDER, id))), refused);
+        assert!(story.finds(OTHER, "f").is_some());
+        let after = story.state();
+        assert_eq!((after.mtime, after.ctime, after.size), (before.mtime, before.ctime, before.size));
+    }
+}
+
+/// It was in time, so it counts, whoever has the directory when its client asks again what came of it.
+#[test]
+fn what_was_removed_in_time_stays_so_when_the_directory_is_given_back() {
+    let (mut story, made) = Story::entered_file(None);
+    let id = story.remove(made + ms(1));
+    let number = story.numbers[usize::try_from(HOLDER).unwrap()];
+    story.cluster.run(ms(50));
+    let told = story.told(HOLDER, id);
+    assert!(matches!(outcome(told.clone()), Ok(TreeDone::Removed { .. })));
+    story.give_back(None, true);
+    story.cluster.run(ms(50));
+    assert_eq!(story.tree_lend(story.inode), None);
+    // It asks under the number that it had.
+    story.numbers[usize::try_from(HOLDER).unwrap()] = number - 1;
+    let again = story.remove(made + ms(1));
+    story.cluster.run(ms(50));
+    assert_eq!(outcome(story.told(HOLDER, again)), outcome(told));
+    assert_eq!(story.finds(OTHER, "f"), None);
 }
 
 /// Whoever gives a directory another name needs to know nothing of what is in it.
@@ -614,6 +674,7 @@ impl Story {
 stories! {
     DirectoryOfTwo: who_looks_a_name_up_is_told_of_what_was_created_before;
     DirectoryOfTwo: names_in_a_directory_of_another_client_stay_with_it;
+    LateRemovalDone: what_others_may_have_found_is_not_removed_any_more;
     DirectoryOfTwo: who_wants_something_in_a_directory_of_another_client_waits_for_it;
     LendInMemory: the_next_primary_takes_directories_back_that_the_one_before_has_lent;
     ClientLendForgotten: directories_of_a_client_that_ends_are_taken_back;
