@@ -9,8 +9,8 @@ use base::{ClientId, WallTime};
 use crate::draft::Draft;
 use crate::limits::{HOLDERS_MAX, LINKS_MAX};
 use crate::{
-    Body, Done, Doomed, Entry, Expect, Fate, Inode, InodeId, Key, Lent, LentTo, Name, NameError, Part, Rights,
-    Site, Table, Who, XattrName,
+    Body, Done, Doomed, Entry, Expect, Fate, Inode, InodeId, Key, Lent, LentTo, Name, NameError, Part,
+    Rights, Site, Table, Who, XattrName,
 };
 
 /// A name together with what it names.

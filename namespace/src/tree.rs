@@ -240,9 +240,7 @@ impl<T: Table> Draft<'_, T> {
                 self.enter((who, *client), (*dir, name), &file)
             }
             Change::Link { inode, dir, name } => self.link(who, *inode, (*dir, name)),
-            Change::Unlink { site, holders, removed } => {
-                self.unlink((who, *client), site, holders, *removed)
-            }
+            Change::Unlink { site, holders, removed } => self.unlink((who, *client), site, holders, *removed),
             Change::RemoveDirectory { site, holders } => self.remove_name(who, site, holders, true),
             Change::Rename { from, to, how, holders } => self.rename(who, (from, to), *how, holders),
             other => unreachable!("{other:?} is about no name"),

@@ -73,8 +73,8 @@ pub(crate) fn operation(asked: Asked, change: &Change, replica: &Replica<File>, 
             op.change = TreeChange::GiveBack { inode, generation, given, accessed, mode, changed };
         }
         if let TreeChange::Unlink { site, removed, .. } = &mut op.change {
-            let may_drop = place.rules.breaks(Bug::LateRemovalDone)
-                && replica.machine().tree().lent(site.dir).is_none();
+            let may_drop =
+                place.rules.breaks(Bug::LateRemovalDone) && replica.machine().tree().lent(site.dir).is_none();
             *removed = removed.filter(|_| !may_drop).map(|at| done_at(asked.now, site.dir, replica, at));
         }
         match &mut op.change {

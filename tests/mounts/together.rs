@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, Mode, OFlags, XattrFlags, fcntl_setfl};
 use rustix::io::Errno;
+use rustix::process::{Signal, kill_process};
 
 use crate::support::Cluster;
 
@@ -276,6 +277,51 @@ fn what_one_mount_has_open_goes_on_when_the_other_removes_its_name() {
     let found = file.metadata().unwrap();
     assert_eq!((found.nlink(), found.len()), (0, 16));
     assert_eq!(fs::read_to_string(a.join("f")).unwrap(), "another");
+}
+
+/// In a directory of its own making a mount removes files by itself, and says so some 10 ms later. If it is frozen between these the file is
+/// there for others, and stays theirs.
+#[test]
+fn what_is_written_to_a_file_that_a_frozen_mount_has_removed_stays() {
+    const ROUNDS: usize = 40;
+    let Some(cluster) = Cluster::start() else { return };
+    let ((a, frozen), b) = (cluster.mount_in_front("a"), cluster.mount("b"));
+    let here = File::open(&a).unwrap();
+    let found = (0..ROUNDS).find_map(|round| {
+        let path = format!("d{round}/f");
+        fs::create_dir(a.join(&path).parent().unwrap()).unwrap();
+        let mut file = File::create(a.join(&path)).unwrap();
+        file.write_all(b"mine").unwrap();
+        file.sync_all().unwrap();
+        drop(file);
+        // The kernel says some time later that it is closed, and what is open is not removed like this.
+        std::thread::sleep(Duration::from_millis(100));
+        fs::remove_file(a.join(&path)).unwrap();
+        kill_process(frozen, Signal::STOP).unwrap();
+        match OpenOptions::new().append(true).open(b.join(&path)) {
+            Ok(file) => Some((path, file)),
+            // It was told in time.
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::NotFound);
+                kill_process(frozen, Signal::CONT).unwrap();
+                None
+            }
+        }
+    });
+    let (path, mut file) = found.expect("it is frozen in time once");
+    file.write_all(b" and theirs").unwrap();
+    file.sync_all().unwrap();
+    kill_process(frozen, Signal::CONT).unwrap();
+    let synced = here.sync_all().map_err(|error| Errno::from_io_error(&error).unwrap());
+    assert_eq!(synced, Err(Errno::IO), "it is there again, and whoever syncs is told so, once");
+    here.sync_all().unwrap();
+    for mount in [&a, &b] {
+        assert_eq!(fs::read_to_string(mount.join(&path)).unwrap(), "mine and theirs");
+        assert_eq!(names(mount.join(&path).parent().unwrap()), ["f"]);
+    }
+    // And who asks first may remove it.
+    fs::remove_file(a.join(&path)).unwrap();
+    assert!(fs::metadata(b.join(&path)).is_err());
 }
 
 #[test]

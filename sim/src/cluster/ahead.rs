@@ -629,7 +629,9 @@ impl<A: Algorithm> World<'_, A> {
             self.note_tree_event(client, (departure.file, ticket), (&op, called), event)?;
         }
         if !matches!(event, FileEvent::Changed { outcome: Ok(Done::Tree(_)), .. }) {
-            self.not_entered(called, &fault_of(event), "its client knew the file, and that it might");
+            let fault = fault_of(event);
+            self.summary.lends.removed_late += u64::from(matches!(fault, Fault::NotLent));
+            self.not_entered(called, &fault, "its client knew the file, and that it might");
         }
         if let Some(behind) = self.clients[client].files.behind.as_mut() {
             behind.ahead.creations.ended(pending);

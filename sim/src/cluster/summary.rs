@@ -151,6 +151,8 @@ pub struct LendCounts {
     pub removed_here: u64,
     /// Of those, how many their volume had not entered by then.
     pub removed_early: u64,
+    /// Of those, how many were refused because others may have found them.
+    pub removed_late: u64,
     /// See there.
     pub entered: u64,
     /// See there.
