@@ -97,9 +97,9 @@ pub enum NameError {
         generation: Generation,
     },
     /// This lend is not the one that is going on. Not for users. `ESTALE`.
-    #[error("size and times of file {inode} are not lent as {generation:?}")]
+    #[error("inode {inode} is not lent as {generation:?}")]
     NotLent {
-        /// Which file.
+        /// Which file or directory.
         inode: InodeId,
         /// The lend.
         generation: Generation,

@@ -104,7 +104,7 @@ fn root_waits_for_what_a_user_has_written_and_takes_away_what_a_users_mount_left
     let script = r#"
         process() {
             for each in /proc/[0-9]*; do
-                if tr '\0' ' ' 2>&1 <"$each/cmdline" | grep -qF " $PWD/mine $PWD/mine/m "; then echo "${each#/proc/}"; fi
+                if tr '\0' ' ' 2>&1 <"$each/cmdline" | grep -qF " $PWD/mine/m "; then echo "${each#/proc/}"; fi
             done
         }
         mount_theirs() { user "$FLEASEFS" mount "$PWD/mine" "$PWD/mine/m" --background; }

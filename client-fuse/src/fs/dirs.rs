@@ -5,8 +5,8 @@
 //! or goes meanwhile moves nothing: each name that stays is shown once.
 
 use std::collections::VecDeque;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use client::{Volume, VolumeError};
 use namespace::{Ask, InodeId, Kind, Listed, Name, NameError, Rights};
@@ -28,18 +28,18 @@ pub(super) struct OpenDir {
     /// One listing at a time.
     listing: Mutex<Listing>,
     /// By which it is told what is lost of names, and of which identity of the mount that is. Held for moments only.
-    volume: std::sync::Mutex<(u64, Volume)>,
+    volume: std::sync::Mutex<(u64, Arc<Volume>)>,
     /// Whether something of an earlier one is lost.
     has_lost: AtomicBool,
 }
 
 impl OpenDir {
     /// Its volume, by the identity that the mount has now.
-    pub(super) fn volume(&self, identity: &Identity) -> Volume {
+    pub(super) fn volume(&self, identity: &Identity) -> Arc<Volume> {
         let mut volume = self.volume.lock().unwrap_or_else(PoisonError::into_inner);
         if volume.0 < identity.number {
             self.has_lost.fetch_or(volume.1.has_lost(), Ordering::SeqCst);
-            *volume = (identity.number, identity.volume.again());
+            *volume = (identity.number, Arc::new(identity.volume.again()));
         }
         volume.1.clone()
     }
@@ -90,7 +90,7 @@ impl Fs {
             Ok(_) | Err(VolumeError::Refused(NameError::NoInode { .. })) => {}
             Err(error) => return Err(error.into()),
         }
-        let volume = std::sync::Mutex::new((identity.number, identity.volume.again()));
+        let volume = std::sync::Mutex::new((identity.number, Arc::new(identity.volume.again())));
         // Of what an earlier identity has lost whoever comes next is told, if nobody was.
         let has_lost = AtomicBool::new(self.has_lost.load(Ordering::SeqCst));
         Ok(self.dirs.enter(OpenDir { inode, listing: Mutex::default(), volume, has_lost }))

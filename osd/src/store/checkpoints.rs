@@ -259,8 +259,12 @@ mod tests {
         let mut checkpoints = Checkpoints::new(me.node, &BTreeMap::new(), 0, CheckpointLimits::default());
         let hand_over = |checkpoints: &mut Checkpoints, shard: &mut Shard<_>| {
             while let Some(output) = shard.poll_output(now) {
-                if let Output::Write { number, object, record } = output {
-                    checkpoints.note_write(now, (number, object), &record, false);
+                match output {
+                    Output::RaiseCeiling { to } => shard.handle_ceiling(now, to),
+                    Output::Write { number, object, record } => {
+                        checkpoints.note_write(now, (number, object), &record, false);
+                    }
+                    _ => {}
                 }
             }
         };

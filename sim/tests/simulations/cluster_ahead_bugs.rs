@@ -79,27 +79,6 @@ impl Weather {
 }
 
 #[test]
-fn experiment() {
-    for weather in [Weather::Frozen, Weather::Rough] {
-        for subject in Subject::ALL {
-            let lends = (0..60).map(|seed| {
-                let plan = finding::Weather::plan(weather, None, subject, seed);
-                Clusters::run(subject, &plan, Trace::off()).lends
-            });
-            let late: Vec<u64> = lends.map(|lends| lends.removed_late).collect();
-            println!("{weather:?} {}: {late:?}", subject.name());
-        }
-    }
-    let row = |subject, weather| (Bug::AtDaemons(node::Bug::LateRemovalDone), subject, weather, 100, "trees");
-    finding::assert_all_found(&[
-        row(Flease, Weather::Frozen),
-        row(PaxosLease, Weather::Frozen),
-        row(Flease, Weather::Rough),
-        row(PaxosLease, Weather::Rough),
-    ]);
-}
-
-#[test]
 fn every_planted_bug_is_found() {
     finding::assert_all_found(FOUND_BY_THE_SIMULATOR);
 }
