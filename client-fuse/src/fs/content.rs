@@ -234,9 +234,11 @@ impl Fs {
         if open.syncs { self.sync_content(open).await } else { Ok(()) }
     }
 
-    /// What went wrong with what was written before, told to whoever closes a descriptor.
+    /// What went wrong with what was written before, told to whoever closes a descriptor by which he could have written it. Who reads does not look at
+    /// what closing says.
     pub(crate) fn tell_fault(&self, handle: u64) -> Result<(), FsError> {
         match self.files.get(handle) {
+            Ok(open) if open.mode == OpenMode::Read => Ok(()),
             Ok(open) => Ok(open.tell_loss(open.known()).and_then(|()| open.opened().1.tell_fault())?),
             Err(_) => Ok(()),
         }
