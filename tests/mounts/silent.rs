@@ -110,14 +110,18 @@ fn is_silent_and_goes_on() {
     // What has none is gone.
     let gone = nameless.read_at(&mut [0; 6], 0).unwrap_err();
     assert_eq!(Errno::from_io_error(&gone), Some(Errno::STALE));
-    // What was locked somebody else may have changed meanwhile.
+    assert_lock_is_lost(&b.join("locked"), locked, &theirs);
+}
+
+/// What was locked somebody else may have changed meanwhile.
+fn assert_lock_is_lost(path: &Path, locked: File, theirs: &File) {
     let lost = locked.write_at(b"mine", 0).unwrap_err();
     assert_eq!(Errno::from_io_error(&lost), Some(Errno::IO));
     // That is for whoever had locked it.
-    assert_eq!(fs::metadata(b.join("locked")).unwrap().len(), 4);
-    assert_eq!(fs::read_to_string(b.join("locked")).unwrap(), "both");
+    assert_eq!(fs::metadata(path).unwrap().len(), 4);
+    assert_eq!(fs::read_to_string(path).unwrap(), "both");
     drop(locked);
-    let again = open("locked");
+    let again = OpenOptions::new().read(true).write(true).open(path).unwrap();
     assert_eq!(
         again.try_lock().map_err(|error| std::io::Error::from(error).kind()),
         Err(ErrorKind::WouldBlock)
