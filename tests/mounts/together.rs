@@ -324,15 +324,54 @@ fn what_is_written_to_a_file_that_a_frozen_mount_has_removed_stays() {
     assert!(fs::metadata(b.join(&path)).is_err());
 }
 
+/// Opens a file for reading and writing around the page cache.
+fn direct(path: &Path) -> File {
+    let mut how = OpenOptions::new();
+    how.read(true).write(true).create(true).custom_flags(OFlags::DIRECT.bits().cast_signed());
+    how.open(path).unwrap()
+}
+
+#[test]
+fn a_file_is_cut_by_its_name_and_by_whoever_has_it_open() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    let written = File::create(a.join("f")).unwrap();
+    let seen = OpenOptions::new().append(true).open(b.join("f")).unwrap();
+    let length = || [&written, &seen].map(|file| file.metadata().unwrap().len());
+    written.write_all_at(&[1; 10_000], 0).unwrap();
+    assert_eq!(length(), [10_000; 2]);
+    written.set_len(5_000).unwrap();
+    assert_eq!(length(), [5_000; 2]);
+    seen.set_len(5).unwrap();
+    assert_eq!(length(), [5; 2]);
+    written.set_len(6_000).unwrap();
+    assert_eq!(fs::read(b.join("f")).unwrap(), [&[1; 5][..], &[0; 5_995]].concat());
+    File::create(b.join("f")).unwrap();
+    assert_eq!(length(), [0; 2]);
+}
+
+/// After an asynchronous one Linux by itself cuts the file to the size that it knew last.
+#[test]
+fn after_a_direct_write_that_has_failed_a_file_is_cut_when_that_is_asked_for_again() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    let (first, second) = (direct(&a.join("f")), direct(&b.join("f")));
+    first.write_all_at(&[1; 4_096], 0).unwrap();
+    second.write_all_at(&[2; 4_096], 4_096).unwrap();
+    second.sync_all().unwrap();
+    let failed = first.write_all_at(&[3; 4_096], i64::MAX as u64 - 8_191).unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::FileTooLarge, "{failed}");
+    let cut = |size| rustix::fs::ftruncate(&first, size);
+    assert_eq!(cut(4_096), Err(Errno::INTR));
+    assert_eq!(fs::read(a.join("f")).unwrap(), [[1; 4_096], [2; 4_096]].concat());
+    cut(4_096).unwrap();
+    assert_eq!(fs::read(b.join("f")).unwrap(), [1; 4_096]);
+}
+
 #[test]
 fn who_goes_around_the_page_cache_reads_and_writes_the_same_file() {
     let Some(cluster) = Cluster::start() else { return };
     let (a, b) = (cluster.mount("a"), cluster.mount("b"));
-    let direct = |path: &Path| {
-        let mut how = OpenOptions::new();
-        how.read(true).write(true).create(true).custom_flags(OFlags::DIRECT.bits().cast_signed());
-        how.open(path).unwrap()
-    };
     let (first, second) = (direct(&a.join("f")), direct(&b.join("f")));
     let mut block = [0; 4_096];
     for round in 1..=4 {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use base::WallTime;
 use namespace::{Attributes, Change, Done, InodeId, SetAttributes, SetTime, Who};
 
-use super::extents::Allocate;
 use super::{Fs, FsError, Shown};
 use crate::caller::Caller;
 
@@ -23,14 +22,6 @@ pub(crate) struct Wanted {
     pub(crate) mtime: Option<SetTime>,
     /// The open file through which this is asked for.
     pub(crate) handle: Option<u64>,
-}
-
-impl Wanted {
-    /// Whoever cuts an open file has its time set, too. The kernel alone does not: it makes a core dump as long as the memory that ends it, and after a write by
-    /// `io_submit` that has failed it cuts the file to the size that it knew last, which may be less than what another mount has synced since.
-    const fn is_the_kernels(&self) -> bool {
-        self.mtime.is_none()
-    }
 }
 
 impl Fs {
@@ -56,12 +47,7 @@ impl Fs {
         let inode = self.inodes.id(number)?;
         let who = caller.who();
         if let Some(size) = wanted.size {
-            match wanted.handle.filter(|_| wanted.is_the_kernels()) {
-                Some(handle) => {
-                    self.allocate(handle, (0, size), Allocate { zeroes: false, extends: true }).await?
-                }
-                None => self.truncate(&who, (inode, wanted.handle), size).await?,
-            }
+            self.truncate(&who, (number, wanted.handle), size).await?;
         }
         let Wanted { mode, uid, gid, atime, mtime, .. } = wanted;
         let set = SetAttributes { mode, uid, gid, size: None, atime, mtime, is_open: false };

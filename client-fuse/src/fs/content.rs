@@ -43,6 +43,8 @@ pub(crate) struct WriteHow {
     pub(crate) is_placed: bool,
     /// It outlives the power of the daemons before it is answered.
     pub(crate) syncs: bool,
+    /// The file was opened with `O_DIRECT`.
+    pub(crate) is_direct: bool,
 }
 
 /// An open file.
@@ -56,6 +58,8 @@ pub(super) struct OpenFile {
     syncs: bool,
     /// Whether anything may ever have been locked by it.
     has_locked: AtomicBool,
+    /// Whether a direct write has failed, and nobody has cut the file by this since.
+    has_failed: AtomicBool,
     /// How often an earlier identity of the mount had written something that it never sent, and how many of these were told.
     lost: AtomicU64,
     told: AtomicU64,
@@ -70,8 +74,9 @@ impl Opens for OpenFile {
 impl OpenFile {
     fn new(number: u64, file: VolumeFile, (who, mode, how): (Who, OpenMode, OpenHow)) -> Self {
         let (inode, opened) = (file.inode(), Mutex::new((number, Arc::new(file))));
-        let (has_locked, [lost, told]) = (AtomicBool::new(false), [0, 0].map(AtomicU64::new));
-        Self { inode, opened, who, mode, syncs: how.syncs, has_locked, lost, told }
+        let ([has_locked, has_failed], [lost, told]) =
+            ([false; 2].map(AtomicBool::new), [0; 2].map(AtomicU64::new));
+        Self { inode, opened, who, mode, syncs: how.syncs, has_locked, has_failed, lost, told }
     }
 
     pub(super) fn opened(&self) -> (u64, Arc<VolumeFile>) {
@@ -113,6 +118,12 @@ impl OpenFile {
 
     pub(super) fn has_locked(&self) -> bool {
         self.has_locked.load(Ordering::Relaxed)
+    }
+
+    fn wrote(&self, how: WriteHow, is_done: bool) {
+        if how.is_direct && !is_done {
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
     }
 }
 
@@ -194,6 +205,7 @@ impl Fs {
         let (number, file) = open.opened();
         let offset = Some(offset).filter(|_| !how.appends || how.is_placed);
         let written = (number == self.now().number).then(|| file.write_at_once(offset, data))??;
+        open.wrote(how, written.is_ok());
         Some(written.map(drop).map_err(FsError::from))
     }
 
@@ -206,13 +218,18 @@ impl Fs {
     ) -> Result<(), FsError> {
         let open = self.files.get(handle)?;
         assert!(data.len() as u64 <= WRITE_BYTES_MAX, "the kernel was told what it may write at once");
-        let file = self.content(&open).await?;
-        if how.appends && !how.is_placed {
-            file.append(data).await?;
-        } else {
-            file.write(offset, data).await?;
-        }
-        if how.syncs { self.sync_content(&open).await } else { Ok(()) }
+        let written = async {
+            let file = self.content(&open).await?;
+            if how.appends && !how.is_placed {
+                file.append(data).await?;
+            } else {
+                file.write(offset, data).await?;
+            }
+            if how.syncs { self.sync_content(&open).await } else { Ok(()) }
+        };
+        let written = written.await;
+        open.wrote(how, written.is_ok());
+        written
     }
 
     /// Makes what was written, and the file's name, outlive the power of the daemons.
@@ -248,15 +265,24 @@ impl Fs {
     pub(super) async fn truncate(
         &self,
         who: &Who,
-        (inode, handle): (InodeId, Option<u64>),
+        (number, handle): (u64, Option<u64>),
         size: u64,
     ) -> Result<(), FsError> {
         match handle {
             Some(handle) => {
                 let open = self.files.get(handle)?;
-                Ok(self.content(&open).await?.truncate(size).await?)
+                if !open.has_failed.swap(false, Ordering::Relaxed) {
+                    return Ok(self.content(&open).await?.truncate(size).await?);
+                }
+                // After a direct write that has failed the kernel by itself cuts the file to the size that it knew last, which may be less than what
+                // another mount has synced since, and looks the same as a program's call, which asks again.
+                if self.attributes(number).await?.0.size > size {
+                    return Err(FsError::Interrupted);
+                }
+                Ok(self.content(&open).await?.extend(size).await?)
             }
             None => {
+                let inode = self.inodes.id(number)?;
                 let how = OpenHow { write: true, ..OpenHow::default() };
                 Ok(self.open_content(who, inode, how).await?.opened().1.truncate(size).await?)
             }

@@ -63,6 +63,7 @@ pub(super) fn write_how(write: WriteFlags, open: OpenFlags) -> WriteHow {
         is_placed: write.contains(WriteFlags::FUSE_WRITE_CACHE),
         // Of the file, or of this write alone.
         syncs: flags.intersects(SYNCS),
+        is_direct: flags.contains(OFlags::DIRECT),
     }
 }
 
