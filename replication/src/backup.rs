@@ -183,7 +183,8 @@ impl<M: Machine> Replica<M> {
         epoch: Epoch,
         committed: Seq,
     ) -> Option<Position> {
-        let fits = self.log.contains(after) || self.config.breaks(Bug::NoPredecessorCheck);
+        let is_unchecked = self.config.breaks(Bug::NoPredecessorCheck) && !entries.is_empty();
+        let fits = self.log.contains(after) || is_unchecked;
         let is_sound = follow_each_other(after, &entries) && entries.iter().all(|e| e.at.epoch <= epoch);
         if !fits || !is_sound {
             return None;

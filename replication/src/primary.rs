@@ -293,6 +293,11 @@ impl<M: Machine> Replica<M> {
                 node
             })
             .collect();
+        for node in &late {
+            if self.lent.get(node).is_some_and(|lent| lent.is_given_up(now, config)) {
+                self.lent.remove(node);
+            }
+        }
         if primary.tell_at.is_some_and(|at| at <= now) {
             self.tell_committed();
         }
@@ -326,7 +331,7 @@ impl<M: Machine> Replica<M> {
         let electorates = self.electorates();
         let members = || electorates.iter().flat_map(|members| members.as_slice()).copied();
         let takers = Takers::new(now, members().filter(|&node| node != self.me), &promised);
-        self.role = Role::Primary(Primary {
+        self.role = Role::Primary(Box::new(Primary {
             tenure,
             generation,
             barrier: Seq(recovered.0 + 1),
@@ -345,7 +350,7 @@ impl<M: Machine> Replica<M> {
             tell_at: None,
             stuck_since: None,
             told_isolated: false,
-        });
+        }));
         if found.is_lossy {
             self.tell_event(Event::Lost { generation });
         }
@@ -457,7 +462,19 @@ impl<M: Machine> Replica<M> {
         let Some(peer) = primary.peers.get_mut(&node) else { return };
         let is_lent = self.lent.get(&node).is_some_and(|lent| !lent.mends());
         if peer.sent < base || is_lent {
-            if peer.asked.is_none() || !is_lent {
+            let is_asked = peer.asked.is_some();
+            if peer.is_silent && !is_lent {
+                // It may be gone: what it would be offered might be kept for ever.
+                if !is_asked {
+                    peer.asked = Some(now);
+                    let after = log.base();
+                    self.send(
+                        node,
+                        Message::Append { epoch, after, entries: Vec::new(), committed },
+                        When::Now,
+                    );
+                }
+            } else if !is_asked || !is_lent {
                 peer.asked = Some(now);
                 self.lend(now, node, Position::START);
             }
@@ -569,6 +586,10 @@ impl<M: Machine> Replica<M> {
         let Some(peer) = primary.peers.get_mut(&from).filter(|_| epoch == primary.tenure.epoch) else {
             return;
         };
+        peer.is_silent = false;
+        if let Some(lent) = self.lent.get_mut(&from) {
+            lent.hear(now);
+        }
         let Some(common) = committed.filter(|&committed| log.contains(committed)) else {
             peer.asked = Some(now);
             primary.takers.misses(now, from, committed);
@@ -584,7 +605,7 @@ impl<M: Machine> Replica<M> {
         primary.habit.asked = primary.habit.asked.min(common.seq);
         // It may have trimmed its log beyond what was sent again.
         peer.matched = peer.matched.max(common.seq);
-        (peer.sent, peer.asked, peer.is_silent) = (peer.begin(), None, false);
+        (peer.sent, peer.asked) = (peer.begin(), None);
         self.replicate(now, from);
         self.chase(now);
         self.tell_later(now);

@@ -195,7 +195,7 @@ impl<M: Machine> Replica<M> {
         self.resign();
         self.note_beginning(tenure.begun_after);
         self.follow(tenure.epoch);
-        self.role = Role::Candidate(Candidate {
+        self.role = Role::Candidate(Box::new(Candidate {
             tenure,
             view,
             promised: BTreeMap::new(),
@@ -206,7 +206,7 @@ impl<M: Machine> Replica<M> {
             progressed: now,
             accepts_loss: false,
             told_blocked: None,
-        });
+        }));
         self.ask_for_promises();
         Ok(())
     }

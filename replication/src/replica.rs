@@ -64,13 +64,13 @@ pub struct Replica<M: Machine> {
     pub(crate) reached: Reached,
 }
 
-/// What a replica does besides following.
+/// What a replica does besides following. Boxed, as most do nothing.
 #[derive(Clone, Debug)]
 pub(crate) enum Role<M: Machine> {
     Backup,
     /// It has the lease, and finds out what was committed before.
-    Candidate(Candidate),
-    Primary(Primary<M>),
+    Candidate(Box<Candidate>),
+    Primary(Box<Primary<M>>),
 }
 
 /// What a replica is at present.

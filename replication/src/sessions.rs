@@ -27,7 +27,8 @@ pub struct Sessions<R> {
 pub struct Session<R> {
     /// Answers below this one have arrived.
     settled: u64,
-    outcomes: BTreeMap<u64, R>,
+    /// By the numbers of their requests, in order. Not a map: most objects rest, and have one outcome.
+    outcomes: VecDeque<(u64, R)>,
 }
 
 /// What a request is, to the table.
@@ -46,10 +47,13 @@ pub(crate) enum Known<'a, R> {
 impl<R> Session<R> {
     /// A client that has the answers below `settled`, and these outcomes. None if one of them is settled, or is there twice.
     pub fn new(settled: u64, outcomes: Vec<(u64, R)>) -> Option<Self> {
-        let count = outcomes.len();
-        let outcomes: BTreeMap<u64, R> = outcomes.into_iter().collect();
-        let is_sound = outcomes.len() == count && outcomes.keys().all(|number| *number >= settled);
-        is_sound.then_some(Self { settled, outcomes })
+        let mut session = Self { settled, outcomes: VecDeque::with_capacity(outcomes.len()) };
+        for (number, outcome) in outcomes {
+            if number < settled || session.put(number, outcome).is_some() {
+                return None;
+            }
+        }
+        Some(session)
     }
 
     /// Answers below this one have arrived.
@@ -59,7 +63,34 @@ impl<R> Session<R> {
 
     /// What came of the other requests, by their numbers.
     pub fn outcomes(&self) -> impl Iterator<Item = (u64, &R)> {
-        self.outcomes.iter().map(|(&number, outcome)| (number, outcome))
+        self.outcomes.iter().map(|(number, outcome)| (*number, outcome))
+    }
+
+    fn get(&self, number: u64) -> Option<&R> {
+        let place = self.outcomes.binary_search_by_key(&number, |&(number, _)| number).ok()?;
+        self.outcomes.get(place).map(|(_, outcome)| outcome)
+    }
+
+    /// Keeps an outcome. Returns the one that it had.
+    fn put(&mut self, number: u64, outcome: R) -> Option<R> {
+        match self.outcomes.binary_search_by_key(&number, |&(number, _)| number) {
+            Ok(place) => self.outcomes.get_mut(place).map(|(_, kept)| std::mem::replace(kept, outcome)),
+            Err(place) => {
+                if self.outcomes.is_empty() {
+                    self.outcomes.reserve_exact(1);
+                }
+                self.outcomes.insert(place, (number, outcome));
+                None
+            }
+        }
+    }
+
+    /// Forgets the outcomes of which the client has the answers.
+    fn settle(&mut self, settled: u64) {
+        self.settled = self.settled.max(settled);
+        while self.outcomes.front().is_some_and(|&(number, _)| number < settled) {
+            self.outcomes.pop_front();
+        }
     }
 }
 
@@ -94,7 +125,7 @@ impl<R: Clone> Sessions<R> {
             return Known::Expired;
         }
         let Some(session) = self.clients.get(&request.client) else { return Known::New };
-        match session.outcomes.get(&request.number) {
+        match session.get(request.number) {
             Some(outcome) => Known::Done(outcome),
             None if request.number < session.settled => Known::Settled,
             None => Known::New,
@@ -103,16 +134,12 @@ impl<R: Clone> Sessions<R> {
 
     /// Keeps the outcome of a request that has taken effect, until the client has it.
     pub(crate) fn keep(&mut self, request: Request, outcome: R) {
-        let fresh = || Session { settled: 0, outcomes: BTreeMap::new() };
+        let fresh = || Session { settled: 0, outcomes: VecDeque::new() };
         let session = self.clients.entry(request.client).or_insert_with(fresh);
         let before = session.outcomes.len();
-        session.outcomes.insert(request.number, outcome);
         // A client that claims to have the answer to this very request does not have it.
-        let settled = request.settled.min(request.number);
-        if settled > session.settled {
-            session.settled = settled;
-            session.outcomes = session.outcomes.split_off(&settled);
-        }
+        session.settle(request.settled.min(request.number));
+        session.put(request.number, outcome);
         self.kept = self.kept + session.outcomes.len() - before;
     }
 

@@ -6,6 +6,7 @@
 //! as lost, is on another disk before the receiver drops it.
 //! The receiver asks for the parts that it has in another version, in order, some at a time. In between its own parts
 //! and the new ones are mixed, and that it says to whoever asks what it has. Its promise stands.
+//! For who says nothing for long no state is kept: a member that does not answer is asked what it has, and offered something when it says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -22,7 +23,7 @@ use crate::{
     State, When,
 };
 
-/// Who lacks parts and asks for none of them for so many times as long as it waits for an answer needs them no longer.
+/// Who lacks parts and asks for none of them for so many times as long as it waits for an answer needs them no longer, or is gone.
 pub(crate) const SILENT_RETRIES: u64 = 10;
 
 /// Who lacks parts and has asked so often in vain asks all members again.
@@ -45,8 +46,10 @@ pub(crate) struct Incoming<M: Machine> {
 #[derive(Clone, Debug)]
 pub(crate) struct Lent<M: Machine> {
     state: Arc<State<M>>,
-    /// When a member asked for some of it last that has all entries and lacks parts: what it acknowledges says nothing of these.
-    mends: Option<WallTime>,
+    /// It is for a member that has all entries and lacks parts: what it acknowledges says nothing of these.
+    mends: bool,
+    /// When the member asked for some of it last, or said that it needs it.
+    heard: WallTime,
     /// Behind which part the member has asked for more.
     asked: Option<M::Key>,
 }
@@ -56,7 +59,7 @@ where
     M: Machine<Outcome: Hash, Key: Hash> + Hash,
 {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.state, self.mends, &self.asked).hash(state);
+        (&self.state, self.mends, self.heard, &self.asked).hash(state);
     }
 }
 
@@ -68,13 +71,22 @@ impl<M: Machine> Lent<M> {
 
     /// Whether it is for a member that has all entries.
     pub(crate) const fn mends(&self) -> bool {
-        self.mends.is_some()
+        self.mends
+    }
+
+    /// The member says that it is there.
+    pub(crate) const fn hear(&mut self, now: WallTime) {
+        self.heard = now;
+    }
+
+    /// Whether the member has said nothing for long.
+    pub(crate) fn is_given_up(&self, now: WallTime, config: &Config) -> bool {
+        now.since(self.heard) >= config.retry_after * SILENT_RETRIES
     }
 
     /// Whether a member that has acknowledged entries up to `upto` needs it no longer.
     pub(crate) fn is_over(&self, now: WallTime, upto: Position, config: &Config) -> bool {
-        let is_silent = |asked| now.since(asked) >= config.retry_after * SILENT_RETRIES;
-        self.at() <= upto && self.mends.is_none_or(is_silent)
+        self.at() <= upto && (!self.mends || self.is_given_up(now, config))
     }
 
     /// How it differs between two parts from the versions that somebody has there.
@@ -148,7 +160,9 @@ impl<M: Machine> Replica<M> {
         if !self.outlives_a_start() {
             return;
         }
-        self.offer(to, at_least, None);
+        // If it is offered that again, it has said nothing meanwhile.
+        let heard = self.lent.get(&to).map_or(now, |lent| lent.heard);
+        self.offer(to, at_least, false, heard);
         if let Role::Primary(primary) = &mut self.role
             && !is_lent
         {
@@ -158,10 +172,10 @@ impl<M: Machine> Replica<M> {
 
     /// The same for a member that lacks parts, and needs nothing else.
     pub(crate) fn lend_to_mend(&mut self, now: WallTime, to: NodeId, at_least: Position) {
-        self.offer(to, at_least, Some(now));
+        self.offer(to, at_least, true, now);
     }
 
-    fn offer(&mut self, to: NodeId, at_least: Position, mends: Option<WallTime>) {
+    fn offer(&mut self, to: NodeId, at_least: Position, mends: bool, heard: WallTime) {
         assert!(self.is_sound() || self.config.breaks(Bug::DamagedIsSource), "§5: damage is given to nobody");
         let Role::Primary(primary) = &self.role else { return };
         let (epoch, generation, base) = (primary.tenure.epoch, primary.generation, self.log.base());
@@ -172,10 +186,10 @@ impl<M: Machine> Replica<M> {
         let state = before.map_or_else(|| Arc::new(self.state.clone()), |lent| Arc::clone(&lent.state));
         let at = state.rest.at;
         // If the log of who lacks parts is not there yet, it would drop it, and all that it has.
-        if mends.is_some() && primary.peers.get(&to).is_none_or(|peer| peer.matched < at.seq) {
+        if mends && primary.peers.get(&to).is_none_or(|peer| peer.matched < at.seq) {
             return;
         }
-        self.lent.insert(to, Lent { state, mends, asked: None });
+        self.lent.insert(to, Lent { state, mends, heard, asked: None });
         self.send(to, Message::Offer { epoch, at, generation }, When::Durable(self.last_io()));
     }
 
@@ -306,9 +320,8 @@ impl<M: Machine> Replica<M> {
             return;
         };
         let Some(lent) = self.lent.get_mut(&from).filter(|lent| lent.at() == at) else { return };
-        if lent.mends() {
-            lent.mends = Some(now);
-        } else {
+        lent.hear(now);
+        if !lent.mends() {
             peer.asked = Some(now);
             if after > lent.asked {
                 // Elsewhere it would have to begin again.

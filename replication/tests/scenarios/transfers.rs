@@ -38,6 +38,44 @@ fn who_lacks_too_much_takes_over_a_state() {
     assert_eq!((cluster.read(3, 1), cluster.read(3, 7), cluster.read(3, 9)), (Some(11), Some(17), Some(9)));
 }
 
+/// Writes something, and says whether the log at node 1 can be forgotten then, as nobody is being given a state.
+fn keeps_no_state(cluster: &mut Cluster) -> bool {
+    cluster.must_put(1, 9, 9);
+    cluster.run(ms(100));
+    cluster.forget_log(1);
+    cluster.replica(1).log_bytes() == 0
+}
+
+/// For many objects that would be all that was written while a node is gone.
+#[test]
+fn no_state_is_kept_for_who_does_not_answer() {
+    let mut cluster = node_3_lags(None);
+    cluster.run(ms(1_000));
+    assert!(keeps_no_state(&mut cluster), "nothing is offered");
+    cluster.mend();
+    cluster.run(ms(1_000));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
+#[test]
+fn no_state_is_kept_for_who_is_gone_while_it_takes_one_over() {
+    let mut cluster = node_3_lags(None);
+    cluster.renew(1);
+    cluster.hold_back(|flying| matches!(flying.message, Message::Pulled { .. }));
+    cluster.mend();
+    cluster.run(ms(1_000));
+    assert!(!keeps_no_state(&mut cluster), "it asks for more");
+    cluster.isolate(3);
+    cluster.run(ms(1_000));
+    assert!(!keeps_no_state(&mut cluster), "it may still answer");
+    cluster.run(ms(2_000));
+    assert!(keeps_no_state(&mut cluster));
+    cluster.let_go();
+    cluster.mend();
+    cluster.run(ms(1_000));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
 #[test]
 fn a_state_is_taken_over_while_others_go_on() {
     let mut cluster = node_3_lags(None);
