@@ -164,7 +164,8 @@ pub(crate) struct Hosted {
     /// Who waits for a change.
     pub(crate) changing: BTreeMap<(ClientId, u64), Vec<(Asker, Level)>>,
     /// Who waits for an answer or for durability.
-    pub(crate) asking: BTreeMap<Ticket, Asking>,
+    /// Boxed, as a map that had something once keeps room for eleven.
+    pub(crate) asking: BTreeMap<Ticket, Box<Asking>>,
     /// When a client last wanted something.
     pub(crate) used: WallTime,
     /// Since when this node leads it, and when it has last heard of which client since then.
@@ -384,6 +385,19 @@ impl Hosted {
     pub(crate) fn end_order(&mut self, now: WallTime, idle: Span) {
         if self.ordered.is_none_or(|at| at + idle <= now) {
             (self.ordered, self.is_absent) = (None, false);
+        }
+    }
+
+    /// Nobody is to be served for a while. A map that is empty keeps room for eleven, and there are many files.
+    pub(crate) fn rest(&mut self) {
+        if self.waiting.is_empty() {
+            self.waiting = VecDeque::new();
+        }
+        if self.changing.is_empty() {
+            self.changing = BTreeMap::new();
+        }
+        if self.asking.is_empty() {
+            self.asking = BTreeMap::new();
         }
     }
 

@@ -266,7 +266,8 @@ impl<A: Algorithm> Shard<A> {
                 }
                 let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
                 let (on, again) = (looked_up(&query), kept);
-                hosted.asking.insert(ticket, Asking { on, again, ..Asking::new(asker, about) });
+                let asking = Asking { on, again, ..Asking::new(asker, about) };
+                hosted.asking.insert(ticket, Box::new(asking));
                 let asked = hosted.replica.ask(now, ticket, query.clone());
                 if asked == Err(AskError::Recovering) && hosted.wait(asker, FileBody::Ask(query)) {
                     hosted.asking.remove(&ticket);
@@ -276,7 +277,7 @@ impl<A: Algorithm> Shard<A> {
             }
             Admitted::Sync { oldest, newest } => {
                 let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
-                hosted.asking.insert(ticket, Asking::new(asker, About::Itself));
+                hosted.asking.insert(ticket, Box::new(Asking::new(asker, About::Itself)));
                 hosted.replica.sync(now, ticket, (oldest, newest)).err().map(refused_sync)
             }
         };

@@ -35,7 +35,8 @@ impl<A: Algorithm> Shard<A> {
             let ticket = self.files.ticket();
             let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
             let change = Some((outcome.clone(), mark));
-            hosted.asking.insert(ticket, Asking { change, ..Asking::new(asker, About::Itself) });
+            let asking = Asking { change, ..Asking::new(asker, About::Itself) };
+            hosted.asking.insert(ticket, Box::new(asking));
             if hosted.replica.sync(now, ticket, (mark, mark)).is_ok() {
                 return;
             }
@@ -57,7 +58,8 @@ impl<A: Algorithm> Shard<A> {
         (body, until): (FileReplyBody, WallTime),
     ) {
         let asking = self.files.hosted.get_mut(&object).and_then(|hosted| hosted.asking.remove(&ticket));
-        if let Some(Asking { asker, change, about, on, again }) = asking {
+        if let Some(asking) = asking {
+            let Asking { asker, change, about, on, again } = *asking;
             if self.waits_with_answer(now, object, (asker, again.as_ref()), &body)
                 || about == About::Lend && self.waits_until_durable(now, object, asker, &body)
             {
@@ -95,7 +97,8 @@ impl<A: Algorithm> Shard<A> {
             return true;
         }
         let change = Some((Ok(done), mark));
-        hosted.asking.insert(ticket, Asking { change, ..Asking::new(asker, About::Itself) });
+        let asking = Asking { change, ..Asking::new(asker, About::Itself) };
+        hosted.asking.insert(ticket, Box::new(asking));
         if hosted.replica.sync_committed(now, ticket).is_err() {
             hosted.asking.remove(&ticket);
             self.files.reply(asker, FileReplyBody::Unavailable(Unavailable::Overloaded), None);

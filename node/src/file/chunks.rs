@@ -124,6 +124,10 @@ impl Chunks {
             self.allocated -= chunk.allocated();
             self.changed.insert(number);
         }
+        if self.chunks.is_empty() {
+            // It would keep room for eleven, and there are many files.
+            self.chunks = BTreeMap::new();
+        }
         self.punch_chunk(at, size / CHUNK_BYTES, inside(size), CHUNK_LEN);
     }
 
