@@ -377,6 +377,11 @@ impl VolumeFile {
         self.tell_fault().is_err()
     }
 
+    /// What an earlier client of the program had written by `before`, and does not know to be durable, a sync makes so, or tells to be lost.
+    pub fn inherit(&self, before: &Self) {
+        self.source.content.inherit(&before.source.content);
+    }
+
     /// What was written until now is sent, and has an outcome.
     pub(crate) async fn flush(&self, level: Level) -> Result<(), VolumeError> {
         let id = self.user.id;

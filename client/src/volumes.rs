@@ -656,6 +656,12 @@ impl Volume {
         is_pending || self.object.has_lost()
     }
 
+    /// What an earlier client of the program was told is done to the same volume, and does not know to be durable, a sync makes so, or tells to
+    /// be lost.
+    pub fn inherit(&self, before: &Self) {
+        self.object.inherit(&before.object);
+    }
+
     /// The same for somebody who is told of what is lost from now on, and of what nobody was told.
     #[must_use]
     pub fn again(&self) -> Self {

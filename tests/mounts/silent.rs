@@ -19,16 +19,46 @@ const SILENCE: Duration = Duration::from_secs(130);
 
 const MADE: usize = 8;
 
-/// In a process of its own: a program that another test starts meanwhile would close what is open here, which waits for the frozen mount.
+/// Does it in a process of its own: a program that another test starts meanwhile would close what is open here, which waits for the frozen mount.
+fn alone(test: &str, act: impl FnOnce()) {
+    if std::env::var_os(ALONE).is_some() {
+        return act();
+    }
+    let mut alone = Command::new(std::env::current_exe().unwrap());
+    let name = format!("silent::{test}");
+    let output = alone.args(["--exact", &name, "--nocapture"]).env(ALONE, "1").output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+}
+
 #[test]
 fn a_mount_that_was_silent_for_long_goes_on_as_somebody_else() {
-    if std::env::var_os(ALONE).is_some() {
-        return is_silent_and_goes_on();
+    alone("a_mount_that_was_silent_for_long_goes_on_as_somebody_else", is_silent_and_goes_on);
+}
+
+#[test]
+fn a_mount_that_was_silent_for_long_tells_what_is_lost_of_what_was_written() {
+    alone("a_mount_that_was_silent_for_long_tells_what_is_lost_of_what_was_written", is_silent_and_tells);
+}
+
+/// What it was told is written the daemons had in memory alone when their power failed.
+fn is_silent_and_tells() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, (b, silent), memos) = (cluster.mount("a"), cluster.mount_in_front("b"), cluster.memos());
+    let (file, dir) = (File::create(b.join("written")).unwrap(), File::open(&b).unwrap());
+    file.write_all_at(b"written", 0).unwrap();
+    assert_eq!(fs::read_to_string(a.join("written")).unwrap(), "written", "the daemons have it");
+    kill_process(silent, Signal::STOP).unwrap();
+    cluster.lose_power(&memos);
+    std::thread::sleep(SILENCE);
+    fs::write(a.join("new"), "new").unwrap();
+    kill_process(silent, Signal::CONT).unwrap();
+    for synced in [file.sync_all(), dir.sync_all()] {
+        assert_eq!(Errno::from_io_error(&synced.unwrap_err()), Some(Errno::IO));
     }
-    let name = "silent::a_mount_that_was_silent_for_long_goes_on_as_somebody_else";
-    let mut alone = Command::new(std::env::current_exe().unwrap());
-    let output = alone.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    // Whoever was told writes it again.
+    file.write_all_at(b"written", 0).unwrap();
+    file.sync_all().unwrap();
+    dir.sync_all().unwrap();
 }
 
 /// A user who has a file open that he may not open any more, and writes to it when he is told to.

@@ -57,6 +57,21 @@ impl Cluster {
         until("they have ended", || all.iter().all(|process| is_dead(*process)));
     }
 
+    /// What remembers beside each daemon's disk, as long as its power does not fail.
+    pub(crate) fn memos(&self) -> Vec<PathBuf> {
+        let output = fleasefs().args(["status", "--json", "--cluster"]).arg(self.dir()).output().unwrap();
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let stores = status["daemons"].as_array().unwrap().iter();
+        let stores = stores.map(|daemon| daemon["status"]["daemon"]["store"].as_str().unwrap());
+        stores.map(|store| Path::new("/dev/shm").join(format!("fleasefs-{store}"))).collect()
+    }
+
+    /// Ends all daemons as their next start finds it after a loss of power. Starts no program.
+    pub(crate) fn lose_power(&self, memos: &[PathBuf]) {
+        memos.iter().for_each(|memo| fs::remove_file(memo).unwrap());
+        self.signal_all(Signal::KILL);
+    }
+
     /// A folder to mount on, which is taken care of.
     pub(crate) fn point(&self, name: &str) -> PathBuf {
         let point = self.folder.path().join(name);

@@ -94,6 +94,7 @@ impl OpenFile {
             if opened.1.give_up() {
                 self.lost.fetch_add(1, Ordering::Relaxed);
             }
+            file.inherit(&opened.1);
             *opened = (number, Arc::new(file));
         }
         opened.1.clone()

@@ -62,6 +62,10 @@ impl<T: Opens> Handles<T> {
         numbers.filter_map(|number| open.by_number.get(number).cloned()).collect()
     }
 
+    pub(super) fn all(&self) -> Vec<Arc<T>> {
+        self.open().by_number.values().cloned().collect()
+    }
+
     pub(super) fn leave(&self, number: u64) -> Option<Arc<T>> {
         let mut open = self.open();
         let left = open.by_number.remove(&number)?;

@@ -30,6 +30,7 @@
 //! No cache, no data of changes that were acknowledged: whoever wants to write again what was lost keeps it. No time limits: a request is sent for ever unless it is given up.
 
 mod closing;
+mod debts;
 mod entries;
 mod holds;
 mod job;
@@ -54,6 +55,7 @@ use node::{Capability, ClusterMap, RequestId, Unavailable};
 use super::grants::Told;
 use super::{BACKOFF_MAX, BACKOFF_MIN, Bug, Rules, SILENCE};
 use closing::{Closed, TRIES_MAX};
+pub use debts::Debt;
 use holds::Holds;
 pub use job::Opening;
 use job::{Job, Task, Wish};
@@ -307,11 +309,6 @@ impl Files {
     /// Who is believed to answer for a file.
     pub fn believed(&self, object: ObjectId) -> Option<NodeId> {
         self.objects.get(&object).map(|object| object.target())
-    }
-
-    /// How many changes of a file were acknowledged and are not known to be durable.
-    pub fn owed(&self, object: ObjectId) -> usize {
-        self.objects.get(&object).map_or(0, |object| object.owed.len())
     }
 
     /// The file is to be there.

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Object, ObjectError, Wanted, error_of};
+use crate::clock;
 use crate::core::files::FileEvent;
 
 impl Object {
@@ -17,6 +18,16 @@ impl Object {
     pub(crate) async fn begin_sync(&self) -> Result<FileEvent, ObjectError> {
         let _permit = self.windows().for_change(0).await?;
         self.run(&Wanted::Sync).await
+    }
+
+    /// What an earlier client of the program was told is written of this object is owed by this one, too: whoever syncs it is told if that is lost.
+    pub(crate) fn inherit(&self, before: &Self) {
+        let Some(debt) = before.with_files(|files| files.debt(before.id)) else { return };
+        self.shared.with_objects(|objects| {
+            if !objects.core.owe(clock::now(), self.id, debt) {
+                objects.handles.note_loss(self.id);
+            }
+        });
     }
 
     /// What came of it.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{MonoTime, NodeId};
 use node::file::Mark;
 
+use super::debts::Debt;
 use super::job::{Syncing, Wish};
 use super::link::Links;
 use super::{Bug, FileTicket, Rules, UNDER_WAY_MAX, UNSYNCED_MAX};
@@ -173,14 +174,20 @@ impl Object {
         answering.or_else(there).unwrap_or((self.turn + 1) % count)
     }
 
-    /// What a sync of everything that is owed covers, on behalf of all who wait for one.
-    pub(super) fn begin_sync(&mut self) -> Option<Syncing> {
-        let upto = *self.owed.last_key_value()?.0;
+    /// All that is owed.
+    pub(super) fn debt(&self) -> Option<Debt> {
         let marks = || self.owed.values().map(|&(_, mark)| mark);
         // In which generation something was acknowledged says whether it may be lost; where it stands, what there is
         // to sync.
         let oldest = marks().min_by_key(|mark| (mark.generation, mark.at))?;
         let newest = marks().max_by_key(|mark| mark.at)?;
+        Some(Debt { oldest, newest })
+    }
+
+    /// What a sync of everything that is owed covers, on behalf of all who wait for one.
+    pub(super) fn begin_sync(&mut self) -> Option<Syncing> {
+        let upto = *self.owed.last_key_value()?.0;
+        let Debt { oldest, newest } = self.debt()?;
         let waiters = std::mem::take(&mut self.waiters).into_iter().collect();
         Some(Syncing { oldest, newest, upto, waiters })
     }

@@ -749,3 +749,19 @@ fn a_number_never_comes_twice_although_files_are_forgotten() {
     story.write();
     assert_eq!(numbers(&story.sent_one()), (3, 3));
 }
+
+#[test]
+fn what_one_client_owes_another_one_makes_durable() {
+    let mut before = Story::new();
+    assert_eq!(before.files.debt(OBJECT), None);
+    [mark(2, 7), mark(1, 8), mark(2, 9)].into_iter().for_each(|mark| _ = before.acknowledged(mark));
+    let debt = before.files.debt(OBJECT).unwrap();
+    let mut story = Story::new();
+    assert!(story.files.owe(story.now, OBJECT, debt));
+    let ticket = story.files.sync(story.now, OBJECT);
+    let sync = story.sent_one();
+    assert_eq!(sync.request.body, FileBody::Sync { oldest: mark(1, 8), newest: mark(2, 9) });
+    story.reply(&sync, FileReplyBody::Lost);
+    let [FileEvent::Lost { ticket: told, changes, .. }] = &story.event()[..] else { panic!("it is lost") };
+    assert_eq!((*told, changes.len(), story.files.debt(OBJECT)), (Some(ticket), 2, None));
+}
