@@ -444,18 +444,21 @@ impl Filesystem for Translator {
         }
         let data = Bytes::copy_from_slice(data);
         let how = write_how(flags, open_flags);
-        match self.fs.write_at_once(handle.0, (offset, &data), how) {
-            Some(Ok(())) => return reply.written(length),
-            Some(Err(error)) => return reply.error(errno(error)),
-            None => {}
+        let fs = self.fs.clone();
+        let answer = move |done| match done {
+            Ok(()) => reply.written(length),
+            Err(error) => {
+                fs.note_failure(handle.0, how);
+                reply.error(error);
+            }
+        };
+        if let Some(done) = self.fs.write_at_once(handle.0, (offset, &data), how) {
+            return answer(done.map_err(errno));
         }
         self.serve(
             (caller(request), length),
             move |fs| async move { fs.write(handle.0, (offset, data), how).await },
-            move |done| match done {
-                Ok(()) => reply.written(length),
-                Err(error) => reply.error(error),
-            },
+            answer,
         );
     }
 

@@ -389,7 +389,7 @@ impl Hosted {
     }
 
     /// Nobody is to be served for a while. A map that is empty keeps room for eleven, and there are many files.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn free_room(&mut self) {
         if self.waiting.is_empty() {
             self.waiting = VecDeque::new();
         }

@@ -134,7 +134,7 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn file_given_up(&mut self, now: WallTime, object: ObjectId) {
         let Some(hosted) = self.files.hosted.get_mut(&object) else { return };
         hosted.replica.resign();
-        hosted.rest();
+        hosted.free_room();
         hosted.stage = Stage::Idle;
         // Somebody may lead it already, and have begun it again.
         let is_same = Some((hosted.replica.promised(), hosted.replica.tail())) == hosted.is_over.take();

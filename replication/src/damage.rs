@@ -297,6 +297,9 @@ impl<M: Machine> Replica<M> {
                     return self.lend_to_mend(now, to, at_least);
                 }
                 peer.asked = Some(now);
+                if let Some(lent) = self.lent.get_mut(&to) {
+                    lent.hear(now);
+                }
                 self.lend(now, to, at_least);
             }
             Role::Primary(_) | Role::Candidate(_) => {}

@@ -86,7 +86,7 @@ pub(crate) struct Peer {
     /// Since when it owes an answer.
     pub(crate) asked: Option<WallTime>,
     /// It did not answer: it gets one message at a time until it does.
-    is_silent: bool,
+    pub(crate) is_silent: bool,
 }
 
 impl Peer {
@@ -293,11 +293,7 @@ impl<M: Machine> Replica<M> {
                 node
             })
             .collect();
-        for node in &late {
-            if self.lent.get(node).is_some_and(|lent| lent.is_given_up(now, config)) {
-                self.lent.remove(node);
-            }
-        }
+        self.lent.retain(|_, lent| !lent.is_given_up(now, config));
         if primary.tell_at.is_some_and(|at| at <= now) {
             self.tell_committed();
         }
@@ -463,18 +459,11 @@ impl<M: Machine> Replica<M> {
         let is_lent = self.lent.get(&node).is_some_and(|lent| !lent.mends());
         if peer.sent < base || is_lent {
             let is_asked = peer.asked.is_some();
-            if peer.is_silent && !is_lent {
-                // It may be gone: what it would be offered might be kept for ever.
+            if !is_lent && peer.is_silent {
                 if !is_asked {
-                    peer.asked = Some(now);
-                    let after = log.base();
-                    self.send(
-                        node,
-                        Message::Append { epoch, after, entries: Vec::new(), committed },
-                        When::Now,
-                    );
+                    self.ask_what_it_has(now, node);
                 }
-            } else if !is_asked || !is_lent {
+            } else if !is_lent || !is_asked {
                 peer.asked = Some(now);
                 self.lend(now, node, Position::START);
             }
@@ -505,6 +494,17 @@ impl<M: Machine> Replica<M> {
             peer.asked.get_or_insert(now);
         }
         messages.into_iter().for_each(|message| self.send_entries(node, message));
+    }
+
+    /// Asks a member that does not answer whether it has what stands before the log. It may be gone, and what it would be offered might be kept
+    /// for ever.
+    fn ask_what_it_has(&mut self, now: WallTime, node: NodeId) {
+        let (after, committed) = (self.log.base(), self.log.committed());
+        let Role::Primary(primary) = &mut self.role else { return };
+        let Some(peer) = primary.peers.get_mut(&node) else { return };
+        peer.asked = Some(now);
+        let message = Message::Append { epoch: primary.tenure.epoch, after, entries: Vec::new(), committed };
+        self.send(node, message, When::Now);
     }
 
     /// Tells the backups what is committed.
@@ -544,7 +544,13 @@ impl<M: Machine> Replica<M> {
                 self.send(from, Message::Sync { epoch, upto }, When::Now);
             }
         } else if !self.lent.contains_key(&from) {
-            primary.takers.has_state(from, upto);
+            if primary.takers.is_taking(from) {
+                // What it took over was given up while it wrote that.
+                primary.takers.has_taken(now, from, upto.seq);
+                self.send(from, Message::Sync { epoch, upto }, When::Now);
+            } else {
+                primary.takers.has_state(from, upto);
+            }
         }
         if from != self.me {
             self.replicate(now, from);

@@ -11,6 +11,9 @@ use base::{ClientId, WallTime};
 
 use crate::Request;
 
+/// Room for so many outcomes of a client is kept although there are fewer.
+const ROOM_KEPT: usize = 4;
+
 /// What is remembered of each client.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Sessions<R> {
@@ -90,6 +93,9 @@ impl<R> Session<R> {
         self.settled = self.settled.max(settled);
         while self.outcomes.front().is_some_and(|&(number, _)| number < settled) {
             self.outcomes.pop_front();
+        }
+        if self.outcomes.capacity() > ROOM_KEPT.max(4 * self.outcomes.len()) {
+            self.outcomes.shrink_to(ROOM_KEPT);
         }
     }
 }

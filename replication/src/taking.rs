@@ -87,6 +87,11 @@ impl Takers {
         self.all.insert(node, Taker { has, heard: now });
     }
 
+    /// Whether it was offered a state, and has not written it.
+    pub(crate) fn is_taking(&self, node: NodeId) -> bool {
+        self.all.get(&node).is_some_and(|taker| taker.has == Has::Taking)
+    }
+
     /// It has more of what it takes over.
     pub(crate) fn comes_nearer(&mut self, now: WallTime, node: NodeId) {
         if let Some(taker) = self.all.get_mut(&node) {

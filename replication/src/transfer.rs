@@ -23,7 +23,7 @@ use crate::{
     State, When,
 };
 
-/// Who lacks parts and asks for none of them for so many times as long as it waits for an answer needs them no longer, or is gone.
+/// Who takes something over and says nothing for so many times as long as it waits for an answer needs that no longer, or is gone.
 pub(crate) const SILENT_RETRIES: u64 = 10;
 
 /// Who lacks parts and has asked so often in vain asks all members again.
@@ -160,7 +160,7 @@ impl<M: Machine> Replica<M> {
         if !self.outlives_a_start() {
             return;
         }
-        // If it is offered that again, it has said nothing meanwhile.
+        // That it is offered again does not say that it is there.
         let heard = self.lent.get(&to).map_or(now, |lent| lent.heard);
         self.offer(to, at_least, false, heard);
         if let Role::Primary(primary) = &mut self.role
@@ -319,8 +319,13 @@ impl<M: Machine> Replica<M> {
         let Some(peer) = primary.peers.get_mut(&from).filter(|_| epoch == primary.tenure.epoch) else {
             return;
         };
-        let Some(lent) = self.lent.get_mut(&from).filter(|lent| lent.at() == at) else { return };
+        let Some(lent) = self.lent.get_mut(&from) else { return };
+        // What it asks for may be what was lent before: the offer takes as long as the disk here.
         lent.hear(now);
+        if lent.at() != at {
+            return;
+        }
+        peer.is_silent = false;
         if !lent.mends() {
             peer.asked = Some(now);
             if after > lent.asked {

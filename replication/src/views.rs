@@ -32,6 +32,7 @@ impl<M: Machine> Replica<M> {
             primary.newcomer.replace((node, tail)).filter(|&(before, _)| before != node)
         {
             primary.peers.remove(&before);
+            self.lent.remove(&before);
         }
         primary.peers.entry(node).or_insert(Peer::new(Seq(0)));
         primary.chased = None;

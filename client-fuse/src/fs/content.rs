@@ -120,12 +120,6 @@ impl OpenFile {
     pub(super) fn has_locked(&self) -> bool {
         self.has_locked.load(Ordering::Relaxed)
     }
-
-    fn wrote(&self, how: WriteHow, is_done: bool) {
-        if how.is_direct && !is_done {
-            self.has_failed.store(true, Ordering::Relaxed);
-        }
-    }
 }
 
 impl Fs {
@@ -206,7 +200,6 @@ impl Fs {
         let (number, file) = open.opened();
         let offset = Some(offset).filter(|_| !how.appends || how.is_placed);
         let written = (number == self.now().number).then(|| file.write_at_once(offset, data))??;
-        open.wrote(how, written.is_ok());
         Some(written.map(drop).map_err(FsError::from))
     }
 
@@ -219,18 +212,22 @@ impl Fs {
     ) -> Result<(), FsError> {
         let open = self.files.get(handle)?;
         assert!(data.len() as u64 <= WRITE_BYTES_MAX, "the kernel was told what it may write at once");
-        let written = async {
-            let file = self.content(&open).await?;
-            if how.appends && !how.is_placed {
-                file.append(data).await?;
-            } else {
-                file.write(offset, data).await?;
-            }
-            if how.syncs { self.sync_content(&open).await } else { Ok(()) }
-        };
-        let written = written.await;
-        open.wrote(how, written.is_ok());
-        written
+        let file = self.content(&open).await?;
+        if how.appends && !how.is_placed {
+            file.append(data).await?;
+        } else {
+            file.write(offset, data).await?;
+        }
+        if how.syncs { self.sync_content(&open).await } else { Ok(()) }
+    }
+
+    /// The kernel is about to be told that a write has failed, or was given up.
+    pub(crate) fn note_failure(&self, handle: u64, how: WriteHow) {
+        if how.is_direct
+            && let Ok(open) = self.files.get(handle)
+        {
+            open.has_failed.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Makes what was written, and the file's name, outlive the power of the daemons.

@@ -124,11 +124,11 @@ impl Chunks {
             self.allocated -= chunk.allocated();
             self.changed.insert(number);
         }
+        self.punch_chunk(at, size / CHUNK_BYTES, inside(size), CHUNK_LEN);
         if self.chunks.is_empty() {
             // It would keep room for eleven, and there are many files.
             self.chunks = BTreeMap::new();
         }
-        self.punch_chunk(at, size / CHUNK_BYTES, inside(size), CHUNK_LEN);
     }
 
     /// Makes zeros from `start` to before `end`.

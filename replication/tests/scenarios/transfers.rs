@@ -76,6 +76,39 @@ fn no_state_is_kept_for_who_is_gone_while_it_takes_one_over() {
     cluster.assert_same(&[1, 2, 3]);
 }
 
+/// An offer leaves when what it offers is durable, and entries go on meanwhile.
+#[test]
+fn who_hears_of_a_state_late_takes_it_over_all_the_same() {
+    let mut cluster = node_3_lags(None);
+    cluster.renew(1);
+    cluster.hold_back(|flying| matches!(flying.message, Message::Offer { .. }));
+    cluster.mend();
+    for _ in 0..4 {
+        for cell in 0..25 {
+            cluster.must_put(1, cell, 100 + cell);
+            cluster.run(ms(100));
+        }
+        let first = std::mem::take(&mut cluster.held).into_iter().take(1);
+        cluster.deliver_all(first.collect());
+    }
+    cluster.run(ms(500));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
+/// Its journal takes longer than the primary keeps the state for it. It is without a state until what it has is durable.
+#[test]
+fn who_has_written_a_state_late_is_asked_to_make_it_durable() {
+    let mut cluster = node_3_lags(None);
+    cluster.renew(1);
+    cluster.mend();
+    cluster.hold_back(|flying| flying.from == 3 && matches!(flying.message, Message::Appended { .. }));
+    cluster.run(ms(4_000));
+    let written = std::mem::take(&mut cluster.held);
+    cluster.hold_back(|flying| flying.to == 3 && matches!(flying.message, Message::Sync { .. }));
+    cluster.deliver_all(written);
+    assert!(!cluster.held.is_empty());
+}
+
 #[test]
 fn a_state_is_taken_over_while_others_go_on() {
     let mut cluster = node_3_lags(None);
