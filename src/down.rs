@@ -13,8 +13,9 @@ use crate::local::{LocalCluster, LocalDaemon};
 /// Stop the daemons of the cluster under DIR
 ///
 /// What is mounted of it on this machine is unmounted first. If that is in use
-/// nothing is stopped, and whoever uses it is named; nor is anything while what was
-/// written there is not with the daemons after a minute.
+/// nothing is stopped, and whoever uses it is named, and what was unmounted before;
+/// nor is anything stopped while what was written there is not with the daemons
+/// after a minute.
 ///
 /// Each gives its leases up first; one that does not stop within 15 seconds is
 /// killed. Nothing is deleted: `fleasefs up DIR` starts the same cluster again.
@@ -37,8 +38,10 @@ type Outcome = anyhow::Result<Option<Stopped>>;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let cluster = LocalCluster::open(&args.dir)?;
+    let mut unmounted = Vec::new();
     for mount in client_fuse::mounts()?.iter().filter(|mount| mount.is_of(cluster.dir())) {
-        client_fuse::unmount(&mount.point).context("the cluster goes on")?;
+        client_fuse::unmount(&mount.point).with_context(|| goes_on(&unmounted))?;
+        unmounted.push(mount.point.display().to_string());
     }
     let daemons = cluster.daemons();
     let outcomes = stop_all(&daemons.iter().collect::<Vec<_>>());
@@ -48,6 +51,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .iter()
         .all(|(_, outcome)| matches!(outcome, Ok(stopped) if *stopped != Some(Stopped::Stuck)));
     Ok(if is_down { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn goes_on(unmounted: &[String]) -> String {
+    if unmounted.is_empty() {
+        "the cluster goes on".to_owned()
+    } else {
+        format!("the cluster goes on, without the mounts that are gone already: {}", unmounted.join(", "))
+    }
 }
 
 /// Stops daemons, all at the same time.

@@ -42,8 +42,8 @@ const TOKEN_VARIABLE: &str = "FLEASEFS_TOKEN";
 /// and a SIGINT that is not the terminal's are passed on to all of them. What a
 /// command leaves running when it ends runs on without the lock.
 ///
-/// Exit codes: the command's own, or 128 + N if signal N ended it; 75 when the
-/// lock was not obtained; 76 when it was lost; 126 when the command cannot be
+/// Exit codes: the command's own, or 128 + N if signal N ended it; 75 when
+/// somebody else has the lock; 76 when it was lost; 126 when the command cannot be
 /// executed; 127 when it is not found; 1 when something else failed.
 ///
 /// Examples:

@@ -444,11 +444,14 @@ impl Filesystem for Translator {
         }
         let data = Bytes::copy_from_slice(data);
         let how = write_how(flags, open_flags);
-        let fs = self.fs.clone();
+        // Whoever ends the mount waits for nothing that is only to be answered.
+        let fs = Arc::downgrade(&self.fs);
         let answer = move |done| match done {
             Ok(()) => reply.written(length),
             Err(error) => {
-                fs.note_failure(handle.0, how);
+                if let Some(fs) = fs.upgrade() {
+                    fs.note_failure(handle.0, how);
+                }
                 reply.error(error);
             }
         };

@@ -58,8 +58,8 @@ pub enum ObjectError {
     Lost,
     /// Nobody has said what came of it.
     #[error(
-        "no daemon has answered for this object in {patience_s} s: {why}; a change may still have taken effect; `fleasefs \
-         status` shows what is wrong"
+        "no daemon has answered for this object in {patience_s} s: {why}; if it was to be changed, that may still happen; \
+         `fleasefs status` shows what is wrong"
     )]
     Unanswered {
         /// How long it was tried.

@@ -64,7 +64,7 @@ fn who_writes_to_a_program_that_is_somebody_elses_ends_its_privileges() {
     fs::set_permissions(cluster.dir().parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
     let point = cluster.mount_with("m", &["-oallow_other"]);
     let other = cluster.mount("other");
-    for script in ["echo x >> ", "echo x > ", "truncate -s 1 "] {
+    for script in ["echo x >> ", "echo x > ", "truncate -s 1 ", "fallocate -l 9000 "] {
         let file = point.join("f");
         fs::write(&file, "program\n").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o6777)).unwrap();

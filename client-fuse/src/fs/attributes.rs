@@ -51,17 +51,18 @@ impl Fs {
         }
         let Wanted { mode, uid, gid, atime, mtime, .. } = wanted;
         let set = SetAttributes { mode, uid, gid, size: None, atime, mtime, is_open: false };
-        let set = if set == SetAttributes::default() {
+        let (who, set) = if set == SetAttributes::default() {
             let (is, _) = self.attributes(number).await?;
             if is.mode & SET_ID_BITS == 0 {
                 return Ok(is);
             }
-            // Whoever sets no owner sets the one that it has, and that ends set-user-ID and set-group-ID.
-            SetAttributes { uid: Some(is.uid), ..set }
+            // Whoever changes the content, or sets no owner, sets the one that it has, and that ends set-user-ID and set-group-ID. It need not be
+            // his.
+            (&self.root, SetAttributes { uid: Some(is.uid), ..set })
         } else {
-            set
+            (&who, set)
         };
-        let attributes = self.set(&who, inode, set).await?;
+        let attributes = self.set(who, inode, set).await?;
         self.completed_at_once(attributes).await
     }
 

@@ -103,7 +103,8 @@ impl Fs {
         if offset == 0 {
             *listing = Listing::default();
         }
-        if listing.has_to_ask(offset) {
+        // Who has gone back to the start may go on where he was before.
+        while listing.has_to_ask(offset) {
             let after = listing.names.back().map(|last| last.name.clone());
             match self.now().volume.list(dir.inode, after, false).await {
                 Ok(page) => listing.append(page.entries, page.is_last),
