@@ -407,7 +407,7 @@ impl Client {
         shared.ahead.queue().opened.push(arrival);
         shared.ahead.wake.notify_one();
         tend(shared);
-        Some(VolumeFile::new(source, Held::new(kept)))
+        VolumeFile::found(source, Held::new(kept))
     }
 }
 

@@ -223,6 +223,7 @@ impl Shared {
     /// Nothing names a file any more: what was written to it goes with it, unless somebody has it open.
     pub(crate) fn note_removed(&self, id: FileId, fate: Fate) {
         if !matches!(fate, Fate::Named { .. } | Fate::Orphan { holders: 2.. }) {
+            self.reopening.forget(id);
             self.behind.contents().removed(id);
             let content = file_object(id.volume, id.inode);
             self.with_objects(|objects| {
@@ -233,7 +234,6 @@ impl Shared {
                     objects.handles.note_removed(content);
                 }
             });
-            self.reopening.look();
             self.told();
             self.behind.urge(id);
         }
@@ -270,7 +270,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Waits for a lend to this client that is about to be known here, or returned. If it is neither it is returned, and never used.
+    /// Waits for a lend to this client that is about to be known here, or returned. If it is neither it is returned, and never used. What it was dropped
+    /// with is gone, although the volume takes this client to have the file open, until it is told.
     pub(crate) async fn refuse_lend(
         &self,
         inode: InodeId,
@@ -278,6 +279,9 @@ impl Volume {
     ) -> Result<(), VolumeError> {
         let id = FileId { volume: self.object(), inode };
         let behind = &self.tree().shared().behind;
+        if behind.contents().was_dropped(id) {
+            return Err(VolumeError::Refused(NameError::NoInode { inode }));
+        }
         let is_known = |contents: &Contents| {
             contents.generation(id) == Some(generation) || contents.has_ended(id, generation)
         };

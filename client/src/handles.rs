@@ -60,10 +60,15 @@ impl Handles {
         self.remember(id);
     }
 
-    fn remember(&mut self, id: ObjectId) {
+    /// Whoever has it next is told that something of it was lost.
+    pub(crate) fn remember(&mut self, id: ObjectId) {
         if self.lost.len() < LOST_MAX {
             self.lost.insert(id);
         }
+    }
+
+    pub(crate) fn is_open(&self, id: ObjectId) -> bool {
+        self.open.contains_key(&id)
     }
 
     pub(crate) fn losses(&self, id: ObjectId) -> u64 {
@@ -88,6 +93,11 @@ impl Handles {
     /// The object was removed: nobody asks what was lost of it.
     pub(crate) fn note_removed(&mut self, id: ObjectId) {
         self.lost.remove(&id);
+    }
+
+    /// All of which something was lost that nobody was told.
+    pub(crate) fn untold(&self) -> impl Iterator<Item = ObjectId> {
+        self.lost.iter().copied()
     }
 
     /// How many losses were noted that no handle is told of, and of what the first was, since this was asked last.

@@ -67,6 +67,6 @@ pub use node::file::{FileError, READ_BYTES_MAX, Stat, WRITE_BYTES_MAX};
 pub use node::{Status, Token, Unavailable};
 pub use objects::{Object, ObjectError};
 pub use orders::OrderError;
-pub use volume_files::VolumeFile;
+pub use volume_files::{Heir, VolumeFile};
 pub use volumes::{Volume, VolumeError};
 pub use watch::{Ended, Watch};

@@ -7,7 +7,8 @@
 //!
 //! - What somebody was allowed once he is allowed again as long as nobody has changed the rights ([`rights`](crate::core::grants::Cache::rights)). Who
 //!   created a file may open it again if he is its owner and the mode lets the owner read and write.
-//! - What loses a name is revoked from whoever knows it, and so it is closed at once then if nobody uses it.
+//! - What loses a name is revoked from whoever knows it, and so it is closed at once then if nobody uses it. The client that has taken the last
+//!   one away closes it by itself.
 //! - No more is kept open than is told to a volume one by one.
 
 use std::collections::BTreeMap;
@@ -68,7 +69,16 @@ impl Reopening {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something was taken back, or has lost a name.
+    /// Nothing names a file any more.
+    pub(crate) fn forget(&self, id: FileId) {
+        let mut known = self.known();
+        let closed = known.files.remove(&id).unwrap_or_default();
+        known.count -= closed.len();
+        drop(known);
+        drop(closed);
+    }
+
+    /// Something was taken back.
     pub(crate) fn look(&self) {
         self.look.notify_one();
     }
@@ -176,7 +186,7 @@ impl Client {
             return None;
         }
         let source = shared.reopening.find(id, (who, mode), (now, shared.rights(id)?))?;
-        Some(VolumeFile::again(&source))
+        VolumeFile::again(&source)
     }
 
     /// A file was opened by who was allowed to by these rights.

@@ -22,7 +22,7 @@ use crate::core::content::{
 };
 use crate::driver::{Client, Shared};
 use crate::holding::Held;
-use crate::objects::ObjectError;
+use crate::objects::{Object, ObjectError};
 use crate::reading::Reader;
 use crate::source::Source;
 use crate::volumes::{Volume, VolumeError};
@@ -36,6 +36,13 @@ pub struct VolumeFile {
     source: Source,
     held: Arc<Held>,
     user: Arc<User>,
+}
+
+/// What is told to who has a file open and has not opened it yet as the client that the program has become.
+#[derive(Debug)]
+pub struct Heir {
+    content: Object,
+    volume: Volume,
 }
 
 /// What both clocks say.
@@ -82,7 +89,8 @@ impl Client {
         }
         let rights = self.shared.rights(FileId { volume: volume.object(), inode });
         let (_, capability, held) = volume.open_to_hold(who, (inode, mode)).await?;
-        let file = VolumeFile::new(Source::new(volume, capability, held.kept()), held);
+        let file = VolumeFile::found(Source::new(volume, capability, held.kept()), held);
+        let file = file.ok_or(NameError::NoInode { inode }).map_err(VolumeError::Refused)?;
         self.opened(&file, who, (mode, rights));
         Ok(file)
     }
@@ -170,6 +178,18 @@ impl Client {
     }
 }
 
+impl Heir {
+    /// The same as if it [were](VolumeFile::inherit) open.
+    pub fn inherit(&self, before: &VolumeFile) {
+        self.content.inherit(&before.source.content);
+    }
+
+    /// Whether something is lost that is still to be told.
+    pub fn has_lost(&self) -> bool {
+        self.content.has_lost() || self.volume.has_lost()
+    }
+}
+
 impl Volume {
     /// What to do next to know how a file is, of which the tree says this.
     fn look(&self, looking: &mut Looking, attributes: Attributes) -> LookStep {
@@ -179,9 +199,23 @@ impl Volume {
 }
 
 impl VolumeFile {
+    /// A file that was created just now.
     pub(crate) fn new(source: Source, held: Held) -> Self {
-        let (shared, id) = (Arc::clone(source.shared()), source.id());
-        let told = AtomicU64::new(shared.behind.contents().open(id));
+        let told = source.shared().behind.contents().open(source.id());
+        Self::told(source, held, told)
+    }
+
+    /// One that somebody has found. None if it was removed since, and what was written to it is not there any more.
+    pub(crate) fn found(source: Source, held: Held) -> Option<Self> {
+        let told = {
+            let mut contents = source.shared().behind.contents();
+            (!contents.was_dropped(source.id())).then(|| contents.open(source.id()))?
+        };
+        Some(Self::told(source, held, told))
+    }
+
+    fn told(source: Source, held: Held, told: u64) -> Self {
+        let (shared, id, told) = (Arc::clone(source.shared()), source.id(), AtomicU64::new(told));
         let (through, reader) = (Mutex::new(Through::default()), Reader::default());
         let borrowing = tokio::sync::Mutex::new(());
         let user = Arc::new(User { shared, id, told, borrowing, through, reader });
@@ -189,9 +223,9 @@ impl VolumeFile {
     }
 
     /// The same file, opened once more.
-    pub(crate) fn again(source: &Source) -> Self {
+    pub(crate) fn again(source: &Source) -> Option<Self> {
         let held = Held::new(source.kept());
-        Self::new(source.again(), held)
+        Self::found(source.again(), held)
     }
 
     /// Which it is.
@@ -365,19 +399,24 @@ impl VolumeFile {
         Err(fault.told(self.volume()))
     }
 
-    /// Gives it up, as somebody whose client has ended: what was written and not sent is lost. Whether that is something nobody was told.
-    pub fn give_up(&self) -> bool {
-        let id = self.user.id;
-        self.contents(|contents| {
-            if let Some(generation) = contents.generation(id) {
-                contents.end_lend((id, generation), Fault::Ended);
-            }
-        });
-        self.user.shared.told();
-        self.tell_fault().is_err()
+    /// Whether something of it or of names is lost that was said to be done, and no sync has told yet.
+    pub fn has_lost(&self) -> bool {
+        self.source.content.has_lost() || self.volume().has_lost()
     }
 
-    /// What an earlier client of the program had written by `before`, and does not know to be durable, a sync makes so, or tells to be lost.
+    /// Who has it open, and opens it later as another client that has [inherited](Volume::inherit) from this one.
+    pub fn heir(&self, volume: &Volume) -> Heir {
+        Heir { content: volume.tree().content_of(self.source.content.id()), volume: volume.anew() }
+    }
+
+    /// Is told of what the heir is told.
+    pub fn take_place_of(&self, heir: &Heir) {
+        self.source.content.take_place_of(&heir.content);
+        self.volume().take_place_of(&heir.volume);
+    }
+
+    /// What the earlier client that has `before` open was told is done since it ended, and does not know to be durable, a sync makes so, or tells to be
+    /// lost.
     pub fn inherit(&self, before: &Self) {
         self.source.content.inherit(&before.source.content);
     }

@@ -656,10 +656,15 @@ impl Volume {
         is_pending || self.object.has_lost()
     }
 
-    /// What an earlier client of the program was told is done to the same volume, and does not know to be durable, a sync makes so, or tells to
-    /// be lost.
+    /// Takes over from an earlier client of the program, which has ended. What it was told is done, to this volume or to any file, and does not
+    /// know to be durable, a sync makes so, or tells to be lost; and so of what it had not sent.
     pub fn inherit(&self, before: &Self) {
-        self.object.inherit(&before.object);
+        self.object.inherit_all(&before.object);
+    }
+
+    /// Is told of what that one is told.
+    pub(crate) fn take_place_of(&self, other: &Self) {
+        self.object.take_place_of(&other.object);
     }
 
     /// The same for somebody who is told of what is lost from now on, and of what nobody was told.

@@ -3,12 +3,12 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{Cluster, is_root, said};
 
@@ -40,25 +40,70 @@ fn a_mount_that_was_silent_for_long_tells_what_is_lost_of_what_was_written() {
     alone("a_mount_that_was_silent_for_long_tells_what_is_lost_of_what_was_written", is_silent_and_tells);
 }
 
+#[test]
+fn a_mount_that_was_silent_for_long_tells_by_each_descriptor_what_is_lost() {
+    alone("a_mount_that_was_silent_for_long_tells_by_each_descriptor_what_is_lost", is_silent_and_tells_each);
+}
+
 /// What it was told is written the daemons had in memory alone when their power failed.
 fn is_silent_and_tells() {
     let Some(cluster) = Cluster::start() else { return };
     let (a, (b, silent), memos) = (cluster.mount("a"), cluster.mount_in_front("b"), cluster.memos());
     let (file, dir) = (File::create(b.join("written")).unwrap(), File::open(&b).unwrap());
+    let other = File::create(b.join("other")).unwrap();
+    fs::rename(b.join("other"), b.join("renamed")).unwrap();
     file.write_all_at(b"written", 0).unwrap();
     assert_eq!(fs::read_to_string(a.join("written")).unwrap(), "written", "the daemons have it");
-    kill_process(silent, Signal::STOP).unwrap();
-    cluster.lose_power(&memos);
-    std::thread::sleep(SILENCE);
-    fs::write(a.join("new"), "new").unwrap();
-    kill_process(silent, Signal::CONT).unwrap();
-    for synced in [file.sync_all(), dir.sync_all()] {
-        assert_eq!(Errno::from_io_error(&synced.unwrap_err()), Some(Errno::IO));
+    lose_power_in_silence(&cluster, (&a, silent), &memos);
+    for synced in [file.sync_all(), dir.sync_all(), other.sync_all()] {
+        assert_io(&synced.unwrap_err());
     }
     // Whoever was told writes it again.
     file.write_all_at(b"written", 0).unwrap();
-    file.sync_all().unwrap();
-    dir.sync_all().unwrap();
+    [file, dir, other].iter().for_each(|file| file.sync_all().unwrap());
+}
+
+fn is_silent_and_tells_each() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, (b, silent), memos) = (cluster.mount("a"), cluster.mount_in_front("b"), cluster.memos());
+    let [open, closed, synced] = ["open", "closed", "synced"];
+    let open_in =
+        |dir: &Path, name: &str| OpenOptions::new().read(true).write(true).open(dir.join(name)).unwrap();
+    let all = [open, closed, synced].map(|name| File::create(b.join(name)).unwrap());
+    // What several write to goes to the daemons at once, and changes no names.
+    let [theirs, ours] = [&a, &b].map(|dir| [open, closed].map(|name| open_in(dir, name)));
+    let write_all = || [&theirs, &ours, &theirs, &ours].iter().for_each(|both| write(both));
+    write_all();
+    all.iter().for_each(|file| file.sync_all().unwrap());
+    drop(all);
+    write_all();
+    let [first, was_closed] = ours;
+    let second = open_in(&b, open);
+    drop(was_closed);
+    lose_power_in_silence(&cluster, (&a, silent), &memos);
+    let synced = open_in(&b, synced);
+    synced.sync_all().unwrap();
+    let told = [open_in(&b, open), open_in(&b, closed), first, second];
+    told.iter().for_each(|file| assert_io(&file.sync_all().unwrap_err()));
+    told.iter().for_each(|file| file.sync_all().unwrap());
+    [open, closed].iter().for_each(|name| open_in(&b, name).sync_all().unwrap());
+}
+
+fn write(files: &[File; 2]) {
+    files.iter().for_each(|file| file.write_all_at(b"written", 0).unwrap());
+}
+
+/// The daemons take a mount for dead, and what they had in memory alone is lost.
+fn lose_power_in_silence(cluster: &Cluster, (other, silent): (&Path, Pid), memos: &[PathBuf]) {
+    kill_process(silent, Signal::STOP).unwrap();
+    cluster.lose_power(memos);
+    std::thread::sleep(SILENCE);
+    fs::write(other.join("new"), "new").unwrap();
+    kill_process(silent, Signal::CONT).unwrap();
+}
+
+fn assert_io(error: &std::io::Error) {
+    assert_eq!(Errno::from_io_error(error), Some(Errno::IO));
 }
 
 /// A user who has a file open that he may not open any more, and writes to it when he is told to.
@@ -116,17 +161,16 @@ fn is_silent_and_goes_on() {
     fs::write(b.join("mine"), "mine").unwrap();
     assert_eq!(fs::read_to_string(a.join("mine")).unwrap(), "mine");
     named.write_all_at(b"behind", 0).unwrap();
-    named.sync_all().unwrap();
-    assert_eq!(fs::read_to_string(a.join("named")).unwrap(), "behind");
-    let synced = dirs.each_ref().map(File::sync_all);
+    let had_open = [&dirs[0], &dirs[1], &named];
+    let synced = had_open.map(File::sync_all);
     if fs::read_dir(a.join("made")).unwrap().count() < MADE {
-        let told = synced.map(|synced| Errno::from_io_error(&synced.unwrap_err()));
-        assert_eq!(told, [Some(Errno::IO); 2], "each that was open");
+        synced.iter().for_each(|synced| assert_io(synced.as_ref().unwrap_err()));
     }
-    dirs.iter().for_each(|dir| dir.sync_all().unwrap());
+    had_open.iter().for_each(|open| open.sync_all().unwrap());
+    assert_eq!(fs::read_to_string(a.join("named")).unwrap(), "behind");
     // What was not sent is lost, and whoever syncs is told so, once.
     if let Err(error) = unsent.sync_all() {
-        assert_eq!(Errno::from_io_error(&error), Some(Errno::IO));
+        assert_io(&error);
         unsent.write_all_at(b"unsent", 0).unwrap();
         unsent.sync_all().unwrap();
     }
@@ -146,7 +190,7 @@ fn is_silent_and_goes_on() {
 /// What was locked somebody else may have changed meanwhile.
 fn assert_lock_is_lost(path: &Path, locked: File, theirs: &File) {
     let lost = locked.write_at(b"mine", 0).unwrap_err();
-    assert_eq!(Errno::from_io_error(&lost), Some(Errno::IO));
+    assert_io(&lost);
     // That is for whoever had locked it.
     assert_eq!(fs::metadata(path).unwrap().len(), 4);
     assert_eq!(fs::read_to_string(path).unwrap(), "both");

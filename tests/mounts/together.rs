@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, Mode, OFlags, XattrFlags, fcntl_setfl};
@@ -348,6 +349,52 @@ fn a_file_is_cut_by_its_name_and_by_whoever_has_it_open() {
     assert_eq!(fs::read(b.join("f")).unwrap(), [&[1; 5][..], &[0; 5_995]].concat());
     File::create(b.join("f")).unwrap();
     assert_eq!(length(), [0; 2]);
+}
+
+/// Who has it open has it, though its name is another file's by then, and waits for nobody.
+#[test]
+fn what_is_replaced_while_it_is_opened_is_whole() {
+    let Some(cluster) = Cluster::start() else { return };
+    let mounts = [cluster.mount("a"), cluster.mount("b")];
+    let (name, other) = (mounts[0].join("f"), mounts[0].join("other"));
+    let put = |number: u8| fs::write(&other, [number; 800]).and_then(|()| fs::rename(&other, &name)).unwrap();
+    put(0);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (done, all_done) = mpsc::channel();
+    for mount in &mounts {
+        let (path, is_over, done) = (mount.join("f"), is_over.clone(), done.clone());
+        std::thread::spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                look_at_whole(&path);
+            }
+            done.send(())
+        });
+    }
+    drop(done);
+    for number in 0..=u8::MAX {
+        (0..4).for_each(|_| put(number));
+        fs::remove_file(&name).unwrap();
+        put(number);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    for _ in mounts {
+        all_done.recv_timeout(Duration::from_secs(60)).expect("it has what it asked for, and that is whole");
+    }
+}
+
+fn look_at_whole(path: &Path) {
+    let mut file = match File::open(path) {
+        // It was taken away twice while it was looked for.
+        Err(error) if [ErrorKind::NotFound, ErrorKind::StaleNetworkFileHandle].contains(&error.kind()) => {
+            return;
+        }
+        file => file.unwrap(),
+    };
+    let length = file.metadata().unwrap().len();
+    let mut content = Vec::new();
+    file.read_to_end(&mut content).unwrap();
+    assert_eq!((length, content.len()), (800, 800));
+    assert!(content.iter().all(|byte| *byte == content[0]));
 }
 
 /// After an asynchronous one Linux by itself cuts the file to the size that it knew last.

@@ -5,10 +5,10 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use client::{READ_BYTES_MAX, VolumeError, VolumeFile, WRITE_BYTES_MAX};
+use client::{Heir, READ_BYTES_MAX, Volume, VolumeError, VolumeFile, WRITE_BYTES_MAX};
 use namespace::{Ask, Attributes, InodeId, Kind, Name, NameError, Rights, Who};
 use node::OpenMode;
 
@@ -51,18 +51,28 @@ pub(crate) struct WriteHow {
 pub(super) struct OpenFile {
     inode: InodeId,
     /// By which identity of the mount it was opened. Held for moments only.
-    opened: Mutex<(u64, Arc<VolumeFile>)>,
+    opened: Mutex<Opened>,
     /// By whom, and what for.
     who: Who,
     mode: OpenMode,
     syncs: bool,
     /// Whether anything may ever have been locked by it.
     has_locked: AtomicBool,
-    /// Whether a direct write has failed, and nobody has cut the file by this since.
+    /// Whether a direct write has failed, and nobody has asked to cut the file by this since.
     has_failed: AtomicBool,
     /// How often an earlier identity of the mount had written something that it never sent, and how many of these were told.
     lost: AtomicU64,
     told: AtomicU64,
+    /// Whether something is lost that an earlier identity was told is done.
+    has_lost: AtomicBool,
+}
+
+/// A file as an identity of the mount has opened it.
+struct Opened {
+    number: u64,
+    file: Arc<VolumeFile>,
+    /// What is told of what was lost since that identity ended.
+    heir: Option<Heir>,
 }
 
 impl Opens for OpenFile {
@@ -73,31 +83,63 @@ impl Opens for OpenFile {
 
 impl OpenFile {
     fn new(number: u64, file: VolumeFile, (who, mode, how): (Who, OpenMode, OpenHow)) -> Self {
-        let (inode, opened) = (file.inode(), Mutex::new((number, Arc::new(file))));
-        let ([has_locked, has_failed], [lost, told]) =
-            ([false; 2].map(AtomicBool::new), [0; 2].map(AtomicU64::new));
-        Self { inode, opened, who, mode, syncs: how.syncs, has_locked, has_failed, lost, told }
+        let inode = file.inode();
+        let opened = Mutex::new(Opened { number, file: Arc::new(file), heir: None });
+        let ([has_locked, has_failed, has_lost], [lost, told]) =
+            ([false; 3].map(AtomicBool::new), [0; 2].map(AtomicU64::new));
+        Self { inode, opened, who, mode, syncs: how.syncs, has_locked, has_failed, lost, told, has_lost }
     }
 
     pub(super) fn opened(&self) -> (u64, Arc<VolumeFile>) {
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let opened = self.lock();
+        (opened.number, opened.file.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Opened> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) const fn opened_for(&self) -> (&Who, OpenMode) {
         (&self.who, self.mode)
     }
 
+    /// The mount becomes somebody else, who knows the volume by this. What is lost from now on is told although the file is not opened anew before.
+    pub(super) fn bequeath(&self, volume: &Volume) {
+        let mut opened = self.lock();
+        self.note_loss(&opened);
+        opened.heir = Some(opened.file.heir(volume));
+    }
+
     /// It was opened anew, unless somebody else was faster.
     pub(super) fn replace(&self, number: u64, file: VolumeFile) -> Arc<VolumeFile> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if opened.0 < number {
-            if opened.1.give_up() {
-                self.lost.fetch_add(1, Ordering::Relaxed);
+        let mut opened = self.lock();
+        if opened.number < number {
+            self.note_loss(&opened);
+            if let Some(heir) = &opened.heir {
+                file.take_place_of(heir);
             }
-            file.inherit(&opened.1);
-            *opened = (number, Arc::new(file));
+            file.inherit(&opened.file);
+            *opened = Opened { number, file: Arc::new(file), heir: None };
         }
-        opened.1.clone()
+        opened.file.clone()
+    }
+
+    /// What was changed by it although the mount had become somebody else meanwhile, that one owes, too.
+    pub(super) fn hand_on(&self) {
+        let opened = self.lock();
+        if let Some(heir) = &opened.heir {
+            heir.inherit(&opened.file);
+        }
+    }
+
+    fn note_loss(&self, Opened { file, heir, .. }: &Opened) {
+        if file.tell_fault().is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        // With an heir the file's own losses were noted.
+        if heir.as_ref().map_or_else(|| file.has_lost(), Heir::has_lost) {
+            self.has_lost.store(true, Ordering::SeqCst);
+        }
     }
 
     /// What was written before and is lost is told once to whoever closes it or syncs it, or to all who had called by then: `known` was told
@@ -239,9 +281,13 @@ impl Fs {
         let known = open.known();
         // A lend that is returned for that may end with another time.
         let _changing = self.changing([open.inode()]);
-        let synced = self.content(open).await?.sync().await;
-        open.tell_loss(known)?;
-        Ok(synced?)
+        let file = self.content(open).await?;
+        self.files.of(open.inode()).iter().for_each(|other| other.hand_on());
+        let synced = file.sync().await;
+        // All of it at once.
+        let (told, has_lost) = (open.tell_loss(known), open.has_lost.swap(false, Ordering::SeqCst));
+        told?;
+        if has_lost { Err(VolumeError::TakenBack.into()) } else { Ok(synced?) }
     }
 
     /// What was changed by a call other than a write.
@@ -272,12 +318,9 @@ impl Fs {
                 if !open.has_failed.swap(false, Ordering::Relaxed) {
                     return Ok(self.content(&open).await?.truncate(size).await?);
                 }
-                // After a direct write that has failed the kernel by itself cuts the file to the size that it knew last, which may be less than what
-                // another mount has synced since, and looks the same as a program's call, which asks again.
-                if self.attributes(number).await?.0.size > size {
-                    return Err(FsError::Interrupted);
-                }
-                Ok(self.content(&open).await?.extend(size).await?)
+                // After a direct write that has failed the kernel by itself sets the size that it knew last, which another mount may have changed
+                // since, and looks the same as a program's call, which asks again.
+                if self.attributes(number).await?.0.size == size { Ok(()) } else { Err(FsError::Interrupted) }
             }
             None => {
                 let inode = self.inodes.id(number)?;

@@ -3,8 +3,8 @@
 //! A client of which the daemons have not heard for long is ended by the volume: what it had open without a name is gone, and so are
 //! its locks. A mount that finds this out, as after its machine has slept, connects anew as another client and goes on. A file that is
 //! open is opened anew when it is used next. What has no name any more is gone then. And what was locked by a handle somebody else may have
-//! had meanwhile: such a handle is good for nothing but to be closed. What was told to be written and was not synced the new client owes: daemons may
-//! have lost it meanwhile, and whoever syncs is told.
+//! had meanwhile: such a handle is good for nothing but to be closed. What was told to be written and was not synced the new client owes at once, of
+//! each file that it was: daemons may have lost it meanwhile, and whoever syncs is told, by whichever descriptor.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -73,6 +73,7 @@ impl Fs {
         let identity = Arc::new(Identity { client, volume, number: number + 1 });
         // Each of them is told if something is lost, also if another one is told before.
         self.dirs.all().iter().for_each(|dir| _ = dir.volume(&identity));
+        self.files.all().iter().for_each(|open| open.bequeath(&identity.volume));
         *self.identity.write().unwrap_or_else(PoisonError::into_inner) = identity;
         self.follow().map_err(|error| FsError::Unconnected(error.to_string()))
     }

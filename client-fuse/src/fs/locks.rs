@@ -211,6 +211,7 @@ impl Fs {
     /// A description is closed. What was locked by it is given up while what this returns is [waited for](Closing::done).
     pub(crate) fn close_file(self: &Arc<Self>, handle: u64) -> Option<Closing> {
         let file = self.files.leave(handle)?;
+        file.hand_on();
         if self.files.find(file.inode()).is_none() {
             self.locks.forget(file.inode());
         }

@@ -252,8 +252,8 @@ pub struct Contents {
     rules: Rules,
     files: BTreeMap<FileId, File>,
     pages: Pages,
-    /// The last lends that were here and are over.
-    over: BTreeMap<FileId, Generation>,
+    /// The last lends that were here and are over, and whether what was written to the file went with it.
+    over: BTreeMap<FileId, (Generation, bool)>,
     over_order: VecDeque<FileId>,
     flush: FlushId,
     /// The memory that all takes that was not taken in.
@@ -307,7 +307,7 @@ impl Contents {
         file.opens -= 1;
         let ends = file.is_gone && file.opens == 0;
         if ends {
-            self.drop_lend(id);
+            self.drop_removed(id);
         }
         self.tidy(id);
         ends
@@ -356,7 +356,7 @@ impl Contents {
 
     /// Whether a lend is over here, as far as that is remembered.
     pub fn has_ended(&self, id: FileId, generation: Generation) -> bool {
-        self.over.get(&id).is_some_and(|over| *over >= generation)
+        self.over.get(&id).is_some_and(|(over, _)| *over >= generation)
     }
 
     /// What is shown of a file, if it is lent under this generation.
@@ -547,6 +547,11 @@ impl Contents {
         lent.into_iter().for_each(|id| self.lose_lend(id, Fault::Ended));
     }
 
+    /// Files of which something went wrong that nobody was told.
+    pub fn untold(&self) -> impl Iterator<Item = FileId> {
+        self.files.iter().filter(|(_, file)| file.faults > file.told).map(|(&id, _)| id)
+    }
+
     /// Whether nothing was written that is not sent, and nothing set that is not returned.
     pub fn has_sent_all(&self) -> bool {
         let is_told = |lend: &Lend| lend.is_clean() && !lend.has_own_set();
@@ -665,10 +670,23 @@ impl Contents {
         let Some(file) = self.files.get_mut(&id) else { return };
         file.is_gone = true;
         if file.opens == 0 {
-            self.drop_lend(id);
+            self.drop_removed(id);
             self.pages.drop_file(id);
         }
         self.tidy(id);
+    }
+
+    /// Whether it was removed with what was written to it: whoever has it from before opens it no more, although the volume takes it to be open until
+    /// it is told.
+    pub fn was_dropped(&self, id: FileId) -> bool {
+        self.over.get(&id).is_some_and(|&(_, was_dropped)| was_dropped)
+    }
+
+    fn drop_removed(&mut self, id: FileId) {
+        self.drop_lend(id);
+        if let Some((_, was_dropped)) = self.over.get_mut(&id) {
+            *was_dropped = true;
+        }
     }
 
     fn lend(&self, id: FileId) -> Option<&Lend> {
@@ -722,10 +740,11 @@ impl Contents {
     }
 
     fn note_over(&mut self, id: FileId, generation: Generation) {
-        let over = self.over.get(&id).copied().max(Some(generation)).unwrap_or(generation);
-        if self.over.insert(id, over).is_none() {
+        let over = self.over.entry(id).or_insert_with(|| {
             self.over_order.push_back(id);
-        }
+            (generation, false)
+        });
+        over.0 = over.0.max(generation);
         if self.over_order.len() > OVER_MAX
             && let Some(oldest) = self.over_order.pop_front()
         {

@@ -55,7 +55,7 @@ use node::{Capability, ClusterMap, RequestId, Unavailable};
 use super::grants::Told;
 use super::{BACKOFF_MAX, BACKOFF_MIN, Bug, Rules, SILENCE};
 use closing::{Closed, TRIES_MAX};
-pub use debts::Debt;
+pub use debts::Handover;
 use holds::Holds;
 pub use job::Opening;
 use job::{Job, Task, Wish};

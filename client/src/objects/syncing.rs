@@ -2,9 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Object, ObjectError, Wanted, error_of};
+use base::ObjectId;
+use node::file_object;
+
+use super::{Object, ObjectError, Objects, Wanted, error_of};
 use crate::clock;
-use crate::core::files::FileEvent;
+use crate::core::content::FileId;
+use crate::core::files::{FileEvent, Handover};
 
 impl Object {
     /// Makes durable everything that this client was told is written. If some of that may be lost, each handle is told
@@ -22,12 +26,33 @@ impl Object {
 
     /// What an earlier client of the program was told is written of this object is owed by this one, too: whoever syncs it is told if that is lost.
     pub(crate) fn inherit(&self, before: &Self) {
-        let Some(debt) = before.with_files(|files| files.debt(before.id)) else { return };
-        self.shared.with_objects(|objects| {
-            if !objects.core.owe(clock::now(), self.id, debt) {
-                objects.handles.note_loss(self.id);
-            }
+        let handover = before.with_files(|files| files.hand_over(before.id));
+        self.shared.with_objects(|objects| handover.into_iter().for_each(|all| objects.owe(self.id, all)));
+    }
+
+    /// The same of all that the client of `before` has, and whoever syncs something of which it has lost what nobody was told is told.
+    pub(crate) fn inherit_all(&self, before: &Self) {
+        let before = &before.shared;
+        // Whatever it still sent would be refused.
+        before.behind.end();
+        before.told();
+        let unsent: Vec<ObjectId> = {
+            let contents = before.behind.contents();
+            contents.untold().map(|FileId { volume, inode }| file_object(volume, inode)).collect()
+        };
+        let (handovers, lost) = before.with_objects(|objects| {
+            (objects.core.hand_over_all(), objects.handles.untold().collect::<Vec<ObjectId>>())
         });
+        self.shared.with_objects(|objects| {
+            lost.into_iter().chain(unsent).for_each(|id| objects.handles.remember(id));
+            handovers.into_iter().for_each(|(id, handover)| objects.owe(id, handover));
+        });
+        self.shared.wake();
+    }
+
+    /// Is told of what that one is told.
+    pub(crate) fn take_place_of(&self, other: &Self) {
+        self.losses.store(other.losses.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// What came of it.
@@ -40,6 +65,18 @@ impl Object {
         match event {
             FileEvent::Synced { .. } => Ok(()),
             event => Err(error_of(event)),
+        }
+    }
+}
+
+impl Objects {
+    fn owe(&mut self, id: ObjectId, handover: Handover) {
+        let now = clock::now();
+        if !self.core.owe(now, id, handover) {
+            self.handles.note_loss(id);
+        } else if !self.handles.is_open(id) {
+            // Nobody else is going to sync it.
+            self.core.forget_file(now, id);
         }
     }
 }

@@ -665,14 +665,16 @@ fn of_what_is_gone_nothing_is_sent_unless_somebody_has_it_open() {
     story.contents.removed(file(FILE));
     assert_eq!(story.next(), Step::Over);
     assert!(story.contents.has_room() && story.contents.has_no_lends());
+    assert!(story.contents.was_dropped(file(FILE)));
 
     let mut story = Story::new();
     story.contents.open(file(FILE));
     story.write(0, b"abc");
     story.contents.removed(file(FILE));
     assert_eq!(story.read(0..9).unwrap(), "abc");
+    assert!(!story.contents.was_dropped(file(FILE)));
     story.contents.close(file(FILE));
-    assert_eq!(story.next(), Step::Over);
+    assert!(story.contents.was_dropped(file(FILE)) && story.next() == Step::Over);
     assert!(story.contents.take_lost().is_empty(), "nobody misses it");
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Object {
     pub(super) is_removed: bool,
     /// Changes that are not known to be durable, in the order of their acknowledgements.
     pub(super) owed: BTreeMap<u64, (FileTicket, Mark)>,
+    /// Another client owes these, too, up to here.
+    handed_over: u64,
     /// The sync that is under way.
     pub(super) sync: Option<FileTicket>,
     /// Who waits for the next one.
@@ -52,6 +54,7 @@ impl Object {
             open: BTreeSet::new(),
             is_removed: false,
             owed: BTreeMap::new(),
+            handed_over: 0,
             sync: None,
             waiters: BTreeSet::new(),
         }
@@ -174,9 +177,16 @@ impl Object {
         answering.or_else(there).unwrap_or((self.turn + 1) % count)
     }
 
-    /// All that is owed.
-    pub(super) fn debt(&self) -> Option<Debt> {
-        let marks = || self.owed.values().map(|&(_, mark)| mark);
+    /// What is owed and was not handed over before.
+    pub(super) fn hand_over(&mut self) -> Option<Debt> {
+        let debt = self.debt(self.handed_over.saturating_add(1));
+        self.handed_over = self.owed.last_key_value().map_or(self.handed_over, |(&order, _)| order);
+        debt
+    }
+
+    /// What is owed from this one on.
+    fn debt(&self, from: u64) -> Option<Debt> {
+        let marks = || self.owed.range(from..).map(|(_, &(_, mark))| mark);
         // In which generation something was acknowledged says whether it may be lost; where it stands, what there is
         // to sync.
         let oldest = marks().min_by_key(|mark| (mark.generation, mark.at))?;
@@ -187,7 +197,7 @@ impl Object {
     /// What a sync of everything that is owed covers, on behalf of all who wait for one.
     pub(super) fn begin_sync(&mut self) -> Option<Syncing> {
         let upto = *self.owed.last_key_value()?.0;
-        let Debt { oldest, newest } = self.debt()?;
+        let Debt { oldest, newest } = self.debt(0)?;
         let waiters = std::mem::take(&mut self.waiters).into_iter().collect();
         Some(Syncing { oldest, newest, upto, waiters })
     }

@@ -753,15 +753,24 @@ fn a_number_never_comes_twice_although_files_are_forgotten() {
 #[test]
 fn what_one_client_owes_another_one_makes_durable() {
     let mut before = Story::new();
-    assert_eq!(before.files.debt(OBJECT), None);
+    assert!(before.files.hand_over(OBJECT).is_none());
     [mark(2, 7), mark(1, 8), mark(2, 9)].into_iter().for_each(|mark| _ = before.acknowledged(mark));
-    let debt = before.files.debt(OBJECT).unwrap();
+    let [(OBJECT, handover)] = before.files.hand_over_all()[..] else { panic!("it owes that") };
     let mut story = Story::new();
-    assert!(story.files.owe(story.now, OBJECT, debt));
+    assert!(story.files.owe(story.now, OBJECT, handover));
     let ticket = story.files.sync(story.now, OBJECT);
     let sync = story.sent_one();
     assert_eq!(sync.request.body, FileBody::Sync { oldest: mark(1, 8), newest: mark(2, 9) });
     story.reply(&sync, FileReplyBody::Lost);
     let [FileEvent::Lost { ticket: told, changes, .. }] = &story.event()[..] else { panic!("it is lost") };
-    assert_eq!((*told, changes.len(), story.files.debt(OBJECT)), (Some(ticket), 2, None));
+    assert_eq!((*told, changes.len(), story.files.owed(OBJECT)), (Some(ticket), 2, 0));
+    // Whoever waits for the first one is told by that.
+    assert_eq!(before.files.owed(OBJECT), 3);
+    assert!(before.files.hand_over_all().is_empty(), "each once");
+    before.acknowledged(mark(3, 10));
+    let handover = before.files.hand_over(OBJECT).unwrap();
+    assert!(story.files.owe(story.now, OBJECT, handover));
+    story.files.sync(story.now, OBJECT);
+    let late = FileBody::Sync { oldest: mark(3, 10), newest: mark(3, 10) };
+    assert_eq!(story.sent_one().request.body, late, "and what is acknowledged later");
 }
