@@ -426,7 +426,7 @@ impl<A: Algorithm> Shard<A> {
         if is_large && from != self.me().node && self.files.writes.is_crowded() {
             return;
         }
-        if !self.has_space_for(&mut message) || !self.make_room(now, from, &message) {
+        if !self.has_disk_for(&mut message) || !self.make_room(now, from, &message) {
             return;
         }
         let FileMessage { object, view, message } = message;

@@ -49,7 +49,11 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Takes away what this disk has no space for of what a primary sends. False if nothing is left.
-    pub(crate) fn has_space_for(&self, FileMessage { object, message, .. }: &mut FileMessage) -> bool {
+    pub(crate) fn has_disk_for(&self, FileMessage { object, message, .. }: &mut FileMessage) -> bool {
+        if self.files.is_stalled && matches!(message, Message::Offer { .. }) {
+            // The primary keeps its log for whoever is to write that, and here it may never be written.
+            return false;
+        }
         let replica = self.files.hosted.get(object).map(|hosted| &hosted.replica);
         !self.files.is_spent || without_data(message, replica, self.me().node)
     }

@@ -89,7 +89,7 @@ pub enum Message<M: Machine> {
     Synced {
         /// The primary's epoch.
         epoch: Epoch,
-        /// The last of them.
+        /// The last of them. The start of all: it is still being written what the sender was given.
         upto: Position,
     },
     /// Entries will not help: the receiver is to take over a state. It is durable at the sender.

@@ -637,6 +637,10 @@ impl<M: Machine> Replica<M> {
         };
         peer.synced = peer.synced.max(upto.seq);
         let is_durable = primary.takers.is_durable(from, upto);
+        if upto == Position::START {
+            // It was given a state, and writes it.
+            self.hear_taker(now, from);
+        }
         self.advance(now);
         self.conclude_syncs(now);
         self.chase(now);

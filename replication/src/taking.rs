@@ -92,8 +92,8 @@ impl Takers {
         self.all.get(&node).is_some_and(|taker| taker.has == Has::Taking)
     }
 
-    /// It has more of what it takes over.
-    pub(crate) fn comes_nearer(&mut self, now: WallTime, node: NodeId) {
+    /// It is there, and takes over what it was offered.
+    pub(crate) fn hear(&mut self, now: WallTime, node: NodeId) {
         if let Some(taker) = self.all.get_mut(&node) {
             taker.heard = now;
         }

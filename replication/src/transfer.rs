@@ -206,9 +206,11 @@ impl<M: Machine> Replica<M> {
         let is_whole = self.holding == Holding::Whole;
         let is_confirmed = self.confirmed > Seq(0) && self.confirmed >= at.seq;
         if self.is_sound() && (is_confirmed || self.log.contains(at) && committed.seq <= at.seq) {
-            // All of that is here: the offer was late, or the answer to it was lost.
+            // All of that is here: the offer was late, the answer to it was lost, or it waits for a journal that takes long. Whoever says
+            // nothing meanwhile finds no log behind it.
             self.confirmed = self.confirmed.max(at.seq);
             self.commit(now, at.seq);
+            self.send(epoch.node, Message::Synced { epoch, upto: Position::START }, When::Now);
             return self.send(
                 epoch.node,
                 Message::Appended { epoch, upto: at },
@@ -306,6 +308,16 @@ impl<M: Machine> Replica<M> {
         }
     }
 
+    /// A member that is given a state is there, and takes it over.
+    pub(crate) fn hear_taker(&mut self, now: WallTime, from: NodeId) {
+        let Role::Primary(primary) = &mut self.role else { return };
+        let Some(lent) = self.lent.get_mut(&from) else { return };
+        lent.hear(now);
+        if !lent.mends() {
+            primary.takers.hear(now, from);
+        }
+    }
+
     /// A member asks for parts.
     pub(crate) fn handle_pull(
         &mut self,
@@ -330,7 +342,7 @@ impl<M: Machine> Replica<M> {
             peer.asked = Some(now);
             if after > lent.asked {
                 // Elsewhere it would have to begin again.
-                primary.takers.comes_nearer(now, from);
+                primary.takers.hear(now, from);
                 lent.asked.clone_from(&after);
                 primary.stuck_since = primary.stuck_since.map(|_| now);
             }

@@ -1,5 +1,7 @@
 //! Who leads a file, and for how long: disks that do nothing, members that forgot, clients that are too many.
 
+use std::sync::Arc;
+
 use base::{ObjectId, Span};
 use bytes::Bytes;
 use node::file::{Answer, Change, FileBody, FileReplyBody, Level, Query};
@@ -96,6 +98,28 @@ fn a_disk_that_does_nothing_ends_a_tenure() {
 #[should_panic]
 fn without_the_rule_a_sick_node_leads_on() {
     a_node_whose_disk_does_nothing_leads_nothing(Some(Bug::StalledDiskLeads));
+}
+
+/// It has been given a state, and may never have it written. As long as it says that it is being written others keep what comes after it.
+#[test]
+fn a_disk_that_does_nothing_has_others_keep_no_log() {
+    let short: fn(&mut ShardConfig) = |config| Arc::make_mut(&mut config.replication).kept_max = 2;
+    let (mut cluster, [first, second, _]) = created(None, short);
+    cluster.isolate(second);
+    (1..10).for_each(|number| assert!(is_changed(&append(&mut cluster, 1, first, number))));
+    cluster.hold_back(move |flying| matches!(flying, Flying::Disk { node, .. } if node.node.0 == second));
+    cluster.mend();
+    let mut kept = Vec::new();
+    for number in 10..310 {
+        assert!(is_changed(&append(&mut cluster, 1, first, number)));
+        kept.push(cluster.shard(first).file(FILE).unwrap().log_bytes());
+    }
+    assert!(cluster.shard(second).file(FILE).unwrap().is_whole(), "it has all of the state");
+    assert!(kept[149] > 10_000 && kept[299] < 1_000, "{kept:?}");
+    cluster.let_go();
+    cluster.run(ms(1_000));
+    let [led, there] = [first, second].map(|node| cluster.shard(node).file(FILE).unwrap().tail());
+    assert_eq!(led, there);
 }
 
 /// One has forgotten, one remembers, and one is gone: nobody can know what was there. The lease changes hands, so that whoever

@@ -109,6 +109,25 @@ fn who_has_written_a_state_late_is_asked_to_make_it_durable() {
     assert!(!cluster.held.is_empty());
 }
 
+/// Its journal takes longer than a state is kept for who says nothing, and others go on meanwhile.
+#[test]
+fn who_writes_a_state_slowly_finds_the_log_behind_it() {
+    let mut cluster = node_3_lags(None);
+    cluster.renew(1);
+    cluster.slow_disk(3, true);
+    cluster.mend();
+    cluster.run(ms(500));
+    assert!(cluster.replica(3).is_whole() && !cluster.is_written(3), "all of it is in memory");
+    for cell in 0..30 {
+        cluster.must_put(1, cell, 100 + cell);
+        cluster.run(ms(100));
+    }
+    cluster.hold_back(|flying| is_transfer(&flying.message));
+    cluster.slow_disk(3, false);
+    cluster.run(ms(500));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
 #[test]
 fn a_state_is_taken_over_while_others_go_on() {
     let mut cluster = node_3_lags(None);
