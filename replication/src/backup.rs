@@ -183,6 +183,7 @@ impl<M: Machine> Replica<M> {
         epoch: Epoch,
         committed: Seq,
     ) -> Option<Position> {
+        // A question whether something is here is no entry: the bug is about entries.
         let is_unchecked = self.config.breaks(Bug::NoPredecessorCheck) && !entries.is_empty();
         let fits = self.log.contains(after) || is_unchecked;
         let is_sound = follow_each_other(after, &entries) && entries.iter().all(|e| e.at.epoch <= epoch);

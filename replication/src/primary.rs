@@ -85,7 +85,7 @@ pub(crate) struct Peer {
     told: Seq,
     /// Since when it owes an answer.
     pub(crate) asked: Option<WallTime>,
-    /// It did not answer: it gets one message at a time until it does.
+    /// It did not answer: it gets one message at a time until it does, and is offered no state.
     pub(crate) is_silent: bool,
 }
 
@@ -293,7 +293,7 @@ impl<M: Machine> Replica<M> {
                 node
             })
             .collect();
-        self.lent.retain(|_, lent| !lent.is_given_up(now, config));
+        self.lent.retain(|_, lent| now < lent.given_up_at(config));
         if primary.tell_at.is_some_and(|at| at <= now) {
             self.tell_committed();
         }
@@ -458,14 +458,13 @@ impl<M: Machine> Replica<M> {
         let Some(peer) = primary.peers.get_mut(&node) else { return };
         let is_lent = self.lent.get(&node).is_some_and(|lent| !lent.mends());
         if peer.sent < base || is_lent {
-            let is_asked = peer.asked.is_some();
-            if !is_lent && peer.is_silent {
-                if !is_asked {
-                    self.ask_what_it_has(now, node);
+            match (is_lent, peer.is_silent, peer.asked.is_some()) {
+                (true, _, true) | (false, true, true) => {}
+                (false, true, false) => self.ask_what_it_has(now, node),
+                (true, _, false) | (false, false, _) => {
+                    peer.asked = Some(now);
+                    self.lend(now, node, Position::START);
                 }
-            } else if !is_lent || !is_asked {
-                peer.asked = Some(now);
-                self.lend(now, node, Position::START);
             }
             return;
         }
@@ -538,18 +537,15 @@ impl<M: Machine> Replica<M> {
         peer.sent = peer.sent.max(peer.matched);
         peer.asked = (peer.matched < peer.sent).then_some(now);
         peer.is_silent = false;
-        if self.lent.get(&from).is_some_and(|lent| lent.is_over(now, upto, &self.config)) {
-            if self.lent.remove(&from).is_some_and(|lent| !lent.mends()) {
+        let is_over = self.lent.get(&from).map(|lent| lent.is_over(upto));
+        match is_over {
+            Some(false) => {}
+            None if !primary.takers.is_taking(from) => primary.takers.has_state(from, upto),
+            // It has written what it took over, which may have been given up meanwhile.
+            Some(true) | None => {
+                self.lent.remove(&from);
                 primary.takers.has_taken(now, from, upto.seq);
                 self.send(from, Message::Sync { epoch, upto }, When::Now);
-            }
-        } else if !self.lent.contains_key(&from) {
-            if primary.takers.is_taking(from) {
-                // What it took over was given up while it wrote that.
-                primary.takers.has_taken(now, from, upto.seq);
-                self.send(from, Message::Sync { epoch, upto }, When::Now);
-            } else {
-                primary.takers.has_state(from, upto);
             }
         }
         if from != self.me {

@@ -422,9 +422,10 @@ impl<M: Machine> Replica<M> {
             Role::Candidate(candidate) => Some(candidate.timeout(&self.config)),
             Role::Primary(primary) => primary.timeout(&self.config),
         };
+        let given_up = self.lent.values().map(|lent| lent.given_up_at(&self.config)).min();
         let pull = self.incoming.as_ref().map(|incoming| incoming.asked + self.config.retry_after);
         let retired = self.is_retired().then(|| self.retired_said + self.config.retired_every);
-        [by_role, pull, retired, self.asks_again_at()].into_iter().flatten().min()
+        [by_role, given_up, pull, retired, self.asks_again_at()].into_iter().flatten().min()
     }
 
     /// Lets time pass. Calling it early or often changes nothing.

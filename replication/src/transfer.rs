@@ -48,7 +48,7 @@ pub(crate) struct Lent<M: Machine> {
     state: Arc<State<M>>,
     /// It is for a member that has all entries and lacks parts: what it acknowledges says nothing of these.
     mends: bool,
-    /// When the member asked for some of it last, or said that it needs it.
+    /// When the member last said that it is there, or was first offered something.
     heard: WallTime,
     /// Behind which part the member has asked for more.
     asked: Option<M::Key>,
@@ -79,14 +79,14 @@ impl<M: Machine> Lent<M> {
         self.heard = now;
     }
 
-    /// Whether the member has said nothing for long.
-    pub(crate) fn is_given_up(&self, now: WallTime, config: &Config) -> bool {
-        now.since(self.heard) >= config.retry_after * SILENT_RETRIES
+    /// When it is given up, if the member says nothing until then.
+    pub(crate) fn given_up_at(&self, config: &Config) -> WallTime {
+        self.heard + config.retry_after * SILENT_RETRIES
     }
 
-    /// Whether a member that has acknowledged entries up to `upto` needs it no longer.
-    pub(crate) fn is_over(&self, now: WallTime, upto: Position, config: &Config) -> bool {
-        self.at() <= upto && (!self.mends || self.is_given_up(now, config))
+    /// Whether a member that has acknowledged entries up to `upto` needs it no longer. Who lacks parts says so of no entry.
+    pub(crate) fn is_over(&self, upto: Position) -> bool {
+        self.at() <= upto && !self.mends
     }
 
     /// How it differs between two parts from the versions that somebody has there.

@@ -605,6 +605,24 @@ fn who_is_given_nothing_asks_again() {
     cluster.assert_same(&[1, 2, 3]);
 }
 
+/// And nothing else is to be done for which somebody would look.
+#[test]
+fn no_state_is_kept_for_who_is_gone_while_it_gets_back_what_it_lacks() {
+    let mut cluster = three_alike(Config { parts_max: 1, versions_max: 2, ..config(None) });
+    cluster.hold_back(|flying| is_about_parts(&flying.message));
+    cluster.rot(2, &[Key::Cell(3)]);
+    cluster.must_put(1, 3, 31);
+    cluster.run(ms(100));
+    cluster.hold_back(|flying| matches!(flying.message, Message::Pull { .. }));
+    let asked = std::mem::take(&mut cluster.held);
+    cluster.deliver_all(asked);
+    assert!(cluster.held.iter().any(|flying| matches!(flying.message, Message::Pull { .. })));
+    cluster.isolate(2);
+    cluster.run(ms(3_000));
+    cluster.forget_log(1);
+    assert_eq!(cluster.replica(1).log_bytes(), 0);
+}
+
 /// All had the end of the object on disk, and all but node 3 have forgotten it. That one cannot read its state any more, its log does not
 /// go back to the beginning, and it has said so.
 fn over_for_all_but_one() -> Cluster {
