@@ -422,11 +422,10 @@ impl<A: Algorithm> Shard<A> {
             // What its replica said was for one that is not kept any more.
             return;
         }
+        let has_disk = self.has_disk_for(now, &mut message);
         let is_large = message.message.bytes() > SMALL_BYTES_MAX;
-        if is_large && from != self.me().node && self.files.writes.is_crowded() {
-            return;
-        }
-        if !self.has_disk_for(&mut message) || !self.make_room(now, from, &message) {
+        let is_crowded = is_large && from != self.me().node && self.files.writes.is_crowded();
+        if !has_disk || is_crowded || !self.make_room(now, from, &message) {
             return;
         }
         let FileMessage { object, view, message } = message;

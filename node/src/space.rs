@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use base::NodeId;
+use base::{NodeId, WallTime};
 use lease::Algorithm;
 use replication::{Body, Entry, Message, Position, Replica};
 
@@ -48,14 +48,21 @@ impl<A: Algorithm> Shard<A> {
         self.files.full.contains(&self.me().node)
     }
 
-    /// Takes away what this disk has no space for of what a primary sends. False if nothing is left.
-    pub(crate) fn has_disk_for(&self, FileMessage { object, message, .. }: &mut FileMessage) -> bool {
-        if self.files.is_stalled && matches!(message, Message::Offer { .. }) {
-            // The primary keeps its log for whoever is to write that, and here it may never be written.
-            return false;
+    /// Takes away what this disk does not take of what a primary sends: it has no space for that, or it may never be written. False if
+    /// nothing is left.
+    pub(crate) fn has_disk_for(&mut self, now: WallTime, message: &mut FileMessage) -> bool {
+        let FileMessage { object, message, .. } = message;
+        let (me, files) = (self.me().node, &mut self.files);
+        let mut replica = files.hosted.get_mut(object).map(|hosted| &mut hosted.replica);
+        let (is_offer, is_page) =
+            (matches!(message, Message::Offer { .. }), matches!(message, Message::Pulled { .. }));
+        let is_taken = !(files.is_stalled && (is_offer || is_page))
+            && (!files.is_spent || without_data(message, replica.as_deref(), me));
+        if let Some(replica) = replica.as_mut().filter(|_| is_page && !is_taken) {
+            // The primary keeps its log for whoever asks for a state all the time.
+            replica.put_off_pulling(now);
         }
-        let replica = self.files.hosted.get(object).map(|hosted| &hosted.replica);
-        !self.files.is_spent || without_data(message, replica, self.me().node)
+        is_taken
     }
 
     pub(crate) fn peer_is_full(&mut self, node: NodeId, is_full: bool) {

@@ -259,7 +259,7 @@ impl<M: Machine> Replica<M> {
         let (config, log) = (&self.config, &self.log);
         let kept = log.first_kept(config.kept_max, config.kept_bytes_max);
         let lending = log.first_kept(config.kept_lending_max, config.kept_lending_bytes_max);
-        let lent = self.lent.values().map(|lent| lent.at().seq).min().unwrap_or(Seq(u64::MAX));
+        let lent = self.first_lent().unwrap_or(Seq(u64::MAX));
         let (wanted, upto) = (kept.min(lent), kept.min(lent).max(lending).min(self.state.rest.at.seq));
         if upto > log.base().seq {
             let is_lent = wanted < upto;
@@ -272,7 +272,7 @@ impl<M: Machine> Replica<M> {
                 (true, false) => Limit::LendingBytes,
             });
         }
-        self.log.trim(upto);
+        self.trim_log(upto);
     }
 
     /// The members change.

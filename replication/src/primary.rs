@@ -87,13 +87,17 @@ pub(crate) struct Peer {
     pub(crate) asked: Option<WallTime>,
     /// It did not answer: it gets one message at a time until it does, and is offered no state.
     pub(crate) is_silent: bool,
+    /// It has asked once for a state that it was given, and not again: it may have no room. Until it does, what comes after a state is kept
+    /// for it no longer than for anybody who lags, and nobody waits for it.
+    pub(crate) takes_nothing: bool,
 }
 
 impl Peer {
     /// A member of which nothing is known but that it may have what was recovered.
     pub(crate) const fn new(recovered: Seq) -> Self {
         let (matched, from, sent) = (Seq(0), recovered, recovered);
-        Self { matched, from, sent, synced: Seq(0), told: Seq(0), asked: None, is_silent: false }
+        let (synced, told, asked) = (Seq(0), Seq(0), None);
+        Self { matched, from, sent, synced, told, asked, is_silent: false, takes_nothing: false }
     }
 
     /// Behind what it is sent its first entry.
@@ -181,13 +185,14 @@ impl<M: Machine> Replica<M> {
         Ok(())
     }
 
-    /// Whether each backup has all that there is, and knows that it is committed, as far as it answers at all.
+    /// Whether each backup has all that there is, and knows that it is committed, as far as it answers at all, and takes what it is given.
     pub fn backups_are_settled(&self) -> bool {
         let Role::Primary(primary) = &self.role else { return true };
         let (tail, committed) = (self.log.tail().seq, self.log.committed());
         let is_settled = |(&node, peer): (&NodeId, &Peer)| {
             let is_there = peer.matched >= tail && peer.told >= committed;
-            node == self.me || peer.is_silent || is_there && !self.is_lent_all(node)
+            let is_waited_for = node != self.me && !peer.is_silent && !peer.takes_nothing;
+            !is_waited_for || is_there && !self.is_lent_all(node)
         };
         committed >= tail && primary.newcomer.is_none() && primary.peers.iter().all(is_settled)
     }
@@ -293,10 +298,10 @@ impl<M: Machine> Replica<M> {
                 node
             })
             .collect();
-        self.lent.retain(|_, lent| now < lent.given_up_at(config));
         if primary.tell_at.is_some_and(|at| at <= now) {
             self.tell_committed();
         }
+        self.end_loans(now);
         late.into_iter().for_each(|node| self.replicate(now, node));
         self.ask_again_for_syncs(now);
         self.chase(now);
@@ -536,7 +541,7 @@ impl<M: Machine> Replica<M> {
         peer.matched = peer.matched.max(upto.seq);
         peer.sent = peer.sent.max(peer.matched);
         peer.asked = (peer.matched < peer.sent).then_some(now);
-        peer.is_silent = false;
+        (peer.is_silent, peer.takes_nothing) = (false, false);
         let is_over = self.lent.get(&from).map(|lent| lent.is_over(upto));
         match is_over {
             Some(false) => {}
@@ -635,6 +640,7 @@ impl<M: Machine> Replica<M> {
         let is_durable = primary.takers.is_durable(from, upto);
         if upto == Position::START {
             // It was given a state, and writes it.
+            peer.takes_nothing = false;
             self.hear_taker(now, from);
         }
         self.advance(now);

@@ -288,13 +288,12 @@ impl<M: Machine> Replica<M> {
         self.log.bytes_behind(self.log.base().seq)
     }
 
-    /// Forgets the committed part of the log, unless somebody who takes over a state needs it. Who lags behind takes over a
-    /// state then.
+    /// Forgets the committed part of the log, unless somebody needs it who takes over a state. Who lags behind takes over a state then.
     pub fn forget_log(&mut self) {
         let upto = self.log.committed().min(self.state.rest.at.seq);
-        if self.lent.is_empty() && upto > self.log.base().seq {
+        if self.first_lent().is_none() && upto > self.log.base().seq {
             self.reached.note(Limit::Logs);
-            self.log.trim(upto);
+            self.trim_log(upto);
         }
     }
 

@@ -80,14 +80,16 @@ impl Takers {
         }
     }
 
-    /// It was offered a state.
-    pub(crate) fn offered(&mut self, now: WallTime, node: NodeId) {
-        let before = self.all.get(&node).map(|taker| taker.has);
-        let has = if before == Some(Has::Nothing) { Has::Nothing } else { Has::Taking };
-        self.all.insert(node, Taker { has, heard: now });
+    /// It was offered a state. If it has taken nothing of the last one the others wait no longer for it than they would.
+    pub(crate) fn offered(&mut self, now: WallTime, node: NodeId, takes_nothing: bool) {
+        let before = self.all.get(&node).copied();
+        let is_nothing = before.is_some_and(|before| before.has == Has::Nothing);
+        let has = if is_nothing { Has::Nothing } else { Has::Taking };
+        let again = before.filter(|before| takes_nothing && before.has == has);
+        self.all.insert(node, again.unwrap_or(Taker { has, heard: now }));
     }
 
-    /// Whether it was offered a state, and has not written it.
+    /// Whether it dropped what it had for a state that it was offered, and has not written that.
     pub(crate) fn is_taking(&self, node: NodeId) -> bool {
         self.all.get(&node).is_some_and(|taker| taker.has == Has::Taking)
     }

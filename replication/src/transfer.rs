@@ -7,6 +7,7 @@
 //! The receiver asks for the parts that it has in another version, in order, some at a time. In between its own parts
 //! and the new ones are mixed, and that it says to whoever asks what it has. Its promise stands.
 //! For who says nothing for long no state is kept: a member that does not answer is asked what it has, and offered something when it says so.
+//! Nor is the log behind it for who does not ask twice for anything: he has no room for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -26,6 +27,12 @@ use crate::{
 /// Who takes something over and says nothing for so many times as long as it waits for an answer needs that no longer, or is gone.
 pub(crate) const SILENT_RETRIES: u64 = 10;
 
+/// Who had no room for what it was given waits for so many times as long before it asks again.
+const PUT_OFF_RETRIES: u64 = 15;
+
+const _: () =
+    assert!(PUT_OFF_RETRIES > SILENT_RETRIES, "who only asks again and again has a log kept for it");
+
 /// Who lacks parts and has asked so often in vain asks all members again.
 const UNANSWERED_MAX: u32 = 5;
 
@@ -36,7 +43,7 @@ pub(crate) struct Incoming<M: Machine> {
     at: Position,
     /// Everything up to here has come.
     cursor: Option<M::Key>,
-    /// When more was asked for.
+    /// When more was asked for; later than that if there was no room for what came.
     pub(crate) asked: WallTime,
     /// How often that was asked again and not answered.
     unanswered: u32,
@@ -50,8 +57,9 @@ pub(crate) struct Lent<M: Machine> {
     mends: bool,
     /// When the member last said that it is there, or was first offered something.
     heard: WallTime,
-    /// Behind which part the member has asked for more.
+    /// Behind which part the member has asked for more, and how often it has asked.
     asked: Option<M::Key>,
+    asks: u64,
 }
 
 impl<M> Hash for Lent<M>
@@ -59,7 +67,7 @@ where
     M: Machine<Outcome: Hash, Key: Hash> + Hash,
 {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.state, self.mends, self.heard, &self.asked).hash(state);
+        (&self.state, self.mends, self.heard, &self.asked, self.asks.min(2)).hash(state);
     }
 }
 
@@ -82,6 +90,11 @@ impl<M: Machine> Lent<M> {
     /// When it is given up, if the member says nothing until then.
     pub(crate) fn given_up_at(&self, config: &Config) -> WallTime {
         self.heard + config.retry_after * SILENT_RETRIES
+    }
+
+    /// Whether the member has asked for it, and not again. Who has room for what it is given, or hears nothing, does.
+    const fn has_taken_nothing(&self) -> bool {
+        self.asks == 1
     }
 
     /// Whether a member that has acknowledged entries up to `upto` needs it no longer. Who lacks parts says so of no entry.
@@ -163,10 +176,11 @@ impl<M: Machine> Replica<M> {
         // That it is offered again does not say that it is there.
         let heard = self.lent.get(&to).map_or(now, |lent| lent.heard);
         self.offer(to, at_least, false, heard);
+        let takes_nothing = self.takes_nothing(to);
         if let Role::Primary(primary) = &mut self.role
             && !is_lent
         {
-            primary.takers.offered(now, to);
+            primary.takers.offered(now, to, takes_nothing);
         }
     }
 
@@ -177,7 +191,7 @@ impl<M: Machine> Replica<M> {
 
     fn offer(&mut self, to: NodeId, at_least: Position, mends: bool, heard: WallTime) {
         assert!(self.is_sound() || self.config.breaks(Bug::DamagedIsSource), "§5: damage is given to nobody");
-        let Role::Primary(primary) = &self.role else { return };
+        let Role::Primary(primary) = &mut self.role else { return };
         let (epoch, generation, base) = (primary.tenure.epoch, primary.generation, self.log.base());
         // It may have taken so long that what came after it is gone.
         let is_of_use = |lent: &&Lent<M>| lent.at() >= base.max(at_least);
@@ -189,7 +203,14 @@ impl<M: Machine> Replica<M> {
         if mends && primary.peers.get(&to).is_none_or(|peer| peer.matched < at.seq) {
             return;
         }
-        self.lent.insert(to, Lent { state, mends, heard, asked: None });
+        let before = self.lent.remove(&to);
+        let is_same = |lent: &Lent<M>| (lent.mends, lent.at()) == (mends, at);
+        if let Some(peer) = primary.peers.get_mut(&to) {
+            peer.takes_nothing |=
+                before.as_ref().is_some_and(|lent| !is_same(lent) && lent.has_taken_nothing());
+        }
+        let (asked, asks) = before.filter(is_same).map_or((None, 0), |lent| (lent.asked, lent.asks));
+        self.lent.insert(to, Lent { state, mends, heard, asked, asks });
         self.send(to, Message::Offer { epoch, at, generation }, When::Durable(self.last_io()));
     }
 
@@ -289,6 +310,13 @@ impl<M: Machine> Replica<M> {
         self.pull(now);
     }
 
+    /// There was no room here for what came of a state. Nothing is asked for until the primary keeps no log for that any more.
+    pub fn put_off_pulling(&mut self, now: WallTime) {
+        if let Some(incoming) = &mut self.incoming {
+            incoming.asked = now + self.config.retry_after * PUT_OFF_RETRIES;
+        }
+    }
+
     pub(crate) fn pull_again(&mut self, now: WallTime) {
         let (retry, promised) = (self.config.retry_after, self.promised);
         let is_late =
@@ -306,6 +334,38 @@ impl<M: Machine> Replica<M> {
             }
             _ => {}
         }
+    }
+
+    /// Who has said nothing for long is given nothing any more.
+    pub(crate) fn end_loans(&mut self, now: WallTime) {
+        let Self { config, role: Role::Primary(primary), .. } = self else { return };
+        self.lent.retain(|node, lent| {
+            let is_over = lent.given_up_at(config) <= now;
+            if let Some(peer) = primary.peers.get_mut(node).filter(|_| is_over) {
+                peer.takes_nothing |= lent.has_taken_nothing();
+            }
+            !is_over
+        });
+    }
+
+    /// From where on the log is kept for those who are given a state.
+    pub(crate) fn first_lent(&self) -> Option<Seq> {
+        let lent = self.lent.iter().filter(|&(&node, _)| !self.takes_nothing(node));
+        lent.map(|(_, lent)| lent.at().seq).min()
+    }
+
+    fn takes_nothing(&self, node: NodeId) -> bool {
+        let Role::Primary(primary) = &self.role else { return false };
+        primary.peers.get(&node).is_some_and(|peer| peer.takes_nothing)
+    }
+
+    /// Forgets the log up to a place, and what was given to those for whom it is not kept and who would lack what came next.
+    pub(crate) fn trim_log(&mut self, upto: Seq) {
+        self.log.trim(upto);
+        let base = self.log.base().seq;
+        let lent = self.lent.iter().filter(|&(&node, lent)| lent.at().seq < base && self.takes_nothing(node));
+        let stale: Vec<NodeId> = lent.map(|(&node, _)| node).collect();
+        stale.iter().for_each(|node| _ = self.lent.remove(node));
     }
 
     /// A member that is given a state is there, and takes it over.
@@ -338,6 +398,8 @@ impl<M: Machine> Replica<M> {
             return;
         }
         peer.is_silent = false;
+        lent.asks += 1;
+        peer.takes_nothing &= lent.has_taken_nothing();
         if !lent.mends() {
             peer.asked = Some(now);
             if after > lent.asked {

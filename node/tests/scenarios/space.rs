@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use node::file::{Change, FileBody, FileError, FileReplyBody, Level};
 use node::{Bug, DiskSpace, RequestId, ShardConfig, ShardEvent};
-use replication::Message;
+use replication::{Message, Standing};
 
 use crate::cluster::{Flying, ms};
 use crate::files::{Daemons, FILE, created, created_with, data, read};
@@ -143,6 +143,26 @@ fn what_is_removed_frees_space_where_what_was_written_before_had_none() {
         let file = cluster.shard(second).file(FILE).unwrap();
         assert!(file.is_whole() && file.machine().attributes().1.is_removed());
     }
+}
+
+/// What it lacks nobody keeps for it, and nobody waits for it, until it has space again.
+#[test]
+fn nothing_is_kept_for_a_backup_that_has_no_space_for_what_it_lacks() {
+    let short: fn(&mut ShardConfig) = |config| Arc::make_mut(&mut config.replication).kept_max = 2;
+    let (mut cluster, members) = created_with(None, short);
+    let (first, second) = (members[0], members[1]);
+    set_space(&mut cluster, second, DiskSpace::Spent);
+    (1..200).for_each(|number| assert!(is_done(&append(&mut cluster, first, number))));
+    let led = |cluster: &Daemons| cluster.shard(first).file(FILE).unwrap().standing() == Standing::Serving;
+    assert!(led(&cluster) && !cluster.shard(second).file(FILE).unwrap().is_whole(), "it is given a state");
+    assert!(cluster.shard(first).file(FILE).unwrap().log_bytes() < 1_000);
+    cluster.run(ms(20_000));
+    assert!(!led(&cluster), "nobody uses the file");
+    set_space(&mut cluster, second, DiskSpace::Enough);
+    assert!((200..210).any(|number| is_done(&append(&mut cluster, first, number))));
+    cluster.run(ms(4_000));
+    let [led, there] = tails(&cluster, [first, second]);
+    assert_eq!(led, there);
 }
 
 /// What it has taken already it says so of, however often it is asked.

@@ -1,9 +1,11 @@
 //! Replicas that lack so much that they take over a state.
 
-use base::Seq;
-use replication::{Bug, Config, Message, Standing};
+use std::collections::BTreeSet;
 
-use crate::cluster::{Cluster, Put, Told, ms};
+use base::Seq;
+use replication::{Bug, Config, Message, Replica, Standing};
+
+use crate::cluster::{Cluster, Flying, Put, Told, ms};
 
 fn short_logs(bug: Option<Bug>) -> Config {
     Config { bug, kept_max: 2, parts_max: 2, versions_max: 3, ..Config::default() }
@@ -124,6 +126,67 @@ fn who_writes_a_state_slowly_finds_the_log_behind_it() {
     }
     cluster.hold_back(|flying| is_transfer(&flying.message));
     cluster.slow_disk(3, false);
+    cluster.run(ms(500));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
+/// It says that it is there, and may have no space for more. Many objects may be given to it.
+#[test]
+fn who_takes_nothing_of_a_state_has_nothing_kept() {
+    let mut cluster = node_3_lags(None);
+    cluster.renew(1);
+    cluster.hold_back(|flying| matches!(flying.message, Message::Pulled { .. }));
+    cluster.mend();
+    for round in 0..100_u8 {
+        cluster.must_put(1, round % 50, round);
+        cluster.run(ms(100));
+        if !std::mem::take(&mut cluster.held).is_empty() {
+            cluster.call(3, Replica::put_off_pulling);
+        }
+        if round >= 30 {
+            assert!(cluster.replica(1).backups_are_settled(), "nobody waits for it");
+            assert!(cluster.replica(1).log_bytes() < 500, "no more is kept than for anybody who lags");
+        }
+        if round >= 30 && round % 10 == 0 {
+            assert!(keeps_no_state(&mut cluster));
+        }
+    }
+    // It has space by now.
+    cluster.let_go();
+    cluster.run(ms(5_000));
+    cluster.assert_same(&[1, 2, 3]);
+}
+
+/// Each page takes nearly as long as a state is kept for who says nothing, and others go on meanwhile.
+#[test]
+fn who_takes_a_state_over_slowly_keeps_it() {
+    let mut cluster = node_3_lags(None);
+    cluster.renew(1);
+    cluster.hold_back(|flying| is_transfer(&flying.message));
+    cluster.mend();
+    cluster.run(ms(500));
+    let mut offered = BTreeSet::new();
+    for cell in 0..250 {
+        cluster.must_put(1, cell % 50, cell);
+        cluster.run(ms(100));
+        let held = std::mem::take(&mut cluster.held);
+        let (pages, others) =
+            held.into_iter().partition(|flying| matches!(flying.message, Message::Pulled { .. }));
+        let late: Vec<Flying> = pages;
+        let others: Vec<Flying> = others;
+        offered.extend(others.iter().filter_map(|flying| match flying.message {
+            Message::Offer { at, .. } => Some(at),
+            _ => None,
+        }));
+        cluster.deliver_all(others);
+        cluster.held.extend(late);
+        if cell % 18 == 17 {
+            let pages = std::mem::take(&mut cluster.held);
+            cluster.deliver_all(pages);
+        }
+    }
+    assert_eq!(offered.len(), 1);
+    cluster.let_go();
     cluster.run(ms(500));
     cluster.assert_same(&[1, 2, 3]);
 }
