@@ -392,11 +392,11 @@ impl<M: Machine> Replica<M> {
             return;
         };
         let Some(lent) = self.lent.get_mut(&from) else { return };
-        // What it asks for may be what was lent before: the offer takes as long as the disk here.
-        lent.hear(now);
         if lent.at() != at {
-            return;
+            // It is what was lent before: the offer takes as long as the disk here.
+            return self.hear_taker(now, from);
         }
+        lent.hear(now);
         peer.is_silent = false;
         lent.asks += 1;
         peer.takes_nothing &= lent.has_taken_nothing();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use base::Seq;
-use replication::{Bug, Config, Message, Replica, Standing};
+use replication::{Bug, Config, Message, Position, Replica, Standing};
 
 use crate::cluster::{Cluster, Flying, Put, Told, ms};
 
@@ -284,6 +284,38 @@ fn who_takes_over_a_state_and_is_gone_keeps_nobody_waiting_for_ever() {
     cluster.let_go();
     cluster.run(ms(5_000));
     cluster.assert_same(&[1, 5 - gone]);
+}
+
+/// The one asks for what it was lent before, or has all of it and writes it. The other keeps what it has meanwhile.
+#[test]
+fn who_is_heard_of_while_it_takes_over_a_state_is_waited_for() {
+    for writes in [false, true] {
+        let mut cluster = both_lag_behind_node_1(None);
+        let taker = (2..=3).find(|&node| !cluster.replica(node).is_whole()).expect("one has begun");
+        if writes {
+            cluster.slow_disk(taker, true);
+            cluster.let_go();
+        } else {
+            cluster.hold_back(move |flying| flying.from == taker && is_transfer(&flying.message));
+        }
+        let (epoch, view) = (cluster.replica(taker).promised(), cluster.replica(1).view().id);
+        for _ in 0..10 {
+            cluster.run(ms(500));
+            let message = Message::Pull { epoch, at: Position::START, after: None, upto: None, have: vec![] };
+            cluster.deliver_all(
+                [Flying { from: taker, to: 1, view, message }].into_iter().filter(|_| !writes).collect(),
+            );
+        }
+        assert_eq!(cluster.replica(taker).is_whole(), writes);
+        assert!(!writes || !cluster.is_written(taker));
+        let other = cluster.replica(5 - taker);
+        assert!(other.is_whole() && other.tail() < cluster.replica(1).tail(), "it waits");
+        cluster.slow_disk(taker, false);
+        cluster.held.clear();
+        cluster.let_go();
+        cluster.run(ms(1_000));
+        cluster.assert_same(&[1, 2, 3]);
+    }
 }
 
 /// One was gone for so long that the other has dropped what it had as well.
