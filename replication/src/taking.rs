@@ -34,6 +34,8 @@ enum Has {
     Whole(Position),
     /// Nothing, or nothing that makes sense.
     Nothing,
+    /// The same, and it was offered a state.
+    Given,
     /// It was offered a state, and drops what it has.
     Taking,
     /// What was offered. It is being made durable.
@@ -59,7 +61,7 @@ impl Takers {
     pub(crate) fn has_state(&mut self, node: NodeId, upto: Position) {
         if let Some(taker) = self.all.get_mut(&node) {
             taker.has = match taker.has {
-                Has::Unknown | Has::Nothing if upto > Position::START => Has::Whole(upto),
+                Has::Unknown | Has::Nothing | Has::Given if upto > Position::START => Has::Whole(upto),
                 Has::Whole(before) => Has::Whole(before.max(upto)),
                 has => has,
             };
@@ -76,22 +78,22 @@ impl Takers {
         match taker.has {
             Has::Unknown | Has::Nothing => *taker = Taker { has: Has::Nothing, heard: now },
             Has::Whole(_) | Has::Taken(_) => *taker = Taker { has: Has::Taking, heard: now },
-            Has::Taking => {}
+            Has::Given | Has::Taking => {}
         }
     }
 
     /// It was offered a state. If it has taken nothing of the last one the others wait no longer for it than they would.
     pub(crate) fn offered(&mut self, now: WallTime, node: NodeId, takes_nothing: bool) {
         let before = self.all.get(&node).copied();
-        let is_nothing = before.is_some_and(|before| before.has == Has::Nothing);
-        let has = if is_nothing { Has::Nothing } else { Has::Taking };
+        let has_nothing = before.is_some_and(|before| matches!(before.has, Has::Nothing | Has::Given));
+        let has = if has_nothing { Has::Given } else { Has::Taking };
         let again = before.filter(|before| takes_nothing && before.has == has);
         self.all.insert(node, again.unwrap_or(Taker { has, heard: now }));
     }
 
-    /// Whether it dropped what it had for a state that it was offered, and has not written that.
+    /// Whether it was offered a state, and has not written it.
     pub(crate) fn is_taking(&self, node: NodeId) -> bool {
-        self.all.get(&node).is_some_and(|taker| taker.has == Has::Taking)
+        self.all.get(&node).is_some_and(|taker| matches!(taker.has, Has::Given | Has::Taking))
     }
 
     /// It is there, and takes over what it was offered.
@@ -125,7 +127,7 @@ impl Takers {
         let is_fresh = |said: WallTime| now.since(said) < config.retry_after * SILENT_RETRIES;
         let taker = |node: &NodeId| self.all.get(node);
         let has = taker(&node).map(|taker| taker.has);
-        if has == Some(Has::Nothing) || !members.contains(node) {
+        if matches!(has, Some(Has::Nothing | Has::Given)) || !members.contains(node) {
             return true;
         }
         let others = || members.as_slice().iter().filter(|&&other| other != node).filter_map(taker);

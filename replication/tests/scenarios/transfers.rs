@@ -336,6 +336,30 @@ fn two_that_have_nothing_do_not_wait_for_each_other() {
     cluster.assert_same(&[1, 2, 3]);
 }
 
+/// It had nothing when it was offered a state, and writes that for longer than it is kept for it.
+#[test]
+fn who_had_nothing_and_has_written_a_state_late_is_asked_to_make_it_durable() {
+    let mut cluster = both_lag_behind_node_1(None);
+    let taker = (2..=3).find(|&node| !cluster.replica(node).is_whole()).expect("one has begun");
+    cluster.resign(1);
+    cluster.lead(1);
+    cluster.renew(1);
+    cluster.hold_back(move |flying| {
+        let says = matches!(flying.message, Message::Appended { .. } | Message::Synced { .. });
+        let begins = matches!(flying.message, Message::Offer { .. });
+        flying.from == taker && says || flying.to != taker && begins
+    });
+    cluster.held.clear();
+    cluster.run(ms(4_000));
+    assert!(cluster.replica(taker).is_whole());
+    let written = std::mem::take(&mut cluster.held).into_iter();
+    let written =
+        written.filter(|flying| matches!(flying.message, Message::Appended { .. })).take(1).collect();
+    cluster.hold_back(move |flying| flying.to == taker && matches!(flying.message, Message::Sync { .. }));
+    cluster.deliver_all(written);
+    assert!(!cluster.held.is_empty());
+}
+
 #[test]
 fn who_ends_while_it_takes_over_begins_again() {
     for ends_after in 0..8 {
