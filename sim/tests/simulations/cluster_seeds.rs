@@ -13,8 +13,8 @@ use crate::seeds;
 
 const FIXED_SEEDS: Range<u64> = 0..40;
 /// Something happens in these that happens in few.
-const RARE_SEEDS: [u64; 18] =
-    [45, 47, 77, 86, 92, 110, 158, 219, 289, 332, 706, 804, 913, 1540, 1605, 1712, 1735, 1821];
+const RARE_SEEDS: [u64; 19] =
+    [45, 47, 77, 86, 92, 106, 110, 158, 219, 289, 332, 706, 804, 913, 1540, 1605, 1712, 1735, 1821];
 /// What happens to leases by themselves only.
 const NOT_TO_CLUSTERS: [FaultKind; 4] =
     [FaultKind::ClockStep, FaultKind::StandDown, FaultKind::ViewChange, FaultKind::Impossible];
