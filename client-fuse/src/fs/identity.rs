@@ -3,8 +3,8 @@
 //! A client of which the daemons have not heard for long is ended by the volume: what it had open without a name is gone, and so are
 //! its locks. A mount that finds this out, as after its machine has slept, connects anew as another client and goes on. A file that is
 //! open is opened anew when it is used next. What has no name any more is gone then. And what was locked by a handle somebody else may have
-//! had meanwhile: such a handle is good for nothing but to be closed. What was told to be written and was not synced the new client owes at once, of
-//! each file that it was: daemons may have lost it meanwhile, and whoever syncs is told, by whichever descriptor.
+//! had meanwhile: such a handle is good for nothing but to be closed. What was told to be written and was not synced the new client owes at once,
+//! open or closed: daemons may have lost it meanwhile, and whoever syncs is told, by whichever descriptor.
 
 use std::future::Future;
 use std::pin::Pin;
