@@ -68,12 +68,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let bar = ProgressBar::new(0).with_style(style);
     let mut step = String::new();
     let figures = file_load::run(&plan, &stops, &mut |what, done, of| {
+        bar.set_position(done);
         if step != what {
             what.clone_into(&mut step);
             bar.set_length(of);
             bar.set_message(step.clone());
+            // However short the step is, it is seen.
+            bar.force_draw();
         }
-        bar.set_position(done);
     });
     bar.finish_and_clear();
     print(&figures?, args.json).context("could not print the figures")
