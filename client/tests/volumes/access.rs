@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use client::{Client, Config, ObjectError, VolumeError};
 use namespace::{Ask, Change, InodeId, Make, SetAttributes, Who};
 use node::file::FileError;
@@ -170,6 +171,12 @@ async fn a_guest_stays_in_its_directory() {
         assert_eq!(shared.attributes(file.inode).await.unwrap().inode, file.inode);
         assert!(shared.open(&who, file.inode, OpenMode::ReadWrite).await.is_ok());
     }
+    // What it writes others find.
+    let rights = (file.inode, OpenMode::ReadWrite);
+    let written = guest.open_file(&shared, &who, rights).await.unwrap();
+    written.write(0, Bytes::from_static(b"mine")).await.unwrap();
+    let read = admin.open_file(&all, &who, rights).await.unwrap().read(0, 9).await;
+    assert_eq!(read.unwrap().as_ref(), b"mine");
     // Another program of the same client was told nothing, until it looks.
     let again =
         Client::connect(&Config::find(Some(&cluster.home_of("client-guest"))).unwrap()).await.unwrap();

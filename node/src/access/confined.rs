@@ -187,12 +187,28 @@ impl FileBody {
             Self::Change { change: Change::Tree(op), .. } => match op.change {
                 TreeChange::Link { inode, .. }
                 | TreeChange::SetAttributes { inode, .. }
+                | TreeChange::Lend { inode, .. }
+                | TreeChange::Return { inode, .. }
                 | TreeChange::SetXattr { inode, .. }
                 | TreeChange::RemoveXattr { inode, .. }
                 | TreeChange::Lock { inode, .. }
                 | TreeChange::Unlock { inode, .. }
                 | TreeChange::Cancel { inode, .. } => Some(inode),
-                _ => None,
+                // They name a directory, or no client asks for them, or they are about no inode.
+                TreeChange::Create { .. }
+                | TreeChange::Enter { .. }
+                | TreeChange::Unlink { .. }
+                | TreeChange::RemoveDirectory { .. }
+                | TreeChange::Rename { .. }
+                | TreeChange::GiveBack { .. }
+                | TreeChange::Hold { .. }
+                | TreeChange::Release { .. }
+                | TreeChange::Deleted { .. }
+                | TreeChange::Settle
+                | TreeChange::Welcome { .. }
+                | TreeChange::Expire { .. }
+                | TreeChange::Forget { .. }
+                | TreeChange::Limit { .. } => None,
             },
             Self::Ask(Query::Tree(query)) => match query.ask {
                 Ask::Attributes { inode }
