@@ -44,6 +44,11 @@ impl Extents {
         self.pieces.is_empty()
     }
 
+    /// Where the last of it ends.
+    pub(super) fn end(&self) -> Option<u64> {
+        self.pieces.last_key_value().map(|(start, piece)| start + piece.data.len() as u64)
+    }
+
     /// Whether something is not even being sent.
     pub(super) const fn has_waiting(&self) -> bool {
         self.waiting > 0

@@ -439,6 +439,9 @@ impl Lend {
         match self.flights.remove(&flush)? {
             Flight::Write(range, _) => {
                 self.extents.sent(flush, &range);
+                if range.end == self.size {
+                    self.size = self.size_without_it();
+                }
                 Some(range)
             }
             Flight::Resize(size, _) => {
@@ -447,6 +450,16 @@ impl Lend {
                 None
             }
         }
+    }
+
+    /// How long the file is if what made it longest is not taken in.
+    fn size_without_it(&self) -> u64 {
+        let under_way = self.flights.values().map(|flight| match flight {
+            Flight::Write(range, _) => range.end,
+            Flight::Resize(size, _) => *size,
+        });
+        let given = self.lengths.back().map(|&(_, length)| length);
+        under_way.chain(given).chain(self.extents.end()).fold(self.upto(), u64::max)
     }
 
     /// The volume did not answer: it is told again.
@@ -474,5 +487,62 @@ impl Fault {
     /// Whether nothing more can be sent under a lend.
     pub(super) const fn ends_lend(&self) -> bool {
         matches!(self, Self::NotLent | Self::Removed | Self::Ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::{Epoch, NodeId, Seq};
+    use namespace::Born;
+
+    use super::*;
+
+    const NOW: (MonoTime, WallTime) = (MonoTime::from_micros(1), WallTime::from_micros(1));
+
+    /// A file of four bytes, all of them with the daemons.
+    fn lent() -> Lend {
+        let born = Born { epoch: Epoch { number: 1, node: NodeId(1) }, seq: Seq(1) };
+        let (modified, changed) = (WallTime::ZERO, WallTime::ZERO);
+        Lend::new(
+            NOW.0,
+            (Generation(born), None),
+            Shown { size: 4, modified, accessed: None, mode: None, changed },
+        )
+    }
+
+    /// Writes something, and has it sent.
+    fn write(lend: &mut Lend, offset: u64, number: u64) {
+        lend.write(NOW, offset, &Bytes::from_static(b"ab"));
+        send(lend, number);
+    }
+
+    fn send(lend: &mut Lend, number: u64) {
+        lend.want(Level::Written);
+        let pressure = Pressure { is_full: false, by: None };
+        assert!(matches!(lend.next(NOW.0, pressure, FlushId(number)), Step::Work(Work::Write { .. })));
+    }
+
+    #[test]
+    fn what_no_daemon_takes_in_does_not_make_a_file_longer() {
+        let mut lend = lent();
+        write(&mut lend, 4, 1);
+        assert_eq!((lend.refused(FlushId(1)), lend.size), (Some(4..6), 4));
+        assert!(lend.is_clean(), "there is nothing to be sent for it");
+        // Behind it there is something that may be taken in.
+        write(&mut lend, 6, 2);
+        write(&mut lend, 10, 3);
+        assert_eq!((lend.refused(FlushId(2)), lend.size), (Some(6..8), 12));
+        assert_eq!((lend.refused(FlushId(3)), lend.size), (Some(10..12), 4));
+        // What was written there meanwhile is still to be sent.
+        write(&mut lend, 4, 4);
+        lend.write(NOW, 5, &Bytes::from_static(b"c"));
+        assert_eq!((lend.refused(FlushId(4)), lend.size), (Some(4..6), 6));
+        send(&mut lend, 5);
+        lend.sent(FlushId(5));
+        assert!(lend.is_clean() && lend.size == 6);
+        // A size that somebody has given it stays.
+        lend.truncate(NOW, 9);
+        write(&mut lend, 7, 6);
+        assert_eq!((lend.refused(FlushId(6)), lend.size), (Some(7..9), 9));
     }
 }
