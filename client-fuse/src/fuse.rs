@@ -455,6 +455,13 @@ impl Filesystem for Translator {
                 reply.error(error);
             }
         };
+        if self.fs.asks_disks() {
+            let ask = |fs: Arc<Fs>| async move {
+                fs.ask_disks().await;
+                Ok(())
+            };
+            self.serve_though_absent((caller(request), 0), ask, drop);
+        }
         if let Some(done) = self.fs.write_at_once(handle.0, (offset, &data), how) {
             return answer(done.map_err(errno));
         }
@@ -474,13 +481,17 @@ impl Filesystem for Translator {
         owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        let Some(process) = self.fs.is_owner(handle.0, owner.0) else {
+        let process = self.fs.is_owner(handle.0, owner.0);
+        if process.is_none() && !self.fs.settles(handle.0) {
             return answer_done(self.fs.tell_fault(handle.0).map_err(errno), reply);
-        };
+        }
         self.serve_though_absent(
             (caller(request), 0),
-            |fs| async move {
-                fs.clone().unlock_owner(handle.0, (owner.0, process)).await?;
+            move |fs| async move {
+                if let Some(process) = process {
+                    fs.clone().unlock_owner(handle.0, (owner.0, process)).await?;
+                }
+                fs.settle(handle.0).await?;
                 fs.tell_fault(handle.0)
             },
             |done| answer_done(done, reply),

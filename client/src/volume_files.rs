@@ -421,6 +421,11 @@ impl VolumeFile {
         self.source.content.inherit(&before.source.content);
     }
 
+    /// Its name and what was written until now are with a majority of the daemons, or lost, which is [told](Self::tell_fault) then.
+    pub async fn settle(&self) -> Result<(), VolumeError> {
+        tokio::try_join!(self.flush(Level::Written), self.source.entered()).map(drop)
+    }
+
     /// What was written until now is sent, and has an outcome.
     pub(crate) async fn flush(&self, level: Level) -> Result<(), VolumeError> {
         let id = self.user.id;

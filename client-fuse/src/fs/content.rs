@@ -295,6 +295,27 @@ impl Fs {
         if open.syncs { self.sync_content(open).await } else { Ok(()) }
     }
 
+    /// Whether who closes a descriptor waits for what may have been written by it, or for daemons to say whether he has to.
+    pub(crate) fn settles(&self, handle: u64) -> bool {
+        let is_for_writing = self.files.get(handle).is_ok_and(|open| open.mode != OpenMode::Read);
+        is_for_writing && self.has_little_room() != Some(false)
+    }
+
+    /// Where daemons have little room, what was written to a file is with them, or lost, when this returns.
+    pub(crate) async fn settle(&self, handle: u64) -> Result<(), FsError> {
+        if !self.settles(handle) {
+            return Ok(());
+        }
+        if self.has_little_room().is_none() {
+            self.ask_disks().await;
+        }
+        let (number, file) = self.files.get(handle)?.opened();
+        if self.has_little_room() == Some(false) || number != self.now().number {
+            return Ok(());
+        }
+        Ok(file.settle().await?)
+    }
+
     /// What went wrong with what was written before, told to whoever closes a descriptor by which he could have written it. Who reads does not look at
     /// what closing says.
     pub(crate) fn tell_fault(&self, handle: u64) -> Result<(), FsError> {

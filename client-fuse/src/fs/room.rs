@@ -22,6 +22,11 @@ use crate::clock;
 const COUNTS_GOOD_FOR: Duration = Duration::from_millis(200);
 /// No daemon is asked about its disk more often.
 const DISKS_ASKED_EVERY: Duration = Duration::from_secs(1);
+/// What they have said is relied upon for so long. While files are written they are asked all the time.
+const DISKS_GOOD_FOR: Duration = Duration::from_secs(5);
+/// Whoever closes a file that he may have written waits until the daemons have it, if they have less room than this: else nobody would tell him that they
+/// have none. A mount does not write so much before it hears from them again.
+const LITTLE_BYTES: u64 = 1 << 30;
 /// Nobody waits longer for an answer.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -42,23 +47,25 @@ pub(super) struct Known {
     /// What each daemon has said last that its disk takes.
     disks: BTreeMap<NodeId, u64>,
     disks_asked: Option<Instant>,
+    disks_heard: Option<Instant>,
 }
 
 impl Fs {
     /// How much room there is, or was when daemons last said so.
     pub(crate) async fn room(&self) -> Result<Room, FsError> {
-        let (asked, identity) = (clock::now(), self.now());
+        let asked = clock::now();
         let asks_disks = self.known_room().asks_disks(asked);
         let counts = timeout(PATIENCE, async {
             self.attend().await?;
             Ok::<_, FsError>(self.now().volume.counts().await?)
         });
-        let states =
-            async { if asks_disks { identity.client.status_within(PATIENCE).await } else { Vec::new() } };
-        let (counts, states) = tokio::join!(counts, states);
+        let disks = async {
+            if asks_disks {
+                self.ask_disks().await;
+            }
+        };
+        let (counts, ()) = tokio::join!(counts, disks);
         let mut known = self.known_room();
-        let disks = states.iter().filter_map(|state| Some((state.node, state.status.as_ref().ok()?)));
-        known.disks.extend(disks.map(|(node, status)| (node, status.disk_free_bytes)));
         match counts {
             Ok(counts) => known.counts = Some((asked, counts?)),
             Err(_) => tracing::debug!("no daemon has said in time what is in the volume"),
@@ -71,6 +78,24 @@ impl Fs {
         let known = self.known_room();
         let (asked, _) = known.counts?;
         (clock::now() < asked + COUNTS_GOOD_FOR).then(|| known.room(self.spread()))?
+    }
+
+    /// Somebody writes: whether it is time to ask the daemons what room their disks have.
+    pub(crate) fn asks_disks(&self) -> bool {
+        self.known_room().asks_disks(clock::now())
+    }
+
+    pub(crate) async fn ask_disks(&self) {
+        let states = self.now().client.status_within(PATIENCE).await;
+        let mut known = self.known_room();
+        let disks = states.iter().filter_map(|state| Some((state.node, state.status.as_ref().ok()?)));
+        known.disks.extend(disks.map(|(node, status)| (node, status.disk_free_bytes)));
+        known.disks_heard = Some(clock::now());
+    }
+
+    /// Whether there is little room; none if that was not asked for long.
+    pub(super) fn has_little_room(&self) -> Option<bool> {
+        self.known_room().is_little(clock::now(), self.spread())
     }
 
     /// How many daemons there are, and how many of them have each file.
@@ -93,6 +118,12 @@ impl Known {
             self.disks_asked = Some(now);
         }
         is_due
+    }
+
+    fn is_little(&self, now: Instant, spread: (usize, u8)) -> Option<bool> {
+        self.disks_heard.filter(|heard| now < *heard + DISKS_GOOD_FOR)?;
+        let fullest = self.disks.values().min().is_some_and(|least| *least < LITTLE_BYTES);
+        Some(fullest || self.room(spread).is_some_and(|room| room.free_bytes < LITTLE_BYTES))
     }
 
     fn room(&self, (daemons, replicas): (usize, u8)) -> Option<Room> {
@@ -118,7 +149,7 @@ mod tests {
     fn known(bytes_max: u64, disks: &[u64]) -> Known {
         let counts = Counts { inodes: 3, inodes_max: 10, bytes: u128::from(GIB), bytes_max, clients: 1 };
         let disks = (1..).map(NodeId).zip(disks.iter().copied()).collect();
-        Known { counts: Some((clock::now(), counts)), disks, disks_asked: None }
+        Known { counts: Some((clock::now(), counts)), disks, disks_asked: None, disks_heard: None }
     }
 
     #[test]
@@ -138,6 +169,23 @@ mod tests {
             assert_eq!(shown, expected, "{disks:?} {spread:?}");
         }
         assert_eq!(Known::default().room((3, 3)), None);
+    }
+
+    #[test]
+    fn there_is_little_room_where_one_disk_or_the_limit_leaves_little() {
+        let now = clock::now();
+        for (bytes_max, disks, is_little) in [
+            (u64::MAX, &[5 * GIB, 4 * GIB, 6 * GIB][..], false),
+            (u64::MAX, &[5 * GIB, GIB - 1, 6 * GIB], true),
+            (u64::MAX, &[GIB - 1, GIB, GIB, GIB, GIB, GIB], true),
+            (2 * GIB - 1, &[5 * GIB, 4 * GIB, 6 * GIB], true),
+            (u64::MAX, &[], false),
+        ] {
+            let known = Known { disks_heard: Some(now), ..known(bytes_max, disks) };
+            assert_eq!(known.is_little(now, (disks.len(), 3)), Some(is_little), "{disks:?}");
+            assert_eq!(known.is_little(now + DISKS_GOOD_FOR, (disks.len(), 3)), None);
+        }
+        assert_eq!(Known::default().is_little(now, (3, 3)), None);
     }
 
     #[test]
