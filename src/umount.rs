@@ -10,13 +10,15 @@ use client_fuse::Unmount;
 /// Unmount a volume
 ///
 /// When this returns, everything that was written through the mount is with the
-/// daemons. A mount that is in use stays, and whoever uses it is named. A mount
-/// whose process has gone ("Transport endpoint is not connected") is taken away in
-/// any case. If daemons are away or slow it may not all be there after a minute:
-/// then this fails, and names the process that goes on until it is.
+/// daemons, but for what they have refused, as when they have no space: whoever
+/// synced or closed it later was told, and the `--log-file` of the mount names it.
+/// A mount that is in use stays, and whoever uses it is named. A mount whose
+/// process has gone ("Transport endpoint is not connected") is taken away in any
+/// case. If daemons are away or slow it may not all be there after a minute: then
+/// this fails, and names the process that goes on until it is.
 ///
-/// Exit codes: 0 when it is unmounted and all is there, 1 when not, 2 when the
-/// command line was wrong.
+/// Exit codes: 0 when it is unmounted and nothing is left to write, 1 when not, 2
+/// when the command line was wrong.
 ///
 /// Example:
 ///   fleasefs umount /mnt

@@ -52,7 +52,7 @@ pub enum Space {
 /// Why bytes are no name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotAName {
-    /// There are none. `ENOENT`.
+    /// There are none, or none behind an extended attribute's namespace. `ENOENT`; for an extended attribute `EINVAL`.
     #[error("the name is empty")]
     Empty,
     /// `ENAMETOOLONG`; for an extended attribute `ERANGE`.
@@ -102,7 +102,11 @@ impl XattrName {
         if bytes.contains(&0) {
             return Err(NotAName::Separator);
         }
-        space(bytes).map(|_| Self(Short::new(bytes))).ok_or(NotAName::NoSpace)
+        match space(bytes) {
+            Some(_) => Ok(Self(Short::new(bytes))),
+            None if SPACES.iter().any(|&(prefix, _)| prefix == bytes) => Err(NotAName::Empty),
+            None => Err(NotAName::NoSpace),
+        }
     }
 
     /// Its bytes.
@@ -157,13 +161,15 @@ fn within(bytes: &[u8], bytes_max: usize) -> Result<(), NotAName> {
     }
 }
 
+/// What names begin with that are under these rules.
+const SPACES: [(&[u8], Space); 3] =
+    [(b"user.", Space::User), (b"trusted.", Space::Trusted), (b"security.", Space::Security)];
+
 fn space(bytes: &[u8]) -> Option<Space> {
-    let spaces: [(&[u8], Space); 3] =
-        [(b"user.", Space::User), (b"trusted.", Space::Trusted), (b"security.", Space::Security)];
     match bytes {
         ACL_ACCESS => Some(Space::AclAccess),
         ACL_DEFAULT => Some(Space::AclDefault),
-        _ => spaces
+        _ => SPACES
             .iter()
             .find(|(prefix, _)| bytes.len() > prefix.len() && bytes.starts_with(prefix))
             .map(|&(_, space)| space),
@@ -278,7 +284,7 @@ mod tests {
             (b"security.capability", Ok(Space::Security)),
             (ACL_ACCESS, Ok(Space::AclAccess)),
             (ACL_DEFAULT, Ok(Space::AclDefault)),
-            (b"user.", Err(NotAName::NoSpace)),
+            (b"user.", Err(NotAName::Empty)),
             (b"system.other", Err(NotAName::NoSpace)),
             (b"a", Err(NotAName::NoSpace)),
             (b"user.\0", Err(NotAName::Separator)),

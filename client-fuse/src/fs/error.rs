@@ -73,8 +73,8 @@ impl FsError {
     pub(crate) const fn errno(&self) -> Errno {
         match self {
             Self::Volume(error) => of_volume(error),
-            Self::NotAName(error) => of_name(*error, Errno::NAMETOOLONG),
-            Self::NotAnXattr(error) => of_name(*error, Errno::RANGE),
+            Self::NotAName(error) => of_name(*error, (Errno::NOENT, Errno::NAMETOOLONG)),
+            Self::NotAnXattr(error) => of_name(*error, (Errno::INVAL, Errno::RANGE)),
             Self::Forgotten => Errno::STALE,
             Self::Removed => Errno::NOENT,
             Self::Unanswered => Errno::TIMEDOUT,
@@ -190,9 +190,9 @@ const fn of_tree(error: &NameError) -> Errno {
     }
 }
 
-const fn of_name(error: NotAName, too_long: Errno) -> Errno {
+const fn of_name(error: NotAName, (empty, too_long): (Errno, Errno)) -> Errno {
     match error {
-        NotAName::Empty => Errno::NOENT,
+        NotAName::Empty => empty,
         NotAName::TooLong { .. } => too_long,
         NotAName::Separator | NotAName::Dots => Errno::INVAL,
         NotAName::NoSpace => Errno::OPNOTSUPP,
@@ -224,6 +224,7 @@ mod tests {
             (FsError::Volume(VolumeError::TakenBack), Errno::IO),
             (FsError::Volume(ObjectError::NoSuchObject.into()), Errno::STALE),
             (FsError::NotAName(NotAName::TooLong { bytes: 256, bytes_max: 255 }), Errno::NAMETOOLONG),
+            (FsError::NotAnXattr(NotAName::Empty), Errno::INVAL),
             (FsError::NotAnXattr(NotAName::TooLong { bytes: 256, bytes_max: 255 }), Errno::RANGE),
             (FsError::Interrupted, Errno::INTR),
             (tree(NameError::NoInode { inode }), Errno::STALE),
