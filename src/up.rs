@@ -124,12 +124,18 @@ fn mount(cluster: &LocalCluster, path: &Path) -> anyhow::Result<PathBuf> {
     crate::runtime()?.block_on(async {
         let client = Client::connect(&config).await?;
         let name = VolumeName::parse(crate::mount::VOLUME_DEFAULT)?;
-        let made = client.create_volume(&name, crate::volume::caller()).await;
+        // One that is there may be mounted when there is no space for another one.
+        let found = match client.volume(&name).await {
+            Err(VolumeError::NoSuchVolume(_)) => {
+                match client.create_volume(&name, crate::volume::caller()).await {
+                    Err(VolumeError::Exists(_)) => Ok(()),
+                    made => made.map(drop),
+                }
+            }
+            found => found.map(drop),
+        };
         client.close().await;
-        match made {
-            Ok(_) | Err(VolumeError::Exists(_)) => anyhow::Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        anyhow::Ok(found?)
     })?;
     // What is mounted there may be dead, and then the folder is as good as there.
     let _ = fs::create_dir_all(path);

@@ -180,6 +180,16 @@ fn fill(disk: &Disk, file: &Path) {
     assert!(!filler.status().unwrap().success(), "the disk is not full");
 }
 
+/// Whether this machine mounts anything; says so if it does not.
+fn mounts() -> bool {
+    let mounts = Path::new("/dev/fuse").exists();
+    if !mounts {
+        let _ =
+            std::io::Write::write_all(&mut std::io::stderr(), b"not tested: this machine has no /dev/fuse\n");
+    }
+    mounts
+}
+
 #[test]
 fn a_full_disk_refuses_data_loses_none_and_is_survived() {
     let disk = Disk::start();
@@ -248,9 +258,7 @@ fn a_full_disk_refuses_data_loses_none_and_is_survived() {
 #[test]
 fn a_mount_says_that_the_disks_are_full_when_it_syncs_at_the_latest() {
     let disk = Disk::start();
-    if !Path::new("/dev/fuse").exists() {
-        let _ =
-            std::io::Write::write_all(&mut std::io::stderr(), b"not tested: this machine has no /dev/fuse\n");
+    if !mounts() {
         return;
     }
     fs::create_dir(disk.point()).unwrap();
@@ -291,4 +299,51 @@ fn a_mount_says_that_the_disks_are_full_when_it_syncs_at_the_latest() {
     assert!(comes_true(|| disk.write(1).status.success()), "there is room again, and it is not taken");
     disk.is_written(1, OBJECT_BYTES);
     disk.must(&["umount", disk.point().to_str().unwrap()]);
+}
+
+#[test]
+fn who_closes_a_file_that_no_disk_takes_is_told_so() {
+    const BYTES: usize = 3 << 20;
+    /// More could not be there.
+    const FILES_MAX: usize = OBJECTS_MAX * OBJECT_BYTES / BYTES;
+    let disk = Disk::start();
+    if !mounts() {
+        return;
+    }
+    fs::create_dir(disk.point()).unwrap();
+    let (cluster, point) = (disk.cluster(), disk.point());
+    let (cluster, point) = (cluster.to_str().unwrap(), point.to_str().unwrap());
+    disk.must(&["up", cluster, "--mount", point]);
+    let from = disk.folder.path().join("in");
+    // Nothing is synced: what says that it is done is done.
+    let mut copies: Vec<bool> = Vec::new();
+    while copies.iter().filter(|is_copied| !**is_copied).count() < 10 {
+        let number = copies.len();
+        fs::write(&from, &content(number)[..BYTES]).unwrap();
+        copies
+            .push(disk.command("cp").arg(&from).arg(disk.mounted(number)).output().unwrap().status.success());
+        assert!(number < FILES_MAX, "there cannot be so many");
+    }
+    let shell = |script: &str| {
+        let file = disk.mounted(0);
+        disk.command("sh").args(["-c", script]).arg(file).output().unwrap()
+    };
+    let appended = shell("head -c 100000 /dev/zero | tr '\\0' x >> \"$0\"");
+    assert!(said(&appended).contains("No space left on device"), "{}", said(&appended));
+    // Who only reads may lock.
+    let locked = shell("flock --shared --nonblock \"$0\" true");
+    assert!(locked.status.success(), "{}", said(&locked));
+    // A cluster that is full is mounted as any other.
+    disk.must(&["down", cluster]);
+    disk.must(&["up", cluster, "--mount", point]);
+    for (number, _) in copies.iter().enumerate().filter(|(_, is_copied)| **is_copied) {
+        disk.is_written(number, BYTES);
+    }
+    let size = shell("stat --format %s \"$0\"");
+    assert_eq!(
+        String::from_utf8_lossy(&size.stdout).trim(),
+        BYTES.to_string(),
+        "what was refused makes it longer"
+    );
+    disk.must(&["umount", point]);
 }

@@ -123,7 +123,8 @@ impl Change {
         }
     }
 
-    /// Whether more may be kept when it is done, but for the mark that something is to be removed.
+    /// Whether more may be kept when it is done, but for the mark that something is to be removed, and for locks: programs lock what they only read, and
+    /// what they are about to remove.
     pub fn takes_space(&self) -> bool {
         match self {
             Self::Plant(_) => true,
@@ -134,7 +135,6 @@ impl Change {
                     | namespace::Change::Link { .. }
                     | namespace::Change::Rename { .. }
                     | namespace::Change::SetXattr { .. }
-                    | namespace::Change::Lock { .. }
             ),
             _ => self.data_bytes() > 0,
         }
